@@ -1,0 +1,82 @@
+"""Every known unit, one file a vendor generation, and the look-up over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tcsim.errors import unknown
+from tcsim.formats import FORMATS, format_named
+from tcsim.hardware import ampere_ada, blackwell, cdna, hopper, volta_turing
+from tcsim.units import Unit
+
+UNITS: tuple[Unit, ...] = (*volta_turing.UNITS, *ampere_ada.UNITS, *hopper.UNITS, *blackwell.UNITS, *cdna.UNITS)
+GPUS: tuple[str, ...] = tuple(dict.fromkeys(u.gpu for u in UNITS))
+
+# What the vendor's GEMM runs on, first match wins.
+_PREFERRED = ("wgmma", "tcgen05", "mma", "mfma")
+_GPU_ALIASES = {"tesla-v100": "v100", "rtx-ada": "ada", "rtx-5090": "rtx-blackwell", "mi300": "mi300x", "mi250x": "mi250"}
+
+
+def units(gpu: str | None = None) -> list[Unit]:
+    """Every known unit in the order of the table; of one GPU if it is named."""
+    return list(UNITS) if gpu is None else [u for u in UNITS if u.gpu == _gpu_named(gpu)]
+
+
+def unit(gpu: str, fmt: str, *, b: str | None = None, out: str | None = None, instruction: str | None = None) -> Unit:
+    """The unit of a GPU for an input format, e.g. ``unit("a100", "float16")``.
+
+    `fmt` is the format of a (and of b, unless `b` names another), or a block-scaled name such as "mxfp8_e4m3",
+    "mxfp4" or "nvfp4". `out` is float32 (float64, int32) unless given. `instruction` is what the vendor's GEMM runs on
+    that GPU unless given: "wgmma" on Hopper, "tcgen05" on B200, "mma" elsewhere, "mfma" on AMD.
+
+    ValueError names what exists and the nearest match for an unknown GPU, format, output or instruction.
+    """
+    found = [u for u in UNITS if u.gpu == _gpu_named(gpu)]
+    found = _of_input(found, fmt, b)
+    found = _narrow(found, "output", None if out is None else format_named(out).name, lambda u: str(u.out))
+    found = _narrow(found, "instruction", instruction, lambda u: u.instruction)
+    order = {name: i for i, name in enumerate(_PREFERRED)}
+    found.sort(key=lambda u: (order.get(u.instruction, len(order)), u.out == "float16"))
+    return found[0]
+
+
+def _gpu_named(gpu: str) -> str:
+    key = str(gpu).lower().replace("_", "-").replace(" ", "-")
+    key = _GPU_ALIASES.get(key, key)
+    if key not in GPUS:
+        raise unknown("unit", gpu, GPUS)
+    return key
+
+
+def _of_input(found: list[Unit], fmt: str, b: str | None) -> list[Unit]:
+    gpu = found[0].gpu
+    scaled = str(fmt).lower().replace("-", "_")
+    names = {u.name for u in found if u.name}
+    if b is None and any(u.name == scaled for u in UNITS):
+        if scaled not in names:
+            raise unknown(f"input format of {gpu}", fmt, _inputs(found))
+        return [u for u in found if u.name == scaled]
+    if b is None and scaled.startswith(("mx", "nv")):
+        raise unknown(f"input format of {gpu}", fmt, _inputs(found))
+    try:
+        a_name, b_name = format_named(fmt).name, format_named(fmt if b is None else b).name
+    except ValueError:
+        raise unknown("format", fmt if b is None else f"{fmt} x {b}", [*FORMATS, *dict.fromkeys(u.name for u in UNITS if u.name)]) from None
+    matching = [u for u in found if (u.a, u.b, u.name) == (a_name, b_name, "")]
+    if not matching:
+        raise unknown(f"input format of {gpu}", a_name if a_name == b_name else f"{a_name} x {b_name}", _inputs(found))
+    return matching
+
+
+def _inputs(found: Iterable[Unit]) -> list[str]:
+    return list(dict.fromkeys(u.name or (str(u.a) if u.a == u.b else f"{u.a} x {u.b}") for u in found))
+
+
+def _narrow(found: list[Unit], what: str, asked: str | None, key) -> list[Unit]:  # type: ignore[no-untyped-def]
+    if asked is None:
+        return found
+    kept = [u for u in found if key(u) == asked]
+    if not kept:
+        first = found[0]
+        raise unknown(f"{what} of {first.gpu} {first.name or first.a}", asked, dict.fromkeys(key(u) for u in found))
+    return kept

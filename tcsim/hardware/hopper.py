@@ -1,0 +1,35 @@
+"""NVIDIA Hopper (H100, H200): mma.sync and wgmma."""
+
+from tcsim.hardware.rows import FP8_PAIRS, H200, KHATTAK, PTX, fp64_fma, int8_dot, rows
+
+_GPUS = ("h100", "h200")
+_EVIDENCE = {"h100": "V", "h200": "H"}
+_SOURCE = f"{KHATTAK}; {H200}"
+
+# mma.sync fp8 is compiled into two fp16 block FMAs, the k with (k // 2) even before the k with (k // 2) odd.
+EMULATED_FP8_ORDER = tuple(k for odd in (0, 1) for k in range(32) if k // 2 % 2 == odd)
+
+UNITS = (
+    *(
+        row
+        for instruction in ("wgmma", "mma")
+        for row in (
+            *rows(_GPUS, instruction, ["float16", "bfloat16"], "float32", block_size=16, fraction_bits=25, rounding="rz",
+                  min_exponent=-133, evidence=_EVIDENCE, source=_SOURCE),
+            *rows(_GPUS, instruction, ["tfloat32"], "float32", block_size=8, fraction_bits=25, rounding="rz",
+                  min_exponent=-133, evidence=_EVIDENCE, source=_SOURCE),
+            *rows(_GPUS, instruction, ["float16"], "float16", block_size=16, fraction_bits=25, rounding="rne",
+                  min_exponent=-21, evidence=_EVIDENCE, source=_SOURCE),
+            *int8_dot(_GPUS, instruction, 32, source=PTX),
+        )
+    ),
+    *rows(_GPUS, "wgmma", FP8_PAIRS, "float32", block_size=32, fraction_bits=13, rounding="rz", out_precision=14,
+          min_exponent=-133, evidence=_EVIDENCE, source=_SOURCE),
+    *rows(_GPUS, "wgmma", FP8_PAIRS, "float16", block_size=32, fraction_bits=13, rounding="rne", min_exponent=-21,
+          evidence={"h100": "S", "h200": "H"}, source=_SOURCE),
+    *rows(_GPUS, "mma", FP8_PAIRS, "float32", block_size=16, fraction_bits=25, rounding="rz", min_exponent=-133,
+          k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", evidence={"h100": "S", "h200": "H"}, source=H200),
+    *rows(_GPUS, "mma", FP8_PAIRS, "float16", block_size=16, fraction_bits=25, rounding="rne", min_exponent=-21,
+          k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", evidence=_EVIDENCE, source=_SOURCE),
+    *fp64_fma(_GPUS, "mma", "float64", source=PTX),
+)  # fmt: skip

@@ -1,0 +1,85 @@
+"""The one owner of Numba: every option, the cache and its key, and how kernels run on several threads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import config
+
+
+def _source_hash() -> str:
+    """A hash of every kernel source: Numba's own cache does not notice an edit in a called function's file."""
+    digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}".encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def cache_folder() -> Path:
+    """Where compiled kernels lie: the user's cache folder, or a temporary one where that cannot be written."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tcsim"
+    folder = base / _source_hash()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = tempfile.TemporaryFile(dir=folder)
+        probe.close()
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / f"tcsim-{os.getuid() if hasattr(os, 'getuid') else 0}" / _source_hash()
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    previous = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_folder())
+    try:
+        return numba.njit(function, cache=True, error_model="numpy", boundscheck=False, **options)
+    finally:
+        config.CACHE_DIR = previous
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """An entry point called from Python: compiled at first call, cached on disk, runs without the GIL."""
+    return _compiled(function, nogil=True)
+
+
+def inline(function: Callable[..., Any]) -> Any:
+    """A helper called from kernels, inlined by LLVM."""
+    return numba.njit(function, error_model="numpy", boundscheck=False, inline="never", forceinline=True)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="tcsim")
+
+
+def default_threads() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args: Any) -> None:
+    """Call ``work(first, last, *args)`` over all of range(tasks), cut into runs for several threads.
+
+    Kernels release the GIL, so Python threads are enough: no threading layer to choose, safe after a fork and when
+    several Python threads call at once. Tasks must be independent; bits never depend on how they are cut.
+    """
+    count = min(threads or default_threads(), tasks)
+    if count <= 1:
+        work(0, tasks, *args)
+        return
+    pieces = min(tasks, 4 * count)
+    cuts = [tasks * i // pieces for i in range(pieces + 1)]
+    futures = [_pool(count).submit(work, cuts[i], cuts[i + 1], *args) for i in range(pieces)]
+    for future in futures:
+        future.result()

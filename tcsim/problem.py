@@ -1,0 +1,52 @@
+"""What a backend is asked: codes in, codes out, nothing left to interpret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.formats import Format
+from tcsim.schedule import Plan
+from tcsim.units import Unit
+
+Codes = npt.NDArray[np.unsignedinteger[Any]]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A batch of matrices as unsigned codes (batch, rows, columns), any strides, zero strides where broadcast.
+
+    `stored` is the format of the codes. It is the unit's input format, or float32 / float64 whose values have been
+    found to fit that format exactly: a backend converts while it packs, so no copy of the matrix is made.
+    """
+
+    codes: Codes
+    stored: Format
+
+
+@dataclass(frozen=True)
+class Problem:
+    """D = C + A·B on a unit: a is (batch, m, k), b (batch, k, n), c (batch, m, n) codes of the output or None for zero.
+
+    Scales are codes of the unit's scale format: scale_a (batch, m, ceil(k / scale_block)), scale_b
+    (batch, ceil(k / scale_block), n). `seed` keys stochastic rounding. The result is codes of the output format,
+    (batch, m, n), C-contiguous.
+    """
+
+    unit: Unit
+    plan: Plan
+    a: Operand
+    b: Operand
+    c: Codes | None
+    scale_a: Codes | None = None
+    scale_b: Codes | None = None
+    seed: int = 0
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(batch, m, n, k)."""
+        batch, m, k = self.a.codes.shape
+        return batch, m, self.b.codes.shape[2], k

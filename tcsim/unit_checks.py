@@ -1,0 +1,135 @@
+"""Which records can be computed: every refusal says what was asked and why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tcsim.errors import unknown
+from tcsim.formats import Format
+
+if TYPE_CHECKING:
+    from tcsim.units import Unit
+
+
+def check(unit: Unit) -> None:
+    """Raise ValueError when the record's fields do not name a computable unit."""
+    _check_choices(unit)
+    _check_counts(unit)
+    _check_formats(unit)
+    _check_order(unit)
+    _check_scales(unit)
+    {"aligned": _check_aligned, "two-stage": _check_two_stage, "rounded": _check_rounded, "integer": _check_integer}[
+        unit.arithmetic
+    ](unit)
+
+
+def _refuse(unit: Unit, reason: str) -> ValueError:
+    return ValueError(f"cannot compute a unit with {reason}")
+
+
+def _check_choices(unit: Unit) -> None:
+    from tcsim import units as u
+
+    for what, value, known in (
+        ("arithmetic", unit.arithmetic, u.ARITHMETICS),
+        ("align_rounding", unit.align_rounding, u.ALIGN_ROUNDINGS),
+        ("rounding", unit.rounding, u.ROUNDINGS),
+        ("product_rounding", unit.product_rounding, u.ROUNDINGS),
+        ("subnormals", unit.subnormals, u.SUBNORMALS),
+        ("c_enters", unit.c_enters, u.C_ENTERS),
+        ("evidence", unit.evidence, tuple(u.EVIDENCE)),
+    ):
+        if value not in known:
+            raise unknown(what, value, known)
+
+
+def _check_counts(unit: Unit) -> None:
+    for key, least in (("block_size", 1), ("group_size", 1), ("chain", 1), ("scale_block", 0)):
+        value = getattr(unit, key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise _refuse(unit, f"{key}={value!r}: it must be an integer of at least {least}")
+    for key in ("fraction_bits", "late_fraction_bits", "out_precision"):
+        value = getattr(unit, key)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise _refuse(unit, f"{key}={value!r}: it must be None or an integer of at least 1")
+    if unit.min_exponent is not None and not isinstance(unit.min_exponent, int):
+        raise _refuse(unit, f"min_exponent={unit.min_exponent!r}: it must be None or an integer")
+    if unit.block_size % unit.group_size:
+        raise _refuse(unit, f"group_size={unit.group_size}: it must divide block_size={unit.block_size}")
+    if unit.chain > 1 and unit.c_enters != "after":
+        raise _refuse(unit, f"chain={unit.chain} and c_enters={unit.c_enters!r}: blocks are chained from zero only for c_enters='after'")
+
+
+def _check_formats(unit: Unit) -> None:
+    a, b, out = unit.a_format, unit.b_format, unit.out_format
+    if (a.integer, b.integer, out.integer) != (unit.arithmetic == "integer",) * 3:
+        raise _refuse(unit, f"{a.name} x {b.name} -> {out.name} in {unit.arithmetic!r} arithmetic: integers need arithmetic='integer', and it needs them")
+    if out.integer:
+        return
+    for operand in (a, b):
+        if not operand.zero:
+            raise _refuse(unit, f"input format {operand.name}: it has no zero")
+    if not (out.signed and out.infinities and out.nan == "ieee"):
+        raise _refuse(unit, f"output format {out.name}: results need a sign, infinities and NaN")
+    if unit.out_precision is not None and unit.out_precision > out.precision:
+        raise _refuse(unit, f"out_precision={unit.out_precision}: {out.name} has {out.precision} significand bits")
+
+
+def _check_order(unit: Unit) -> None:
+    order = unit.k_order
+    if order is None:
+        return
+    if sorted(order) != list(range(len(order))):
+        raise _refuse(unit, f"k_order of length {len(order)}: it must be a permutation of 0 … {len(order) - 1}")
+    if len(order) % (unit.block_size * unit.chain):
+        raise _refuse(unit, f"k_order of length {len(order)}: it must hold whole blocks (block_size * chain = {unit.block_size * unit.chain})")
+    if unit.group_size > 1:
+        raise _refuse(unit, "k_order and group_size > 1: the groups of a scaled unit take k in ascending order")
+
+
+def _check_scales(unit: Unit) -> None:
+    if unit.scale is None:
+        if unit.scale_block:
+            raise _refuse(unit, f"scale_block={unit.scale_block} but no scale format")
+        if unit.group_size > 1:
+            raise _refuse(unit, f"group_size={unit.group_size} but no scale format: a group aligns by its scales' exponents")
+        return
+    scale = unit.scale_format
+    if not isinstance(scale, Format) or scale.signed:
+        raise _refuse(unit, f"scale format {unit.scale!r}: scales are unsigned (float8_e8m0fnu or float8_ue4m3fn)")
+    if unit.scale_block < 1 or unit.scale_block % unit.group_size:
+        raise _refuse(unit, f"scale_block={unit.scale_block}: it must be a positive multiple of group_size={unit.group_size}")
+    if unit.group_size == 1 and scale.mantissa_bits:
+        raise _refuse(unit, f"scale format {scale.name} and group_size=1: scales with a significand multiply the exact sum of a group")
+    if unit.k_order is not None:
+        raise _refuse(unit, "k_order and block scales: a scaled unit takes k in ascending order")
+
+
+def _only(unit: Unit, what: str, **allowed: object) -> None:
+    for key, value in allowed.items():
+        if getattr(unit, key) != value:
+            raise _refuse(unit, f"{key}={getattr(unit, key)!r}: {what} has only {key}={value!r}")
+
+
+def _check_aligned(unit: Unit) -> None:
+    if unit.fraction_bits is None and unit.align_rounding != "exact":
+        raise _refuse(unit, f"align_rounding={unit.align_rounding!r} and no fraction_bits: say how many bits a term keeps")
+    _only(unit, "an aligned sum", late_fraction_bits=None, parity_split=False, product_rounding="rne")
+
+
+def _check_two_stage(unit: Unit) -> None:
+    if unit.fraction_bits is None or unit.late_fraction_bits is None:
+        raise _refuse(unit, "arithmetic='two-stage' but no fraction_bits or late_fraction_bits")
+    if unit.parity_split and unit.block_size % 2:
+        raise _refuse(unit, f"parity_split and block_size={unit.block_size}: even and odd k need an even block")
+    _only(unit, "a two-stage sum", align_rounding="rz", scale=None, min_exponent=None, c_enters="aligned", subnormals="keep", product_rounding="rne")
+
+
+def _check_rounded(unit: Unit) -> None:
+    _only(unit, "a unit that rounds every operation", fraction_bits=None, align_rounding="exact", scale=None, min_exponent=None,
+          c_enters="aligned", late_fraction_bits=None, parity_split=False)  # fmt: skip
+
+
+def _check_integer(unit: Unit) -> None:
+    _only(unit, "integer arithmetic", fraction_bits=None, align_rounding="exact", scale=None, min_exponent=None, c_enters="aligned",
+          subnormals="keep", out_precision=None, late_fraction_bits=None, parity_split=False, product_rounding="rne")  # fmt: skip

@@ -1,0 +1,159 @@
+"""A tensor core as data: one frozen record says how products are grouped, aligned, truncated, summed and rounded.
+
+`unit` looks a record up; `Unit.replace` makes a what-if; `Unit.diff` and `Unit.explain` say what a record means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+from tcsim.errors import unknown
+from tcsim.formats import Format, format_named
+
+ARITHMETICS = ("aligned", "two-stage", "rounded", "integer")
+ALIGN_ROUNDINGS = ("rz", "rd", "rne", "exact")
+ROUNDINGS = ("rz", "rne", "rna", "ru", "rd", "ro", "sr")
+SUBNORMALS = ("keep", "flush")
+C_ENTERS = ("aligned", "after")
+EVIDENCE = {
+    "V": "explains every row of the public hardware vectors bit for bit",
+    "H": "measured on an NVIDIA H200, no mismatch",
+    "S": "stated by a source that validated it on hardware",
+    "?": "a what-if: no hardware is claimed",
+}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One matrix unit: a GPU's instruction for given formats, or a what-if made from one with `replace`.
+
+    arithmetic
+        "aligned": a block's products and c are aligned to their largest exponent, cut, added exactly and rounded once.
+        "two-stage": the products are aligned and cut among themselves, then against c (CDNA3).
+        "rounded": every product and every addition is rounded to `out`, additions as a balanced tree, then c.
+        "integer": exact, wrapping modulo 2^32.
+    block_size
+        Products summed at once, L.
+    fraction_bits
+        A term keeps bits down to 2^(emax - fraction_bits), emax being the largest exponent of the block.
+    align_rounding
+        How a term loses the bits below: "rz" (magnitude truncated), "rd" (floor), "rne", or "exact" (it loses none).
+    rounding
+        How the sum becomes the output: rz rne rna ru rd ro sr.
+    out_precision
+        Significand bits kept in the output; None for all that the format has. 14 is Hopper's "e8m13".
+    min_exponent
+        The least emax of a block with a zero term; None for no such floor.
+    k_order
+        The order in which each run of len(k_order) products is taken; None for ascending k.
+    group_size
+        Products summed exactly before alignment (mxf4: 16); a group then aligns by its scales' exponents alone.
+    c_enters
+        "aligned": c is a term of every block. "after": `chain` blocks are accumulated from zero, then c is added
+        with one rounding to nearest-even.
+    subnormals
+        "keep", or "flush" (subnormal inputs and results of every operation count as zero).
+    scale, scale_block
+        Format of the block scales and how many products share one; None and 0 for an unscaled unit.
+    late_fraction_bits, parity_split
+        For "two-stage" alone: fraction bits the final sum is floored to; whether even and odd k are summed apart.
+    product_rounding
+        For "rounded" alone: how a product is rounded.
+    """
+
+    gpu: str
+    instruction: str
+    a: str | Format
+    b: str | Format
+    out: str | Format
+    block_size: int
+    fraction_bits: int | None = None
+    align_rounding: str = "rz"
+    rounding: str = "rz"
+    arithmetic: str = "aligned"
+    out_precision: int | None = None
+    min_exponent: int | None = None
+    k_order: tuple[int, ...] | None = None
+    group_size: int = 1
+    c_enters: str = "aligned"
+    chain: int = 1
+    subnormals: str = "keep"
+    scale: str | Format | None = None
+    scale_block: int = 0
+    late_fraction_bits: int | None = None
+    parity_split: bool = False
+    product_rounding: str = "rne"
+    name: str = field(default="", compare=False)
+    evidence: str = field(default="?", compare=False)
+    source: str = field(default="user", compare=False)
+
+    def __post_init__(self) -> None:
+        from tcsim.unit_checks import check
+
+        for key in ("a", "b", "out", "scale"):
+            value = getattr(self, key)
+            if value is not None:
+                object.__setattr__(self, key, format_named(value).name if isinstance(value, str) else value)
+        if self.k_order is not None:
+            object.__setattr__(self, "k_order", tuple(self.k_order))
+        check(self)
+
+    @cached_property
+    def a_format(self) -> Format:
+        return format_named(self.a)
+
+    @cached_property
+    def b_format(self) -> Format:
+        return format_named(self.b)
+
+    @cached_property
+    def out_format(self) -> Format:
+        return format_named(self.out)
+
+    @cached_property
+    def scale_format(self) -> Format | None:
+        return None if self.scale is None else format_named(self.scale)
+
+    @property
+    def kept_bits(self) -> int:
+        """Significand bits of the output that rounding keeps."""
+        return self.out_format.precision if self.out_precision is None else self.out_precision
+
+    @property
+    def instruction_k(self) -> int:
+        """Products after which the unit starts over: c, or the order of k, repeats with this period."""
+        return max(self.block_size * self.chain, len(self.k_order or ()))
+
+    def replace(self, **changes: Any) -> Unit:
+        """A what-if: the same unit with some fields changed.
+
+        ValueError names the nearest field for an unknown one and says why a combination cannot be computed. The
+        result carries evidence "?": no hardware is claimed.
+        """
+        known = [f.name for f in fields(self)]
+        for key in changes:
+            if key not in known:
+                raise unknown("unit field", key, known)
+        note = ", ".join(f"{k}={v!r}" for k, v in changes.items())
+        marks: dict[str, Any] = {"evidence": "?", "source": f"what-if of {self.label}: {note}"}
+        return replace(self, **{**marks, **changes})
+
+    def diff(self, other: Unit) -> dict[str, tuple[Any, Any]]:
+        """The fields in which two units differ, each with this unit's value and the other's."""
+        mine, theirs = asdict(self), asdict(other)
+        skip = {f.name for f in fields(self) if not f.compare}
+        return {k: (v, theirs[k]) for k, v in mine.items() if k not in skip and v != theirs[k]}
+
+    @property
+    def label(self) -> str:
+        """Short name: GPU, input, output and instruction."""
+        inputs = self.name or (self.a if self.a == self.b else f"{self.a} x {self.b}")
+        return f"{self.gpu} {inputs} -> {self.out} ({self.instruction})"
+
+    def explain(self) -> str:
+        """What happens to a term of a dot product on this unit, in prose, and where the knowledge comes from."""
+        from tcsim.unit_prose import explain
+
+        return explain(self)
