@@ -63,6 +63,10 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="tcsim")
 
 
+if hasattr(os, "register_at_fork"):  # a forked child has the pool's object but none of its threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 def default_threads() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
