@@ -36,6 +36,7 @@ def _check_choices(unit: Unit) -> None:
         ("rounding", unit.rounding, u.ROUNDINGS),
         ("product_rounding", unit.product_rounding, u.ROUNDINGS),
         ("subnormals", unit.subnormals, u.SUBNORMALS),
+        ("zero_sign", unit.zero_sign, u.ZERO_SIGNS),
         ("c_enters", unit.c_enters, u.C_ENTERS),
         ("evidence", unit.evidence, tuple(u.EVIDENCE)),
     ):
@@ -57,13 +58,18 @@ def _check_counts(unit: Unit) -> None:
     if unit.block_size % unit.group_size:
         raise _refuse(unit, f"group_size={unit.group_size}: it must divide block_size={unit.block_size}")
     if unit.chain > 1 and unit.c_enters != "after":
-        raise _refuse(unit, f"chain={unit.chain} and c_enters={unit.c_enters!r}: blocks are chained from zero only for c_enters='after'")
+        raise _refuse(
+            unit, f"chain={unit.chain} and c_enters={unit.c_enters!r}: blocks are chained from zero only for c_enters='after'"
+        )
 
 
 def _check_formats(unit: Unit) -> None:
     a, b, out = unit.a_format, unit.b_format, unit.out_format
     if (a.integer, b.integer, out.integer) != (unit.arithmetic == "integer",) * 3:
-        raise _refuse(unit, f"{a.name} x {b.name} -> {out.name} in {unit.arithmetic!r} arithmetic: integers need arithmetic='integer', and it needs them")
+        raise _refuse(
+            unit,
+            f"{a.name} x {b.name} -> {out.name} in {unit.arithmetic!r} arithmetic: integers need arithmetic='integer', and it needs them",
+        )
     if out.integer:
         return
     for operand in (a, b):
@@ -71,8 +77,15 @@ def _check_formats(unit: Unit) -> None:
             raise _refuse(unit, f"input format {operand.name}: it has no zero")
     if not (out.signed and out.infinities and out.nan == "ieee"):
         raise _refuse(unit, f"output format {out.name}: results need a sign, infinities and NaN")
+    if unit.nan_code is not None and not _is_nan(unit.nan_code, out):
+        raise _refuse(unit, f"nan_code={unit.nan_code!r}: it is not a NaN of {out.name}")
     if unit.out_precision is not None and unit.out_precision > out.precision:
         raise _refuse(unit, f"out_precision={unit.out_precision}: {out.name} has {out.precision} significand bits")
+
+
+def _is_nan(code: int, fmt: Format) -> bool:
+    assert fmt.inf_code is not None
+    return fmt.inf_code < (code & ~fmt.sign_bit) < 1 << (fmt.width - 1)
 
 
 def _check_order(unit: Unit) -> None:
@@ -82,7 +95,10 @@ def _check_order(unit: Unit) -> None:
     if sorted(order) != list(range(len(order))):
         raise _refuse(unit, f"k_order of length {len(order)}: it must be a permutation of 0 … {len(order) - 1}")
     if len(order) % (unit.block_size * unit.chain):
-        raise _refuse(unit, f"k_order of length {len(order)}: it must hold whole blocks (block_size * chain = {unit.block_size * unit.chain})")
+        raise _refuse(
+            unit,
+            f"k_order of length {len(order)}: it must hold whole blocks (block_size * chain = {unit.block_size * unit.chain})",
+        )
     if unit.group_size > 1:
         raise _refuse(unit, "k_order and group_size > 1: the groups of a scaled unit take k in ascending order")
 
@@ -100,7 +116,9 @@ def _check_scales(unit: Unit) -> None:
     if unit.scale_block < 1 or unit.scale_block % unit.group_size:
         raise _refuse(unit, f"scale_block={unit.scale_block}: it must be a positive multiple of group_size={unit.group_size}")
     if unit.group_size == 1 and scale.mantissa_bits:
-        raise _refuse(unit, f"scale format {scale.name} and group_size=1: scales with a significand multiply the exact sum of a group")
+        raise _refuse(
+            unit, f"scale format {scale.name} and group_size=1: scales with a significand multiply the exact sum of a group"
+        )
     if unit.k_order is not None:
         raise _refuse(unit, "k_order and block scales: a scaled unit takes k in ascending order")
 
@@ -122,7 +140,16 @@ def _check_two_stage(unit: Unit) -> None:
         raise _refuse(unit, "arithmetic='two-stage' but no fraction_bits or late_fraction_bits")
     if unit.parity_split and unit.block_size % 2:
         raise _refuse(unit, f"parity_split and block_size={unit.block_size}: even and odd k need an even block")
-    _only(unit, "a two-stage sum", align_rounding="rz", scale=None, min_exponent=None, c_enters="aligned", subnormals="keep", product_rounding="rne")
+    _only(
+        unit,
+        "a two-stage sum",
+        align_rounding="rz",
+        scale=None,
+        min_exponent=None,
+        c_enters="aligned",
+        subnormals="keep",
+        product_rounding="rne",
+    )
 
 
 def _check_rounded(unit: Unit) -> None:

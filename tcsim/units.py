@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ ARITHMETICS = ("aligned", "two-stage", "rounded", "integer")
 ALIGN_ROUNDINGS = ("rz", "rd", "rne", "exact")
 ROUNDINGS = ("rz", "rne", "rna", "ru", "rd", "ro", "sr")
 SUBNORMALS = ("keep", "flush")
+ZERO_SIGNS = ("positive", "ieee")
 C_ENTERS = ("aligned", "after")
 EVIDENCE = {
     "V": "explains every row of the public hardware vectors bit for bit",
@@ -61,6 +62,11 @@ class Unit:
         For "two-stage" alone: fraction bits the final sum is floored to; whether even and odd k are summed apart.
     product_rounding
         For "rounded" alone: how a product is rounded.
+    zero_sign
+        "positive": every zero result is +0. "ieee": a negative sum that rounds to zero, and a sum of negative zeros
+        alone, is -0.
+    nan_code
+        The pattern of every NaN result; None for all exponent and fraction bits set, sign clear (0x7FFFFFFF).
     """
 
     gpu: str
@@ -85,6 +91,8 @@ class Unit:
     late_fraction_bits: int | None = None
     parity_split: bool = False
     product_rounding: str = "rne"
+    zero_sign: str = "positive"
+    nan_code: int | None = None
     name: str = field(default="", compare=False)
     evidence: str = field(default="?", compare=False)
     source: str = field(default="user", compare=False)
@@ -117,6 +125,12 @@ class Unit:
         return None if self.scale is None else format_named(self.scale)
 
     @property
+    def nan(self) -> int:
+        """The code of a NaN result."""
+        code = self.out_format.nan_code if self.nan_code is None else self.nan_code
+        return 0 if code is None else code
+
+    @property
     def kept_bits(self) -> int:
         """Significand bits of the output that rounding keeps."""
         return self.out_format.precision if self.out_precision is None else self.out_precision
@@ -142,9 +156,8 @@ class Unit:
 
     def diff(self, other: Unit) -> dict[str, tuple[Any, Any]]:
         """The fields in which two units differ, each with this unit's value and the other's."""
-        mine, theirs = asdict(self), asdict(other)
-        skip = {f.name for f in fields(self) if not f.compare}
-        return {k: (v, theirs[k]) for k, v in mine.items() if k not in skip and v != theirs[k]}
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self) if f.compare}
+        return {key: (mine, theirs) for key, (mine, theirs) in pairs.items() if mine != theirs}
 
     @property
     def label(self) -> str:

@@ -61,7 +61,9 @@ def _of_input(found: list[Unit], fmt: str, b: str | None) -> list[Unit]:
     try:
         a_name, b_name = format_named(fmt).name, format_named(fmt if b is None else b).name
     except ValueError:
-        raise unknown("format", fmt if b is None else f"{fmt} x {b}", [*FORMATS, *dict.fromkeys(u.name for u in UNITS if u.name)]) from None
+        raise unknown(
+            "format", fmt if b is None else f"{fmt} x {b}", [*FORMATS, *dict.fromkeys(u.name for u in UNITS if u.name)]
+        ) from None
     matching = [u for u in found if (u.a, u.b, u.name) == (a_name, b_name, "")]
     if not matching:
         raise unknown(f"input format of {gpu}", a_name if a_name == b_name else f"{a_name} x {b_name}", _inputs(found))

@@ -3,7 +3,7 @@
 The A2 and L40S share every row of the public vectors' A100 and Ada files; A30 and A40 are stated by the source.
 """
 
-from tcsim.hardware.rows import FP8_PAIRS, KHATTAK, PTX, fp64_fma, int8_dot, rows
+from tcsim.hardware.rows import FP8_PAIRS, KHATTAK, PTX, ieee_fma, int8_dot, rows
 
 _AMPERE = ("a100", "a2", "a30", "a40")
 _ADA = ("l40s", "ada")
@@ -21,6 +21,6 @@ UNITS = (
           min_exponent=-132, evidence="V", source=KHATTAK),
     *rows(_ADA, "mma", FP8_PAIRS, "float16", block_size=16, fraction_bits=13, rounding="rne", min_exponent=-20,
           evidence="V", source=KHATTAK),
-    *fp64_fma(["a100", "a30"], "mma", "float64", source=PTX),
+    *ieee_fma(["a100", "a30"], "mma", "float64", source=PTX),
     *int8_dot(_BOTH, "mma", 32, source=PTX),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """NVIDIA Blackwell: B200 (tcgen05 and mma.sync) and RTX Blackwell (mma.sync of sm_120)."""
 
 from tcsim.hardware.hopper import EMULATED_FP8_ORDER
-from tcsim.hardware.rows import FP8_PAIRS, FP864_PAIRS, KHATTAK, MMA_SIM, PTX, fp64_fma, int8_dot, rows
+from tcsim.hardware.rows import FP8_PAIRS, FP864_PAIRS, KHATTAK, MMA_SIM, PTX, ieee_fma, int8_dot, rows
 
 # (gpu, instruction) -> evidence for the formats that the public B200 vectors cover.
 _PLAIN = {("b200", "tcgen05"): ("S", MMA_SIM), ("b200", "mma"): ("V", KHATTAK), ("rtx-blackwell", "mma"): ("S", MMA_SIM)}
@@ -58,5 +58,5 @@ UNITS = (
             ),
         )
     ),
-    *fp64_fma(["b200"], "mma", "float64", source=PTX),
+    *ieee_fma(["b200"], "mma", "float64", source=PTX),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """NVIDIA Hopper (H100, H200): mma.sync and wgmma."""
 
-from tcsim.hardware.rows import FP8_PAIRS, H200, KHATTAK, PTX, fp64_fma, int8_dot, rows
+from tcsim.hardware.rows import FP8_PAIRS, H200, KHATTAK, PTX, ieee_fma, int8_dot, rows
 
 _GPUS = ("h100", "h200")
 _EVIDENCE = {"h100": "V", "h200": "H"}
@@ -31,5 +31,5 @@ UNITS = (
           k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", evidence={"h100": "S", "h200": "H"}, source=H200),
     *rows(_GPUS, "mma", FP8_PAIRS, "float16", block_size=16, fraction_bits=25, rounding="rne", min_exponent=-21,
           k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", evidence=_EVIDENCE, source=_SOURCE),
-    *fp64_fma(_GPUS, "mma", "float64", source=PTX),
+    *ieee_fma(_GPUS, "mma", "float64", source=PTX),
 )  # fmt: skip

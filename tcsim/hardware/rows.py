@@ -31,15 +31,25 @@ def rows(
     """The records of one table row. An input is a format or a pair (a, b); `evidence` may differ by GPU."""
     pairs = [(i, i) if isinstance(i, str) else i for i in inputs]
     return tuple(
-        Unit(gpu, instruction, a, b, out, source=source, evidence=evidence if isinstance(evidence, str) else evidence[gpu], **numbers)
+        Unit(
+            gpu,
+            instruction,
+            a,
+            b,
+            out,
+            source=source,
+            evidence=evidence if isinstance(evidence, str) else evidence[gpu],
+            **numbers,
+        )
         for gpu in gpus
         for a, b in pairs
     )
 
 
-def fp64_fma(gpus: Iterable[str], instruction: str, fmt: str, *, source: str) -> tuple[Unit, ...]:
+def ieee_fma(gpus: Iterable[str], instruction: str, fmt: str, *, source: str, nan_code: int | None = None) -> tuple[Unit, ...]:
     """A unit that is a chain of IEEE fused multiply-adds in ascending k, rounded to nearest-even."""
-    return rows(gpus, instruction, [fmt], fmt, block_size=1, align_rounding="exact", rounding="rne", evidence="S", source=source)
+    return rows(gpus, instruction, [fmt], fmt, block_size=1, align_rounding="exact", rounding="rne", zero_sign="ieee",
+                nan_code=nan_code, evidence="S", source=source)  # fmt: skip
 
 
 def int8_dot(gpus: Iterable[str], instruction: str, block_size: int, *, source: str) -> tuple[Unit, ...]:

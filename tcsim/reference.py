@@ -1,0 +1,132 @@
+"""The definition: what every unit, what-if and schedule computes, in Python integers, one output at a time.
+
+`reference_blocks` says what one block computes; here a unit is walked along k. Nothing in either is fast, and nothing is
+shared with the kernels that are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcsim.formats import Format, format_named
+from tcsim.problem import Codes, Problem
+from tcsim.reference_blocks import ZERO, Draws, block, flushed, integer_block, to_output
+from tcsim.schedule import Plan
+from tcsim.units import Unit
+from tcsim.values import Value, decode, encode, exact_sum, product, round_value, special_sum
+
+
+def add_rounded(unit: Unit, x: Value, y: Value, sum_format: str) -> Value:
+    """x + y rounded to nearest-even in `sum_format`, the addition outside the unit; zero results are +0 as in IEEE."""
+    if unit.arithmetic == "integer":
+        return integer_block([x], y)
+    fmt = format_named(sum_format)
+    total = special_sum((x, y)) or exact_sum((x, y))
+    if total.special:
+        return total
+    return decode(encode(round_value(total, fmt.emin, fmt.precision, "rne"), fmt), fmt)
+
+
+def instructions(unit: Unit, start: int, stop: int) -> Iterator[list[list[int]]]:
+    """The blocks of k indices of each instruction from start to stop, in the unit's order; a short last one stays short."""
+    period = unit.instruction_k
+    for base in range(start, stop, period):
+        order = [base + i for i in unit.k_order or range(period)]
+        blocks = [[k for k in order[i : i + unit.block_size] if k < stop] for i in range(0, period, unit.block_size)]
+        yield [ks for ks in blocks if ks]
+
+
+@dataclass
+class Dot:
+    """One output element: its row of a, its column of b, their scales, and its random words."""
+
+    unit: Unit
+    a: Sequence[Value]
+    b: Sequence[Value]
+    scale_a: Sequence[Value] | None
+    scale_b: Sequence[Value] | None
+    draws: Draws
+
+    def scale(self, k: int) -> Value:
+        """The product of the two scales at k."""
+        assert self.scale_a is not None
+        assert self.scale_b is not None
+        i = k // self.unit.scale_block
+        return product(self.scale_a[i], self.scale_b[i])
+
+    def products(self, ks: Sequence[int]) -> list[Value]:
+        """The terms of a block: products, scaled products, or exact groups that align by their scales alone (1.2)."""
+        unit = self.unit
+        plain = [
+            product(flushed(unit, self.a[k], unit.a_format.emin), flushed(unit, self.b[k], unit.b_format.emin)) for k in ks
+        ]
+        if unit.scale is None:
+            return plain
+        if unit.group_size == 1:
+            return [product(p, self.scale(k)) for p, k in zip(plain, ks, strict=True)]
+        return [self._group(plain[i : i + unit.group_size], self.scale(ks[i])) for i in range(0, len(ks), unit.group_size)]
+
+    def _group(self, terms: Sequence[Value], scale: Value) -> Value:
+        total = special_sum(terms) or exact_sum(terms)
+        scaled = product(total, scale)
+        return scaled._replace(exponent=scale.exponent, zero=scale.zero or all(t.zero for t in terms))
+
+    def chain(self, c: Value | None, start: int, stop: int) -> Value:
+        """The unit walked from start to stop, from c (None for zero)."""
+        result = ZERO._replace(exponent=self.unit.out_format.emin) if c is None else c
+        for blocks in instructions(self.unit, start, stop):
+            late = self.unit.c_enters == "after"
+            partial = ZERO._replace(exponent=self.unit.out_format.emin) if late else result
+            for ks in blocks:
+                partial = block(self.unit, self.products(ks), partial, self.draws)
+                self.draws.step += 1
+            result = add_rounded(self.unit, result, partial, self.unit.out_format.name) if late else partial
+        return result
+
+    def walk(self, plan: Plan, c: Value | None) -> Value:
+        """The schedule's segments, and their sum."""
+        bounds = plan.bounds.tolist()
+        if plan.sum is None:
+            return self.chain(c, bounds[0], bounds[-1])
+        parts = [self.chain(None, start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+        if c is not None:
+            parts = [c, *parts] if plan.c_first else [*parts, c]
+        total = parts[0]
+        for part in parts[1:]:
+            total = add_rounded(self.unit, total, part, plan.sum)
+        if self.unit.arithmetic == "integer":
+            return total
+        return to_output(self.unit, total, "rne", precision=self.unit.out_format.precision)
+
+
+def run(problem: Problem) -> Codes:
+    """Codes of D = C + A·B, shape (batch, m, n)."""
+    unit = problem.unit
+    batch, m, n, _ = problem.shape
+    out = np.empty((batch, m, n), dtype=unit.out_format.storage)
+    for t in range(batch):
+        rows = _values(problem.a.codes[t], problem.a.stored, unit.a_format)
+        columns = _values(problem.b.codes[t].T, problem.b.stored, unit.b_format)
+        row_scales, column_scales = _scales(problem, t)
+        for i in range(m):
+            for j in range(n):
+                draws = Draws(problem.seed, (t * m + i) * n + j)
+                c = None if problem.c is None else decode(int(problem.c[t, i, j]), unit.out_format)
+                dot = Dot(unit, rows[i], columns[j], row_scales[i], column_scales[j], draws)
+                out[t, i, j] = encode(dot.walk(problem.plan, c), unit.out_format, unit.nan)
+    return out
+
+
+def _values(codes: Codes, stored: Format, fmt: Format | None) -> list[list[Value]]:
+    distinct = {int(x): decode(int(x), stored, fmt) for x in np.unique(codes)}
+    return [[distinct[int(x)] for x in row] for row in codes]
+
+
+def _scales(problem: Problem, t: int) -> tuple[list[list[Value] | None], list[list[Value] | None]]:
+    fmt = problem.unit.scale_format
+    if fmt is None or problem.scale_a is None or problem.scale_b is None:
+        return [None] * problem.shape[1], [None] * problem.shape[2]
+    return list(_values(problem.scale_a[t], fmt, None)), list(_values(problem.scale_b[t].T, fmt, None))
