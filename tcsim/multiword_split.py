@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.formats import Format, format_named
+from tcsim.rounding import round_to
 
 Array: TypeAlias = npt.NDArray[Any]
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -33,10 +34,12 @@ def split(
         raise ValueError(f"the scale between words must be a power of two, which costs no rounding; got scale={scale!r}")
     left = np.asarray(x, dtype=np.float64)
     finite = np.isfinite(left)
+    limit = known.max_finite + 2.0 ** (known.emax - known.mantissa_bits - 1)
     result: list[Doubles] = []
     for i in range(words):
-        word = nearest(left, known, rounding if i == 0 else rest)
-        lost = np.isinf(word) & finite
+        mode = rounding if i == 0 else rest
+        word = round_to(left, known, mode)
+        lost = finite & (~np.isfinite(word) | (mode == "rne") & (np.abs(left) >= limit))
         if lost.any():
             where = tuple(int(v) for v in np.argwhere(lost)[0])
             raise ValueError(
@@ -55,16 +58,6 @@ def joined(words: list[Doubles], *, scale: float = 1.0) -> Doubles:
     for word in reversed(words):
         total = total / scale + word
     return total
-
-
-def nearest(x: Doubles, fmt: Format, rounding: str) -> Doubles:
-    """x rounded to fmt, subnormals included; a magnitude that rounds beyond the largest finite value is infinite."""
-    exponent = np.maximum(np.frexp(x)[1] - 1, fmt.emin) - fmt.mantissa_bits
-    with np.errstate(invalid="ignore", over="ignore"):
-        scaled = np.ldexp(x, -exponent)
-        whole = np.trunc(scaled) if rounding == "rz" else np.rint(scaled)
-        rounded = np.where(np.isfinite(x), np.ldexp(whole, exponent), x)
-        return np.where(np.abs(rounded) > fmt.max_finite, np.copysign(np.inf, x), rounded)
 
 
 def equilibrate(x: npt.ArrayLike, theta: float, *, axis: int) -> npt.NDArray[np.int64]:
