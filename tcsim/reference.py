@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -91,12 +92,11 @@ class Dot:
         bounds = plan.bounds.tolist()
         if plan.sum is None:
             return self.chain(c, bounds[0], bounds[-1])
-        parts = [self.chain(None, start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
-        if c is not None:
-            parts = [c, *parts] if plan.c_first else [*parts, c]
-        total = parts[0]
-        for part in parts[1:]:
-            total = add_rounded(self.unit, total, part, plan.sum)
+        total = c if c is not None and plan.c_first else ZERO
+        for start, stop in pairwise(bounds):
+            total = add_rounded(self.unit, total, self.chain(None, start, stop), plan.sum)
+        if c is not None and not plan.c_first:
+            total = add_rounded(self.unit, total, c, plan.sum)
         if self.unit.arithmetic == "integer":
             return total
         return to_output(self.unit, total, "rne", precision=self.unit.out_format.precision)

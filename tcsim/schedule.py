@@ -17,8 +17,9 @@ SUM_FORMATS = ("float16", "float32", "float64")
 class Plan:
     """A schedule applied to one k: segment s covers k in [bounds[s], bounds[s+1]).
 
-    `sum` is the format in which segment results are added one after the other, rounded to nearest-even; None when a
-    single segment starts from c. `c_first` says whether that sum starts from c or c is added last.
+    `sum` is the format in which segment results are added one after the other, rounded to nearest-even at each addition;
+    None when a single segment starts from c. `c_first` says whether that sum starts from c, or from zero with c added
+    last.
     """
 
     bounds: npt.NDArray[np.int64]

@@ -58,6 +58,11 @@ def inline(function: Callable[..., Any]) -> Any:
     return numba.njit(function, error_model="numpy", boundscheck=False, inline="never", forceinline=True)
 
 
+def routine(function: Callable[..., Any]) -> Any:
+    """A larger part of a kernel, compiled once and called: inlining it everywhere only costs compile time."""
+    return numba.njit(function, error_model="numpy", boundscheck=False)
+
+
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="tcsim")

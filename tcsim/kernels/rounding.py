@@ -16,7 +16,7 @@ from tcsim.kernels.philox import words
 from tcsim.kernels.words import add, both, differ, either, less, like, more, pick, same, shl, shr, sub
 
 CHUNK = 1 << 15  # elements of one task
-_BLOCK = 512  # random words made at a time: they stay in the first-level cache
+_BLOCK = 1024  # elements brought into the first-level cache and rounded there in place: one array in, the same out, vectorises
 _ZERO64 = np.uint64(0)
 
 
@@ -92,44 +92,60 @@ def _finish(a, sign, rounded, up, p):  # type: ignore[no-untyped-def]
     return either(result, both(sign, pick(empty, p.zero_sign, p.value_sign)))
 
 
+@inline
+def _fetch(x, out, start, stop):  # type: ignore[no-untyped-def]
+    """The block out[start:stop], holding x[start:stop]."""
+    block, source = out[start:stop], x[start:stop]
+    for i in range(block.size):
+        block[i] = source[i]
+    return block
+
+
 @kernel
 def nearest(first, last, x, out, p):  # type: ignore[no-untyped-def]
     """rne, rna, rnz: chunks [first, last) of the patterns x into out (which may be x)."""
-    for i in range(first * CHUNK, min(last * CHUNK, x.size)):
-        sign = both(x[i], p.sign)
-        a = differ(x[i], sign)
-        s, _ = magnitude_shift(a, p)
-        mask = sub(shl(p.one, s), p.one)
-        tie = both(either(differ(shr(a, s), p.parity), p.tie_always), both(mask, p.tie_odd))
-        rounded = _cut(a, add(shr(mask, p.one), tie), s)
-        up = not less(a, p.least_from_pos)
-        out[i] = _finish(a, sign, rounded, up, p)
+    end = min(last * CHUNK, x.size)
+    for start in range(first * CHUNK, end, _BLOCK):
+        block = _fetch(x, out, start, min(start + _BLOCK, end))
+        for i in range(block.size):
+            sign = both(block[i], p.sign)
+            a = differ(block[i], sign)
+            s, _ = magnitude_shift(a, p)
+            mask = sub(shl(p.one, s), p.one)
+            tie = both(either(differ(shr(a, s), p.parity), p.tie_always), both(mask, p.tie_odd))
+            rounded = _cut(a, add(shr(mask, p.one), tie), s)
+            block[i] = _finish(a, sign, rounded, not less(a, p.least_from_pos), p)
 
 
 @kernel
 def directed(first, last, x, out, p):  # type: ignore[no-untyped-def]
     """rz, ru, rd."""
-    for i in range(first * CHUNK, min(last * CHUNK, x.size)):
-        sign = both(x[i], p.sign)
-        a = differ(x[i], sign)
-        s, _ = magnitude_shift(a, p)
-        mask = sub(shl(p.one, s), p.one)
-        rounded = _cut(a, both(mask, _by_sign(sign, p, p.away_pos, p.away_neg)), s)
-        up = not less(a, _by_sign(sign, p, p.least_from_pos, p.least_from_neg))
-        out[i] = _finish(a, sign, rounded, up, p)
+    end = min(last * CHUNK, x.size)
+    for start in range(first * CHUNK, end, _BLOCK):
+        block = _fetch(x, out, start, min(start + _BLOCK, end))
+        for i in range(block.size):
+            sign = both(block[i], p.sign)
+            a = differ(block[i], sign)
+            s, _ = magnitude_shift(a, p)
+            mask = sub(shl(p.one, s), p.one)
+            rounded = _cut(a, both(mask, _by_sign(sign, p, p.away_pos, p.away_neg)), s)
+            up = not less(a, _by_sign(sign, p, p.least_from_pos, p.least_from_neg))
+            block[i] = _finish(a, sign, rounded, up, p)
 
 
 @kernel
 def odd(first, last, x, out, p):  # type: ignore[no-untyped-def]
     """ro: an inexact value goes to the neighbour whose code is odd."""
-    for i in range(first * CHUNK, min(last * CHUNK, x.size)):
-        sign = both(x[i], p.sign)
-        a = differ(x[i], sign)
-        s, _ = magnitude_shift(a, p)
-        mask = sub(shl(p.one, s), p.one)
-        is_odd = both(differ(shr(a, s), p.parity), p.one)
-        rounded = _cut(a, pick(same(is_odd, p.one), sub(p.one, p.one), mask), s)
-        out[i] = _finish(a, sign, rounded, not less(a, p.one), p)
+    end = min(last * CHUNK, x.size)
+    for start in range(first * CHUNK, end, _BLOCK):
+        block = _fetch(x, out, start, min(start + _BLOCK, end))
+        for i in range(block.size):
+            sign = both(block[i], p.sign)
+            a = differ(block[i], sign)
+            s, _ = magnitude_shift(a, p)
+            is_odd = both(differ(shr(a, s), p.parity), p.one)
+            rounded = _cut(a, pick(same(is_odd, p.one), sub(p.one, p.one), sub(shl(p.one, s), p.one)), s)
+            block[i] = _finish(a, sign, rounded, not less(a, p.one), p)
 
 
 @inline
@@ -149,57 +165,61 @@ def _proportional(pattern, random, p):  # type: ignore[no-untyped-def]
     return _finish(a, sign, rounded, up, p)
 
 
-@kernel
-def stochastic(first, last, x, out, p, seed):  # type: ignore[no-untyped-def]
-    """sr: the word of (seed, element i, step 0)."""
-    random = np.empty(_BLOCK, np.uint32)
-    high = sub(p.top, like(np.uint32(31), p.top))
-    stop = min(last * CHUNK, x.size)
-    for start in range(first * CHUNK, stop, _BLOCK):
-        count = min(_BLOCK, stop - start)
-        for j in range(count):
-            random[j] = np.uint32(words(seed, np.uint64(start + j), _ZERO64, _ZERO64)[0])
-        for j in range(count):
-            out[start + j] = _proportional(x[start + j], shl(like(random[j], p.one), high), p)
-
-
-@kernel
-def stochastic_given(first, last, x, out, p, random):  # type: ignore[no-untyped-def]
-    """sr with the caller's bits, shifted to the top of the carrier's width."""
-    for i in range(first * CHUNK, min(last * CHUNK, x.size)):
-        out[i] = _proportional(x[i], random[i], p)
-
-
 @inline
-def _equal(pattern, coin, p):  # type: ignore[no-untyped-def]
+def _equal(pattern, random, p):  # type: ignore[no-untyped-def]
+    """Away from zero iff inexact and the highest random bit is set."""
     sign = both(pattern, p.sign)
     a = differ(pattern, sign)
     s, _ = magnitude_shift(a, p)
-    none = sub(p.one, p.one)
-    heads = same(shr(coin, p.top), p.one)
-    rounded = _cut(a, pick(heads, sub(shl(p.one, s), p.one), none), s)
+    heads = same(shr(random, p.top), p.one)
+    rounded = _cut(a, pick(heads, sub(shl(p.one, s), p.one), sub(p.one, p.one)), s)
     up = (heads & (not less(a, p.one))) | (not less(a, p.least_always))
     return _finish(a, sign, rounded, up, p)
 
 
+@inline
+def _fill(words32, seed, start, count):  # type: ignore[no-untyped-def]
+    """The words of (seed, element, step 0) for `count` elements from `start`."""
+    base = np.uint64(start)
+    for i in range(count):
+        words32[i] = np.uint32(words(seed, base + np.uint64(i), _ZERO64, _ZERO64)[0])
+
+
 @kernel
-def equal(first, last, x, out, p, seed):  # type: ignore[no-untyped-def]
-    """sr-equal: an inexact value goes away from zero iff the highest bit of its word is set."""
+def stochastic(first, last, x, out, p, seed, coin):  # type: ignore[no-untyped-def]
+    """sr, or with `coin` sr-equal: the word of (seed, element i, step 0)."""
+    random = np.empty(_BLOCK, np.uint32)
     high = sub(p.top, like(np.uint32(31), p.top))
-    for i in range(first * CHUNK, min(last * CHUNK, x.size)):
-        word = np.uint32(words(seed, np.uint64(i), _ZERO64, _ZERO64)[0])
-        out[i] = _equal(x[i], shl(like(word, p.one), high), p)
+    end = min(last * CHUNK, x.size)
+    for start in range(first * CHUNK, end, _BLOCK):
+        block = _fetch(x, out, start, min(start + _BLOCK, end))
+        _fill(random, seed, start, block.size)
+        if coin:
+            for i in range(block.size):
+                block[i] = _equal(block[i], shl(like(random[i], p.one), high), p)
+        else:
+            for i in range(block.size):
+                block[i] = _proportional(block[i], shl(like(random[i], p.one), high), p)
 
 
 @kernel
-def equal_given(first, last, x, out, p, random):  # type: ignore[no-untyped-def]
-    """sr-equal with the caller's bits, shifted to the top of the carrier's width."""
-    for i in range(first * CHUNK, min(last * CHUNK, x.size)):
-        out[i] = _equal(x[i], random[i], p)
+def stochastic_given(first, last, x, out, p, random, coin):  # type: ignore[no-untyped-def]
+    """The same with the caller's bits, at the high end of the carrier's width."""
+    end = min(last * CHUNK, x.size)
+    for start in range(first * CHUNK, end, _BLOCK):
+        block = _fetch(x, out, start, min(start + _BLOCK, end))
+        given = random[start : start + block.size]
+        if coin:
+            for i in range(block.size):
+                block[i] = _equal(block[i], given[i], p)
+        else:
+            for i in range(block.size):
+                block[i] = _proportional(block[i], given[i], p)
 
 
 @kernel
 def random_words(first, last, out, seed):  # type: ignore[no-untyped-def]
-    """The words of (seed, element i, step 0) themselves."""
-    for i in range(first * CHUNK, min(last * CHUNK, out.size)):
-        out[i] = np.uint32(words(seed, np.uint64(i), _ZERO64, _ZERO64)[0])
+    """The words of (seed, element i, step 0) themselves, chunks [first, last)."""
+    end = min(last * CHUNK, out.size)
+    part = out[first * CHUNK : end]
+    _fill(part, seed, first * CHUNK, part.size)

@@ -1,0 +1,217 @@
+"""One block of a unit for one row of a and a panel of columns of b: the aligned sum, 64 bits wide, over the columns.
+
+The loops over columns are straight-line integer arithmetic, so LLVM makes vector code of them. Three passes: the largest
+exponent; the terms cut at 2^q and added; the sum rounded. A block whose bits do not fit in 64 goes to `wide`, column by
+column.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcsim.kernels.jit import inline, routine
+from tcsim.kernels.numbers import (
+    ANY_ZERO,
+    FINITE,
+    MINUS_INF,
+    NAN,
+    PLUS_INF,
+    SR,
+    ZERO_E,
+    bit_length,
+    round_sum,
+)
+from tcsim.kernels.philox import word
+from tcsim.kernels.wide import add_term, round_limbs, wide_product
+
+EXACT = 3
+_FAR = 1 << 40
+
+
+@inline
+def cut_term(p, shift, cut):  # type: ignore[no-untyped-def]
+    """p·2^-shift as an integer, |p| < 2^62, cut toward zero (0), downward (1) or to nearest-even (2)."""
+    left = min(max(-shift, np.int64(0)), np.int64(62))
+    right = min(max(shift, np.int64(0)), np.int64(63))
+    ones = (np.int64(1) << right) - 1
+    if cut == 1 or cut == EXACT:
+        return (p >> right) << left
+    if cut == 0:
+        return ((p + ((p >> 63) & ones)) >> right) << left
+    return ((p + (ones >> 1) + ((p >> right) & ones & 1)) >> right) << left
+
+
+@routine
+def exponents(spec, ea, eb, r, p0, p1, width, c_sig, c_e, top, low, lsb):  # type: ignore[no-untyped-def]
+    """Pass 1: top[j] the largest exponent, low[j] the smallest sum of factor exponents (a zero shows), lsb[j] the least
+    place of a nonzero term, kept only where the quantum can depend on it."""
+    c_weight = spec.out.mantissa
+    for j in range(width):
+        zero = c_sig[j] == 0
+        top[j] = ZERO_E if zero else c_e[j]
+        low[j] = ZERO_E if zero else np.int64(0)
+        lsb[j] = _FAR if zero else c_e[j] - c_weight
+    for p in range(p0, p1):
+        x = ea[r, p]
+        for j in range(width):
+            e = x + eb[p, j]
+            top[j] = max(top[j], e)
+            low[j] = min(low[j], e)
+    if spec.cut == EXACT or spec.fraction > spec.room:
+        for p in range(p0, p1):
+            x = ea[r, p]
+            for j in range(width):
+                e = x + eb[p, j]
+                lsb[j] = min(lsb[j], e - spec.weight if e > ANY_ZERO else np.int64(_FAR))
+
+
+@routine
+def group_exponents(spec, sa, sb, ga, gb, r, p0, p1, width, c_sig, c_e, top, low, lsb):  # type: ignore[no-untyped-def]
+    """Pass 1 where exact groups align by their scales' exponents: a group is zero if all its products or a scale are."""
+    for j in range(width):
+        zero = c_sig[j] == 0
+        top[j] = ZERO_E if zero else c_e[j]
+        low[j] = ZERO_E if zero else np.int64(0)
+        lsb[j] = _FAR if zero else c_e[j] - spec.out.mantissa
+    for begin in range(p0, p1, spec.group):
+        end = min(begin + spec.group, p1)
+        for j in range(width):
+            e = ga[r, begin, 1] + gb[begin, j, 1]
+            nonzero = False
+            for p in range(begin, end):
+                nonzero = nonzero or sa[r, p] * sb[p, j] != 0
+            if not nonzero or ga[r, begin, 0] * gb[begin, j, 0] == 0:
+                low[j] = ZERO_E
+            else:
+                top[j] = max(top[j], e)
+                lsb[j] = min(lsb[j], e - spec.weight)
+
+
+@routine
+def quanta(spec, width, top, low, lsb, q, flag):  # type: ignore[no-untyped-def]
+    """q[j], where terms are cut; flag[j] where the sum would leave the 64-bit window. True if any column is flagged."""
+    any_flag = False
+    for j in range(width):
+        emax = top[j]
+        if spec.has_floor and low[j] < ANY_ZERO:
+            emax = max(emax, np.int64(spec.floor))
+        if spec.cut == EXACT:
+            at = lsb[j]
+        elif spec.fraction > spec.room:
+            at = max(emax - spec.fraction, lsb[j])
+        else:
+            at = emax - spec.fraction
+        nothing = emax < ANY_ZERO or at == _FAR
+        q[j] = np.int64(0) if nothing else at
+        flag[j] = np.int64(emax - at > spec.room and not nothing)
+        any_flag = any_flag or flag[j] != 0
+    return any_flag
+
+
+@routine
+def sums(spec, sa, ea, sb, eb, r, p0, p1, width, c_sig, c_e, q, total):  # type: ignore[no-untyped-def]
+    """Pass 2: the cut terms, added exactly."""
+    cut = spec.cut
+    c_weight = spec.out.mantissa
+    for j in range(width):
+        total[j] = cut_term(c_sig[j], q[j] - c_e[j] + c_weight, cut)
+    for p in range(p0, p1):
+        x, place = sa[r, p], ea[r, p] - spec.weight
+        if cut == 0:
+            for j in range(width):
+                total[j] += cut_term(x * sb[p, j], q[j] - eb[p, j] - place, 0)
+        elif cut == 2:
+            for j in range(width):
+                total[j] += cut_term(x * sb[p, j], q[j] - eb[p, j] - place, 2)
+        else:
+            for j in range(width):
+                total[j] += cut_term(x * sb[p, j], q[j] - eb[p, j] - place, 1)
+
+
+@routine
+def group_sums(spec, sa, sb, ga, gb, r, p0, p1, width, c_sig, c_e, q, total):  # type: ignore[no-untyped-def]
+    """Pass 2 with exact groups."""
+    for j in range(width):
+        total[j] = cut_term(c_sig[j], q[j] - c_e[j] + spec.out.mantissa, spec.cut)
+    for begin in range(p0, p1, spec.group):
+        end = min(begin + spec.group, p1)
+        for j in range(width):
+            group = np.int64(0)
+            for p in range(begin, end):
+                group += sa[r, p] * sb[p, j]
+            scale = ga[r, begin, 0] * gb[begin, j, 0]
+            e = ga[r, begin, 1] + gb[begin, j, 1]
+            total[j] += cut_term(group * scale, q[j] - e + spec.weight, spec.cut)
+
+
+@routine
+def wide_block(spec, sa, ea, sb, eb, ga, gb, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  # type: ignore[no-untyped-def]
+    """The same block for one column, with as many limbs as its span needs: (sig, e, negative, special)."""
+    emax = top
+    if spec.has_floor and low < ANY_ZERO:
+        emax = max(emax, np.int64(spec.floor))
+    q = lsb if spec.cut == EXACT else max(emax - spec.fraction, lsb)
+    limbs = np.zeros((emax + 66 - spec.room - q) // 32 + 5, dtype=np.int64)
+    if c_sig != 0:
+        add_term(limbs, np.uint64(0), np.uint64(abs(c_sig)), c_sig < 0, c_e - spec.out.mantissa - q, spec.cut)
+    for begin in range(p0, p1, spec.group):
+        if spec.group == 1:
+            x, y, e = sa[r, begin], sb[begin, j], ea[r, begin] + eb[begin, j]
+        else:
+            x, y, e = np.int64(0), ga[r, begin, 0] * gb[begin, j, 0], ga[r, begin, 1] + gb[begin, j, 1]
+            for p in range(begin, min(begin + spec.group, p1)):
+                x += sa[r, p] * sb[p, j]
+        if x != 0 and y != 0:
+            high, low_bits = wide_product(abs(x), abs(y))
+            add_term(limbs, high, low_bits, (x < 0) != (y < 0), e - spec.weight - q, spec.cut)
+    return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
+
+
+@inline
+def special_product(a, b, a_sig, b_sig):  # type: ignore[no-untyped-def]
+    """NaN, infinity or FINITE from the marks (special + 4·negative) of two factors."""
+    sa, sb = a & 3, b & 3
+    if sa == FINITE and sb == FINITE:
+        return np.int64(FINITE)
+    if sa == NAN or sb == NAN or (sa == FINITE and a_sig == 0) or (sb == FINITE and b_sig == 0):
+        return np.int64(NAN)
+    return np.int64(MINUS_INF if (a >> 2) != (b >> 2) else PLUS_INF)
+
+
+@inline
+def special_add(x, y):  # type: ignore[no-untyped-def]
+    """The special value of a sum: opposite infinities and NaN give NaN."""
+    if x == FINITE:
+        return y
+    return x if y == FINITE or x == y else np.int64(NAN)
+
+
+@routine
+def all_negative_zero(sa, ma, sb, mb, r, p0, p1, j):  # type: ignore[no-untyped-def]
+    """Whether every product of the block is -0."""
+    for p in range(p0, p1):
+        if sa[r, p] != 0 and sb[p, j] != 0:
+            return False
+        if (ma[r, p] >> 2) == (mb[p, j] >> 2):
+            return False
+    return True
+
+
+@routine
+def finish(spec, total, q, random, width, flag, sig, e, negative, special):  # type: ignore[no-untyped-def]
+    """Pass 3: each sum rounded to the output; columns with a flag, or whose c is NaN or infinite, are left alone."""
+    mode = spec.mode
+    for j in range(width):
+        x, ex, kind = round_sum(total[j], q[j], mode, random[j] if mode == SR else np.uint64(0), spec.kept, spec.out)
+        skip = flag[j] != 0 or special[j] != FINITE
+        sig[j] = sig[j] if skip else x
+        e[j] = e[j] if skip else ex
+        negative[j] = negative[j] if skip else np.int64(total[j] < 0)
+        special[j] = special[j] if skip else kind
+
+
+@routine
+def draw(seed, element, step, width, random):  # type: ignore[no-untyped-def]
+    """The random word of each column for one block rounding."""
+    for j in range(width):
+        random[j] = word(np.uint64(seed), np.uint64(element + j), np.uint64(step), np.uint64(0))

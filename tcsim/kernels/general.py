@@ -1,0 +1,271 @@
+"""The general kernel: every unit and what-if, bit for bit, over tiles of the output.
+
+A tile is walked along k in chunks. A chunk of both operands is decoded once (`panel`), then every row of the tile runs
+its blocks over all columns of the tile (`blocks`, `scalar`). What a column carries from block to block is the rounded
+value of the unit; `late` and `total` carry the additions outside it, of a late c and of the schedule.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tcsim.kernels.blocks import (
+    all_negative_zero,
+    draw,
+    exponents,
+    finish,
+    group_exponents,
+    group_sums,
+    quanta,
+    special_add,
+    special_product,
+    sums,
+    wide_block,
+)
+from tcsim.kernels.jit import default_threads, kernel, routine, run_tasks
+from tcsim.kernels.memory import Matrices, load, matrices, store
+from tcsim.kernels.numbers import ANY_ZERO, FINITE, MINUS_INF, NAN, PLUS_INF, SR, ZERO_E, decode, encode, round_float64, to_float64
+from tcsim.kernels.philox import word
+from tcsim.kernels.panel import INSTRUCTION_END, INSTRUCTION_START, SEGMENT_END, SEGMENT_START, block_scale, pack, plan_chunk
+from tcsim.kernels.scalar import overflowing, rounded, two_stage
+from tcsim.kernels.spec import ALIGNED, ROUNDED, TWO_STAGE, Spec, order_of, spec_of, sums_of
+from tcsim.problem import Codes, Problem
+
+ROWS, COLUMNS, CHUNK = 32, 64, 256
+
+
+class Tiles(NamedTuple):
+    """Which outputs: rows [row, row + rows) and columns [column, column + columns) of each batch, in tiles."""
+
+    m: int
+    n: int
+    row: int
+    rows: int
+    column: int
+    columns: int
+    tile_rows: int
+    tile_columns: int
+    first_batch: int
+
+
+@routine
+def add_outside(x, y, precision, fmt):  # type: ignore[no-untyped-def]
+    """x + y rounded to nearest-even in a format of `precision` bits whose values are float64.
+
+    Exact in float64 or rounded twice without harm: 53 >= 2·precision + 2 wherever the format is narrower.
+    """
+    s = x + y
+    if precision == 53:
+        return s
+    if precision == 24 and fmt.emax == 127:
+        return np.float64(np.float32(s))
+    sig, e, negative, special = round_float64(s, precision, fmt)
+    return to_float64(sig, e, negative, special, precision)
+
+
+@routine
+def special_block(spec, sa, ma, sb, mb, ea, eb, r, p0, p1, j):  # type: ignore[no-untyped-def]
+    """What NaN and infinite operands, and infinite products of CDNA3, make of a block."""
+    result = np.int64(FINITE)
+    for p in range(p0, p1):
+        kind = special_product(ma[r, p], mb[p, j], sa[r, p], sb[p, j])
+        if kind == FINITE and spec.arithmetic == TWO_STAGE and overflowing(spec, sa, ea, sb, eb, r, p, j):
+            kind = np.int64(MINUS_INF if (ma[r, p] >> 2) != (mb[p, j] >> 2) else PLUS_INF)
+        result = special_add(result, kind)
+    return result
+
+
+@kernel
+def run_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, seed):  # type: ignore[no-untyped-def]
+    """Tiles first … last - 1 of D = C + A·B."""
+    capacity = max(CHUNK, spec.period)
+    rows, width = tiles.tile_rows, tiles.tile_columns
+    ks = np.empty(capacity, dtype=np.int64)
+    starts = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
+    events = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
+    sa, ea, ma = np.empty((rows, capacity), np.int64), np.empty((rows, capacity), np.int64), np.empty((rows, capacity), np.int64)
+    sb, eb, mb = np.empty((capacity, width), np.int64), np.empty((capacity, width), np.int64), np.empty((capacity, width), np.int64)
+    ga, gb = np.zeros((rows, capacity if spec.group > 1 else 1, 2), np.int64), np.zeros((capacity if spec.group > 1 else 1, width, 2), np.int64)
+    state = np.empty((rows, 4, width), dtype=np.int64)  # sig, e, negative, special
+    late, total = np.empty((rows, width)), np.empty((rows, width))
+    work = np.empty((6, width), dtype=np.int64)  # top, low, lsb, q, flag, sum
+    random = np.empty(width, dtype=np.uint64)
+    tree = np.empty((spec.block if spec.arithmetic == ROUNDED else 1, 4), dtype=np.int64)
+    across = -(-tiles.columns // width)
+    per_batch = across * -(-tiles.rows // rows)
+    for task in range(first, last):
+        t = tiles.first_batch + task // per_batch
+        i0 = tiles.row + task % per_batch // across * rows
+        j0 = tiles.column + task % across * width
+        ni, nj = min(rows, tiles.row + tiles.rows - i0), min(width, tiles.column + tiles.columns - j0)
+        for r in range(ni):
+            begin_tile(spec, sums_, c, t, i0 + r, j0, nj, r, state, late, total)
+        k, segment, step = bounds[0], 0, 0
+        while segment < bounds.size - 1:
+            positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
+            special_a = pack(a, t, i0, ni, False, ks, positions, scale_a, spec, 0, sa, ea, ma)
+            special_b = pack(b, t, j0, nj, True, ks, positions, scale_b, spec, 1, sb, eb, mb)
+            if spec.group > 1:
+                pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, ga, gb)
+            check = special_a or special_b or spec.arithmetic == TWO_STAGE
+            for r in range(ni):
+                element = (t * tiles.m + i0 + r) * tiles.n + j0
+                run_row(spec, sums_, sa, ea, ma, sb, eb, mb, ga, gb, r, nj, blocks, starts, events, check, state[r], late[r],
+                        total[r], work, random, tree, seed, element, step)  # fmt: skip
+            step += blocks
+        for r in range(ni):
+            end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, r, state, total)
+
+
+@routine
+def begin_tile(spec, sums_, c, t, i, j0, nj, r, state, late, total):  # type: ignore[no-untyped-def]
+    """Load c into the place where it enters: the chain, the late sum or the schedule's sum."""
+    out = spec.out
+    for j in range(nj):
+        x = (np.int64(0), np.int64(ZERO_E), np.int64(0), np.int64(FINITE))
+        if c.address != 0:
+            sig, e, negative, special = decode(load(c, t, i, j0 + j), out, out.emin, out.mantissa + 1)
+            if spec.flush and sig != 0 and abs(sig) >> out.mantissa == 0 and sums_.precision == 0:
+                sig, e, negative = np.int64(0), np.int64(ZERO_E), np.int64(0)
+            x = (sig, e, negative, special)
+        state[r, 0, j], state[r, 1, j], state[r, 2, j], state[r, 3, j] = x
+        late[r, j] = to_float64(x[0], x[1], x[2], x[3], out.mantissa + 1)
+        total[r, j] = late[r, j] if sums_.c_first else 0.0
+
+
+@routine
+def end_tile(spec, sums_, c, d, t, i, j0, nj, r, state, total):  # type: ignore[no-untyped-def]
+    """Write the codes: the chain's values, or the schedule's sums with a last c, rounded to the output."""
+    out = spec.out
+    for j in range(nj):
+        sig, e, negative, special = state[r, 0, j], state[r, 1, j], state[r, 2, j], state[r, 3, j]
+        if sums_.precision != 0:
+            x = total[r, j]
+            if c.address != 0 and not sums_.c_first:
+                cs, ce, cn, ck = decode(load(c, t, i, j0 + j), out, out.emin, out.mantissa + 1)
+                x = add_outside(x, to_float64(cs, ce, cn, ck, out.mantissa + 1), sums_.precision, sums_.layout)
+            sig, e, negative, special = round_float64(x, out.mantissa + 1, out)
+            if spec.flush and sig != 0 and abs(sig) >> out.mantissa == 0:
+                sig = np.int64(0)
+        if sig == 0 and special == FINITE and not spec.ieee_zero:
+            negative = np.int64(0)
+        store(d, t, i, j0 + j, encode(sig, e, negative, special, out, spec.nan))
+
+
+@routine
+def pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, ga, gb):  # type: ignore[no-untyped-def]
+    """Significand and exponent of the scales, at every position (a group reads those of its first)."""
+    for p in range(positions):
+        s = ks[p] // spec.scale_block
+        for r in range(ni):
+            ga[r, p, 0], ga[r, p, 1], _ = block_scale(scale_a, t, i0 + r, s, spec)
+        for j in range(nj):
+            gb[p, j, 0], gb[p, j, 1], _ = block_scale(scale_b, t, s, j0 + j, spec)
+
+
+@routine
+def run_row(spec, sums_, sa, ea, ma, sb, eb, mb, ga, gb, r, width, blocks, starts, events, check, state, late, total, work, random,
+            tree, seed, element, step):  # type: ignore[no-untyped-def]  # fmt: skip
+    """All blocks of a chunk for one row of the tile."""
+    out = spec.out
+    for block in range(blocks):
+        event, p0, p1 = events[block], starts[block], starts[block + 1]
+        if (event & SEGMENT_START and sums_.precision != 0) or (event & INSTRUCTION_START and spec.after):
+            for j in range(width):
+                state[0, j], state[1, j], state[2, j], state[3, j] = 0, ZERO_E, 0, FINITE
+            if event & SEGMENT_START and sums_.precision != 0:
+                late[:width] = 0.0
+        if check:
+            for j in range(width):
+                state[3, j] = special_add(state[3, j], special_block(spec, sa, ma, sb, mb, ea, eb, r, p0, p1, j))
+        if spec.arithmetic == ALIGNED:
+            aligned_row(spec, sa, ea, ma, sb, eb, mb, ga, gb, r, p0, p1, width, state, work, random, seed, element, step + block)
+        else:
+            scalar_row(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, width, state, tree, seed, element, step + block)
+        if event & INSTRUCTION_END and spec.after:
+            for j in range(width):
+                x = to_float64(state[0, j], state[1, j], state[2, j], state[3, j], out.mantissa + 1)
+                late[j] = add_outside(late[j], x, out.mantissa + 1, out)
+                state[0, j], state[1, j], state[2, j], state[3, j] = round_float64(late[j], out.mantissa + 1, out)
+        if event & SEGMENT_END and sums_.precision != 0:
+            for j in range(width):
+                x = to_float64(state[0, j], state[1, j], state[2, j], state[3, j], out.mantissa + 1)
+                total[j] = add_outside(total[j], x, sums_.precision, sums_.layout)
+
+
+@routine
+def aligned_row(spec, sa, ea, ma, sb, eb, mb, ga, gb, r, p0, p1, width, state, work, random, seed, element, step):  # type: ignore[no-untyped-def]
+    """One block of one row as an aligned sum."""
+    sig, e, negative, special = state[0], state[1], state[2], state[3]
+    top, low, lsb, q, flag, total = work[0], work[1], work[2], work[3], work[4], work[5]
+    if spec.group == 1:
+        exponents(spec, ea, eb, r, p0, p1, width, sig, e, top, low, lsb)
+    else:
+        group_exponents(spec, sa, sb, ga, gb, r, p0, p1, width, sig, e, top, low, lsb)
+    wide = quanta(spec, width, top, low, lsb, q, flag)
+    if spec.group == 1:
+        sums(spec, sa, ea, sb, eb, r, p0, p1, width, sig, e, q, total)
+    else:
+        group_sums(spec, sa, sb, ga, gb, r, p0, p1, width, sig, e, q, total)
+    if spec.mode == SR:
+        draw(seed, element, step, width, random)
+    if spec.ieee_zero:
+        for j in range(width):
+            if special[j] == FINITE and top[j] < ANY_ZERO:
+                flag[j] = 2
+                keeps = sig[j] == 0 and negative[j] != 0 and all_negative_zero(sa, ma, sb, mb, r, p0, p1, j)
+                sig[j], e[j], negative[j] = 0, ZERO_E, np.int64(keeps)
+    if wide:
+        for j in range(width):
+            if flag[j] == 1 and special[j] == FINITE:
+                x = wide_block(spec, sa, ea, sb, eb, ga, gb, r, p0, p1, j, sig[j], e[j], top[j], low[j], lsb[j], random[j])
+                sig[j], e[j], negative[j], special[j] = x
+                flag[j] = 2
+    finish(spec, total, q, random, width, flag, sig, e, negative, special)
+    if spec.flush:
+        for j in range(width):
+            if sig[j] != 0 and abs(sig[j]) >> spec.out.mantissa == 0:
+                sig[j], e[j] = 0, ZERO_E
+    if not spec.ieee_zero:
+        for j in range(width):
+            negative[j] = np.int64(sig[j] < 0 or special[j] == MINUS_INF)
+
+
+@routine
+def scalar_row(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, width, state, tree, seed, element, step):  # type: ignore[no-untyped-def]
+    """One block of one row in two-stage or rounded arithmetic."""
+    for j in range(width):
+        sig, e, negative, special = state[0, j], state[1, j], state[2, j], state[3, j]
+        if spec.arithmetic == ROUNDED:
+            c = (sig, e, negative, special)
+            x = rounded(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, j, c, tree, seed, element + j, step)
+            state[0, j], state[1, j], state[2, j], state[3, j] = x
+        elif special == FINITE:
+            random = word(np.uint64(seed), np.uint64(element + j), np.uint64(step), np.uint64(0)) if spec.mode == SR else np.uint64(0)
+            c_e = np.int64(spec.out.emin) if sig == 0 else e
+            x = two_stage(spec, sa, ea, sb, eb, r, p0, p1, j, sig, c_e, random)
+            zeros = sig == 0 and negative != 0 and all_negative_zero(sa, ma, sb, mb, r, p0, p1, j)
+            state[0, j], state[1, j], state[3, j] = x[0], x[1], x[3]
+            state[2, j] = np.int64(x[2] != 0 or zeros)
+
+
+def run(problem: Problem, out: Codes, threads: int | None = None, tiles: Tiles | None = None) -> None:
+    """Write D's codes into `out`, (batch, m, n); all of it, or the part that `tiles` names."""
+    batch, m, n, _ = problem.shape
+    spec = spec_of(problem)
+    order, bounds = order_of(problem.unit), problem.plan.bounds
+    a, b = matrices(problem.a.codes), matrices(problem.b.codes)
+    c, d = matrices(problem.c), matrices(out)
+    scale_a, scale_b = matrices(problem.scale_a), matrices(problem.scale_b)
+    if tiles is None:
+        count = threads or default_threads()
+        wide = min(COLUMNS, n)
+        across = -(-n // wide)
+        high = max(1, min(ROWS, m, -(-batch * m * across // (4 * count))))
+        tiles = Tiles(m, n, 0, m, 0, n, high, wide, 0)
+        tasks = batch * across * -(-m // high)
+    else:
+        tasks = -(-tiles.rows // tiles.tile_rows) * -(-tiles.columns // tiles.tile_columns)
+    run_tasks(run_tiles, tasks, threads, a, b, c, d, scale_a, scale_b, spec, sums_of(problem), order, bounds, tiles, np.uint64(problem.seed))

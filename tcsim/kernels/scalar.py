@@ -1,0 +1,165 @@
+"""Blocks that are not aligned sums, one output at a time: CDNA3's two stages, and units that round every operation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcsim.kernels.blocks import special_add, special_product
+from tcsim.kernels.jit import inline, routine
+from tcsim.kernels.numbers import (
+    FINITE,
+    MINUS_INF,
+    NAN,
+    PLUS_INF,
+    SR,
+    ZERO_E,
+    bit_length,
+    round_sum,
+)
+from tcsim.kernels.philox import word
+from tcsim.kernels.wide import add_term, round_limbs, wide_product
+
+
+@inline
+def floor_shift(x, shift):  # type: ignore[no-untyped-def]
+    """floor(x·2^-shift)."""
+    return x >> min(shift, np.int64(63)) if shift >= 0 else x << -shift
+
+
+@inline
+def _truncate(x, shift):  # type: ignore[no-untyped-def]
+    return -floor_shift(-x, shift) if x < 0 else floor_shift(x, shift)
+
+
+@routine
+def two_stage_group(spec, sa, ea, sb, eb, r, p0, p1, step, j):  # type: ignore[no-untyped-def]
+    """(sum, exponent): every step-th product truncated at 2^(exponent - fraction) and added, in units of that."""
+    top = np.int64(ZERO_E)
+    for p in range(p0, p1, step):
+        if sa[r, p] != 0 and sb[p, j] != 0:
+            top = max(top, ea[r, p] + eb[p, j])
+    total = np.int64(0)
+    for p in range(p0, p1, step):
+        x = sa[r, p] * sb[p, j]
+        if x != 0:
+            total += _truncate(x, top - spec.fraction - (ea[r, p] + eb[p, j] - spec.weight))
+    return total, top
+
+
+@routine
+def two_stage(spec, sa, ea, sb, eb, r, p0, p1, j, c_sig, c_e, random):  # type: ignore[no-untyped-def]
+    """(sig, e, negative, special) of a block of products and c, all finite. `c_e` is emin where c is zero."""
+    f = spec.fraction
+    if spec.parity:
+        even, e0 = two_stage_group(spec, sa, ea, sb, eb, r, p0, p1, 2, j)
+        odd, e1 = two_stage_group(spec, sa, ea, sb, eb, r, p0 + 1, p1, 2, j)
+        e = max(e0, e1)
+        total = floor_shift(even, e - e0) + floor_shift(odd, e - e1)
+    else:
+        total, e = two_stage_group(spec, sa, ea, sb, eb, r, p0, p1, 1, j)
+    emax = max(e, c_e)
+    q = emax - spec.late - 1
+    total = floor_shift(total, q - (e - f)) if total != 0 else np.int64(0)
+    if not spec.parity or c_e >= emax - f - 1:
+        total += floor_shift(c_sig, emax - f - (c_e - spec.out.mantissa)) << (spec.late + 1 - f)
+    if total != 0:
+        leading = max(bit_length(abs(total)) - 1 + q, spec.out.emin)
+        more = max(leading - spec.late - q, np.int64(0))
+        total, q = total >> more, q + more
+    sig, ex, special = round_sum(total, q, spec.mode, random, spec.kept, spec.out)
+    return sig, ex, np.int64(total < 0), special
+
+
+@inline
+def overflowing(spec, sa, ea, sb, eb, r, p, j):  # type: ignore[no-untyped-def]
+    """Whether a product reaches 2^(emax + 1) of the output, which CDNA3 takes for infinity."""
+    e = ea[r, p] + eb[p, j]
+    x = abs(sa[r, p] * sb[p, j])
+    return x != 0 and bit_length(x) - 1 + e - spec.weight > spec.out.emax
+
+
+@inline
+def round_result(spec, sig, e, negative, special):  # type: ignore[no-untyped-def]
+    """A rounded value with subnormals flushed and the unit's sign of zero."""
+    if spec.flush and sig != 0 and bit_length(abs(sig)) <= spec.out.mantissa:
+        sig, e = np.int64(0), np.int64(ZERO_E)
+    return sig, e, negative if spec.ieee_zero or sig != 0 else np.int64(0), special
+
+
+@routine
+def exact_round(spec, x1, y1, l1, x2, l2, mode, random):  # type: ignore[no-untyped-def]
+    """x1·y1·2^l1 + x2·2^l2 rounded once to the output: (sig, e, negative, special)."""
+    bits1, bits2 = bit_length(abs(x1)) + bit_length(abs(y1)), bit_length(abs(x2))
+    low = min(l1 if bits1 > 1 else l2, l2 if bits2 > 0 else l1)
+    if max(bits1 + l1, bits2 + l2) - low <= 61:
+        first = (x1 * y1) << (l1 - low) if x1 != 0 and y1 != 0 else np.int64(0)
+        second = x2 << (l2 - low) if x2 != 0 else np.int64(0)
+        total = first + second
+        sig, e, special = round_sum(total, low, mode, random, spec.kept, spec.out)
+        return sig, e, np.int64(total < 0), special
+    limbs = np.zeros((max(bits1 + l1, bits2 + l2) - low) // 32 + 6, dtype=np.int64)
+    high, low_bits = wide_product(abs(x1), abs(y1))
+    if x1 != 0 and y1 != 0:
+        add_term(limbs, high, low_bits, (x1 < 0) != (y1 < 0), l1 - low, 3)
+    if x2 != 0:
+        add_term(limbs, np.uint64(0), np.uint64(abs(x2)), x2 < 0, l2 - low, 3)
+    return round_limbs(limbs, low, mode, random, spec.kept, spec.out)
+
+
+@inline
+def _random(spec, mode, seed, element, step, operation):  # type: ignore[no-untyped-def]
+    if mode != SR:
+        return np.uint64(0)
+    return word(np.uint64(seed), np.uint64(element), np.uint64(step), np.uint64(operation))
+
+
+@routine
+def rounded_product(spec, sa, ea, ma, sb, eb, mb, r, p, j, random):  # type: ignore[no-untyped-def]
+    """(sig, e, negative, special) of one product rounded to the output."""
+    special = special_product(ma[r, p], mb[p, j], sa[r, p], sb[p, j])
+    negative = np.int64((ma[r, p] >> 2) != (mb[p, j] >> 2))
+    if special != FINITE:
+        return np.int64(0), np.int64(ZERO_E), np.int64(special == MINUS_INF), special
+    x, y = sa[r, p], sb[p, j]
+    if x == 0 or y == 0:
+        return np.int64(0), np.int64(ZERO_E), negative if spec.ieee_zero else np.int64(0), np.int64(FINITE)
+    place = ea[r, p] + eb[p, j] - spec.weight
+    sig, e, _, special = exact_round(spec, x, y, place, np.int64(0), place, spec.product_mode, random)
+    return round_result(spec, sig, e, negative, special)
+
+
+@routine
+def rounded_add(spec, a, b, mode, random):  # type: ignore[no-untyped-def]
+    """The rounded sum of two rounded values, each (sig, e, negative, special)."""
+    special = special_add(a[3], b[3])
+    if special != FINITE:
+        return np.int64(0), np.int64(ZERO_E), np.int64(special == MINUS_INF), special
+    if a[0] == 0 and b[0] == 0:
+        both = np.int64(a[2] != 0 and b[2] != 0)
+        return np.int64(0), np.int64(ZERO_E), both if spec.ieee_zero else np.int64(0), np.int64(FINITE)
+    m = spec.out.mantissa
+    sig, e, negative, special = exact_round(spec, a[0], np.int64(1), a[1] - m, b[0], b[1] - m, mode, random)
+    return round_result(spec, sig, e, negative, special)
+
+
+@routine
+def rounded(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, j, c, tree, seed, element, step):  # type: ignore[no-untyped-def]
+    """A block in which every product and every addition rounds: a balanced tree of the products, then c."""
+    count = p1 - p0
+    for i in range(count):
+        x = rounded_product(spec, sa, ea, ma, sb, eb, mb, r, p0 + i, j, _random(spec, spec.product_mode, seed, element, step, i))
+        tree[i, 0], tree[i, 1], tree[i, 2], tree[i, 3] = x
+    operation = count
+    while count > 1:
+        for i in range(count // 2):
+            left = (tree[2 * i, 0], tree[2 * i, 1], tree[2 * i, 2], tree[2 * i, 3])
+            right = (tree[2 * i + 1, 0], tree[2 * i + 1, 1], tree[2 * i + 1, 2], tree[2 * i + 1, 3])
+            x = rounded_add(spec, left, right, spec.mode, _random(spec, spec.mode, seed, element, step, operation))
+            tree[i, 0], tree[i, 1], tree[i, 2], tree[i, 3] = x
+            operation += 1
+        if count % 2:
+            for f in range(4):
+                tree[count // 2, f] = tree[count - 1, f]
+        count = (count + 1) // 2
+    root = (tree[0, 0], tree[0, 1], tree[0, 2], tree[0, 3])
+    return rounded_add(spec, root, c, spec.mode, _random(spec, spec.mode, seed, element, step, operation))
