@@ -135,7 +135,8 @@ def _call(function: Product, a: Array, b: Array, c: Array | None) -> Array:
     if len(inspect.signature(function).parameters) >= 3:
         return np.asarray(function(a, b, c))
     part = np.asarray(function(a, b))
-    return c.astype(part.dtype) + part
+    total: Array = c.astype(part.dtype) + part
+    return total
 
 
 def double(a: Array, b: Array, c: Array | None = None) -> Array:

@@ -124,6 +124,21 @@ def bf16x(*, products: int = 9) -> Recipe:
     return Recipe(f"bf16x{products}", "bfloat16", words, tuple(bands), scale=2.0**8, merge="chain")
 
 
+def bf16x3() -> Recipe:
+    """Three bf16 products of two words, i + j <= 3."""
+    return bf16x(products=3)
+
+
+def bf16x6() -> Recipe:
+    """Six bf16 products of three words, i + j <= 4."""
+    return bf16x(products=6)
+
+
+def bf16x9() -> Recipe:
+    """All nine bf16 products of three words."""
+    return bf16x(products=9)
+
+
 def tf32x3(*, chunk: int = 8, last: bool = False, rounding: str = "rne", rest: str = "rne") -> Recipe:
     """3xTF32 of CUTLASS example 27: small·big, big·small, big·big on one accumulator, taking turns every `chunk` of k.
 
@@ -151,9 +166,9 @@ RECIPES: dict[str, Callable[..., Recipe]] = {
     "mmm": mmm,
     "mmm-chained": mmm_chained,
     "mmm-fabsum": mmm_fabsum,
-    "bf16x3": lambda: bf16x(products=3),
-    "bf16x6": lambda: bf16x(products=6),
-    "bf16x9": lambda: bf16x(products=9),
+    "bf16x3": bf16x3,
+    "bf16x6": bf16x6,
+    "bf16x9": bf16x9,
     "tf32x3": tf32x3,
     "narrow-range": narrow_range,
 }
