@@ -112,15 +112,19 @@ def _ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> Doubles:
 def _ordered(values: npt.ArrayLike, fmt: str) -> npt.NDArray[np.int64]:
     """Integers in the order of the values, consecutive for neighbours in the format."""
     known = format_named(fmt)
+    drop = 0
     if known.name == "float64":
-        bits, drop = np.asarray(values, dtype=np.float64).view(np.int64), 0
+        bits = np.asarray(values, dtype=np.float64).view(np.int64)
+        mask = (1 << 63) - 1
     elif known.name == "float16":
-        bits, drop = np.asarray(values, dtype=np.float16).view(np.int16).astype(np.int64), 0
+        bits = np.asarray(values, dtype=np.float16).view(np.int16).astype(np.int64)
+        mask = 0x7FFF
     else:
         drop = 23 - known.mantissa_bits
         if known.exponent_bits != 8 or drop < 0:
             raise ValueError(f"ulps are counted in float16, bfloat16, tfloat32, float32 or float64; got {known.name}")
         bits = np.asarray(values, dtype=np.float32).view(np.int32).astype(np.int64)
-    magnitude = (bits & np.int64((1 << 63) - 1 if known.width == 64 else (1 << (known.width - 1)) - 1)) >> drop
+        mask = 0x7FFFFFFF
+    magnitude = (bits & np.int64(mask)) >> drop
     ordered: npt.NDArray[np.int64] = np.where(bits < 0, -magnitude, magnitude)
     return ordered
