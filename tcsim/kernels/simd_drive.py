@@ -1,0 +1,290 @@
+"""The driver of the fast path: blocks of outputs as tasks, k in packed chunks, schedules folded in as their segments end.
+
+A task owns up to `rows` x `columns` outputs of one batch element and walks all of k, so no partial result leaves it and
+the bits do not depend on how tasks are shared out. Per chunk of k it packs its rows of a and columns of b, then runs
+64-column panels (and 16-column ones for what is left) over sub-chunks that stay in the first-level cache.
+
+Outputs that the fast arithmetic does not hold are written as `redo`, a NaN pattern no unit returns, and counted; the
+caller has them computed elsewhere. A NaN operand decides its row or column at once.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcsim.kernels.jit import inline, kernel
+from tcsim.kernels.simd_memory import bits_of_float, float_of_bits, float_of_half, half_of_double, peek16, peek32
+from tcsim.kernels.simd_pack import HAS_NAN, SPECIAL, unpack_rows
+from tcsim.kernels.simd_tile import EDGE_ROWS, LANES, PANEL, strip
+
+NO_SUM, SUM16, SUM32, SUM64 = range(4)
+_STICKY = np.uint32((127 + 100) << 23)  # an infinite float16 accumulator, see simd_tile
+
+
+class Job(NamedTuple):
+    """A problem as numbers. Steps of a, b and c are bytes, those of the result elements."""
+
+    m: int
+    n: int
+    k: int
+    rows: int
+    columns: int
+    chunk: int
+    sub: int
+    block: int
+    a: int
+    a_batch: int
+    a_row: int
+    a_k: int
+    a_item: int
+    b: int
+    b_batch: int
+    b_k: int
+    b_column: int
+    b_item: int
+    c: int
+    c_batch: int
+    c_row: int
+    c_column: int
+    out_batch: int
+    out_row: int
+    out_column: int
+    half: int
+    sum: int
+    c_first: int
+    nan: int
+    redo: int
+    c_least: int
+    c_most: int
+
+
+@inline
+def c_code(job, t, i, j):  # type: ignore[no-untyped-def]
+    address = job.c + t * job.c_batch + i * job.c_row + j * job.c_column
+    return peek16(address) if job.half else peek32(address)
+
+
+@inline
+def c_double(job, code):  # type: ignore[no-untyped-def]
+    """The value of a code of c."""
+    if not job.half:
+        return np.float64(float_of_bits(np.uint32(code)))
+    if code & 0x7C00 == 0x7C00:
+        infinite = -np.inf if code & 0x8000 else np.inf
+        return np.nan if code & 0x3FF else infinite
+    return np.float64(float_of_half(code))
+
+
+@inline
+def start_c(job, t, i0, rows, j0, columns, pitch, c, bad):  # type: ignore[no-untyped-def]
+    """Fill the accumulators from c; what the fast arithmetic cannot hold becomes 0 and is marked."""
+    for i in range(rows):
+        for j in range(columns):
+            at = i * pitch + j
+            code = c_code(job, t, i0 + i, j0 + j)
+            if job.half:
+                magnitude = code & 0x7FFF
+                if magnitude > 0x7C00:
+                    bad[at] = HAS_NAN
+                elif magnitude == 0x7C00:
+                    c[at] = float_of_bits(_STICKY | np.uint32((code & 0x8000) << 16))
+                else:
+                    c[at] = float_of_half(code)
+            else:
+                magnitude = code & 0x7FFFFFFF
+                if magnitude > 0x7F800000:
+                    bad[at] = HAS_NAN
+                elif magnitude > job.c_most or 0 < magnitude < job.c_least:
+                    bad[at] = SPECIAL
+                else:
+                    c[at] = float_of_bits(np.uint32(code))
+
+
+@inline
+def rounded_sum(job, x):  # type: ignore[no-untyped-def]
+    """x, the float64 sum of two numbers of the sum format, rounded to it. Rounding twice to float32 does no harm here."""
+    if job.sum == SUM32:
+        return np.float64(np.float32(x))
+    if job.sum == SUM16 and np.isfinite(x):
+        code = half_of_double(x)
+        return c_double(job, code)
+    return x
+
+
+@inline
+def fold(job, size, c, total):  # type: ignore[no-untyped-def]
+    """Add a segment's results to the sums; the accumulators start over."""
+    for at in range(size):
+        part = np.float64(c[at])
+        if job.half and abs(part) >= 65536.0:
+            part = part * np.inf
+        total[at] = rounded_sum(job, total[at] + part)
+        c[at] = np.float32(0)
+
+
+@inline
+def result_code(job, at, c, total):  # type: ignore[no-untyped-def]
+    """The code of an accumulator, or of a sum rounded to the output; zeros are +0."""
+    if job.sum != NO_SUM:
+        x = total[at]
+        if np.isnan(x):
+            return np.int64(job.nan)
+        code = half_of_double(x) if job.half else np.int64(bits_of_float(np.float32(x)))
+    else:
+        code = half_of_double(np.float64(c[at])) if job.half else np.int64(bits_of_float(c[at]))
+    return code if code & (np.int64(0x7FFF) if job.half else np.int64(0x7FFFFFFF)) else np.int64(0)
+
+
+@inline
+def store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out):  # type: ignore[no-untyped-def]
+    """Write the codes of a task; how many were left as `redo`."""
+    left = 0
+    for i in range(rows):
+        for j in range(columns):
+            at = i * pitch + j
+            mark = bad[at] | row_marks[i] | column_marks[j]
+            code = np.int64(0)
+            if mark == 0:
+                code = result_code(job, at, c, total)
+            elif mark & HAS_NAN:
+                code = np.int64(job.nan)
+            else:
+                code = np.int64(job.redo)
+                left += 1
+            out[t * job.out_batch + (i0 + i) * job.out_row + (j0 + j) * job.out_column] = code
+    return left
+
+
+@inline
+def pack_a(job, arrays, t, i0, rows, k0, depth):  # type: ignore[no-untyped-def]
+    source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
+    line = -(-job.chunk // LANES) * LANES
+    unpack_rows(arrays, job.a_item, (source, job.a_k, depth, job.a_row, rows, line, np.int64(0)))
+
+
+@inline
+def pack_b(job, arrays, t, j0, columns, k0, depth):  # type: ignore[no-untyped-def]
+    """Columns in panels: 64 wide, then 16 wide; a panel from column j on lies at j·chunk."""
+    j = np.int64(0)
+    while j < columns:
+        width = np.int64(PANEL) if columns - j >= PANEL else np.int64(LANES)
+        source = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
+        count = min(width, columns - j)
+        unpack_rows(arrays, job.b_item, (source, job.b_column, count, job.b_k, depth, width, j * job.chunk))
+        j += width
+
+
+@inline
+def mark_specials(arrays, item, address, across, count, along, depth, marks):  # type: ignore[no-untyped-def]
+    """Find the lines (rows of a, columns of b) of a chunk that hold NaN or infinities; `arrays` are scratch."""
+    report = arrays[3]
+    for line in range(count):
+        report[0] = 0
+        unpack_rows(arrays, item, (address + line * across, along, depth, np.int64(0), np.int64(1), np.int64(0), np.int64(0)))
+        marks[line] |= report[0]
+
+
+@inline
+def chunk_end(job, bounds, segment, k0):  # type: ignore[no-untyped-def]
+    """Where a chunk from k0 on ends: at k, or where a block of a segment ends."""
+    end = k0 + job.chunk
+    if end >= job.k:
+        return job.k
+    while bounds[segment + 1] <= end:
+        segment += 1
+    return bounds[segment] + (end - bounds[segment]) // job.block * job.block
+
+
+@inline
+def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, a, b, scratch, row_marks, column_marks):  # type: ignore[no-untyped-def]
+    """Pack a chunk of both operands, each (values, codes, Decoding, report); lines with specials are marked."""
+    a[3][0] = 0
+    pack_a(job, a, t, i0, rows, k0, depth)
+    if a[3][0]:
+        source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
+        spare = (scratch[0], scratch[1], a[2], a[3])
+        mark_specials(spare, job.a_item, source, job.a_row, rows, job.a_k, depth, row_marks)
+    b[3][0] = 0
+    pack_b(job, b, t, j0, columns, k0, depth)
+    if b[3][0]:
+        source = job.b + t * job.b_batch + k0 * job.b_k + j0 * job.b_column
+        spare = (scratch[0], scratch[1], b[2], b[3])
+        mark_specials(spare, job.b_item, source, job.b_column, columns, job.b_k, depth, column_marks)
+
+
+@inline
+def start(job, t, i0, rows, j0, columns, pitch, c, bad, total):  # type: ignore[no-untyped-def]
+    """Accumulators, sums and marks at the start of a task."""
+    c[:], bad[:], total[:] = 0, 0, 0
+    if job.c and job.sum == NO_SUM:
+        start_c(job, t, i0, rows, j0, columns, pitch, c, bad)
+    elif job.c and job.c_first:
+        add_c(job, t, i0, rows, j0, columns, pitch, total)
+
+
+@inline
+def add_c(job, t, i0, rows, j0, columns, pitch, total):  # type: ignore[no-untyped-def]
+    """Add c to the sums; exact where they are zero."""
+    for i in range(rows):
+        for j in range(columns):
+            at = i * pitch + j
+            total[at] = rounded_sum(job, total[at] + c_double(job, c_code(job, t, i0 + i, j0 + j)))
+
+
+@cache
+def driver(kind: int, width: int, words: bool) -> Any:
+    """The compiled driver for a kind of rounding and a width of sums; see simd_tile."""
+    code = np.int16 if words else np.uint8
+
+    def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):  # type: ignore[no-untyped-def]
+        """Tasks first … last; left[task] counts outputs written as `redo`."""
+        down, right = -(-job.m // job.rows), -(-job.n // job.columns)
+        high = -(-min(job.rows, job.m) // EDGE_ROWS) * EDGE_ROWS
+        pitch = -(-min(job.columns, job.n) // LANES) * LANES
+        line, report = -(-job.chunk // LANES) * LANES, np.zeros(1, np.int64)
+        a = (np.zeros(high * line, np.float32), np.zeros(high * line, code), numbers_a, report)
+        b = (np.zeros(pitch * job.chunk, np.float32), np.zeros(pitch * job.chunk, code), numbers_b, report)
+        scratch = (np.zeros(line, np.float32), np.zeros(line, code))
+        c, bad = np.zeros(high * pitch, np.float32), np.zeros(high * pitch, np.uint8)
+        total = np.zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
+        row_marks, column_marks = np.zeros(high, np.int64), np.zeros(pitch, np.int64)
+        packed = (a[0], a[1], b[0], b[1], c, bad, par)
+        for task in range(first, last):
+            t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
+            rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
+            start(job, t, i0, rows, j0, columns, pitch, c, bad, total)
+            row_marks[:], column_marks[:] = 0, 0
+            element = t * job.out_batch + i0 * job.out_row + j0 * job.out_column
+            segment, k0, k, k1, step = 0, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+            while k < job.k:
+                if k == k1:
+                    k0, k1 = k, chunk_end(job, bounds, segment, k)
+                    pack_chunk(job, t, i0, rows, j0, columns, k0, k1 - k0, a, b, scratch, row_marks, column_marks)
+                stop = min(bounds[segment + 1], k1)
+                j = np.int64(0)
+                while j < columns:
+                    panel = np.int64(PANEL) if columns - j >= PANEL else np.int64(LANES)
+                    for p in range(k - k0, stop - k0, job.sub):
+                        at = j * job.chunk + p * panel
+                        numbers = (p, p, at, at, j, j, line, pitch, rows, min(job.sub, stop - k0 - p),
+                                   element + j * job.out_column, job.out_row, job.out_column,
+                                   step + (p + k0 - k) // job.block)  # fmt: skip
+                        if panel == PANEL:
+                            strip(PANEL, kind, width, packed, numbers)
+                        else:
+                            strip(LANES, kind, width, packed, numbers)
+                    j += panel
+                step += -(-(stop - k) // job.block)
+                k = stop
+                if stop == bounds[segment + 1]:
+                    segment += 1
+                    if job.sum != NO_SUM:
+                        fold(job, rows * pitch, c, total)
+            if job.sum != NO_SUM and job.c and not job.c_first:
+                add_c(job, t, i0, rows, j0, columns, pitch, total)
+            left[task] = store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
+
+    return kernel(work)

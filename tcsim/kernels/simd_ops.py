@@ -1,0 +1,210 @@
+"""Vectors of LLVM as Python values: what the intrinsics of the fast path are written with.
+
+Everything emitted is generic LLVM (``<16 x float>``, ``fptosi``, ``llvm.umax``), so one source becomes AVX-512, AVX2 or
+whatever the target has, with the same bits. Nothing here knows about tensor cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+I1, I8, I16, I32, I64 = (ir.IntType(w) for w in (1, 8, 16, 32, 64))
+F32, F64 = ir.FloatType(), ir.DoubleType()
+LANES = 16
+NEAREST, TO_ZERO = 1, 0  # llvm.set.rounding
+
+
+def _letters(kind: ir.Type) -> str:
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{_letters(kind.element)}"
+    return {F32: "f32", F64: "f64"}.get(kind) or f"i{kind.width}"
+
+
+class Value:
+    """An LLVM value with operators: arithmetic by its type, integers modulo their width, shifts logical.
+
+    A comparison gives an i1 (or a vector of them). Python numbers take the type of the other operand.
+    """
+
+    __slots__ = ("b", "v")
+
+    def __init__(self, builder: ir.IRBuilder, value: ir.Value) -> None:
+        self.b, self.v = builder, value
+
+    @property
+    def type(self) -> ir.Type:
+        return self.v.type
+
+    @property
+    def element(self) -> ir.Type:
+        return self.type.element if isinstance(self.type, ir.VectorType) else self.type
+
+    @property
+    def _floats(self) -> bool:
+        return isinstance(self.element, ir.FloatType | ir.DoubleType)
+
+    def like(self, other: Value | float) -> Value:
+        """`other` as a value of this type: a constant in every lane, or a scalar spread over the lanes."""
+        if not isinstance(other, Value):
+            return constant(self.b, self.type, other)
+        if isinstance(self.type, ir.VectorType) and not isinstance(other.type, ir.VectorType):
+            return other.spread(self.type.count)
+        return other
+
+    def _binary(self, other: Value | float, floats: str, integers: str) -> Value:
+        return Value(self.b, getattr(self.b, floats if self._floats else integers)(self.v, self.like(other).v))
+
+    def __add__(self, other: Value | float) -> Value:
+        return self._binary(other, "fadd", "add")
+
+    def __sub__(self, other: Value | float) -> Value:
+        return self._binary(other, "fsub", "sub")
+
+    def __mul__(self, other: Value | float) -> Value:
+        return self._binary(other, "fmul", "mul")
+
+    def __and__(self, other: Value | float) -> Value:
+        return self._binary(other, "", "and_")
+
+    def __or__(self, other: Value | float) -> Value:
+        return self._binary(other, "", "or_")
+
+    def __xor__(self, other: Value | float) -> Value:
+        return self._binary(other, "", "xor")
+
+    def __lshift__(self, other: Value | float) -> Value:
+        return self._binary(other, "", "shl")
+
+    def __rshift__(self, other: Value | float) -> Value:
+        return self._binary(other, "", "lshr")
+
+    def compare(self, relation: str, other: Value | float) -> Value:
+        """"==" "!=" "<" "<=" ">" ">=" on signed integers, with a leading u ("u<") on unsigned ones."""
+        compare = self.b.icmp_unsigned if relation.startswith("u") else self.b.icmp_signed
+        return Value(self.b, compare(relation.lstrip("u"), self.v, self.like(other).v))
+
+    def where(self, yes: Value, no: Value | float) -> Value:
+        """Lane by lane: `yes` where self (a vector of i1) holds, else `no`."""
+        return Value(self.b, self.b.select(self.v, yes.v, yes.like(no).v))
+
+    def any(self) -> Value:
+        """Whether some lane of a vector of i1 holds."""
+        bits = self.b.bitcast(self.v, ir.IntType(self.type.count))
+        return Value(self.b, self.b.icmp_unsigned("!=", bits, bits.type(0)))
+
+    def cast(self, element: ir.Type, how: str) -> Value:
+        """Every lane converted by an LLVM conversion: zext sext trunc fptosi sitofp uitofp fpext fptrunc."""
+        kind = ir.VectorType(element, self.type.count) if isinstance(self.type, ir.VectorType) else element
+        return Value(self.b, getattr(self.b, how)(self.v, kind))
+
+    def bits_as(self, element: ir.Type, count: int | None = None) -> Value:
+        """The same bits as lanes of another type."""
+        vector = isinstance(self.type, ir.VectorType)
+        kind = ir.VectorType(element, count or self.type.count) if vector else element
+        return Value(self.b, self.b.bitcast(self.v, kind))
+
+    def spread(self, count: int) -> Value:
+        """A scalar in every one of `count` lanes."""
+        kind = ir.VectorType(self.type, count)
+        first = self.b.insert_element(ir.Constant(kind, ir.Undefined), self.v, I32(0))
+        return Value(self.b, self.b.shuffle_vector(first, first, ir.Constant(ir.VectorType(I32, count), [0] * count)))
+
+    def lanes(self, indices: list[int]) -> Value:
+        """The lanes named, in that order."""
+        mask = ir.Constant(ir.VectorType(I32, len(indices)), indices)
+        return Value(self.b, self.b.shuffle_vector(self.v, self.v, mask))
+
+    def call(self, name: str, *more: Value | float, flags: tuple[bool, ...] = ()) -> Value:
+        """An overloaded LLVM intrinsic on values of this type, e.g. umax, ctlz (with its flag), fma."""
+        args = [self.v, *(self.like(m).v for m in more)]
+        kinds = [a.type for a in args] + [I1] * len(flags)
+        function = cgutils.get_or_insert_function(
+            self.b.module, ir.FunctionType(self.type, kinds), f"llvm.{name}.{_letters(self.type)}"
+        )
+        return Value(self.b, self.b.call(function, [*args, *(I1(f) for f in flags)]))
+
+
+def constant(b: ir.IRBuilder, kind: ir.Type, value: float) -> Value:
+    """A constant, in every lane of a vector."""
+    if isinstance(kind, ir.VectorType):
+        value = kind.element(value).constant
+        return Value(b, ir.Constant(kind, [value] * kind.count))
+    return Value(b, kind(value))
+
+
+def load(b: ir.IRBuilder, pointer: Any, index: Value | int, count: int = 0, align: int = 1) -> Value:
+    """pointer[index], or a vector of `count` elements from there; any alignment."""
+    at = b.gep(pointer, [index.v if isinstance(index, Value) else I64(index)])
+    if count:
+        at = b.bitcast(at, ir.VectorType(pointer.type.pointee, count).as_pointer())
+    return Value(b, b.load(at, align=align))
+
+
+def store(b: ir.IRBuilder, value: Value, pointer: Any, index: Value | int) -> None:
+    """pointer[index] = value, a scalar or a vector; any alignment."""
+    at = b.gep(pointer, [index.v if isinstance(index, Value) else I64(index)])
+    b.store(value.v, b.bitcast(at, value.type.as_pointer()), align=1)
+
+
+def set_rounding(b: ir.IRBuilder, mode: Value) -> None:
+    """Set the rounding of this thread's floating-point operations: NEAREST or TO_ZERO, an i32."""
+    declared = cgutils.get_or_insert_function(b.module, ir.FunctionType(ir.VoidType(), [I32]), "llvm.set.rounding")
+    b.call(declared, [mode.v])
+
+
+class Variable:
+    """A value that a loop changes; LLVM keeps it in a register."""
+
+    def __init__(self, b: ir.IRBuilder, start: Value) -> None:
+        self.b, self.slot = b, cgutils.alloca_once(b, start.type)
+        self.set(start)
+
+    def get(self) -> Value:
+        return Value(self.b, self.b.load(self.slot))
+
+    def set(self, value: Value) -> None:
+        self.b.store(value.v, self.slot)
+
+
+def each(b: ir.IRBuilder, start: Value, stop: Value, body: Callable[[Value], None], unroll: int = 4) -> None:
+    """body(k) for every k from start to stop, `unroll` of them in one turn of the loop."""
+    whole = start + ((stop - start) & -unroll)
+    with loop(b, whole, unroll, start) as k:
+        for u in range(unroll):
+            body(k + u)
+    with loop(b, stop, 1, whole) as k:
+        body(k)
+
+
+@contextmanager
+def loop(b: ir.IRBuilder, stop: Value, step: int | Value = 1, start: Value | int = 0) -> Iterator[Value]:
+    """``for i in range(start, stop, step)`` on i64; the body may make blocks of its own."""
+    width = step if isinstance(step, Value) else Value(b, I64(step))
+    index = Variable(b, start if isinstance(start, Value) else Value(b, I64(start)))
+    head, body, done = (b.append_basic_block(name) for name in ("loop", "body", "done"))
+    b.branch(head)
+    b.position_at_end(head)
+    b.cbranch(index.get().compare("<", stop).v, body, done)
+    b.position_at_end(body)
+    yield index.get()
+    index.set(index.get() + width)
+    b.branch(head)
+    b.position_at_end(done)
+
+
+def function(module: ir.Module, name: str, arguments: dict[str, ir.Type], body: Callable[..., None]) -> ir.Function:
+    """A void LLVM function of its own, never inlined, made once per module: nothing moves in or out of it."""
+    if name in module.globals:
+        return module.globals[name]
+    made = ir.Function(module, ir.FunctionType(ir.VoidType(), list(arguments.values())), name)
+    made.linkage = "internal"
+    made.attributes.add("noinline")
+    builder = ir.IRBuilder(made.append_basic_block("entry"))
+    body(builder, **dict(zip(arguments, made.args, strict=True)))
+    builder.ret_void()
+    return made
