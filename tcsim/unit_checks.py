@@ -28,17 +28,17 @@ def _refuse(unit: Unit, reason: str) -> ValueError:
 
 
 def _check_choices(unit: Unit) -> None:
-    from tcsim import units as u
+    from tcsim.units import ALIGN_ROUNDINGS, ARITHMETICS, C_ENTERS, EVIDENCE, ROUNDINGS, SUBNORMALS, ZERO_SIGNS
 
     for what, value, known in (
-        ("arithmetic", unit.arithmetic, u.ARITHMETICS),
-        ("align_rounding", unit.align_rounding, u.ALIGN_ROUNDINGS),
-        ("rounding", unit.rounding, u.ROUNDINGS),
-        ("product_rounding", unit.product_rounding, u.ROUNDINGS),
-        ("subnormals", unit.subnormals, u.SUBNORMALS),
-        ("zero_sign", unit.zero_sign, u.ZERO_SIGNS),
-        ("c_enters", unit.c_enters, u.C_ENTERS),
-        ("evidence", unit.evidence, tuple(u.EVIDENCE)),
+        ("arithmetic", unit.arithmetic, ARITHMETICS),
+        ("align_rounding", unit.align_rounding, ALIGN_ROUNDINGS),
+        ("rounding", unit.rounding, ROUNDINGS),
+        ("product_rounding", unit.product_rounding, ROUNDINGS),
+        ("subnormals", unit.subnormals, SUBNORMALS),
+        ("zero_sign", unit.zero_sign, ZERO_SIGNS),
+        ("c_enters", unit.c_enters, C_ENTERS),
+        ("evidence", unit.evidence, tuple(EVIDENCE)),
     ):
         if value not in known:
             raise unknown(what, value, known)
