@@ -251,21 +251,26 @@ def scalar_row(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, width, state, tree, seed
             state[2, j] = np.int64(x[2] != 0 or zeros)
 
 
-def run(problem: Problem, out: Codes, threads: int | None = None, tiles: Tiles | None = None) -> None:
-    """Write D's codes into `out`, (batch, m, n); all of it, or the part that `tiles` names."""
+def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
+    """Write D's codes into `out`, (batch, m, n)."""
     batch, m, n, _ = problem.shape
-    spec = spec_of(problem)
-    order, bounds = order_of(problem.unit), problem.plan.bounds
-    a, b = matrices(problem.a.codes), matrices(problem.b.codes)
-    c, d = matrices(problem.c), matrices(out)
-    scale_a, scale_b = matrices(problem.scale_a), matrices(problem.scale_b)
-    if tiles is None:
-        count = threads or default_threads()
-        wide = min(COLUMNS, n)
-        across = -(-n // wide)
-        high = max(1, min(ROWS, m, -(-batch * m * across // (4 * count))))
-        tiles = Tiles(m, n, 0, m, 0, n, high, wide, 0)
-        tasks = batch * across * -(-m // high)
-    else:
-        tasks = -(-tiles.rows // tiles.tile_rows) * -(-tiles.columns // tiles.tile_columns)
-    run_tasks(run_tiles, tasks, threads, a, b, c, d, scale_a, scale_b, spec, sums_of(problem), order, bounds, tiles, np.uint64(problem.seed))
+    count = threads or default_threads()
+    across = -(-n // COLUMNS)
+    high = max(1, min(ROWS, m, -(-batch * m * across // (4 * count))))
+    _run(problem, out, threads, batch, Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n), 0))
+
+
+def run_part(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int, j1: int) -> None:
+    """Write only rows i0 … i1 - 1 and columns j0 … j1 - 1 of batch element t, on the calling thread."""
+    _, m, n, _ = problem.shape
+    rows, columns = i1 - i0, j1 - j0
+    _run(problem, out, 1, 1, Tiles(m, n, i0, rows, j0, columns, min(ROWS, rows), min(COLUMNS, columns), t))
+
+
+def _run(problem: Problem, out: Codes, threads: int | None, batches: int, tiles: Tiles) -> None:
+    tasks = batches * -(-tiles.rows // tiles.tile_rows) * -(-tiles.columns // tiles.tile_columns)
+    run_tasks(
+        run_tiles, tasks, threads, matrices(problem.a.codes), matrices(problem.b.codes), matrices(problem.c), matrices(out),
+        matrices(problem.scale_a), matrices(problem.scale_b), spec_of(problem), sums_of(problem), order_of(problem.unit),
+        problem.plan.bounds, tiles, np.uint64(problem.seed),
+    )  # fmt: skip

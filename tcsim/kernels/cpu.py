@@ -1,0 +1,21 @@
+"""The cpu backend: which kernel computes a problem, decided by what its unit's record says."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcsim.kernels import general, native, simd
+from tcsim.problem import Codes, Problem
+
+
+def run(problem: Problem, threads: int | None = None) -> Codes:
+    """Codes of D = C + A·B, (batch, m, n): on the fast path where it holds the unit, else on the general kernel."""
+    batch, m, n, _ = problem.shape
+    out = np.empty((batch, m, n), dtype=problem.unit.out_format.storage)
+    if native.supports(problem):
+        native.run(problem, out, threads)
+    elif simd.supports(problem):
+        simd.run(problem, out, threads, general.run_part)
+    else:
+        general.run(problem, out, threads)
+    return out

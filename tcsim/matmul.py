@@ -1,0 +1,193 @@
+"""matmul: numpy.matmul's shapes, a unit's bits. Checks the arguments and hands codes to a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.errors import unknown
+from tcsim.formats import Format
+from tcsim.problem import Codes, Operand, Problem
+from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
+from tcsim.units import Unit
+
+Array = npt.NDArray[Any]
+BACKENDS = ("cpu", "reference", "cuda", "hardware")
+
+
+def matmul(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    c: npt.ArrayLike | None = None,
+    *,
+    unit: Unit,
+    schedule: Schedule | None = None,
+    backend: str = "cpu",
+    threads: int | None = None,
+    seed: int = 0,
+    round: str | None = None,
+    scale_a: npt.ArrayLike | None = None,
+    scale_b: npt.ArrayLike | None = None,
+) -> Array:
+    """C + A·B with every bit as `unit` computes it.
+
+    a, b
+        (..., m, k) and (..., k, n), broadcast as numpy.matmul does; 1-D operands too. Values of the unit's input
+        format in any float dtype (ml_dtypes included), or its codes as unsigned integers of the format's width.
+    c
+        The accumulator, values (or codes) of the output format, broadcast to the result's shape; None for zero.
+    schedule
+        How k is walked: Sequential() (the default), SplitK(...), Blocked(...).
+    backend
+        "cpu" (compiled, fast), "reference" (Python integers, the definition), "cuda" (the same arithmetic on a GPU's
+        CUDA cores), "hardware" (the real tensor core).
+    threads
+        Threads of the cpu backend, all cores by default. The bits do not depend on it.
+    seed
+        Keys stochastic rounding, 0 <= seed < 2^64: bits depend on the seed, the element and the block alone.
+    round
+        A rounding mode for values of a and b that the format cannot hold; without it they are errors.
+    scale_a, scale_b
+        Block scales of a scaled unit, (..., m, ceil(k / scale_block)) and (..., ceil(k / scale_block), n): values, or
+        codes of the scale format.
+
+    Returns an array of the output format (float32, float16, float64, int32; values of other outputs as float32). NaN
+    results carry the unit's own pattern. ValueError for shapes that do not fit, values that a format cannot hold (its
+    index is named) and unknown names; TypeError for dtypes that are neither values nor codes.
+    """
+    from tcsim.operands import accumulator, operand
+
+    run = _backend(backend)
+    if not isinstance(unit, Unit):
+        raise TypeError(f"unit must be a Unit, as tcsim.unit('a100', 'float16') gives; got {unit!r}")
+    plan_of = _schedule(schedule)
+    _check_run(threads, seed)
+    x, y = operand(a, unit.a_format, "a", round), operand(b, unit.b_format, "b", round)
+    left, right, batch, drop = _shapes(x.codes, y.codes)
+    m, k = left.shape[-2:]
+    n = right.shape[-1]
+    shape = (*batch, m, n)
+    start = None if c is None else accumulator(_c_matrix(c, drop), unit.out_format, shape)
+    scale_codes = _scale_codes(unit, scale_a, scale_b, batch, (m, n, k))
+    if 0 in shape or k == 0:
+        codes = np.zeros(shape, unit.out_format.storage) if start is None else start.copy()
+        return _result(codes, unit.out_format, drop)
+    problem = Problem(
+        unit,
+        plan_of.plan(k),
+        Operand(_three(left, batch), x.stored),
+        Operand(_three(right, batch), y.stored),
+        None if start is None else _three(start, batch),
+        *(None if s is None else _three(s, batch) for s in scale_codes),
+        seed=seed,
+    )
+    _check_segments(problem)
+    return _result(run(problem, threads).reshape(shape), unit.out_format, drop)
+
+
+def _backend(name: str) -> Callable[[Problem, int | None], Codes]:
+    if name == "cpu":
+        from tcsim.kernels import cpu
+
+        return cpu.run
+    if name == "reference":
+        from tcsim import reference
+
+        return lambda problem, threads: reference.run(problem)
+    if name in ("cuda", "hardware"):
+        from importlib import import_module
+
+        module = import_module({"cuda": "tcsim_gpu.emulator", "hardware": "tcsim_gpu.instructions"}[name])
+        return lambda problem, threads: module.run(problem)  # type: ignore[no-any-return]
+    raise unknown("backend", name, BACKENDS)
+
+
+def _schedule(schedule: Schedule | None) -> Schedule:
+    if schedule is None:
+        return Sequential()
+    if not isinstance(schedule, Sequential | SplitK | Blocked):
+        raise TypeError(f"schedule must be Sequential(), SplitK(...) or Blocked(...); got {schedule!r}")
+    return schedule
+
+
+def _check_run(threads: int | None, seed: int) -> None:
+    if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
+        raise ValueError(f"threads must be None or an integer of at least 1; got {threads!r}")
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
+        raise ValueError(f"seed must be an integer from 0 to 2^64 - 1; got {seed!r}")
+
+
+def _shapes(a: Codes, b: Codes) -> tuple[Codes, Codes, tuple[int, ...], tuple[bool, bool]]:
+    """Both operands with at least two axes, the batch shape, and which of m and n the result drops."""
+    if a.ndim == 0 or b.ndim == 0:
+        raise ValueError(f"matmul takes arrays of at least one axis; got shapes {a.shape} and {b.shape}")
+    drop = (a.ndim == 1, b.ndim == 1)
+    left = a[np.newaxis, :] if drop[0] else a
+    right = b[:, np.newaxis] if drop[1] else b
+    if left.shape[-1] != right.shape[-2]:
+        raise ValueError(
+            f"a of shape {a.shape} and b of shape {b.shape}: k differs, {left.shape[-1]} columns of a and {right.shape[-2]} rows of b"
+        )
+    try:
+        batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    except ValueError:
+        raise ValueError(f"a of shape {a.shape} and b of shape {b.shape}: the leading axes do not broadcast") from None
+    return left, right, batch, drop
+
+
+def _c_matrix(c: npt.ArrayLike, drop: tuple[bool, bool]) -> Array:
+    """c with the axes that a 1-D operand drops from the result."""
+    array = np.asarray(c)
+    if array.ndim and drop[1]:
+        array = array[..., np.newaxis]
+    return array[..., np.newaxis, :] if array.ndim and drop[0] else array
+
+
+def _three(codes: Codes, batch: tuple[int, ...]) -> Codes:
+    """The array as (batch, rows, columns); without a copy unless several batch axes broadcast differently."""
+    full = np.broadcast_to(codes, (*batch, *codes.shape[-2:]))
+    return full.reshape(-1, *codes.shape[-2:]) if len(batch) != 1 else full
+
+
+def _scale_codes(
+    unit: Unit, scale_a: npt.ArrayLike | None, scale_b: npt.ArrayLike | None, batch: tuple[int, ...], mnk: tuple[int, int, int]
+) -> tuple[Codes | None, Codes | None]:
+    from tcsim.operands import scales
+
+    fmt = unit.scale_format
+    if fmt is None:
+        given = [name for name, s in (("scale_a", scale_a), ("scale_b", scale_b)) if s is not None]
+        if given:
+            raise ValueError(f"{' and '.join(given)}: {unit.label} takes no block scales")
+        return None, None
+    m, n, k = mnk
+    count = -(-k // unit.scale_block)
+    return (
+        scales(scale_a, fmt, (*batch, m, count), "scale_a", unit.scale_block),
+        scales(scale_b, fmt, (*batch, count, n), "scale_b", unit.scale_block),
+    )
+
+
+def _check_segments(problem: Problem) -> None:
+    block = problem.unit.scale_block
+    inner = problem.plan.bounds[1:-1]
+    if block and np.any(inner % block):
+        k = int(inner[inner % block != 0][0])
+        raise ValueError(f"the schedule cuts k at {k}, inside a block of {block} values that share a scale")
+
+
+def _result(codes: Codes, fmt: Format, drop: tuple[bool, bool]) -> Array:
+    if fmt.name in ("float16", "float32", "float64", "int32"):
+        values: Array = codes.view(fmt.name)
+    else:
+        from tcsim.bits import decode
+
+        values = decode(codes, fmt)
+    if drop[0]:
+        values = values[..., 0, :]
+    if drop[1]:
+        values = values[..., 0]
+    return values[()] if values.ndim == 0 else values

@@ -1,0 +1,97 @@
+"""What users pass becomes codes: arrays checked, never copied where a view will do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.bits import encode, first_unrepresentable
+from tcsim.formats import FORMATS, Format
+from tcsim.problem import Codes, Operand
+
+Array = npt.NDArray[Any]
+
+
+def operand(x: npt.ArrayLike, fmt: Format, name: str, round: str | None = None) -> Operand:
+    """The codes of an input: values of any float type, or unsigned integers of the format's width, which are codes.
+
+    float32 and float64 values stay where they are once they are known to fit the format. ValueError names the index of
+    one that does not, TypeError a dtype that is neither values nor codes.
+    """
+    array = native(np.asarray(x))
+    if array.dtype.kind == "u":
+        return Operand(_codes(array, fmt, name), fmt)
+    if fmt.integer:
+        values = array.view(fmt.storage) if array.dtype.name == fmt.name else _encoded(array, fmt, name, round)
+        return Operand(values, fmt)
+    if array.dtype.name == fmt.name or (array.dtype.name == "float32" and fmt.width == 32 and not fmt.padding):
+        return Operand(array.view(fmt.storage), fmt)
+    stored = FORMATS.get(array.dtype.name)
+    if stored is None or stored.integer or stored.name not in ("float32", "float64"):
+        return Operand(_encoded(array, fmt, name, round), fmt)
+    codes = array.view(stored.storage)
+    if round is not None or not _holds(fmt, stored):
+        bad = first_unrepresentable(codes, stored, fmt)
+        if bad is not None:
+            return Operand(_encoded(array, fmt, name, round), fmt)
+    return Operand(codes, stored)
+
+
+def native(array: Array) -> Array:
+    """The array in the machine's byte order."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _holds(fmt: Format, stored: Format) -> bool:
+    return fmt.mantissa_bits >= stored.mantissa_bits and fmt.emin <= stored.emin and fmt.emax >= stored.emax
+
+
+def _codes(array: Array, fmt: Format, name: str) -> Codes:
+    if array.dtype != fmt.storage:
+        raise TypeError(f"{name}: unsigned integers are codes, and those of {fmt.name} are {fmt.storage}; got {array.dtype}")
+    unused = ~np.array((1 << fmt.width) - 1 - ((1 << fmt.padding) - 1), dtype=np.uint64).astype(array.dtype)
+    if unused and np.any(array & unused):
+        index = tuple(int(i) for i in np.argwhere(array & unused)[0])
+        low = f", the low {fmt.padding} of them zero (round='rz' with float32 values drops them)" if fmt.padding else ""
+        raise ValueError(f"{name}{list(index)} = {int(array[index]):#x}: a code of {fmt.name} has {fmt.width} bits{low}")
+    return array
+
+
+def _encoded(array: Array, fmt: Format, name: str, round: str | None) -> Codes:
+    try:
+        return encode(array, fmt, round=round)
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(f"{name}{text[1:]}" if text.startswith("x[") else f"{name}: {text}") from None
+
+
+def scales(x: npt.ArrayLike | None, fmt: Format, shape: tuple[int, ...], name: str, block: int) -> Codes:
+    """The codes of block scales, broadcast to `shape`: values, or unsigned integers, whose sign bit is ignored."""
+    if x is None:
+        raise ValueError(f"{name} is missing: this unit takes {fmt.name} scales of shape {shape}, one for {block} values along k")
+    array = native(np.asarray(x))
+    if array.dtype.kind == "u" and array.dtype == fmt.storage:
+        codes = array & np.asarray((1 << fmt.width) - 1, dtype=array.dtype)
+    elif array.dtype.name == "float8_e4m3fn" and fmt.name == "float8_ue4m3fn":
+        codes = array.view(np.uint8) & np.uint8(0x7F)
+    else:
+        codes = _encoded(array, fmt, name, None)
+    try:
+        return np.broadcast_to(codes, shape)
+    except ValueError:
+        raise ValueError(f"{name} has shape {array.shape}; this unit takes {shape}, one scale for {block} values along k") from None
+
+
+def accumulator(c: npt.ArrayLike, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    """The codes of c, broadcast to the result's shape."""
+    array = native(np.asarray(c))
+    exact = array.dtype.name == fmt.name
+    codes = array.view(fmt.storage) if exact else operand(array, fmt, "c").codes
+    if not exact and codes.dtype != fmt.storage:
+        codes = encode(array, fmt)
+    try:
+        return np.broadcast_to(codes, shape)
+    except ValueError:
+        raise ValueError(f"c has shape {array.shape}, which does not broadcast to the result's {shape}") from None
