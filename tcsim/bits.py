@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.carriers import FLOAT32, FLOAT64, Carrier, carrier_for, fields
+from tcsim.floats import as_floats, widen
 from tcsim.formats import FORMATS, Format, format_named
 from tcsim.kernels import codes as kernels
 from tcsim.kernels import jit
@@ -112,7 +113,7 @@ def encode(x: npt.ArrayLike, fmt: str | Format, round: str | None = None, **opti
     fmt = format_named(fmt)
     if fmt.integer:
         return _encode_integers(x, fmt, round, options)
-    source = _bit_exact_floats(x)
+    source = exact_floats(x)
     if round is not None:
         source = rounding.round_to(source, fmt, round, **options)
     elif options:
@@ -123,7 +124,7 @@ def encode(x: npt.ArrayLike, fmt: str | Format, round: str | None = None, **opti
             raise _unrepresentable(source, index, fmt)
     carrier = carrier_for(fmt, source.dtype)
     if source.dtype.newbyteorder("=") != carrier.float_dtype:
-        source = _widen(source)
+        source = widen(source)
     work = np.ascontiguousarray(source, dtype=carrier.float_dtype).reshape(source.shape)
     result = np.empty(work.shape, fmt.storage)
     description = fields(fmt, carrier, "rz", "inf", "keep")
@@ -171,10 +172,10 @@ def first_unrepresentable(values: npt.ArrayLike, stored: str | Format | None, fm
         array = array.view(stored.name) if own else decode(array, stored)
     if fmt.integer:
         return _first(~_fits_integer(np.asarray(array), fmt))
-    array = _bit_exact_floats(array)
+    array = exact_floats(array)
     carrier = carrier_for(fmt, array.dtype)
     if array.dtype.newbyteorder("=") != carrier.float_dtype:
-        array = _widen(array)
+        array = widen(array)
     if not array.dtype.isnative:
         array = array.astype(carrier.float_dtype)
     description = fields(fmt, carrier, "rz", "inf", "keep")
@@ -224,7 +225,7 @@ def _encode_integers(x: npt.ArrayLike, fmt: Format, round: str | None, options: 
 
     array = np.asarray(x)
     if array.dtype.kind not in "iub":
-        array = _bit_exact_floats(array)
+        array = exact_floats(array)
         if round is not None:
             array = rounding.round_to(array, fmt, round, **options)
     index = _first(~_fits_integer(array, fmt))
@@ -233,43 +234,14 @@ def _encode_integers(x: npt.ArrayLike, fmt: Format, round: str | None, options: 
     return array.astype(f"int{fmt.width}").view(fmt.storage)
 
 
-def _bit_exact_floats(x: npt.ArrayLike) -> Array:
+def exact_floats(x: npt.ArrayLike) -> Array:
     """A float32 or float64 array with x's values; float16 and ml_dtypes go through their bits, so NaNs keep theirs."""
     array = np.asarray(x)
     name = array.dtype.name
-    if name in ("float32", "float64"):
-        return array
-    if name in FORMATS and not FORMATS[name].integer:
+    if name in FORMATS and name not in ("float32", "float64") and not FORMATS[name].integer:
         fmt = FORMATS[name]
         return decode(array.astype(array.dtype.newbyteorder("=")).view(fmt.storage), fmt)
-    if array.dtype.kind in "iub":
-        exact = array.astype(np.float64)
-        if array.dtype.itemsize > 4:
-            _refuse_inexact(array, exact)
-        return exact
-    if array.dtype.kind == "f":
-        raise ValueError(f"values are float16, float32, float64 or ml_dtypes arrays; got {array.dtype}, wider than float64")
-    if array.dtype.kind == "V" and name.startswith(("float", "bfloat")):
-        return array.astype(np.float32)
-    raise ValueError(f"values are float16, float32, float64, ml_dtypes or integer arrays; got {array.dtype}")
-
-
-def _refuse_inexact(array: Array, exact: Array) -> None:
-    for index in np.ndindex(array.shape):
-        if int(exact[index]) != int(array[index]):
-            raise ValueError(f"x{list(index)} = {array[index]} is not exact in float64")
-
-
-def _widen(array: Array) -> Array:
-    """float32 to float64 with every NaN's sign and payload kept, signalling ones included."""
-    native = array.astype(array.dtype.newbyteorder("="))
-    with np.errstate(invalid="ignore"):
-        wide = np.asarray(native.astype(np.float64))
-    nan = np.isnan(native)
-    if nan.any():
-        bits = native.view(np.uint32)[nan].astype(np.uint64)
-        wide.view(np.uint64)[nan] = (bits >> 31 << 63) | (0x7FF << 52) | ((bits & 0x7FFFFF) << 29)
-    return wide
+    return as_floats(array)
 
 
 def _unrepresentable(array: Array, index: tuple[int, ...], fmt: Format) -> ValueError:

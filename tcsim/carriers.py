@@ -170,6 +170,16 @@ def _specials(fmt: Format, carrier: Carrier, rounding: str, overflow: str) -> di
     }
 
 
+def _plain(v: dict[str, int], rounding: str) -> bool:
+    """Whether the kernels' shorter functions apply: see `_finish_plain`, `_plain_shift` and `_proportional_plain`."""
+    alike = v["limit_pos"] == v["limit_neg"] and v["over_pos"] == v["over_neg"] and v["inf_pos"] == v["inf_neg"]
+    signed_zero = v["zero"] == 0 and v["zero_sign"] == v["value_sign"] == v["sign"]
+    linear = v["field"] == 0 and v["least"] == 0
+    far = v["least"] >> v["mantissa"] > v["top"] + 2
+    together = rounding == "rz" or v["over_pos"] == v["inf_pos"]
+    return alike and signed_zero and v["normal"] == 0 and v["shift"] > 0 and (linear or far) and together
+
+
 @lru_cache(maxsize=256)
 def fields(fmt: Format, carrier: Carrier, rounding: str, overflow: str, subnormals: str) -> Fields:
     """The kernels' description of a rounding to fmt in a carrier that `rounds` it. ValueError for unknown names."""
@@ -193,7 +203,9 @@ def fields(fmt: Format, carrier: Carrier, rounding: str, overflow: str, subnorma
         "rd": (never, 1),
         "rz": (never, never),
     }.get(rounding, (nearest_from, nearest_from))
-    normal_least = least >> carrier.mantissa > 0
+    if not fmt.integer and fmt.zero and emin == mine.emin and subnormals != "round":
+        least = 0  # the format's subnormals are the carrier's with fewer bits: nothing special lies below them
+    normal_least = least >> carrier.mantissa > 1
     values = {
         "mantissa": carrier.mantissa,
         "sign": mine.sign_bit,
@@ -218,5 +230,7 @@ def fields(fmt: Format, carrier: Carrier, rounding: str, overflow: str, subnorma
         else min(carrier.width - least.bit_length() + 1, carrier.width - 1),
         "left_field": (least >> carrier.mantissa) - 1 if normal_least else 1,
     }
+    values["deepest"] = values["shift"] + values["field"]
+    values["plain"] = int(_plain(values, rounding))
     word = carrier.uint_dtype.type
     return Fields(**{key: word(value) for key, value in values.items()})

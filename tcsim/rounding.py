@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.carriers import FLOAT64, carrier_for, fields, result_dtype
+from tcsim.carriers import DIRECTED, FLOAT64, NEAREST, carrier_for, fields, result_dtype
 from tcsim.errors import unknown
+from tcsim.floats import as_floats
 from tcsim.formats import Format, format_named
 from tcsim.kernels import jit
 from tcsim.kernels import rounding as kernels
@@ -27,7 +28,11 @@ ROUNDINGS = {
     "sr-nearest-odd": "stochastic, the discarded fraction rounded to n bits, ties to odd",
     "sr-equal": "stochastic, either neighbour with probability 1/2",
 }
-_KERNELS = {"rne": "nearest", "rna": "nearest", "rnz": "nearest", "rz": "directed", "ru": "directed", "rd": "directed"}
+_KERNELS = {
+    **dict.fromkeys(NEAREST, kernels.nearest),
+    **dict.fromkeys(DIRECTED, kernels.directed),
+    "ro": kernels.odd,
+}
 
 Array = npt.NDArray[Any]
 
@@ -48,7 +53,8 @@ def round_to(
     """The values of `fmt` that an array rounds to, one rounding from the exact input.
 
     x
-        float16, float32 or float64 of any shape, layout and byte order; other inputs as numpy makes them float64.
+        float16, float32 or float64 of any shape, layout and byte order. ml_dtypes arrays count as float32, integers as
+        float64; longdouble, and an integer that float64 cannot hold, is a ValueError.
     rounding
         A key of `ROUNDINGS`. With e the place of the last bit kept, a value x between neighbours v and v + 2^e (in
         magnitude) and its discarded fraction f = (|x| - v) / 2^e in [0, 1):
@@ -86,60 +92,39 @@ def round_to(
     fmt = format_named(fmt)
     if rounding not in ROUNDINGS:
         raise unknown("rounding", rounding, ROUNDINGS)
-    source = _floats(x)
+    source = as_floats(x)
     dtype = result_dtype(fmt, source.dtype.newbyteorder("="))
     carrier = carrier_for(fmt, source.dtype)
     if rounding in ("sr-centred", "sr-nearest", "sr-nearest-odd"):
         carrier = FLOAT64  # their n + 1 bits and ties need room below 32 random bits
     description = fields(fmt, carrier, rounding, overflow, subnormals)
-    random = _random(source, rounding, seed, random_bits, bits, threads)
+    random = _random(source.shape, rounding, seed, random_bits, bits, threads)
     result = _destination(source, dtype, out)
     if fmt.nan == "none" or fmt.integer:
         _refuse_nan(source, fmt)
-    work = (
-        result
-        if result.flags.c_contiguous and result.dtype == carrier.float_dtype
-        else np.empty(source.shape, carrier.float_dtype)
-    )
+    in_place = result.flags.c_contiguous and result.dtype == carrier.float_dtype
+    work = result if in_place else np.empty(source.shape, carrier.float_dtype)
     direct = source.dtype == carrier.float_dtype and source.flags.c_contiguous
-    if not direct:
-        with np.errstate(invalid="ignore"):  # a signalling NaN raises the flag and becomes quiet, as it will anyway
+    direct = direct and (_same_memory(source, work) or not np.may_share_memory(source, work))
+    with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN raises a flag and becomes quiet, as it will anyway
+        if not direct:
             np.copyto(work, source)
-    x_patterns = (source if direct else work).reshape(-1).view(carrier.uint_dtype)
-    _run(rounding, x_patterns, work.reshape(-1).view(carrier.uint_dtype), description, random, seed, threads)
-    if work is not result:
-        with np.errstate(invalid="ignore"):
+        x_patterns = (source if direct else work).reshape(-1).view(carrier.uint_dtype)
+        out_patterns = work.reshape(-1).view(carrier.uint_dtype)
+        _run(rounding, x_patterns, out_patterns, description, random, bits or 32, seed, threads)
+        if work is not result:
             np.copyto(result, work, casting="same_kind")
     return result
 
 
-def _floats(x: npt.ArrayLike) -> Array:
-    array = np.asarray(x)
-    if array.dtype.name in ("float16", "float32", "float64"):
-        return array
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        raise ValueError(
-            f"round_to takes float16, float32 and float64 arrays; got {array.dtype}, which float64 would round first"
-        )
-    if array.dtype.kind in "iub":
-        if array.size and array.dtype.itemsize > 4 and (array != array.astype(np.float64)).any():
-            raise ValueError(f"round_to takes float arrays; these {array.dtype} values are not all exact in float64")
-        return array.astype(np.float64)
-    if array.dtype.name in _NARROW:
-        return array.astype(np.float32)
-    raise ValueError(f"round_to takes float16, float32 and float64 arrays; got {array.dtype}")
-
-
-_NARROW = (
-    "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz", "float8_e3m4",
-    "float8_e4m3", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn",
-)  # fmt: skip
+def _same_memory(a: Array, b: Array) -> bool:
+    return bool(a.__array_interface__["data"][0] == b.__array_interface__["data"][0])
 
 
 def _destination(source: Array, dtype: np.dtype[Any], out: Array | None) -> Array:
     if out is None:
         return np.empty(source.shape, dtype)
-    if out.dtype != dtype or out.shape != source.shape:
+    if out.dtype.newbyteorder("=") != dtype or out.shape != source.shape:
         raise ValueError(f"out must be a {dtype} array of shape {source.shape}; got {out.dtype} of shape {out.shape}")
     return out
 
@@ -151,24 +136,58 @@ def _refuse_nan(source: Array, fmt: Format) -> None:
         raise ValueError(f"format {fmt.name} has no NaN; x{list(index)} is NaN")
 
 
+def _seed(seed: int) -> np.uint64:
+    if not 0 <= int(seed) < 1 << 64:
+        raise ValueError(f"a seed is an integer from 0 to 2^64 - 1; got {seed!r}")
+    return np.uint64(seed)
+
+
 def _random(
-    source: Array, rounding: str, seed: int, given: npt.ArrayLike | None, bits: int | None, threads: int | None
+    size: tuple[int, ...], rounding: str, seed: int, given: npt.ArrayLike | None, bits: int | None, threads: int | None
 ) -> Array | None:
-    """The n bits of every element as the high bits of a uint32 array and n, or None for the kernels' own 32."""
+    """The n bits of every element in a flat uint64 array, or None if the kernel makes its own 32."""
     if not rounding.startswith("sr"):
         if given is not None or bits is not None:
             raise ValueError(f"random_bits and bits are for the stochastic modes; got rounding={rounding!r}")
         return None
-    return None
+    n = 32 if bits is None else bits
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= 32:
+        raise ValueError(f"bits is a number of random bits from 1 to 32; got {bits!r}")
+    if given is None:
+        if n == 32 and rounding in ("sr", "sr-equal"):
+            return None
+        words = np.empty(int(np.prod(size)), np.uint32)
+        jit.run_tasks(kernels.random_words, _tasks(words), threads, words, _seed(seed))
+        return words.astype(np.uint64) >> np.uint64(32 - n)
+    array = np.asarray(given)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"random_bits are unsigned integers; got {array.dtype}")
+    bad = (array < 0) | (array > (1 << n) - 1)
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(f"random_bits{list(index)} = {array[index]} is not an integer of {n} bits (bits={n})")
+    return np.broadcast_to(array, size).astype(np.uint64).reshape(-1)
 
 
-def _run(rounding: str, x: Array, out: Array, description: Any, random: Array | None, seed: int, threads: int | None) -> None:
-    tasks = -(-x.size // kernels.CHUNK)
+def _tasks(flat: Array) -> int:
+    return -(-flat.size // kernels.CHUNK)
+
+
+def _run(
+    rounding: str, x: Array, out: Array, description: Any, random: Array | None, n: int, seed: int, threads: int | None
+) -> None:
+    """Hand flat patterns to the kernel of a mode."""
+    word, width = out.dtype.type, out.dtype.itemsize * 8
     if rounding in _KERNELS:
-        jit.run_tasks(getattr(kernels, _KERNELS[rounding]), tasks, threads, x, out, description)
-    elif rounding == "ro":
-        jit.run_tasks(kernels.odd, tasks, threads, x, out, description)
-    elif rounding == "sr":
-        jit.run_tasks(kernels.stochastic, tasks, threads, x, out, description, np.uint64(seed))
+        jit.run_tasks(_KERNELS[rounding], _tasks(x), threads, x, out, description)
+    elif random is None:
+        jit.run_tasks(kernels.stochastic, _tasks(x), threads, x, out, description, _seed(seed), rounding == "sr-equal")
+    elif rounding in ("sr-nearest", "sr-nearest-odd"):
+        high = random << np.uint64(width - n)
+        odd = word(rounding == "sr-nearest-odd")
+        jit.run_tasks(kernels.stochastic_reduced, _tasks(x), threads, x, out, description, high, word(n), odd)
     else:
-        jit.run_tasks(kernels.equal, tasks, threads, x, out, description, np.uint64(seed))
+        if rounding == "sr-centred":
+            random, n = 2 * random + np.uint64(1), n + 1
+        high = random.astype(out.dtype) << word(width - n)
+        jit.run_tasks(kernels.stochastic_given, _tasks(x), threads, x, out, description, high, rounding == "sr-equal")

@@ -28,10 +28,8 @@ def _round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 
 @inline
-def words(seed, element, group, operation):  # type: ignore[no-untyped-def]
-    """The four 32-bit words for roundings 4·group … 4·group + 3 of output `element`, as a tuple of uint64."""
-    k0, k1 = seed & _MASK, seed >> _HIGH
-    c0, c1, c2, c3 = element & _MASK, element >> _HIGH, group & _MASK, operation & _MASK
+def ten_rounds(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    """The four words of the block with counter c0 … c3 under key k0, k1, all below 2^32."""
     c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
     k0, k1 = (k0 + _W0) & _MASK, (k1 + _W1) & _MASK
     c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
@@ -51,6 +49,12 @@ def words(seed, element, group, operation):  # type: ignore[no-untyped-def]
     c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
     k0, k1 = (k0 + _W0) & _MASK, (k1 + _W1) & _MASK
     return _round(c0, c1, c2, c3, k0, k1)
+
+
+@inline
+def words(seed, element, group, operation):  # type: ignore[no-untyped-def]
+    """The four 32-bit words for roundings 4·group … 4·group + 3 of output `element`, as a tuple of uint64."""
+    return ten_rounds(element & _MASK, element >> _HIGH, group & _MASK, operation & _MASK, seed & _MASK, seed >> _HIGH)
 
 
 @inline

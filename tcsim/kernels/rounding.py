@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.kernels.jit import inline, kernel
-from tcsim.kernels.philox import words
-from tcsim.kernels.words import add, both, differ, either, less, like, more, pick, same, shl, shr, sub
+from tcsim.kernels.philox import ten_rounds
+from tcsim.kernels.words import add, both, differ, either, less, less_signed, like, more, pick, same, shl, shr, sub
 
 CHUNK = 1 << 15  # elements of one task
 _BLOCK = 1024  # elements brought into the first-level cache and rounded there in place: one array in, the same out, vectorises
-_ZERO64 = np.uint64(0)
+_ZERO64, _LOW, _HIGH = np.uint64(0), np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 class Fields(NamedTuple):
@@ -56,15 +56,25 @@ class Fields(NamedTuple):
     least_always: Any  # the same for every rounding: 1 in a format without zero, else `least`
     left: Any  # fraction of `least`: significand << left >> (left_field - field) is floor(fraction * 2^width)
     left_field: Any
+    plain: Any  # 1 where the shorter `_plain` functions compute the same
+    deepest: Any  # shift + field, so that `deepest - field` bits are dropped below the normal numbers
 
 
 @inline
 def magnitude_shift(a, p):  # type: ignore[no-untyped-def]
-    """Bits to drop from magnitude a, and its exponent field (1 for a subnormal of the carrier)."""
+    """Bits to drop from magnitude a, at most the width less one, and its exponent field (1 for the carrier's subnormals)."""
     field = shr(a, p.mantissa)
     field = pick(less(field, p.one), p.one, field)
     s = add(p.shift, pick(less(field, p.field), sub(p.field, field), sub(p.one, p.one)))
     return pick(less(p.top, s), p.top, s), field
+
+
+@inline
+def _plain_shift(a, p):  # type: ignore[no-untyped-def]
+    """The same where the carrier's subnormals are zero or drop no more than its normal numbers; not held below width."""
+    field = shr(a, p.mantissa)
+    below = sub(p.deepest, field)
+    return pick(less_signed(below, p.shift), p.shift, below), field
 
 
 @inline
@@ -73,14 +83,17 @@ def _by_sign(sign, p, pos, neg):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _cut(a, increment, s):  # type: ignore[no-untyped-def]
-    return shl(shr(add(a, increment), s), s)
+def _keep_from(a, s, p):  # type: ignore[no-untyped-def]
+    """`a` with its s low bits cleared."""
+    return both(a, shl(sub(sub(p.one, p.one), p.one), s))
 
 
 @inline
-def _finish(a, sign, rounded, up, p):  # type: ignore[no-untyped-def]
+def _finish(pattern, rounded, up, p):  # type: ignore[no-untyped-def]
     """The result's pattern: `rounded` or, below the smallest value, that value if `up`; then everything special."""
     none = sub(p.one, p.one)
+    sign = both(pattern, p.sign)
+    a = differ(pattern, sign)
     result = pick(less(a, p.least), pick(up, p.least, none), rounded)
     result = pick(less(result, p.normal), none, result)
     over = more(result, _by_sign(sign, p, p.limit_pos, p.limit_neg))
@@ -93,12 +106,33 @@ def _finish(a, sign, rounded, up, p):  # type: ignore[no-untyped-def]
 
 
 @inline
+def _finish_plain(pattern, rounded, up, infinities_apart, p):  # type: ignore[no-untyped-def]
+    """The same where both signs are alike, -0 exists and nothing is flushed."""
+    none = sub(p.one, p.one)
+    a = both(pattern, sub(p.sign, p.one))
+    result = pick(less(a, p.least), pick(up, p.least, none), rounded)
+    result = pick(more(result, p.limit_pos), p.over_pos, result)
+    if infinities_apart:
+        result = pick(same(a, p.infinity), p.inf_pos, result)
+    result = pick(more(a, p.infinity), either(both(a, p.nan_keep), p.nan_set), result)
+    return either(result, both(pattern, p.sign))
+
+
+@inline
 def _fetch(x, out, start, stop):  # type: ignore[no-untyped-def]
     """The block out[start:stop], holding x[start:stop]."""
     block, source = out[start:stop], x[start:stop]
-    for i in range(block.size):
-        block[i] = source[i]
+    if block.ctypes.data != source.ctypes.data:
+        for i in range(block.size):
+            block[i] = source[i]
     return block
+
+
+@inline
+def _to_nearest(a, s, p):  # type: ignore[no-untyped-def]
+    mask = sub(shl(p.one, s), p.one)
+    tie = both(either(differ(shr(a, s), p.parity), p.tie_always), both(mask, p.tie_odd))
+    return _keep_from(add(a, add(shr(mask, p.one), tie)), s, p)
 
 
 @kernel
@@ -107,30 +141,37 @@ def nearest(first, last, x, out, p):  # type: ignore[no-untyped-def]
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, _BLOCK):
         block = _fetch(x, out, start, min(start + _BLOCK, end))
-        for i in range(block.size):
-            sign = both(block[i], p.sign)
-            a = differ(block[i], sign)
-            s, _ = magnitude_shift(a, p)
-            mask = sub(shl(p.one, s), p.one)
-            tie = both(either(differ(shr(a, s), p.parity), p.tie_always), both(mask, p.tie_odd))
-            rounded = _cut(a, add(shr(mask, p.one), tie), s)
-            block[i] = _finish(a, sign, rounded, not less(a, p.least_from_pos), p)
+        if p.plain == p.one:
+            for i in range(block.size):
+                a = both(block[i], sub(p.sign, p.one))
+                s, _ = _plain_shift(a, p)
+                block[i] = _finish_plain(block[i], _to_nearest(a, s, p), not less(a, p.least_from_pos), False, p)
+        else:
+            for i in range(block.size):
+                a = both(block[i], sub(p.sign, p.one))
+                s, _ = magnitude_shift(a, p)
+                block[i] = _finish(block[i], _to_nearest(a, s, p), not less(a, p.least_from_pos), p)
 
 
 @kernel
 def directed(first, last, x, out, p):  # type: ignore[no-untyped-def]
-    """rz, ru, rd."""
+    """rz, ru, rd; the plain loop is rz alone."""
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, _BLOCK):
         block = _fetch(x, out, start, min(start + _BLOCK, end))
-        for i in range(block.size):
-            sign = both(block[i], p.sign)
-            a = differ(block[i], sign)
-            s, _ = magnitude_shift(a, p)
-            mask = sub(shl(p.one, s), p.one)
-            rounded = _cut(a, both(mask, _by_sign(sign, p, p.away_pos, p.away_neg)), s)
-            up = not less(a, _by_sign(sign, p, p.least_from_pos, p.least_from_neg))
-            block[i] = _finish(a, sign, rounded, up, p)
+        if p.plain == p.one:
+            for i in range(block.size):
+                a = both(block[i], sub(p.sign, p.one))
+                s, _ = _plain_shift(a, p)
+                block[i] = _finish_plain(block[i], _keep_from(a, s, p), False, True, p)
+        else:
+            for i in range(block.size):
+                sign = both(block[i], p.sign)
+                a = differ(block[i], sign)
+                s, _ = magnitude_shift(a, p)
+                away = both(sub(shl(p.one, s), p.one), _by_sign(sign, p, p.away_pos, p.away_neg))
+                up = not less(a, _by_sign(sign, p, p.least_from_pos, p.least_from_neg))
+                block[i] = _finish(block[i], _keep_from(add(a, away), s, p), up, p)
 
 
 @kernel
@@ -140,49 +181,80 @@ def odd(first, last, x, out, p):  # type: ignore[no-untyped-def]
     for start in range(first * CHUNK, end, _BLOCK):
         block = _fetch(x, out, start, min(start + _BLOCK, end))
         for i in range(block.size):
-            sign = both(block[i], p.sign)
-            a = differ(block[i], sign)
+            a = both(block[i], sub(p.sign, p.one))
             s, _ = magnitude_shift(a, p)
             is_odd = both(differ(shr(a, s), p.parity), p.one)
-            rounded = _cut(a, pick(same(is_odd, p.one), sub(p.one, p.one), sub(shl(p.one, s), p.one)), s)
-            block[i] = _finish(a, sign, rounded, not less(a, p.one), p)
+            away = pick(same(is_odd, p.one), sub(p.one, p.one), sub(shl(p.one, s), p.one))
+            block[i] = _finish(block[i], _keep_from(add(a, away), s, p), not less(a, p.one), p)
 
 
 @inline
 def _proportional(pattern, random, p):  # type: ignore[no-untyped-def]
     """Away from zero iff floor(f·2^width) + random >= 2^width, f being the discarded fraction of the last place."""
-    sign = both(pattern, p.sign)
-    a = differ(pattern, sign)
+    a = both(pattern, sub(p.sign, p.one))
     s, field = magnitude_shift(a, p)
-    rounded = _cut(a, shr(shr(random, p.one), sub(p.top, s)), s)
+    rounded = _keep_from(add(a, shr(shr(random, p.one), sub(p.top, s))), s, p)
     implicit = shl(p.one, p.mantissa)
     significand = pick(less(a, implicit), a, either(both(a, sub(implicit, p.one)), implicit))
     distance = sub(p.left_field, field)  # wraps for values that are not below `least`, and then does not matter
-    near = not more(distance, p.top)
-    fraction = shr(shl(significand, p.left), pick(near, distance, p.top))
-    fraction = pick(near, fraction, sub(p.one, p.one))
-    up = more(random, sub(sub(sub(p.one, p.one), p.one), fraction)) | (not less(a, p.least_always))
-    return _finish(a, sign, rounded, up, p)
+    fraction = pick(more(distance, p.top), sub(p.one, p.one), shr(shl(significand, p.left), distance))
+    up = less(add(fraction, random), random) | (not less(a, p.least_always))
+    return _finish(pattern, rounded, up, p)
+
+
+@inline
+def _proportional_plain(pattern, random, p):  # type: ignore[no-untyped-def]
+    """The same for formats that drop a bit at least, whose smallest value is far above the carrier's or drops no more."""
+    a = both(pattern, sub(p.sign, p.one))
+    s, field = _plain_shift(a, p)
+    rounded = _keep_from(add(a, shr(random, sub(add(p.top, p.one), s))), s, p)
+    implicit = shl(p.one, p.mantissa)
+    significand = either(both(a, sub(implicit, p.one)), implicit)
+    distance = sub(p.left_field, field)
+    fraction = pick(more(distance, p.top), sub(p.one, p.one), shr(shl(significand, p.left), distance))
+    return _finish_plain(pattern, rounded, less(add(fraction, random), random), False, p)
 
 
 @inline
 def _equal(pattern, random, p):  # type: ignore[no-untyped-def]
     """Away from zero iff inexact and the highest random bit is set."""
-    sign = both(pattern, p.sign)
-    a = differ(pattern, sign)
+    a = both(pattern, sub(p.sign, p.one))
     s, _ = magnitude_shift(a, p)
     heads = same(shr(random, p.top), p.one)
-    rounded = _cut(a, pick(heads, sub(shl(p.one, s), p.one), sub(p.one, p.one)), s)
+    away = pick(heads, sub(shl(p.one, s), p.one), sub(p.one, p.one))
     up = (heads & (not less(a, p.one))) | (not less(a, p.least_always))
-    return _finish(a, sign, rounded, up, p)
+    return _finish(pattern, _keep_from(add(a, away), s, p), up, p)
 
 
 @inline
-def _fill(words32, seed, start, count):  # type: ignore[no-untyped-def]
-    """The words of (seed, element, step 0) for `count` elements from `start`."""
-    base = np.uint64(start)
-    for i in range(count):
-        words32[i] = np.uint32(words(seed, base + np.uint64(i), _ZERO64, _ZERO64)[0])
+def _fill(random, seed, start):  # type: ignore[no-untyped-def]
+    """The words of (seed, element, step 0) for elements from `start` on, where random.size elements share a high half.
+
+    Two streams, because one alone waits for its own multiplications.
+    """
+    k0, k1 = seed & _LOW, seed >> _HIGH
+    c0, c1 = np.uint64(start) & _LOW, np.uint64(start) >> _HIGH
+    half = random.size >> 1
+    first, second = random[:half], random[half : 2 * half]
+    other = c0 + np.uint64(half)
+    for i in range(half):
+        near = ten_rounds(c0 + np.uint64(i), c1, _ZERO64, _ZERO64, k0, k1)[0]
+        far = ten_rounds(other + np.uint64(i), c1, _ZERO64, _ZERO64, k0, k1)[0]
+        first[i] = np.uint32(near)
+        second[i] = np.uint32(far)
+
+
+@inline
+def _stochastic_block(block, random, high, coin, p):  # type: ignore[no-untyped-def]
+    if coin:
+        for i in range(block.size):
+            block[i] = _equal(block[i], shl(like(random[i], p.one), high), p)
+    elif p.plain == p.one:
+        for i in range(block.size):
+            block[i] = _proportional_plain(block[i], shl(like(random[i], p.one), high), p)
+    else:
+        for i in range(block.size):
+            block[i] = _proportional(block[i], shl(like(random[i], p.one), high), p)
 
 
 @kernel
@@ -193,33 +265,73 @@ def stochastic(first, last, x, out, p, seed, coin):  # type: ignore[no-untyped-d
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, _BLOCK):
         block = _fetch(x, out, start, min(start + _BLOCK, end))
-        _fill(random, seed, start, block.size)
-        if coin:
-            for i in range(block.size):
-                block[i] = _equal(block[i], shl(like(random[i], p.one), high), p)
-        else:
-            for i in range(block.size):
-                block[i] = _proportional(block[i], shl(like(random[i], p.one), high), p)
+        _fill(random, seed, start)
+        _stochastic_block(block, random, high, coin, p)
 
 
 @kernel
 def stochastic_given(first, last, x, out, p, random, coin):  # type: ignore[no-untyped-def]
     """The same with the caller's bits, at the high end of the carrier's width."""
+    none = sub(p.one, p.one)
+    end = min(last * CHUNK, x.size)
+    for start in range(first * CHUNK, end, _BLOCK):
+        block = _fetch(x, out, start, min(start + _BLOCK, end))
+        _stochastic_block(block, random[start : start + block.size], none, coin, p)
+
+
+@inline
+def _tie_up(above, to_odd, p):  # type: ignore[no-untyped-def]
+    """1 if a tie goes up from the integer `above` the point."""
+    return both(differ(above, to_odd), p.one)
+
+
+@inline
+def _reduced(pattern, random, n, to_odd, p):  # type: ignore[no-untyped-def]
+    """Away from zero iff round(f·2^n) + r >= 2^n; r are the n high bits of `random`, and there are bits to spare below."""
+    none = sub(p.one, p.one)
+    a = both(pattern, sub(p.sign, p.one))
+    s, field = magnitude_shift(a, p)
+    k = pick(less(n, s), sub(s, n), none)
+    mask = sub(shl(p.one, k), p.one)
+    half = add(shr(mask, p.one), both(_tie_up(shr(a, k), to_odd, p), mask))
+    reduced = _keep_from(add(a, half), k, p)
+    rounded = _keep_from(add(reduced, shr(shr(random, p.one), sub(p.top, s))), s, p)
+    implicit = shl(p.one, p.mantissa)
+    significand = pick(less(a, implicit), a, either(both(a, sub(implicit, p.one)), implicit))
+    distance = sub(p.left_field, field)
+    far = more(distance, p.top)
+    distance = pick(far, none, distance)
+    scaled = shl(significand, p.left)
+    lost = pick(far, significand, both(scaled, sub(shl(p.one, distance), p.one)))
+    fraction = pick(far, none, shr(scaled, distance))
+    fraction = either(fraction, pick(same(lost, none), none, p.one))
+    below = sub(p.top, sub(n, p.one))
+    units = shr(fraction, below)
+    rest = sub(fraction, shl(units, below))
+    middle = shl(p.one, sub(below, p.one))
+    units = add(units, pick(same(rest, middle), _tie_up(units, to_odd, p), pick(more(rest, middle), p.one, none)))
+    up = (not less(add(units, shr(random, below)), shl(p.one, n))) | (not less(a, p.least_always))
+    return _finish(pattern, rounded, up, p)
+
+
+@kernel
+def stochastic_reduced(first, last, x, out, p, random, n, to_odd):  # type: ignore[no-untyped-def]
+    """sr-nearest, or with to_odd = 1 sr-nearest-odd: float64 patterns, n <= 32 bits at the high end of uint64."""
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, _BLOCK):
         block = _fetch(x, out, start, min(start + _BLOCK, end))
         given = random[start : start + block.size]
-        if coin:
-            for i in range(block.size):
-                block[i] = _equal(block[i], given[i], p)
-        else:
-            for i in range(block.size):
-                block[i] = _proportional(block[i], given[i], p)
+        for i in range(block.size):
+            block[i] = _reduced(block[i], given[i], n, to_odd, p)
 
 
 @kernel
 def random_words(first, last, out, seed):  # type: ignore[no-untyped-def]
     """The words of (seed, element i, step 0) themselves, chunks [first, last)."""
+    random = np.empty(_BLOCK, np.uint32)
     end = min(last * CHUNK, out.size)
-    part = out[first * CHUNK : end]
-    _fill(part, seed, first * CHUNK, part.size)
+    for start in range(first * CHUNK, end, _BLOCK):
+        _fill(random, seed, start)
+        block = out[start : min(start + _BLOCK, end)]
+        for i in range(block.size):
+            block[i] = random[i]

@@ -2,7 +2,7 @@
 
 Numba widens uint32 expressions to uint64, which halves the lanes of a vector. Each function here takes unsigned
 integers of one type and returns that type, modulo 2^width, so one kernel source serves float32 and float64 patterns.
-A shift count must be less than the width.
+A shift count must be less than the width wherever the result is used.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def pick(typingctx: Any, condition: types.Type, yes: types.Type, no: types.Type)
     return yes(condition, yes, no), codegen
 
 
-def _compare(operation: str) -> Any:
+def _compare(operation: str, signed: bool = False) -> Any:
     @intrinsic
     def apply(typingctx: Any, a: types.Type, b: types.Type) -> tuple[Any, Callable[..., Any]] | None:
         if not isinstance(a, types.Integer) or a != b:
             return None
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.icmp_unsigned(operation, *args)
+            return (builder.icmp_signed if signed else builder.icmp_unsigned)(operation, *args)
 
         return types.boolean(a, b), codegen
 
@@ -66,6 +66,7 @@ def _compare(operation: str) -> Any:
 less = _compare("<")
 more = _compare(">")
 same = _compare("==")
+less_signed = _compare("<", signed=True)
 
 
 @intrinsic
