@@ -58,6 +58,7 @@ class Result(NamedTuple):
 class Multiplier:
     """(a, b, c=None) -> c + a·b on a unit and a schedule, or by a callable; counts products and multiply-adds.
 
+    Stochastic rounding takes a seed of its own for each product, `seed` plus the number of products before.
     A callable is given (a, b) or, when it takes three arguments and there is one, (a, b, c); otherwise c is added to
     its result in the result's format.
     """
@@ -74,7 +75,7 @@ class Multiplier:
         self.source = source
         self.schedule: Schedule = Sequential() if schedule is None else schedule
         self.options: dict[str, Any] = {"backend": backend, "threads": threads, "seed": seed}
-        self.gemms = self.macs = 0
+        self.calls = self.gemms = self.macs = 0
 
     @property
     def unit(self) -> Unit | None:
@@ -101,12 +102,14 @@ class Multiplier:
     ) -> Array:
         """c + a·b under `schedule` (the multiplier's own unless given), counted as `count` products."""
         plan = self.schedule if schedule is None else schedule
+        calls, self.calls = self.calls, self.calls + 1
         self.gemms += count
         self.macs += a.shape[-2] * a.shape[-1] * b.shape[-1]
         if isinstance(self.source, Unit):
             from tcsim.matmul import matmul
 
-            return np.asarray(matmul(a, b, c, unit=self.source, schedule=plan, **self.options))
+            options = {**self.options, "seed": (self.options["seed"] + calls) % 2**64}
+            return np.asarray(matmul(a, b, c, unit=self.source, schedule=plan, **options))
         return _walk(self.source, a, b, c, plan)
 
 

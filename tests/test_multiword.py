@@ -353,3 +353,51 @@ def test_a_blocked_schedule_around_a_callable_adds_in_its_format(small):
         for part in parts:
             total = total + part.astype(kind)
         assert (multiplier(chain, schedule=Blocked(8, sum=kind))(a, b) == total.astype(np.float32)).all()
+
+
+# On units
+
+
+def test_the_cuda_cores_chain_is_a_chain_of_fused_multiply_adds():
+    a, b = inputs.draw("gauss", 5, 70, 4, seed=1)
+    a, b = a.astype(np.float16), b.astype(np.float16)
+    assert (multiplier("simt")(a, b) == chain(a, b)).all()
+
+
+@pytest.mark.parametrize("block", [16, 33, 128])
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_a_blocked_schedule_on_a_unit_is_the_loop_around_it(block, kind):
+    """FABsum by the kernels' schedule and by products of blocks added in numpy: the same bits."""
+    a, b = (split(x, "float16", 1)[0] for x in inputs.draw("uniform-positive", 4, 300, 3, seed=2))
+    unit = multiplier("v100")
+    total = np.zeros((4, 3), kind)
+    for h in range(0, 300, block):
+        total = total + unit(a[:, h : h + block], b[h : h + block]).astype(kind)
+    assert (multiplier("v100", schedule=Blocked(block, sum=kind))(a, b) == total.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("gpu", ["v100", "a100", "h200", "b200"])
+def test_errors_on_units_stay_below_the_rigorous_bound(name, gpu):
+    recipe = RECIPES[name]()
+    if gpu == "v100" and recipe.fmt != "float16":
+        with pytest.raises(ValueError, match="input format of v100"):
+            multiplier(gpu, recipe.fmt)
+        return
+    multiply = multiplier(gpu, recipe.fmt)
+    for distribution in ("uniform-positive", "uniform-signed"):
+        a, b = inputs.draw(distribution, 4, 1000, 4, seed=3)
+        c = evaluate(recipe, a, b, multiply).c
+        worst = metrics.max_componentwise(c, exact.product(a, b), exact.magnitude(a, b))
+        assert worst <= bounds.recipe(recipe, 1000 * len(recipe.products), unit=multiply.unit) + 2.0**-24
+
+
+def test_stochastic_products_draw_their_own_numbers():
+    a, b = inputs.draw("uniform-positive", 4, 64, 4, seed=3)
+    unit = multiplier("a100").unit.replace(rounding="sr")
+    first, again, other = (gemm(a, b, "mmm", unit=unit, seed=s).c for s in (1, 1, 2))
+    assert (first == again).all()
+    assert (first != other).any()
+    run = multiplier(unit)
+    words = split(a, "float16", 1)[0], split(b, "float16", 1)[0]
+    assert (run(*words) != run(*words)).any()
