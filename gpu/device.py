@@ -1,0 +1,95 @@
+"""The GPU that is present, and what to say when there is none."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import distributions
+from typing import Any
+
+from tcsim.hardware import GPUS
+
+# Names that CUDA reports, most specific first, and the GPU of the unit table.
+_NAMES = (
+    ("V100", "v100"), ("A100", "a100"), ("A30", "a30"), ("A40", "a40"), ("A2", "a2"), ("T4", "t4"), ("L40S", "l40s"),
+    ("RTX 6000 Ada", "ada"), ("RTX 40", "ada"), ("L40", "l40s"), ("L4", "ada"), ("H200", "h200"), ("H100", "h100"),
+    ("GH200", "h200"), ("B200", "b200"), ("RTX 50", "rtx-blackwell"), ("RTX PRO", "rtx-blackwell"),
+)  # fmt: skip
+
+
+class NoGPU(RuntimeError):
+    """A GPU verb was asked for where CuPy or a CUDA device is missing; the message says which and how to get it."""
+
+
+def cupy_packages() -> list[str]:
+    """The installed CuPy distributions; more than one shadow each other and cannot work."""
+    return sorted({d.metadata["Name"] for d in distributions() if (d.metadata["Name"] or "").lower().startswith("cupy")})
+
+
+@cache
+def cupy() -> Any:
+    """The cupy module with a usable device; NoGPU says what is missing."""
+    packages = cupy_packages()
+    if len(packages) > 1:
+        raise NoGPU(f"two CuPy packages are installed ({', '.join(packages)}), which cannot work: uninstall all, then install one")
+    try:
+        import cupy as module
+    except ImportError as error:
+        raise NoGPU(
+            "this needs CuPy, which is not installed: pip install 'tcsim[gpu13]' (CUDA 13) or 'tcsim[gpu12]' (CUDA 12)"
+        ) from error
+    try:
+        count = module.cuda.runtime.getDeviceCount()
+    except module.cuda.runtime.CUDARuntimeError as error:
+        raise NoGPU(f"this needs an NVIDIA GPU and its driver; CUDA says: {error}") from error
+    if count == 0:
+        raise NoGPU("this needs an NVIDIA GPU; CUDA finds none")
+    return module
+
+
+def available() -> bool:
+    """Whether GPU verbs can run here."""
+    try:
+        cupy()
+    except NoGPU:
+        return False
+    return True
+
+
+def name() -> str:
+    """The current device's name as CUDA reports it."""
+    cp = cupy()
+    return str(cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)["name"].decode())
+
+
+def capability() -> int:
+    """Compute capability of the current device as one number: 90 for 9.0."""
+    return int(cupy().cuda.Device().compute_capability)
+
+
+def table_gpu() -> str | None:
+    """The current device's name in the unit table, None where the table does not know it."""
+    found = name()
+    return next((gpu for text, gpu in _NAMES if text in found and gpu in GPUS), None)
+
+
+def describe() -> dict[str, str]:
+    """GPU, compute capability, driver, CUDA runtime and CuPy, for reports and captured files."""
+    cp = cupy()
+    driver, runtime = cp.cuda.runtime.driverGetVersion(), cp.cuda.runtime.runtimeGetVersion()
+    return {
+        "gpu": name(),
+        "capability": f"{capability() // 10}.{capability() % 10}",
+        "driver": _driver_version(),
+        "cuda_driver": f"{driver // 1000}.{driver % 1000 // 10}",
+        "cuda_runtime": f"{runtime // 1000}.{runtime % 1000 // 10}",
+        "cupy": str(cp.__version__),
+    }
+
+
+def _driver_version() -> str:
+    try:
+        with open("/proc/driver/nvidia/version") as file:
+            words = file.readline().split()
+        return next(w for w in words if w.count(".") >= 1 and w[0].isdigit())
+    except (OSError, StopIteration):
+        return "unknown"

@@ -1,0 +1,287 @@
+// The blocks of every kind of unit, and the walk along k. `Terms` yields the products of a block in the unit's order.
+
+struct Operands {
+  const u8 *a, *b, *scale_a, *scale_b;  // at the row of a, the column of b, and their scales
+  i64 a_step, b_step;                   // bytes between neighbours along k
+  i64 sa_step, sb_step;
+};
+
+// A code of the stored format as a value of the unit's format F, which holds it: the bits that F lacks are zero.
+template <class Stored, class F> DEV Value operand(u64 code) {
+  Value v = decode<Stored>(code, F::EMIN);
+  if (Stored::MB > F::MB) {
+    v.significand >>= Stored::MB - F::MB;
+    v.lsb += Stored::MB - F::MB;
+  }
+  return flushed(v, F::EMIN, 0);
+}
+
+DEV Value plain_product(const Operands &x, i64 k) {
+  return product(operand<SA, A>(load_code(x.a, k * x.a_step, SA::BYTES)), operand<SB, B>(load_code(x.b, k * x.b_step, SB::BYTES)));
+}
+
+DEV Value scale_product(const Operands &x, i64 k) {
+  const i64 i = k / Unit::SCALE_BLOCK;
+  return product(decode<S>(load_code(x.scale_a, i * x.sa_step, S::BYTES), S::EMIN),
+                 decode<S>(load_code(x.scale_b, i * x.sb_step, S::BYTES), S::EMIN));
+}
+
+// Products [first, first + count) of a block: one, a scaled one, or an exact group that aligns by its scales alone.
+DEV Value term(const Operands &x, const i64 *ks, int first, int count) {
+  if (!Unit::SCALED) return plain_product(x, ks[first]);
+  Value scale = scale_product(x, ks[first]);
+  if (Unit::GROUP == 1) return product(plain_product(x, ks[first]), scale);
+  Specials s = {0, 0, 0};
+  Wide sum;
+  clear(sum);
+  int all_zero = 1;
+  for (int i = first; i < first + count; i++) {
+    Value p = plain_product(x, ks[i]);
+    note(s, p);
+    all_zero &= p.zero;
+    if (!p.kind) add(sum, p.significand, p.lsb, p.negative);
+  }
+  Value total;
+  if (any(s)) {
+    total = special_sum(s);
+  } else {
+    total = zero_value(0, is_negative(sum));
+    total.zero = is_zero(sum);
+    if (total.negative) negate(sum);
+    int lowest = 0;  // group sums have at most 120 bits (the host sees to it), wherever they lie
+    while (lowest < LIMBS - 1 && sum.w[lowest] == 0) lowest++;
+    total.lsb = LOW + 64 * lowest;
+    total.significand = (u128)bits_from(sum, 64 * lowest) | (u128)bits_from(sum, 64 * lowest + 64) << 64;
+    while (total.significand && !(total.significand & 1)) {
+      total.significand >>= 1;
+      total.lsb++;
+    }
+  }
+  Value v = product(total, scale);
+  v.exponent = scale.exponent;
+  if (!v.kind) v.zero = scale.zero || all_zero;
+  return v;
+}
+
+DEV Value aligned_block(const Operands &x, const i64 *ks, int count, const Value &c, u32 random) {
+  Specials s = {0, 0, 0};
+  note(s, c);
+  int emax = -100000, any_zero = c.zero, negative = c.negative && !c.significand;
+  if (!c.zero && !c.kind) emax = c.exponent;
+  for (int i = 0; i < count; i += Unit::GROUP) {
+    Value t = term(x, ks, i, count - i < Unit::GROUP ? count - i : Unit::GROUP);
+    note(s, t);
+    any_zero |= t.zero;
+    negative &= t.zero && t.negative;
+    if (!t.zero && !t.kind && t.exponent > emax) emax = t.exponent;
+  }
+  if (any(s)) return special_sum(s);
+  if (any_zero && Unit::HAS_MIN_EXPONENT && emax < Unit::MIN_EXPONENT) emax = Unit::MIN_EXPONENT;
+  const int quantum = emax == -100000 ? -100000 : emax - Unit::FRACTION_BITS;
+  Wide sum;
+  clear(sum);
+  add_aligned(sum, c, quantum, Unit::ALIGN);
+  for (int i = 0; i < count; i += Unit::GROUP)
+    add_aligned(sum, term(x, ks, i, count - i < Unit::GROUP ? count - i : Unit::GROUP), quantum, Unit::ALIGN);
+  return to_output(sum, negative, Unit::ROUNDING, random);
+}
+
+// CDNA3: products aligned among themselves, their sum and c floored against each other, one rounding.
+DEV Value two_stage_block(const Operands &x, const i64 *ks, int count, Value c, u32 random) {
+  Specials s = {0, 0, 0};
+  note(s, c);
+  const int groups = Unit::PARITY_SPLIT ? 2 : 1;
+  int exponent[2] = {-9999, -9999};
+  int negative = c.zero && c.negative;
+  for (int i = 0; i < count; i++) {
+    Value p = plain_product(x, ks[i]);
+    if (!p.kind && p.significand && top_bit(p.significand) + p.lsb >= O::EMAX + 1) p = special_value(INFINITE, p.negative);
+    note(s, p);
+    negative &= p.zero && p.negative;
+    int g = groups == 2 ? i & 1 : 0;
+    if (!p.zero && !p.kind && p.exponent > exponent[g]) exponent[g] = p.exponent;
+  }
+  if (any(s)) return special_sum(s);
+  const int f = Unit::FRACTION_BITS, late = Unit::LATE_FRACTION_BITS;
+  const int largest = exponent[1] > exponent[0] ? exponent[1] : exponent[0];
+  const int emax = c.exponent > largest ? c.exponent : largest;
+  Wide total;
+  clear(total);
+  for (int g = 0; g < groups; g++) {
+    Wide sum;
+    clear(sum);
+    for (int i = g; i < count; i += groups) add_aligned(sum, plain_product(x, ks[i]), exponent[g] - f, RZ);
+    if (groups == 2) floor_to(sum, largest - f);
+    add(total, sum);
+  }
+  if (groups == 2 && c.exponent < emax - f - 1) c = zero_value(c.exponent, 0);
+  floor_to(total, emax - late - 1);
+  Wide cw;
+  clear(cw);
+  add(cw, c.significand, c.lsb, c.negative);
+  floor_to(cw, emax - f);
+  add(total, cw);
+  Wide magnitude = total;
+  const int below = is_negative(total);
+  if (below) negate(magnitude);
+  int e = is_zero(magnitude) ? O::EMIN : top_bit(magnitude) + LOW;
+  if (e < O::EMIN) e = O::EMIN;
+  floor_to(total, e - late);
+  return to_output(total, negative || below, Unit::ROUNDING, random);
+}
+
+DEV u32 draw(int mode, u64 seed, u64 element, u32 step, u32 operation) {
+  return mode == SR ? random_word(seed, element, step, operation) : 0;
+}
+
+DEV Value add_unit(const Value &x, const Value &y, u64 seed, u64 element, u32 step, u32 operation) {
+  Specials s = {0, 0, 0};
+  note(s, x);
+  note(s, y);
+  if (any(s)) return special_sum(s);
+  Wide sum;
+  clear(sum);
+  add(sum, x.significand, x.lsb, x.negative);
+  add(sum, y.significand, y.lsb, y.negative);
+  return to_output(sum, x.negative && y.negative && !x.significand && !y.significand, Unit::ROUNDING,
+                   draw(Unit::ROUNDING, seed, element, step, operation));
+}
+
+// Every product and every addition rounded: a balanced tree of the products, then c.
+DEV Value rounded_block(const Operands &x, const i64 *ks, int count, const Value &c, u64 seed, u64 element, u32 step) {
+  Value level[Unit::TREE ? Unit::BLOCK : 1];
+  for (int i = 0; i < count; i++) {
+    Value p = plain_product(x, ks[i]);
+    if (!p.kind) {
+      Wide sum;
+      clear(sum);
+      add(sum, p.significand, p.lsb, p.negative);
+      p = to_output(sum, p.negative, Unit::PRODUCT_ROUNDING, draw(Unit::PRODUCT_ROUNDING, seed, element, step, i));
+    }
+    level[i] = p;
+  }
+  u32 operation = count;
+  for (int n = count; n > 1; n = (n + 1) / 2) {
+    for (int i = 0; i < n / 2; i++) level[i] = add_unit(level[2 * i], level[2 * i + 1], seed, element, step, operation++);
+    if (n & 1) level[n / 2] = level[n - 1];
+  }
+  return add_unit(level[0], c, seed, element, step, operation);
+}
+
+DEV Value integer_block(const Operands &x, const i64 *ks, int count, const Value &c) {
+  u32 total = (u32)c.significand;
+  if (c.negative) total = 0u - total;
+  for (int i = 0; i < count; i++) {
+    Value p = plain_product(x, ks[i]);
+    total += p.negative ? 0u - (u32)p.significand : (u32)p.significand;
+  }
+  return decode<O>(total, 0);
+}
+
+DEV Value block(const Operands &x, const i64 *ks, int count, const Value &c, u64 seed, u64 element, u32 step) {
+  if (Unit::ARITHMETIC == 3) return integer_block(x, ks, count, c);
+  Value start = flushed(c, O::EMIN, 0);
+  if (Unit::ARITHMETIC == 2) return rounded_block(x, ks, count, start, seed, element, step);
+  const u32 random = draw(Unit::ROUNDING, seed, element, step, 0);
+  if (Unit::ARITHMETIC == 1) return two_stage_block(x, ks, count, start, random);
+  return aligned_block(x, ks, count, start, random);
+}
+
+DEV Value add_outside(const Value &x, const Value &y, int sum_format) {
+  if (Unit::ARITHMETIC == 3) {
+    u32 p = (u32)x.significand, q = (u32)y.significand;
+    return decode<O>((x.negative ? 0u - p : p) + (y.negative ? 0u - q : q), 0);
+  }
+  if (sum_format == 16) return add_in<F16>(x, y, 11, RNE, 0);
+  if (sum_format == 64) return add_in<F64>(x, y, 53, RNE, 0);
+  if (sum_format == 32) return add_in<F32>(x, y, 24, RNE, 0);
+  return add_in<O>(x, y, O::MB + 1, RNE, 0);
+}
+
+DEV Value chain(const Operands &x, Value result, i64 start, i64 stop, u64 seed, u64 element, u32 &step) {
+  i64 ks[Unit::BLOCK];
+  for (i64 base = start; base < stop; base += Unit::PERIOD) {
+    Value partial = Unit::AFTER ? zero_value(O::EMIN, 0) : result;
+    for (int at = 0; at < Unit::PERIOD; at += Unit::BLOCK) {
+      int count = 0;
+      for (int i = 0; i < Unit::BLOCK; i++) {
+        i64 k = base + k_order(at + i);
+        if (k < stop) ks[count++] = k;
+      }
+      if (!count) continue;
+      partial = block(x, ks, count, partial, seed, element, step++);
+    }
+    result = Unit::AFTER ? add_outside(result, partial, 0) : partial;
+  }
+  return result;
+}
+
+DEV u64 encode(const Value &v) {
+  if (O::INTEGER) return v.negative ? 0u - (u32)v.significand : (u32)v.significand;
+  if (v.kind == NOT_A_NUMBER) return Unit::NAN_CODE;
+  const u64 sign = v.negative ? 1ull << (O::WIDTH - 1) : 0;
+  if (v.kind == INFINITE) return sign | O::INF_CODE;
+  if (!v.significand) return sign;
+  const int exponent = top_bit(v.significand) + v.lsb, at = exponent > O::EMIN ? exponent : O::EMIN;
+  const int shift = at - O::MB - v.lsb;
+  const u64 significand = shift >= 0 ? (u64)(v.significand >> shift) : (u64)v.significand << -shift;
+  return sign | ((((u64)(at + O::BIAS - 1) << O::MB) + significand) << O::PAD);
+}
+
+struct Task {
+  const u8 *a, *b, *c, *scale_a, *scale_b;
+  void *d;
+  const i64 *bounds;  // segments
+  const i64 *list;    // outputs to compute, null for all
+  i64 a_batch, a_row, a_k, b_batch, b_k, b_column;
+  i64 sa_batch, sa_row, sa_k, sb_batch, sb_k, sb_column;
+  i64 batch, m, n, count;
+  u64 seed;
+  int segments, sum_format, c_first;  // sum_format 0: one chain from c
+};
+
+DEV void one_output(const Task &t, i64 index) {
+  const i64 element = t.list ? t.list[index] : index;
+  const i64 j = element % t.n, i = element / t.n % t.m, z = element / t.n / t.m;
+  Operands x;
+  x.a = t.a + z * t.a_batch + i * t.a_row;
+  x.b = t.b + z * t.b_batch + j * t.b_column;
+  x.a_step = t.a_k;
+  x.b_step = t.b_k;
+  x.scale_a = t.scale_a + z * t.sa_batch + i * t.sa_row;
+  x.scale_b = t.scale_b + z * t.sb_batch + j * t.sb_column;
+  x.sa_step = t.sa_k;
+  x.sb_step = t.sb_k;
+  u32 step = 0;
+  const Value nothing = zero_value(O::EMIN, 0);
+  Value c = t.c ? decode<O>(load_code(t.c, element * O::BYTES, O::BYTES), O::EMIN) : nothing;
+  Value total = c;
+  if (t.sum_format == 0) {
+    total = chain(x, c, t.bounds[0], t.bounds[1], t.seed, element, step);
+  } else {
+    if (!t.c_first) total = nothing;
+    for (int s = 0; s < t.segments; s++)
+      total = add_outside(total, chain(x, nothing, t.bounds[s], t.bounds[s + 1], t.seed, element, step), t.sum_format);
+    if (t.c && !t.c_first) total = add_outside(total, c, t.sum_format);
+    if (Unit::ARITHMETIC != 3 && !total.kind) {
+      Wide sum;
+      clear(sum);
+      add(sum, total.significand, total.lsb, total.negative);
+      const int negative = total.negative;
+      total = round_wide<O>(sum, negative, O::MB + 1, RNE, 0);
+      if (total.zero) total.negative = negative && Unit::IEEE_ZERO;
+      total = flushed(total, O::EMIN, 1);
+    }
+  }
+  store_code(t.d, element, O::BYTES, encode(total));
+}
+
+#ifdef __CUDACC__
+extern "C" __global__ void general(const Task t) {
+  for (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < t.count; i += (i64)gridDim.x * blockDim.x) one_output(t, i);
+}
+#else
+extern "C" void general(const Task *t) {
+  for (i64 i = 0; i < t->count; i++) one_output(*t, i);
+}
+#endif
