@@ -1,0 +1,118 @@
+"""What a study is: independent cells, one function that computes a cell, and what is read from the results.
+
+A study is declared as data (`Study`). `tcsim.studies.run` computes its cells, stores each under the hash of what it
+depends on, and hands the results to the study's `dataset`, `claims` and `figures`. A study's author writes only those
+functions; progress, resuming, parallel runs, files and the command line come with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Cell = dict[str, Any]
+Result = dict[str, Any]
+Params = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Option:
+    """A parameter of a study: its value at full and at quick size, and how it reads on the command line.
+
+    A list of strings or integers is given there separated by commas. `check` raises ValueError for a bad value, before
+    any work.
+    """
+
+    name: str
+    full: Any
+    quick: Any
+    help: str
+    check: Callable[[Any], Any] = lambda value: value
+
+    def parse(self, text: str) -> Any:
+        """The value that a command-line text means, of the type of the full-size value."""
+        if isinstance(self.full, tuple | list):
+            kind = type(self.full[0]) if self.full else str
+            return tuple(kind(part.strip()) for part in text.split(",") if part.strip())
+        return type(self.full)(text)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper, whether it holds here, and the numbers that say so.
+
+    `holds` is None where the run is too small, or lacks cells, to tell.
+    """
+
+    statement: str
+    holds: bool | None
+    evidence: str
+    source: str = ""
+
+    @property
+    def verdict(self) -> str:
+        return {True: "holds", False: "does not hold", None: "cannot be told"}[self.holds]
+
+    def __str__(self) -> str:
+        where = f" [{self.source}]" if self.source else ""
+        return f"{self.verdict}: {self.statement}{where}\n    {self.evidence}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A declared study.
+
+    cells(params)
+        The cells, each a flat dict of strings, numbers, booleans and tuples of those: all that its result depends on.
+    compute(cell)
+        The result of a cell: a dict of numbers, strings, lists or arrays. A module-level function, run in any process;
+        it uses one thread.
+    dataset(params, results)
+        The results of all finished cells, as (cell, result) pairs, as an xarray Dataset; missing cells as NaN.
+    claims(dataset), figures(dataset), table(dataset)
+        The claims; the figures by file stem; a table as text.
+    weight(cell)
+        The relative cost of a cell, for the progress bar and to start with the longest.
+    """
+
+    name: str
+    title: str
+    reproduces: str
+    cells: Callable[[Params], list[Cell]]
+    compute: Callable[[Cell], Result]
+    dataset: Callable[[Params, Sequence[tuple[Cell, Result]]], xr.Dataset]
+    claims: Callable[[xr.Dataset], list[Claim]]
+    figures: Callable[[xr.Dataset], dict[str, Any]]
+    table: Callable[[xr.Dataset], str] = lambda dataset: ""
+    options: tuple[Option, ...] = ()
+    weight: Callable[[Cell], float] = lambda cell: 1.0
+
+    def params(self, *, quick: bool = False, **given: Any) -> Params:
+        """Every option's value: what is given, else the quick or full size's. ValueError for an unknown or bad one."""
+        from tcsim.errors import unknown
+
+        known = {o.name: o for o in self.options}
+        for key in given:
+            if key not in known:
+                raise unknown(f"option of study {self.name}", key, known)
+        values = {name: given[name] if given.get(name) is not None else (o.quick if quick else o.full) for name, o in known.items()}
+        return {name: known[name].check(value) for name, value in values.items()}
+
+
+@dataclass
+class Outcome:
+    """A finished run: the data, the claims, the files written, and the cells that failed with their errors."""
+
+    study: Study
+    params: Params
+    dataset: xr.Dataset
+    claims: list[Claim]
+    files: list[Path] = field(default_factory=list)
+    failed: list[tuple[Cell, str]] = field(default_factory=list)
+    computed: int = 0
+    reused: int = 0

@@ -1,0 +1,53 @@
+"""What a run leaves: the data as NetCDF, the table and the claims as text, the figures as PNG and SVG."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tcsim.studies.base import Outcome
+
+
+def provenance(outcome: Outcome) -> dict[str, Any]:
+    """Everything needed to run it again."""
+    return {
+        "study": outcome.study.name,
+        "title": outcome.study.title,
+        "reproduces": outcome.study.reproduces,
+        "parameters": json.dumps(outcome.params, default=list),
+        "tcsim": version("tcsim"),
+        "numpy": version("numpy"),
+        "numba": version("numba"),
+        "python": platform.python_version(),
+        "failed_cells": len(outcome.failed),
+    }
+
+
+def text_of(outcome: Outcome) -> str:
+    """The table and the claims as a reader sees them."""
+    parts = [f"{outcome.study.title}\n{outcome.study.reproduces}", outcome.study.table(outcome.dataset)]
+    parts += [str(claim) for claim in outcome.claims]
+    parts += [f"failed: {cell}\n{error}" for cell, error in outcome.failed]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write(outcome: Outcome, folder: Path, figures: bool) -> None:
+    """Write the files of a run into `folder` and list them in `outcome.files`."""
+    name = outcome.study.name
+    dataset = outcome.dataset.assign_attrs({**outcome.dataset.attrs, **provenance(outcome)})
+    outcome.dataset = dataset
+    data, text, claims = folder / f"{name}.nc", folder / f"{name}.txt", folder / f"{name}.json"
+    dataset.to_netcdf(data, engine="h5netcdf")
+    text.write_text(text_of(outcome))
+    verdicts = [{"statement": c.statement, "verdict": c.verdict, "evidence": c.evidence, "source": c.source} for c in outcome.claims]
+    claims.write_text(json.dumps({**provenance(outcome), "claims": verdicts}, indent=1))
+    outcome.files += [data, text, claims]
+    if figures:
+        from tcsim.studies.plot import save, style
+
+        with style():
+            for stem, figure in outcome.study.figures(dataset).items():
+                outcome.files += save(figure, folder / stem)

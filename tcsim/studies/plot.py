@@ -1,0 +1,50 @@
+"""The look of every figure: legible in print, told apart without colour, drawn without a display."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "legend.fontsize": 7.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "axes.grid": True,
+    "grid.linewidth": 0.4,
+    "grid.alpha": 0.6,
+    "figure.constrained_layout.use": True,
+    "svg.hashsalt": "tcsim",
+    "svg.fonttype": "none",
+}
+
+
+def style() -> AbstractContextManager[None]:
+    """The look, for as long as figures are drawn and saved."""
+    import matplotlib as mpl
+
+    context: AbstractContextManager[None] = mpl.rc_context(_STYLE)
+    return context
+
+
+def subplots(rows: int = 1, columns: int = 1, *, width: float = 3.5, height: float = 2.8, **options: Any) -> tuple[Any, Any]:
+    """A figure of panels, `width` x `height` inches each, and its axes as a 2-D array."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows))
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def save(figure: Any, stem: Path) -> list[Path]:
+    """The figure as PNG (200 dpi) and SVG, without a date, so that the same data give the same file."""
+    files = [stem.parent / f"{stem.name}.png", stem.parent / f"{stem.name}.svg"]
+    figure.savefig(files[0], dpi=200)
+    figure.savefig(files[1], metadata={"Date": None})
+    return files

@@ -1,0 +1,69 @@
+"""The panels of Figures 3.1 and 4.3, one figure each, and an overview."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tcsim.studies.plot import COLOURS, MARKERS, subplots
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_FILE = {"(0, 1]": "positive", "(-0.5, 0.5]": "symmetric", "recursive": "recursive", "16 blocks": "16-blocks"}
+
+
+def figures(data: xr.Dataset) -> dict[str, Any]:
+    """Figures by file stem."""
+    made = {}
+    for d in data.distribution.values:
+        figure, axes = subplots(width=4.2, height=3.2)
+        simulated_panel(axes[0, 0], data, d)
+        made[f"figure-3.1-{_FILE[d]}"] = figure
+    for b in data.blocking.values:
+        for d in data.distribution.values:
+            for r in data.rounding.values:
+                figure, axes = subplots(width=4.2, height=3.2)
+                panel(axes[0, 0], data, d, b, r)
+                made[f"figure-4.3-{_FILE[d]}-{_FILE[b]}-{r.replace(',', '').replace(' ', '-').lower()}"] = figure
+        made[f"overview-{_FILE[b]}"] = overview(data, b)
+    return made
+
+
+def overview(data: xr.Dataset, blocking: str) -> Any:
+    """Every panel of one way to walk k, distributions as rows and roundings as columns."""
+    figure, axes = subplots(data.distribution.size, data.rounding.size, width=3.0, height=2.6, sharex=True, sharey="row")
+    for row, d in zip(axes, data.distribution.values, strict=True):
+        for axis, r in zip(row, data.rounding.values, strict=True):
+            panel(axis, data, d, blocking, r, legend=axis is axes[0, 0])
+            axis.label_outer()
+    return figure
+
+
+def panel(axis: Any, data: xr.Dataset, distribution: str, blocking: str, rounding: str, legend: bool = True) -> None:
+    """Error against k: fp16 (dashed) and double-fp16 (solid) on every unit, and fp32."""
+    errors = data.error.sel(distribution=distribution, blocking=blocking, rounding=rounding)
+    for i, u in enumerate(data.unit.values):
+        for scheme, line in (("double-fp16", "-"), ("fp16", "--")):
+            axis.loglog(data.k, errors.sel(unit=u, scheme=scheme), line, color=COLOURS[i % 6], marker=MARKERS[i % 7],
+                        label=f"{u} {scheme}")  # fmt: skip
+    fp32 = data.simulated_error.sel(distribution=distribution, blocking=blocking, arithmetic="fp32")
+    axis.loglog(data.k, fp32, ":", color="black", label="fp32")
+    _finish(axis, f"{rounding}, {blocking}, entries from {distribution}", legend)
+
+
+def simulated_panel(axis: Any, data: xr.Dataset, distribution: str) -> None:
+    """Figure 3.1: block FMA of dimension 1, rounding to nearest, with the bounds of Table 2.1."""
+    errors = data.simulated_error.sel(distribution=distribution, blocking="recursive")
+    for i, method in enumerate(data.arithmetic.values):
+        axis.loglog(data.k, errors.sel(arithmetic=method), "--" if "4 products" in method else "-", color=COLOURS[i], marker=MARKERS[i],
+                    label=method)  # fmt: skip
+    for scheme, line in (("fp16", "-."), ("double-fp16", ":")):
+        axis.loglog(data.k, data.bound.sel(scheme=scheme), line, color="grey", label=f"bound, {scheme}")
+    _finish(axis, f"block FMA of dimension 1, entries from {distribution}", True)
+
+
+def _finish(axis: Any, title: str, legend: bool) -> None:
+    axis.set_xscale("log", base=2)
+    axis.set(xlabel="inner dimension k", ylabel="componentwise relative error", title=title)
+    if legend:
+        axis.legend(ncol=2, frameon=False, handlelength=2.2)
