@@ -170,6 +170,18 @@ def _specials(fmt: Format, carrier: Carrier, rounding: str, overflow: str) -> di
     }
 
 
+def _parity(fmt: Format, carrier: Carrier, least: int) -> int:
+    """What to add to a magnitude's pattern so that the lowest bit kept says whether the code is odd.
+
+    It does by itself unless all significand bits are dropped, and it is the exponent's: in a format without significand
+    bits, whose codes count binades from another bias, and in the binade of the smallest value, whose code is 1.
+    """
+    if fmt.mantissa_bits == 0:
+        return ((carrier.format.bias - fmt.bias) & 1) << carrier.mantissa
+    field = least >> carrier.mantissa
+    return (1 << carrier.mantissa) if field and field % 2 == 0 else 0
+
+
 def _plain(v: dict[str, int], rounding: str) -> bool:
     """Whether the kernels' shorter functions apply: see `_finish_plain`, `_plain_shift` and `_proportional_plain`."""
     alike = v["limit_pos"] == v["limit_neg"] and v["over_pos"] == v["over_neg"] and v["inf_pos"] == v["inf_neg"]
@@ -177,6 +189,7 @@ def _plain(v: dict[str, int], rounding: str) -> bool:
     linear = v["field"] == 0 and v["least"] == 0
     far = v["least"] >> v["mantissa"] > v["top"] + 2
     together = rounding == "rz" or v["over_pos"] == v["inf_pos"]
+    alike = alike and rounding not in ("ru", "rd")
     return alike and signed_zero and v["normal"] == 0 and v["shift"] > 0 and (linear or far) and together
 
 
@@ -214,7 +227,7 @@ def fields(fmt: Format, carrier: Carrier, rounding: str, overflow: str, subnorma
         "top": carrier.width - 1,
         "shift": max(carrier.mantissa - precision_bits, 0),
         "field": max(emin - mine.emin + 1, 0) if emin > mine.emin and least_at < emin else 0,
-        "parity": (mine.bias - fmt.bias) & 1 if precision_bits == 0 else 0,
+        "parity": _parity(fmt, carrier, least),
         "least": least,
         "normal": carrier.pattern(1, emin) if subnormals == "flush" and not fmt.integer else 0,
         **_specials(fmt, carrier, rounding, overflow),

@@ -33,7 +33,7 @@ class Fields(NamedTuple):
     top: Any  # width - 1
     shift: Any  # bits that rounding drops from a normal number
     field: Any  # exponent field of the carrier at the format's smallest normal number, 0 if nothing lies below
-    parity: Any  # 1 where a format without significand bits is odd at an even field of the carrier
+    parity: Any  # added to a magnitude, makes the lowest bit kept odd where the code is odd
     least: Any  # smallest positive value
     normal: Any  # results below this are flushed to zero; 0 to keep them
     limit_pos: Any  # largest finite value
@@ -131,7 +131,7 @@ def _fetch(x, out, start, stop):  # type: ignore[no-untyped-def]
 @inline
 def _to_nearest(a, s, p):  # type: ignore[no-untyped-def]
     mask = sub(shl(p.one, s), p.one)
-    tie = both(either(differ(shr(a, s), p.parity), p.tie_always), both(mask, p.tie_odd))
+    tie = both(either(shr(add(a, p.parity), s), p.tie_always), both(mask, p.tie_odd))
     return _keep_from(add(a, add(shr(mask, p.one), tie)), s, p)
 
 
@@ -183,7 +183,7 @@ def odd(first, last, x, out, p):  # type: ignore[no-untyped-def]
         for i in range(block.size):
             a = both(block[i], sub(p.sign, p.one))
             s, _ = magnitude_shift(a, p)
-            is_odd = both(differ(shr(a, s), p.parity), p.one)
+            is_odd = both(shr(add(a, p.parity), s), p.one)
             away = pick(same(is_odd, p.one), sub(p.one, p.one), sub(shl(p.one, s), p.one))
             block[i] = _finish(block[i], _keep_from(add(a, away), s, p), not less(a, p.one), p)
 
