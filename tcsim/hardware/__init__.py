@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tcsim.errors import unknown
 from tcsim.formats import FORMATS, format_named
@@ -58,23 +58,26 @@ def _of_input(found: list[Unit], fmt: str, b: str | None) -> list[Unit]:
         return [u for u in found if u.name == scaled]
     if b is None and scaled.startswith(("mx", "nv")):
         raise unknown(f"input format of {gpu}", fmt, _inputs(found))
-    try:
-        a_name, b_name = format_named(fmt).name, format_named(fmt if b is None else b).name
-    except ValueError:
-        raise unknown(
-            "format", fmt if b is None else f"{fmt} x {b}", [*FORMATS, *dict.fromkeys(u.name for u in UNITS if u.name)]
-        ) from None
+    a_name, b_name = (_format_of(gpu, name, found) for name in (fmt, fmt if b is None else b))
     matching = [u for u in found if (u.a, u.b, u.name) == (a_name, b_name, "")]
     if not matching:
         raise unknown(f"input format of {gpu}", a_name if a_name == b_name else f"{a_name} x {b_name}", _inputs(found))
     return matching
 
 
+def _format_of(gpu: str, name: str, found: list[Unit]) -> str:
+    try:
+        return format_named(name).name
+    except ValueError:
+        pairs = [x for x in _inputs(found) if " x " not in x]
+        raise unknown(f"input format of {gpu}", name, [*pairs, *FORMATS], shown=pairs) from None
+
+
 def _inputs(found: Iterable[Unit]) -> list[str]:
     return list(dict.fromkeys(u.name or (str(u.a) if u.a == u.b else f"{u.a} x {u.b}") for u in found))
 
 
-def _narrow(found: list[Unit], what: str, asked: str | None, key) -> list[Unit]:  # type: ignore[no-untyped-def]
+def _narrow(found: list[Unit], what: str, asked: str | None, key: Callable[[Unit], str]) -> list[Unit]:
     if asked is None:
         return found
     kept = [u for u in found if key(u) == asked]

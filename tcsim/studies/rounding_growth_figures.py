@@ -16,14 +16,16 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     """Figures by file stem."""
     made = {}
     for d in data.distribution.values:
-        figure, axes = subplots(width=4.2, height=3.2)
+        figure, axes = subplots(width=4.2, height=3.6)
         simulated_panel(axes[0, 0], data, d)
+        legend_below(figure, axes[0, 0])
         made[f"figure-3.1-{_FILE[d]}"] = figure
     for b in data.blocking.values:
         for d in data.distribution.values:
             for r in data.rounding.values:
-                figure, axes = subplots(width=4.2, height=3.2)
+                figure, axes = subplots(width=4.2, height=3.6)
                 panel(axes[0, 0], data, d, b, r)
+                legend_below(figure, axes[0, 0])
                 made[f"figure-4.3-{_FILE[d]}-{_FILE[b]}-{r.replace(',', '').replace(' ', '-').lower()}"] = figure
         made[f"overview-{_FILE[b]}"] = overview(data, b)
     return made
@@ -34,12 +36,18 @@ def overview(data: xr.Dataset, blocking: str) -> Any:
     figure, axes = subplots(data.distribution.size, data.rounding.size, width=3.0, height=2.6, sharex=True, sharey="row")
     for row, d in zip(axes, data.distribution.values, strict=True):
         for axis, r in zip(row, data.rounding.values, strict=True):
-            panel(axis, data, d, blocking, r, legend=axis is axes[0, 0])
+            panel(axis, data, d, blocking, r)
             axis.label_outer()
+    legend_below(figure, axes[0, 0], columns=7)
     return figure
 
 
-def panel(axis: Any, data: xr.Dataset, distribution: str, blocking: str, rounding: str, legend: bool = True) -> None:
+def legend_below(figure: Any, axis: Any, columns: int = 3) -> None:
+    """One legend for the figure, outside its panels."""
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncol=columns, frameon=False, handlelength=2.4)
+
+
+def panel(axis: Any, data: xr.Dataset, distribution: str, blocking: str, rounding: str) -> None:
     """Error against k: fp16 (dashed) and double-fp16 (solid) on every unit, and fp32."""
     errors = data.error.sel(distribution=distribution, blocking=blocking, rounding=rounding)
     for i, u in enumerate(data.unit.values):
@@ -48,7 +56,7 @@ def panel(axis: Any, data: xr.Dataset, distribution: str, blocking: str, roundin
                         label=f"{u} {scheme}")  # fmt: skip
     fp32 = data.simulated_error.sel(distribution=distribution, blocking=blocking, arithmetic="fp32")
     axis.loglog(data.k, fp32, ":", color="black", label="fp32")
-    _finish(axis, f"{rounding}, {blocking}, entries from {distribution}", legend)
+    _finish(axis, f"{rounding}\n{blocking}, entries from {distribution}")
 
 
 def simulated_panel(axis: Any, data: xr.Dataset, distribution: str) -> None:
@@ -59,11 +67,9 @@ def simulated_panel(axis: Any, data: xr.Dataset, distribution: str) -> None:
                     label=method)  # fmt: skip
     for scheme, line in (("fp16", "-."), ("double-fp16", ":")):
         axis.loglog(data.k, data.bound.sel(scheme=scheme), line, color="grey", label=f"bound, {scheme}")
-    _finish(axis, f"block FMA of dimension 1, entries from {distribution}", True)
+    _finish(axis, f"block FMA of dimension 1, rounding to nearest\nentries from {distribution}")
 
 
-def _finish(axis: Any, title: str, legend: bool) -> None:
+def _finish(axis: Any, title: str) -> None:
     axis.set_xscale("log", base=2)
     axis.set(xlabel="inner dimension k", ylabel="componentwise relative error", title=title)
-    if legend:
-        axis.legend(ncol=2, frameon=False, handlelength=2.2)

@@ -1,0 +1,115 @@
+"""A unit record in sentences: what happens to a term of a dot product, and where that is known from."""
+
+from __future__ import annotations
+
+from tcsim.units import EVIDENCE, Unit
+
+_CUT = {
+    "rz": "truncated toward zero",
+    "rd": "rounded down (toward -infinity)",
+    "rne": "rounded to nearest, ties to even,",
+}
+_ROUND = {
+    "rz": "by truncation toward zero",
+    "rne": "to nearest, ties to even",
+    "rna": "to nearest, ties away from zero",
+    "ru": "up, toward +infinity",
+    "rd": "down, toward -infinity",
+    "ro": "to odd",
+    "sr": "stochastically, up in magnitude with the probability of the discarded fraction",
+}
+
+
+def explain(unit: Unit) -> str:
+    """The record as prose, one step a paragraph."""
+    steps = {"aligned": _aligned, "two-stage": _two_stage, "rounded": _rounded, "integer": _integer}[unit.arithmetic](unit)
+    parts = [f"{unit.label}: D = C + A·B", *steps, *_order(unit), f"Evidence {unit.evidence}: {EVIDENCE[unit.evidence]}. Source: {unit.source}."]
+    return "\n\n".join(parts)
+
+
+def _block(unit: Unit) -> str:
+    taken = "in ascending k" if unit.k_order is None else "in the order of k_order"
+    return f"k is walked {taken}, {unit.block_size} product{'s' if unit.block_size > 1 else ''} at a time."
+
+
+def _inputs(unit: Unit) -> str:
+    kept = "Subnormal inputs keep their value." if unit.subnormals == "keep" else "Subnormal inputs, and subnormal results, count as zero."
+    return f"Each product of two {unit.a} numbers is exact and is not renormalised: its exponent is the sum of its factors'. {kept}" if (
+        unit.a == unit.b
+    ) else f"Each product of a {unit.a} and a {unit.b} number is exact and is not renormalised: its exponent is the sum of its factors'. {kept}"
+
+
+def _scales(unit: Unit) -> list[str]:
+    if unit.scale is None:
+        return []
+    if unit.group_size == 1:
+        return [f"Every {unit.scale_block} products share a {unit.scale} scale of a and one of b, whose exponents are added to the product's."]
+    return [
+        f"Every {unit.group_size} products are added exactly and multiplied by their two {unit.scale} scales (one for {unit.scale_block} values "
+        f"each). Such a group enters the alignment with the exponent of its scales alone, however large or small its sum."
+    ]
+
+
+def _result(unit: Unit) -> str:
+    out = unit.out_format
+    width = "" if unit.kept_bits == out.precision else f", of which it keeps {unit.kept_bits} significand bits (e{out.exponent_bits}m{unit.kept_bits - 1})"
+    zero = "A zero result is +0." if unit.zero_sign == "positive" else "Zeros are signed as in IEEE 754."
+    return (
+        f"The sum is rounded once to {out.name}{width}, {_ROUND[unit.rounding]}. From 2^{out.emax + 1} on it is infinite. {zero} "
+        f"NaN results are {unit.nan:#x}."
+    )
+
+
+def _aligned(unit: Unit) -> list[str]:
+    late = unit.c_enters == "after"
+    who = "all products" if late else "all products and c"
+    terms = "groups" if unit.group_size > 1 else "terms"
+    steps = [_block(unit), _inputs(unit), *_scales(unit)]
+    if unit.align_rounding == "exact":
+        steps.append(f"The {terms} of a block ({who}) are added exactly: nothing is lost in the alignment.")
+    else:
+        floor = f", taken to be at least {unit.min_exponent} when a term is zero" if unit.min_exponent is not None else ""
+        steps.append(
+            f"The largest exponent among {who} of a block is found{floor}. Every {terms[:-1]} is {_CUT[unit.align_rounding]} to a multiple of "
+            f"2^(largest exponent - {unit.fraction_bits}). What is left is added exactly, whatever the carries."
+        )
+    steps.append(_result(unit))
+    if late:
+        blocks = "one block" if unit.chain == 1 else f"{unit.chain} blocks"
+        steps.append(
+            f"c comes late: {blocks} are accumulated from zero, then c is added with one rounding to nearest-even in {unit.out_format.name}."
+        )
+    return steps
+
+
+def _two_stage(unit: Unit) -> list[str]:
+    split = " (even and odd k apart, then added at their common exponent, floored)" if unit.parity_split else ""
+    return [
+        _block(unit),
+        _inputs(unit),
+        f"The products are aligned to their largest exponent, truncated to {unit.fraction_bits} fraction bits and added{split}. A product of "
+        f"2^{unit.out_format.emax + 1} or more counts as infinite.",
+        f"Their sum is floored to {(unit.late_fraction_bits or 0) + 1} bits, and c to {unit.fraction_bits}, below the larger of the two exponents; "
+        f"they are added and floored to {unit.late_fraction_bits} fraction bits.",
+        _result(unit),
+    ]
+
+
+def _rounded(unit: Unit) -> list[str]:
+    tree = "added to c" if unit.block_size == 1 else "added as a balanced tree, then added to c"
+    return [
+        _block(unit),
+        f"Each product is rounded to {unit.out_format.name} {_ROUND[unit.product_rounding]}. The products of a block are {tree}; every addition "
+        f"is rounded {_ROUND[unit.rounding]}. " + ("Subnormals are kept." if unit.subnormals == "keep" else "Subnormals count as zero throughout."),
+    ]
+
+
+def _integer(unit: Unit) -> list[str]:
+    return ["Products and sums are exact integers; the result wraps modulo 2^32."]
+
+
+def _order(unit: Unit) -> list[str]:
+    if unit.k_order is None or len(unit.k_order) <= unit.block_size:
+        return []
+    first = ", ".join(str(k) for k in unit.k_order[: unit.block_size])
+    return [f"Of every {len(unit.k_order)} products, the first block takes k = {first}; the next take the rest."]
