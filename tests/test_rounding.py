@@ -19,8 +19,8 @@ STOCHASTIC = ("sr", "sr-centred", "sr-nearest", "sr-nearest-odd", "sr-equal")
 OVERFLOWS = ("inf", "saturate", "saturate_finite")
 NARROW = [f for f in FORMATS.values() if f.width <= 16]
 CUSTOM = [
-    Format(1, 2), Format(2, 0, infinities=False), Format(3, 0, nan="none"), Format(4, 2, bias=3), Format(5, 13),
-    Format(6, 9), Format(8, 1), Format(5, 1, infinities=False, nan="all-ones"), Format(4, 3, infinities=False),
+    Format(1, 2), Format(2, 0, infinities=False, nan="none"), Format(3, 0, nan="none"), Format(4, 2, bias=3), Format(5, 13),
+    Format(6, 9), Format(8, 1), Format(5, 1, infinities=False, nan="all-ones"), Format(4, 3, infinities=False, nan="none"),
     Format(3, 4, signed=False), Format(4, 1, infinities=False, nan="negative-zero", bias=9), Format(8, 3, bias=130),
 ]  # fmt: skip
 SEED = 20260721
