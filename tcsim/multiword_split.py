@@ -43,7 +43,7 @@ def split(
         if lost.any():
             where = tuple(int(v) for v in np.argwhere(lost)[0])
             raise ValueError(
-                f"element {where} = {np.asarray(x)[where]!r} overflows {known.name} (largest {known.max_finite:g}) in word "
+                f"element {where} = {float(np.asarray(x)[where]):g} overflows {known.name} (largest {known.max_finite:g}) in word "
                 f"{i + 1}; scale the matrices (narrow-range) or take a format with more exponent bits"
             )
         result.append(word)
