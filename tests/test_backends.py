@@ -1,0 +1,121 @@
+"""The two implementations agree bit for bit, on every unit of the table and on what-ifs, and with real hardware."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.patterns import KINDS, operands, problems, schedules
+from support.vectors import Case, cases, files, needs_vectors
+from support.whatifs import distinct, label, whatifs
+
+from tcsim import reference
+from tcsim.kernels import cpu, general
+from tcsim.problem import Operand, Problem
+from tcsim.schedule import Sequential
+from tcsim.units import Unit
+
+UNITS = [*distinct(), *whatifs()]
+
+
+def first_difference(got: np.ndarray, expected: np.ndarray) -> str:
+    where = np.argwhere(got != expected)
+    if not where.size:
+        return ""
+    at = tuple(where[0])
+    return f"{len(where)} of {got.size} differ, first {list(map(int, at))}: {int(got[at]):#x} for {int(expected[at]):#x}"
+
+
+def problem_of(case: Case, stop: int | None = None) -> Problem:
+    unit, part = case.unit, slice(stop)
+    scales = [None if s is None else s[part] for s in (case.scale_a, case.scale_b)]
+    return Problem(
+        unit, Sequential().plan(case.a.shape[2]), Operand(case.a[part], unit.a_format), Operand(case.b[part], unit.b_format), case.c[part], *scales
+    )
+
+
+@needs_vectors
+@pytest.mark.parametrize("file", files() or ["none"])
+@pytest.mark.parametrize("backend", ["reference", "cpu", "general"])
+def test_vectors_are_reproduced(file: str, backend: str) -> None:
+    rows = 0
+    for case in cases(file):
+        problem = problem_of(case)
+        got = run(backend, problem)
+        assert first_difference(got, case.d) == "", f"{case.name} on {case.unit.label}"
+        rows += case.d.size
+    assert rows >= 6000
+
+
+def run(backend: str, problem: Problem) -> np.ndarray:
+    if backend == "reference":
+        return reference.run(problem)
+    if backend == "cpu":
+        return cpu.run(problem, 2)
+    out = np.empty(problem.shape[:3], problem.unit.out_format.storage)
+    if problem.unit.arithmetic == "integer":
+        return cpu.run(problem, 1)
+    general.run(problem, out, 1)
+    return out
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=label)
+def test_cpu_equals_reference(unit: Unit) -> None:
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+    @given(problem=problems(unit))
+    def agree(problem: Problem) -> None:
+        expected = reference.run(problem)
+        assert first_difference(run("cpu", problem), expected) == ""
+        assert first_difference(run("general", problem), expected) == ""
+
+    agree()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@given(data=st.data())
+def test_random_what_ifs(data: st.DataObject) -> None:
+    """Units drawn from the whole space of fields."""
+    base = data.draw(st.sampled_from([u for u in distinct() if u.arithmetic == "aligned" and u.scale is None and u.chain == 1]))
+    unit = base.replace(
+        block_size=data.draw(st.integers(1, 40)),
+        fraction_bits=data.draw(st.integers(1, 70)),
+        align_rounding=data.draw(st.sampled_from(["rz", "rd", "rne", "exact"])),
+        rounding=data.draw(st.sampled_from(["rz", "rne", "rna", "ru", "rd", "ro", "sr"])),
+        out=data.draw(st.sampled_from(["float16", "float32", "float64", "bfloat16"])),
+        out_precision=data.draw(st.sampled_from([None, 1, 4, 8])),
+        min_exponent=data.draw(st.sampled_from([None, -133, -20, 5])),
+        c_enters=data.draw(st.sampled_from(["aligned", "after"])),
+        subnormals=data.draw(st.sampled_from(["keep", "flush"])),
+        zero_sign=data.draw(st.sampled_from(["positive", "ieee"])),
+        nan_code=None,
+    )
+    problem = data.draw(problems(unit))
+    expected = reference.run(problem)
+    assert first_difference(run("cpu", problem), expected) == "", unit.source
+    assert first_difference(run("general", problem), expected) == "", unit.source
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unit", [u for u in UNITS if u.rounding == "sr" or u.evidence != "?"], ids=label)
+def test_large_tiles_and_threads(unit: Unit, kind: str) -> None:
+    """Shapes that fill tiles, chunks and threads: one thread, two threads and the general kernel agree."""
+    rng = np.random.default_rng(5)
+    m, n, k = 70, 83, 2 * unit.instruction_k + 300
+    a, b, c = operands(rng, unit, m, n, k, kind)
+    scales = []
+    if unit.scale_format is not None:
+        count = -(-k // unit.scale_block)
+        scales = [rng.integers(100, 120, shape, dtype=np.uint8) for shape in ((1, m, count), (1, count, n))]
+    schedule = schedules(k, unit)[len(kind) % 5]
+    problem = Problem(unit, schedule.plan(k), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None], *scales, seed=3)
+    one = cpu.run(problem, 1)
+    assert first_difference(cpu.run(problem, 2), one) == ""
+    assert first_difference(run("general", problem), one) == ""
+    rows, columns = rng.integers(0, m, 1), rng.integers(0, n, 2)
+    few = Problem(
+        unit, problem.plan, Operand(a[None, rows], unit.a_format), Operand(b[None][:, :, columns], unit.b_format), c[None][:, rows][:, :, columns],
+        *(s[:, rows] if i == 0 else s[:, :, columns] for i, s in enumerate(scales)), seed=3,
+    )  # fmt: skip
+    if unit.rounding != "sr":
+        assert first_difference(reference.run(few), one[:, rows][:, :, columns]) == ""
