@@ -1,0 +1,120 @@
+"""What the studies of schemes share: results onto a grid, verdicts, one way to draw curves, and a float32 baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tcsim.studies.base import Cell, Option, Result
+from tcsim.studies.plot import COLOURS, MARKERS
+from tcsim.units import Unit
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# float32 on CUDA cores: products and sums rounded to nearest, in ascending k.
+FP32 = Unit("simulated", "fma1", "float32", "float32", "float32", block_size=1, arithmetic="rounded", align_rounding="exact",
+            rounding="rne", source="Fasi et al. 2022, section 3")  # fmt: skip
+
+
+def gather(
+    results: Sequence[tuple[Cell, Result]],
+    dims: Mapping[str, Sequence[Any]],
+    variables: Mapping[str, Sequence[str]],
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    **attrs: Any,
+) -> xr.Dataset:
+    """Cells and their results as a Dataset, NaN where a cell is missing or has no value.
+
+    `dims` are the keys of a cell that vary, with every value in order. `variables` are the keys of a result, each with
+    the further dimensions of its value, whose coordinates are in `coords`.
+    """
+    import xarray as xr
+
+    more = dict(coords or {})
+    arrays = {
+        name: np.full([len(dims[d]) for d in dims] + [len(more[e]) for e in extra], np.nan) for name, extra in variables.items()
+    }
+    places = {d: {_key(v): i for i, v in enumerate(values)} for d, values in dims.items()}
+    for cell, result in results:
+        at = tuple(places[d][_key(cell[d])] for d in dims)
+        for name in variables:
+            if name in result:
+                arrays[name][at] = np.asarray(result[name], dtype=np.float64)
+    return xr.Dataset(
+        {name: ((*dims, *extra), arrays[name]) for name, extra in variables.items()},
+        coords={**{d: list(v) for d, v in dims.items()}, **{e: list(v) for e, v in more.items()}},
+        attrs=attrs,
+    )
+
+
+def _key(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def told(holds: Any, *needed: Any) -> bool | None:
+    """A verdict, or None where a number that it needs is missing."""
+    return None if any(np.isnan(np.asarray(x, dtype=np.float64)).any() for x in needed) else bool(holds)
+
+
+def said(numbers: Mapping[Any, Any], form: str = ".2e") -> str:
+    """Named numbers in one line."""
+    return ", ".join(f"{name} {float(value):{form}}" for name, value in numbers.items())
+
+
+def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: str, title: str = "", base: int | None = 2,
+           legend: bool = True, y: str = "log", styles: Mapping[str, str] | None = None) -> None:  # fmt: skip
+    """One labelled curve a line, told apart by colour and marker; `base` of the logarithmic x axis, None for a linear one."""
+    for i, (label, values) in enumerate(lines.items()):
+        style = (styles or {}).get(label, "-")
+        marker = None if style in (":", "-.") else MARKERS[i % len(MARKERS)]
+        colour = "grey" if style in (":", "-.") else COLOURS[i % len(COLOURS)]
+        axis.plot(x, values, style, color=colour, marker=marker, label=label)
+    if base is not None:
+        axis.set_xscale("log", base=base)
+    if y == "log":
+        axis.set_yscale("log")
+    axis.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    if legend:
+        axis.legend(frameon=False, ncol=2 if len(lines) > 4 else 1, handlelength=2.2)
+
+
+def rows(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
+    """A text table: numbers in three digits, columns aligned."""
+    cells = [list(header), *([v if isinstance(v, str) else f"{v:.3g}" for v in row] for row in body)]
+    widths = [max(len(r[i]) for r in cells) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(v.ljust(w) if i == 0 else v.rjust(w) for i, (v, w) in enumerate(zip(r, widths, strict=True))) for r in cells
+    )
+
+
+def powers(first: int, last: int, step: int = 1) -> tuple[int, ...]:
+    """2^first, 2^(first + step), … up to 2^last."""
+    return tuple(2**i for i in range(first, last + 1, step))
+
+
+def _count(value: Any) -> Any:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"must be an integer of at least 1; got {value!r}")
+    return value
+
+
+def _gpu(value: Any) -> str:
+    from tcsim.hardware import unit
+
+    return unit(str(value), "float16").gpu
+
+
+SEED = Option("seed", 0, 0, "seed of the inputs")
+
+
+def count(name: str, full: int, quick: int, text: str) -> Option:
+    """An option that is an integer of at least 1."""
+    return Option(name, full, quick, text, _count)
+
+
+def gpu(full: str = "a100") -> Option:
+    """The option naming the GPU whose fp16 unit is simulated."""
+    return Option("gpu", full, full, "GPU whose tensor core is simulated", _gpu)

@@ -1,0 +1,155 @@
+"""What two fp16 words keep of a float32: mantissa length and underflow, over every fraction.
+
+Ootomo and Yokota 2022 (seed 001): the expected length of the kept mantissa is 22.75 bits for rounding to nearest and
+22.5 for truncation; the low word is subnormal or zero with probability 2^-(e+3) for a value in [2^e, 2^(e+1)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tcsim.studies.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.grid import count, curves, gather, rows, told
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+SPLITS = {"RN, RN": ("rne", "rne"), "RNA, RN": ("rna", "rne"), "RZ, RN": ("rz", "rne"), "RZ, RZ": ("rz", "rz")}
+EXPONENTS = tuple(range(-24, 15))
+SCALES = (0, 11)
+
+
+def cells(params: Params) -> list[Cell]:
+    lengths: list[Cell] = [{"kind": "length", "split": s, "exponent": 0, "shift": 11, "thin": params["thin"]} for s in SPLITS]
+    flow: list[Cell] = [
+        {"kind": "underflow", "split": s, "exponent": e, "shift": shift, "thin": params["thin"]}
+        for s, e, shift in product(("RN, RN", "RZ, RZ"), EXPONENTS, SCALES)
+    ]
+    return lengths + flow
+
+
+def compute(cell: Cell) -> Result:
+    """length: P(loss), mean error in ulps. underflow: P(subnormal or zero) and P(zero) of the low word, of inexact values."""
+    from tcsim.multiword_split import joined, split
+
+    values = np.arange(0x3F800000, 0x40000000, cell["thin"], dtype=np.uint32).view(np.float32).astype(np.float64)
+    first, rest = SPLITS[cell["split"]]
+    scale = 2.0 ** cell["shift"]
+    x = values * 2.0 ** cell["exponent"]
+    high, low = split(x, "float16", 2, scale=scale, rounding=first, rest=rest)
+    if cell["kind"] == "length":
+        gap = np.abs(x - joined([high, low], scale=scale)) * 2.0**23
+        return {"loss": float((gap > 0).mean()), "error": float(gap.mean())}
+    inexact = x != high
+    return {
+        "underflow": float(((np.abs(low) < 2.0**-14) & inexact).mean()),
+        "zero": float(((low == 0) & inexact).mean()),
+    }
+
+
+def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
+    names = {"loss": (), "error": ()}
+    lengths = gather([r for r in results if r[0]["kind"] == "length"], {"split": list(SPLITS)}, names)
+    dims = {"split": list(SPLITS), "exponent": EXPONENTS, "shift": SCALES}
+    flow = gather([r for r in results if r[0]["kind"] == "underflow"], dims, {"underflow": (), "zero": ()})
+    data = lengths.merge(flow)
+    e = np.array(EXPONENTS, dtype=float)[:, None] + np.array(SCALES, dtype=float)[None, :]
+    data["underflow_theory"] = (("exponent", "shift"), np.minimum(1.0, 2.0 ** -(e + 3)))
+    data["zero_theory"] = (("exponent", "shift"), np.minimum(1.0, 2.0 ** -(e + 14)))
+    return data.assign_attrs(fractions=2**23 // params["thin"])
+
+
+def claims(data: xr.Dataset) -> list[Claim]:
+    length = {s: 23 - float(data.loss.sel(split=s)) for s in SPLITS}
+    error = {s: float(data.error.sel(split=s)) for s in SPLITS}
+    nearest = data.underflow.sel(split="RN, RN")
+    normal = data.sel(split="RN, RN", exponent=slice(-14, None))
+    gap = float(np.abs(normal.underflow - normal.underflow_theory).max())
+    gap_zero = float(np.abs(normal.zero - normal.zero_theory).max())
+    halves = float(data.underflow.sel(split="RZ, RZ", shift=0, exponent=0) / nearest.sel(shift=0, exponent=0))
+    plain = nearest.sel(shift=0)
+    falling = bool((np.diff(plain.values) <= 1e-9).all())
+    scaled = float(nearest.sel(shift=11, exponent=0) / nearest.sel(shift=0, exponent=0))
+    whole = int(data.attrs["fractions"]) == 2**23
+    tolerance = 0.0 if whole else 0.01
+    return [
+        Claim(
+            "Two words keep 22.75 bits on average when rounding to nearest, 22.50 when truncating",
+            told(
+                abs(length["RN, RN"] - 22.75) <= tolerance and abs(length["RZ, RZ"] - 22.5) <= tolerance, list(length.values())
+            ),
+            "; ".join(f"{s}: 23 - P(loss) = {length[s]:.4f}, mean error {error[s]:.4f} ulp" for s in SPLITS),
+            "seed 001; length counted as 23 less the probability of any loss",
+        ),
+        Claim(
+            "The low word is subnormal or zero with probability min(1, 2^-(e+3)), and zero with 2^-(e+14), as long as the high "
+            "word is normal (within 1e-3)",
+            told(gap < 1e-3 and gap_zero < 1e-3, gap, gap_zero),
+            f"largest deviations {gap:.1e} and {gap_zero:.1e} over e = -14..14, scaled and not",
+            "seed 001, underflow figure",
+        ),
+        Claim(
+            "The probability of underflow increases as |v| approaches 2^15",
+            told(not falling, plain.values),
+            f"it falls all the way: {float(plain.sel(exponent=-5)):.3f} at e = -5, {float(plain.sel(exponent=0)):.3f} at 0, "
+            f"{float(plain.sel(exponent=10)):.1e} at 10; the sentence would be true of 2^-15",
+            "seed 001",
+        ),
+        Claim(
+            "Scaling by 2^11 makes underflow 2^11 times rarer",
+            told(scaled < 2.0**-9, scaled),
+            f"P at e = 0 falls from {float(nearest.sel(shift=0, exponent=0)):.4f} to "
+            f"{float(nearest.sel(shift=11, exponent=0)):.1e}, residuals having 2^13 places; truncation's P is {halves:.2f} of it",
+            "seed 001",
+        ),
+    ]
+
+
+def figures(data: xr.Dataset) -> dict[str, Any]:
+    from tcsim.studies.plot import subplots
+
+    figure, axes = subplots(1, 2, width=3.6, height=3.0)
+    nearest = data.sel(split="RN, RN")
+    e = data.exponent
+    chances = {
+        "subnormal or zero": nearest.underflow.sel(shift=0),
+        "zero": nearest.zero.sel(shift=0),
+        "subnormal or zero, scaled": nearest.underflow.sel(shift=11),
+        "zero, scaled": nearest.zero.sel(shift=11),
+    }
+    lines = {k: v.where(v > 0) for k, v in chances.items()}
+    curves(axes[0, 0], e, lines, xlabel="exponent e of |v|", ylabel="probability", base=None)
+    for shift in SCALES:
+        for theory in ("underflow_theory", "zero_theory"):
+            axes[0, 0].plot(e, data[theory].sel(shift=shift), ":", color="grey")
+    axes[0, 0].set(ylim=(1e-5, 2), title="low word (dotted: closed forms)")
+    bars = [23 - float(data.loss.sel(split=s)) for s in SPLITS]
+    axes[0, 1].bar(list(SPLITS), bars, color="#56B4E9")
+    for i, (s, v) in enumerate(zip(SPLITS, bars, strict=True)):
+        axes[0, 1].text(i, v, f"{v:.2f} bits\n{float(data.error.sel(split=s)):.3f} ulp", ha="center", va="bottom", fontsize=7.5)
+    axes[0, 1].set(ylim=(22, 23.1), ylabel="expected mantissa bits", title="rounding of the high, the low word")
+    return {"mantissa-and-underflow": figure}
+
+
+def table(data: xr.Dataset) -> str:
+    loss = {s: float(data.loss.sel(split=s)) for s in SPLITS}
+    body = [[s, loss[s], f"{23 - loss[s]:.4f}", float(data.error.sel(split=s))] for s in SPLITS]
+    return rows(["split", "P(loss)", "bits", "mean error / ulp"], body)
+
+
+STUDY = Study(
+    name="mantissa",
+    title="Mantissa length and underflow of two fp16 words",
+    reproduces="seed 001: expected mantissa length 22.75 / 22.5, underflow probabilities (E09)",
+    cells=cells,
+    compute=compute,
+    dataset=dataset,
+    claims=claims,
+    figures=figures,
+    table=table,
+    options=(count("thin", 1, 61, "every how many float32 fractions are tried, an odd number"),),
+)
