@@ -16,7 +16,7 @@ from tcsim.formats import FORMATS, Format
 from tcsim.kernels.jit import default_threads, run_tasks
 from tcsim.kernels.simd_drive import NO_SUM, SUM16, SUM32, SUM64, Job, driver
 from tcsim.kernels.simd_pack import decoding
-from tcsim.kernels.simd_tile import CARRY, INTEGER, LANES, NATIVE, PANEL, PAR_COUNT, PLAIN, RANDOM, WIDE, Par
+from tcsim.kernels.simd_tile import CARRY, INTEGER, LANES, MASKED, NATIVE, PANEL, PAR_COUNT, PLAIN, RANDOM, WIDE, Par
 from tcsim.problem import Codes, Problem
 from tcsim.units import Unit
 
@@ -91,7 +91,7 @@ def _plan(unit: Unit, f: int) -> Plan | None:
         return None
     spare = 2**31 - 1 - unit.block_size * product
     width = WIDE if spare < 0 else PLAIN if spare >= 2 ** (f + 1) else CARRY
-    kind = RANDOM if unit.rounding == "sr" else NATIVE
+    kind = RANDOM if unit.rounding == "sr" else NATIVE if unit.kept_bits == 24 else MASKED
     if unit.rounding == "rna" or half or (unit.rounding == "rne" and unit.kept_bits < 24):
         kind = max(kind, INTEGER)
     smallest = min(lowest, out.emin) if floor_e is None else max(floor_e, min(lowest, out.emin))
@@ -113,10 +113,9 @@ def _par(unit: Unit, f: int, numbers: dict[Par, int], group: int) -> np.ndarray[
         Par.MASK: -(1 << (24 - unit.kept_bits)) if not half else -1,
         Par.KEPT: unit.kept_bits,
         Par.GRID: 127 + f + unit.out_format.emin - (unit.kept_bits - 1) if half else 0,
-        Par.NEAREST: 0 if unit.rounding == "rz" else -1,
+        Par.ONE: 0 if unit.rounding == "rz" else 1,
         Par.EVEN: 1 if unit.rounding == "rne" else 0,
         Par.C_LEAST: (unit.out_format.emin + 127) << 23 if half else 0,
-        Par.LIMIT: (127 + 16) << 23 if half else 0x7F800000,
     }
     par = np.zeros(PAR_COUNT, dtype=np.int64)
     for place, value in values.items():
@@ -176,6 +175,7 @@ def _job(problem: Problem, how: Plan, out: Codes, threads: int) -> Job:
         a.__array_interface__["data"][0], at, ai, ak, a.itemsize, b.__array_interface__["data"][0], bt, bk, bj, b.itemsize,
         address, ct, ci, cj, ot, oi, oj, int(half), _SUMS[problem.plan.sum], int(problem.plan.c_first),
         unit.nan, redo if redo != unit.nan else redo ^ 1, how.c_least, how.c_most,
+        16 if how.words else 8, 0x00010001 if how.words else 0x01010101,
     )  # fmt: skip
 
 
@@ -201,7 +201,7 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
     left = np.zeros(tasks, dtype=np.int64)
     bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
-    run_tasks(driver(how.kind, how.width, how.words), tasks, threads, job, par, numbers_a, numbers_b, bounds, out.reshape(-1), left)
+    run_tasks(driver(how.kind, how.width, int(how.words), job.half), tasks, threads, job, par, numbers_a, numbers_b, bounds, out.reshape(-1), left)
     if left.any():
         _redo(problem, out, job, np.flatnonzero(left), threads, general_tile)
 

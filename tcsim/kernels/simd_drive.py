@@ -18,7 +18,7 @@ import numpy as np
 from tcsim.kernels.jit import inline, kernel
 from tcsim.kernels.simd_memory import bits_of_float, float_of_bits, float_of_half, half_of_double, peek16, peek32
 from tcsim.kernels.simd_pack import HAS_NAN, SPECIAL, unpack_rows
-from tcsim.kernels.simd_tile import EDGE_ROWS, LANES, PANEL, strip
+from tcsim.kernels.simd_tile import LANES, PANEL, VECTORS, strip
 
 NO_SUM, SUM16, SUM32, SUM64 = range(4)
 _STICKY = np.uint32((127 + 100) << 23)  # an infinite float16 accumulator, see simd_tile
@@ -59,6 +59,8 @@ class Job(NamedTuple):
     redo: int
     c_least: int
     c_most: int
+    bits: int  # of an exponent code
+    repeat: int  # a code in every field of 32 bits
 
 
 @inline
@@ -159,31 +161,42 @@ def store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column
 
 
 @inline
-def pack_a(job, arrays, t, i0, rows, k0, depth):  # type: ignore[no-untyped-def]
+def pack_a(job, arrays, edge, t, i0, rows, columns, k0, depth, pitch):  # type: ignore[no-untyped-def]
+    """Rows of a, with codes for 64-column panels; and for 16-column ones in `edge`, those of four rows side by side."""
     source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
-    line = -(-job.chunk // LANES) * LANES
-    unpack_rows(arrays, job.a_item, (source, job.a_k, depth, job.a_row, rows, line, np.int64(0)))
+    zero, one = np.int64(0), np.int64(1)
+    if columns >= PANEL:
+        unpack_rows(arrays, job.a_item, zero, zero,
+                    (source, job.a_k, depth, job.a_row, rows, pitch, pitch, job.bits, job.repeat, zero, zero))  # fmt: skip
+    if columns % PANEL:
+        fold, groups = 32 // job.bits, VECTORS * job.bits // 32
+        for i in range(rows):
+            at = (i // VECTORS * groups + i % VECTORS // fold) * pitch
+            unpack_rows((arrays[0], edge, arrays[2], arrays[3]), job.a_item, i * pitch, at,
+                        (source + i * job.a_row, job.a_k, depth, zero, one, zero, zero, job.bits, one, zero, i % fold * job.bits))  # fmt: skip
 
 
 @inline
 def pack_b(job, arrays, t, j0, columns, k0, depth):  # type: ignore[no-untyped-def]
-    """Columns in panels: 64 wide, then 16 wide; a panel from column j on lies at j·chunk."""
-    j = np.int64(0)
+    """Columns of b in panels, 64 wide, then 16 wide; a panel from column j on lies at j·chunk."""
+    j, codes, groups = np.int64(0), np.int64(0), VECTORS * job.bits // 32
     while j < columns:
-        width = np.int64(PANEL) if columns - j >= PANEL else np.int64(LANES)
+        wide = columns - j >= PANEL
+        width = np.int64(PANEL) if wide else np.int64(LANES)
         source = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
-        count = min(width, columns - j)
-        unpack_rows(arrays, job.b_item, (source, job.b_column, count, job.b_k, depth, width, j * job.chunk))
-        j += width
+        unpack_rows(arrays, job.b_item, j * job.chunk, codes,
+                    (source, job.b_column, min(width, columns - j), job.b_k, depth, width, groups * LANES if wide else np.int64(LANES),
+                     job.bits, np.int64(1) if wide else job.repeat, (24 - job.bits) // 8 if wide else np.int64(0), np.int64(0)))  # fmt: skip
+        j, codes = j + width, codes + groups * LANES * job.chunk
 
 
 @inline
 def mark_specials(arrays, item, address, across, count, along, depth, marks):  # type: ignore[no-untyped-def]
     """Find the lines (rows of a, columns of b) of a chunk that hold NaN or infinities; `arrays` are scratch."""
-    report = arrays[3]
+    report, zero, one = arrays[3], np.int64(0), np.int64(1)
     for line in range(count):
         report[0] = 0
-        unpack_rows(arrays, item, (address + line * across, along, depth, np.int64(0), np.int64(1), np.int64(0), np.int64(0)))
+        unpack_rows(arrays, item, zero, zero, (address + line * across, along, depth, zero, one, zero, zero, one, one, zero, zero))
         marks[line] |= report[0]
 
 
@@ -199,10 +212,10 @@ def chunk_end(job, bounds, segment, k0):  # type: ignore[no-untyped-def]
 
 
 @inline
-def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, a, b, scratch, row_marks, column_marks):  # type: ignore[no-untyped-def]
+def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, pitch, a, edge, b, scratch, row_marks, column_marks):  # type: ignore[no-untyped-def]
     """Pack a chunk of both operands, each (values, codes, Decoding, report); lines with specials are marked."""
     a[3][0] = 0
-    pack_a(job, a, t, i0, rows, k0, depth)
+    pack_a(job, a, edge, t, i0, rows, columns, k0, depth, pitch)
     if a[3][0]:
         source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
         spare = (scratch[0], scratch[1], a[2], a[3])
@@ -235,23 +248,23 @@ def add_c(job, t, i0, rows, j0, columns, pitch, total):  # type: ignore[no-untyp
 
 
 @cache
-def driver(kind: int, width: int, words: bool) -> Any:
+def driver(kind: int, width: int, words: int, half: int) -> Any:
     """The compiled driver for a kind of rounding and a width of sums; see simd_tile."""
-    code = np.int16 if words else np.uint8
 
     def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):  # type: ignore[no-untyped-def]
         """Tasks first … last; left[task] counts outputs written as `redo`."""
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
-        high = -(-min(job.rows, job.m) // EDGE_ROWS) * EDGE_ROWS
+        high = -(-min(job.rows, job.m) // VECTORS) * VECTORS
         pitch = -(-min(job.columns, job.n) // LANES) * LANES
-        line, report = -(-job.chunk // LANES) * LANES, np.zeros(1, np.int64)
-        a = (np.zeros(high * line, np.float32), np.zeros(high * line, code), numbers_a, report)
-        b = (np.zeros(pitch * job.chunk, np.float32), np.zeros(pitch * job.chunk, code), numbers_b, report)
-        scratch = (np.zeros(line, np.float32), np.zeros(line, code))
+        line, groups, report = -(-job.chunk // LANES) * LANES, VECTORS * job.bits // 32, np.zeros(1, np.int64)
+        panels = pitch // PANEL + pitch % PANEL // LANES + 4
+        a = (np.zeros(high * line, np.float32), np.zeros(high * line, np.uint32), numbers_a, report)
+        b = (np.zeros(pitch * job.chunk, np.float32), np.zeros(panels * groups * LANES * job.chunk, np.uint32), numbers_b, report)
+        edge = np.zeros(high // VECTORS * line * groups if job.n % PANEL else 0, np.uint32)
+        scratch = (np.zeros(line, np.float32), np.zeros(line, np.uint32))
         c, bad = np.zeros(high * pitch, np.float32), np.zeros(high * pitch, np.uint8)
         total = np.zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
         row_marks, column_marks = np.zeros(high, np.int64), np.zeros(pitch, np.int64)
-        packed = (a[0], a[1], b[0], b[1], c, bad, par)
         for task in range(first, last):
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
@@ -262,21 +275,23 @@ def driver(kind: int, width: int, words: bool) -> Any:
             while k < job.k:
                 if k == k1:
                     k0, k1 = k, chunk_end(job, bounds, segment, k)
-                    pack_chunk(job, t, i0, rows, j0, columns, k0, k1 - k0, a, b, scratch, row_marks, column_marks)
+                    pack_chunk(job, t, i0, rows, j0, columns, k0, k1 - k0, line, a, edge, b, scratch, row_marks, column_marks)
                 stop = min(bounds[segment + 1], k1)
-                j = np.int64(0)
+                j, panel = np.int64(0), np.int64(0)
                 while j < columns:
-                    panel = np.int64(PANEL) if columns - j >= PANEL else np.int64(LANES)
+                    wide = columns - j >= PANEL
                     for p in range(k - k0, stop - k0, job.sub):
-                        at = j * job.chunk + p * panel
-                        numbers = (p, p, at, at, j, j, line, pitch, rows, min(job.sub, stop - k0 - p),
-                                   element + j * job.out_column, job.out_row, job.out_column,
-                                   step + (p + k0 - k) // job.block)  # fmt: skip
-                        if panel == PANEL:
-                            strip(PANEL, kind, width, packed, numbers)
+                        depth, place = min(job.sub, stop - k0 - p), element + j * job.out_column
+                        now, codes = step + (p + k0 - k) // job.block, panel * groups * LANES * job.chunk
+                        if wide:
+                            strip(PANEL, kind, width, words, half, (a[0], a[1], b[0], b[1], c, bad, par),
+                                  (p, p, j * job.chunk + p * PANEL, codes + p * groups * LANES, j, j, line, pitch, rows, depth,
+                                   place, job.out_row, job.out_column, now))  # fmt: skip
                         else:
-                            strip(LANES, kind, width, packed, numbers)
-                    j += panel
+                            strip(LANES, kind, width, words, half, (a[0], edge, b[0], b[1], c, bad, par),
+                                  (p, p, j * job.chunk + p * LANES, codes + p * LANES, j, j, line, pitch, rows, depth,
+                                   place, job.out_row, job.out_column, now))  # fmt: skip
+                    j, panel = j + (PANEL if wide else LANES), panel + 1
                 step += -(-(stop - k) // job.block)
                 k = stop
                 if stop == bounds[segment + 1]:

@@ -4,10 +4,14 @@ A magnitude of a format with M fraction bits, shifted left by 23 - M, is a float
 difference of the two biases; one multiplication by 2^(127 - bias) repairs it, subnormals included. Exponent codes are
 max(floor(log2 |x|), emin) of the *unit's* format plus an offset (63 for a, 64 for b), and `zero` for a zero, so that a
 sum of two codes is e + 127 or unmistakably small. NaN and infinities are packed as zeros and reported.
+
+Codes go into 32-bit lanes as `simd_tile` reads them: the code of one vector in every field of its lanes (`repeat`), or
+those of 2 or 4 neighbouring vectors side by side.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +41,7 @@ class Decoding(NamedTuple):
     least: int  # emin + 127
     offset: int  # exponent field to code
     zero: int  # code of a zero
+    field: int  # bits of a code, as a mask
 
 
 def decoding(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarray[Any, Any]:
@@ -51,7 +56,7 @@ def decoding(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarra
     nan = sign if stored.nan == "negative-zero" else -1
     return np.array(
         Decoding(magnitude, sign, 32 - width, 23 - mantissa, scale, largest, -1 if infinity is None else infinity, nan,
-                 fmt.emin + 127, offset - 127, WORD_ZERO if words else 0),
+                 fmt.emin + 127, offset - 127, WORD_ZERO if words else 0, 0xFFFF if words else 0xFF),
         dtype=np.int64,
     )  # fmt: skip
 
@@ -59,14 +64,14 @@ def decoding(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarra
 class _Unpack:
     """Emits the decoding of 16 codes; holds the numbers of a Decoding in registers."""
 
-    def __init__(self, b: ir.IRBuilder, numbers: Any, code: ir.Type) -> None:
-        self.b, self.code = b, code
+    def __init__(self, b: ir.IRBuilder, numbers: Any) -> None:
+        self.b = b
         values = [ops.load(b, numbers, i).cast(I32, "trunc").spread(LANES) for i in range(len(Decoding._fields))]
         self.n = Decoding(*values)  # type: ignore[arg-type]
         self.seen = Variable(b, ops.constant(b, ir.VectorType(I32, LANES), 0))
 
-    def unpack(self, codes: Value, values: Any, exponents: Any, at: Value) -> None:
-        """Store the values and exponent codes of 16 codes at index `at`; remember specials in `seen`."""
+    def unpack(self, codes: Value) -> tuple[Value, Value]:
+        """Values (as patterns) and exponent codes of 16 codes; specials are remembered in `seen`."""
         if codes.element == I64:
             codes = codes.bits_as(F64).cast(F32, "fptrunc").bits_as(I32)
         elif codes.element != I32:
@@ -80,28 +85,50 @@ class _Unpack:
         pattern = special.where(magnitude.like(0), exact.bits_as(I32))
         zero = pattern.compare("==", 0)
         exponent = zero.where(n.zero, (pattern >> 23).call("smax", n.least) + n.offset)
-        ops.store(self.b, pattern | ((codes & n.sign) << n.sign_shift), values, at)
-        ops.store(self.b, exponent.cast(self.code, "trunc"), exponents, at)
+        return pattern | ((codes & n.sign) << n.sign_shift), exponent & n.field
 
 
-def _unpack_rows(b: ir.IRBuilder, item: ir.Type, code: ir.Type, **arg: Any) -> None:
+class _Target:
+    """Where unpacked vectors of one row go."""
+
+    def __init__(self, b: ir.IRBuilder, arg: dict[str, Any], row: Value) -> None:
+        self.b, self.arg = b, arg
+        self.bits, self.halvings, self.place = (Value(b, arg[name]) for name in ("bits", "halvings", "place"))
+        self.last = (Value(b, I64(1)) << self.halvings) - 1
+        self.repeat = Value(b, arg["repeat"]).cast(I32, "trunc")
+        self.values_row, self.codes_row = row * Value(b, arg["pitch"]), row * Value(b, arg["code_pitch"])
+
+    def store(self, values: Value, codes: Value, first: Value) -> None:
+        """Store 16 values at `first` of the row, and their codes beside those of the vectors that share their lanes."""
+        ops.store(self.b, values, self.arg["values"], self.values_row + first)
+        vector = first >> 4
+        beside = vector & self.last
+        at = self.codes_row + (vector >> self.halvings) * LANES
+        place = (beside * self.bits + self.place).cast(I32, "trunc")
+        placed = (codes * self.repeat) << place
+        old = ops.load(self.b, self.arg["codes"], at, LANES)
+        keep = place.compare("!=", 0).where(Value(self.b, I32(-1)), 0)
+        ops.store(self.b, placed | (old & keep), self.arg["codes"], at)
+
+
+def _unpack_rows(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
     """Rows of `count` codes `step` bytes apart, rows `row_step` bytes apart, to rows `pitch` elements apart."""
-    v = {name: Value(b, arg[name]) for name in ("source", "step", "count", "row_step", "rows", "pitch")}
-    decoder = _Unpack(b, arg["numbers"], code)
+    v = {name: Value(b, arg[name]) for name in ("source", "step", "count", "row_step", "rows")}
+    decoder = _Unpack(b, arg["numbers"])
     whole = v["count"] & -LANES
     together = v["step"].compare("==", item.width // 8)
     with ops.loop(b, v["rows"]) as r:
-        first, to = v["source"] + r * v["row_step"], r * v["pitch"]
+        first, target = v["source"] + r * v["row_step"], _Target(b, arg, r)
         with b.if_else(together.v) as (contiguous, strided):
             with contiguous, ops.loop(b, whole, LANES) as i:
                 codes = ops.load(b, b.inttoptr((first + i * v["step"]).v, item.as_pointer()), 0, LANES)
-                decoder.unpack(codes, arg["values"], arg["exponents"], to + i)
+                target.store(*decoder.unpack(codes), i)
             with strided, ops.loop(b, whole, LANES) as i:
                 codes = _gather(b, item, first + i * v["step"], v["step"])
-                decoder.unpack(codes, arg["values"], arg["exponents"], to + i)
+                target.store(*decoder.unpack(codes), i)
         with b.if_then(whole.compare("<", v["count"]).v):
             codes = _gather_some(b, item, first + whole * v["step"], v["step"], v["count"] - whole)
-            decoder.unpack(codes, arg["values"], arg["exponents"], to + whole)
+            target.store(*decoder.unpack(codes), whole)
     seen = Variable(b, ops.load(b, arg["report"], 0))
     for lane in range(LANES):
         found = Value(b, b.extract_element(decoder.seen.get().v, I32(lane)))
@@ -125,38 +152,39 @@ def _gather_some(b: ir.IRBuilder, item: ir.Type, first: Value, step: Value, coun
     return vector.get()
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def unpack_rows(typingctx, arrays, item, numbers):  # type: ignore[no-untyped-def]
-    """Unpack a matrix of codes into arrays[0] (float32) and arrays[1] (uint8 or int16 exponent codes).
+_POINTERS = {"values": I32, "codes": I32, "numbers": I64, "report": I64}
+_NUMBERS = ("source", "step", "count", "row_step", "rows", "pitch", "code_pitch", "bits", "repeat", "halvings", "place")
+_ITEMS = ((1, I8), (2, I16), (4, I32), (8, I64))
 
-    arrays: (values, exponents, numbers of the Decoding, report), flat int64 but for the first two; report[0] gathers
-    SPECIAL and HAS_NAN. item: bytes of a code. numbers: int64 (source address, step, count, row_step, rows, pitch, place
-    in values and exponents); steps in bytes, pitch in elements.
+
+@intrinsic  # type: ignore[untyped-decorator]
+def unpack_rows(typingctx, arrays, item, at, code_at, numbers):  # type: ignore[no-untyped-def]
+    """Unpack a matrix of codes into arrays[0][at:] (float32) and arrays[1][code_at:] (uint32 of exponent codes).
+
+    arrays: (values, codes, numbers of the Decoding, report); report[0] gathers SPECIAL and HAS_NAN. item: bytes of a
+    code. numbers: int64 (source address, step, count, row_step, rows, pitch, code_pitch, bits, repeat, halvings, place); steps in
+    bytes, pitches in elements, a code of `bits` bits times `repeat`, 2^halvings vectors sharing their lanes;
+    a `place` above 0 puts codes at that bit of lanes that others have begun.
     """
-    code = I16 if arrays.types[1].dtype == types.int16 else I8
-    names = ("source", "step", "count", "row_step", "rows", "pitch")
-    pointers = {"values": I32, "exponents": code, "numbers": I64, "report": I64}
-    arguments = {name: kind.as_pointer() for name, kind in pointers.items()} | dict.fromkeys(names, I64)
+    arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds = signature.args[0].types
-        data = [
-            context.make_array(kind)(context, builder, builder.extract_value(args[0], i)).data for i, kind in enumerate(kinds)
-        ]
-        values = [builder.extract_value(args[2], i) for i in range(7)]
-        data[0] = builder.bitcast(builder.gep(data[0], [values[6]]), I32.as_pointer())
-        data[1] = builder.gep(data[1], [values[6]])
-        switch = builder.switch(args[1], done := builder.append_basic_block("unpacked"))
-        for size, kind in ((1, I8), (2, I16), (4, I32), (8, I64)):
-            def body(b: ir.IRBuilder, kind: ir.Type = kind, **arg: Any) -> None:
-                _unpack_rows(b, kind, code, **arg)
-
-            emitted = ops.function(builder.module, f"tcsim_unpack_{size}_{code.width}", arguments, body)
-            switch.add_case(size, block := builder.append_basic_block(f"unpack_{size}"))
+        found = [builder.extract_value(args[0], i) for i in range(len(kinds))]
+        data = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
+        data[0] = builder.bitcast(builder.gep(data[0], [args[2]]), I32.as_pointer())
+        data[1] = builder.gep(data[1], [args[3]])
+        values = [builder.extract_value(args[4], i) for i in range(len(_NUMBERS))]
+        done = builder.append_basic_block("unpacked")
+        switch = builder.switch(args[1], done)
+        for size, kind in _ITEMS:
+            emitted = ops.function(builder.module, f"tcsim_unpack_{size}", arguments, partial(_unpack_rows, item=kind))
+            block = builder.append_basic_block(f"unpack_{size}")
+            switch.add_case(size, block)
             builder.position_at_end(block)
-            builder.call(emitted, [*data, *values[:6]])
+            builder.call(emitted, [*data, *values])
             builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()
 
-    return types.void(arrays, item, numbers), codegen
+    return types.void(arrays, item, at, code_at, numbers), codegen
