@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, log2
 
+from tcsim_gpu.source import ROUNDING_CODES, format_struct, kernel_text, unit_struct
+
 from tcsim.formats import Format
 from tcsim.schedule import Plan
 from tcsim.units import Unit
-from tcsim_gpu.source import ROUNDING_CODES, format_struct, kernel_text, unit_struct
 
 SUM_BITS = 50  # |S| < 2^50 last places keeps M + S in M's binade
 LARGEST_BLOCK = 64  # a stage of shared memory holds whole blocks

@@ -30,7 +30,9 @@ def cupy() -> Any:
     """The cupy module with a usable device; NoGPU says what is missing."""
     packages = cupy_packages()
     if len(packages) > 1:
-        raise NoGPU(f"two CuPy packages are installed ({', '.join(packages)}), which cannot work: uninstall all, then install one")
+        raise NoGPU(
+            f"two CuPy packages are installed ({', '.join(packages)}), which cannot work: uninstall all, then install one"
+        )
     try:
         import cupy as module
     except ImportError as error:

@@ -21,6 +21,12 @@
 
 DEV double from_words(u32 high, u32 low) { return __hiloint2double((int)high, (int)low); }
 DEV u32 high_word(double x) { return (u32)__double2hiint(x); }
+// x with another high word. Opaque to the optimiser, so that a double whose low word is zero keeps it in its register
+// instead of being given a new zero each time.
+DEV void set_high(double &x, u32 high) {
+  asm("{\n.reg .b32 low, old;\nmov.b64 {low, old}, %0;\nmov.b64 %0, {low, %1};\n}" : "+d"(x) : "r"(high));
+}
+
 DEV double power_of_two(u32 biased) { return from_words(biased << 20, 0); }
 
 DEV double to_double(Value v, int scale) {
@@ -105,9 +111,9 @@ struct Job {
   void *d;
   u32 *inexact;  // outputs whose exact alignment did not fit: count, then elements (as two words each)
   u64 seed;
-  i64 m, n;
-  int blocks, segment_blocks, c_first;
-  u32 field;  // 0x7FF00000, the exponent of a double: not a literal, so that one instruction can mask and set
+  i64 batch, m, n;
+  int blocks, segment_blocks, c_first, zero;
+  u32 field, unused;  // 0x7FF00000, the exponent of a double: not a literal, so that one instruction can mask and set
 };
 
 DEV void copy16(void *to, const void *from) {
@@ -204,7 +210,7 @@ DEV u32 magic_of(u32 products, double c, u32 field) {
 DEV double unscaled(double x) { return __dmul_rn(x, power_of_two(BIAS64 - SCALE)); }
 
 #if KEEP_MAGIC || ALIGN_MODE == 1
-#define MAGIC(i, j, x) magic[i][j]
+#define MAGIC(i, j, x) (high_word(magic[i][j]) & 0x7FFFFFFFu)
 #else  // M again, from M + S; of an infinite M + S any finite M will do
 #define MAGIC(i, j, x) (SPECIALS ? min((high_word(x) & job.field) | 0x80000u, 0x7FE80000u) : (high_word(x) & job.field) | 0x80000u)
 #endif
@@ -214,7 +220,8 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
   const i64 tiles_m = (job.m + BM - 1) / BM, tiles_n = (job.n + BN - 1) / BN, group = 8;
   const i64 in_group = group * tiles_n, g = blockIdx.x / in_group, rows = min(group, tiles_m - g * group);
   const i64 row0 = (g * group + blockIdx.x % in_group % rows) * BM, column0 = blockIdx.x % in_group / rows * BN;
-  const i64 batch = blockIdx.y;
+  const i64 batch = blockIdx.y + (i64)blockIdx.z * gridDim.y;
+  if (batch >= job.batch) return;
   const int tx = threadIdx.x % (BN / TN), ty = threadIdx.x / (BN / TN);
   const int stages = (job.blocks + BLOCKS - 1) / BLOCKS;
 
@@ -222,6 +229,20 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #if ALIGN_MODE == 7
   double upper[TM][TN];
   u64 inexact = 0;
+#endif
+  double x_pair[TM], y_pair[TN], scratch[4];  // low words stay zero
+#pragma unroll
+  for (int i = 0; i < TM; i++) x_pair[i] = from_words(0, job.zero);
+#pragma unroll
+  for (int j = 0; j < TN; j++) y_pair[j] = from_words(0, job.zero);
+#pragma unroll
+  for (int i = 0; i < 4; i++) scratch[i] = from_words(0, job.zero);
+#if KEEP_MAGIC || ALIGN_MODE == 1
+  double magic[TM][TN];
+#pragma unroll
+  for (int i = 0; i < TM; i++)
+#pragma unroll
+    for (int j = 0; j < TN; j++) magic[i][j] = from_words(0, job.zero);
 #endif
 #if LATE_C || SUM
   double total[TM][TN];
@@ -287,21 +308,20 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #pragma unroll
           for (int j = 0; j < TN / 2; j++) emax[i][j] = __viaddmax_s16x2(ea[i], eb[j], emax[i][j]);
       }
-#if KEEP_MAGIC || ALIGN_MODE == 1
-      u32 magic[TM][TN];
-#endif
 #pragma unroll
       for (int i = 0; i < TM; i++)
 #pragma unroll
         for (int j = 0; j < TN; j++) {
           const double c = acc[i][j];
           const u32 high = magic_of(j & 1 ? emax[i][j / 2] << 4 : emax[i][j / 2] << 20, c, job.field);
-          const double m = from_words(high, 0);
 #if KEEP_MAGIC || ALIGN_MODE == 1
-          magic[i][j] = high;
+          double &m = magic[i][j];
+#else
+          double &m = scratch[j & 3];
 #endif
+          set_high(m, ALIGN_MODE == 0 ? high | (high_word(c) & 0x80000000u) : high);
 #if ALIGN_MODE == 0
-          const double x = __dadd_rd(fabs(c), from_words(high | (high_word(c) & 0x80000000u), 0));
+          const double x = __dadd_rd(fabs(c), m);
           acc[i][j] = from_words(high_word(x) ^ (high_word(c) & 0x80000000u), __double2loint(x));
 #elif ALIGN_MODE == 4
           acc[i][j] = __dadd_rd(m, c);
@@ -323,16 +343,20 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
         words<TN, BN / 2>(db, s + B_CHANGE + k * BN * 4, tx * 4);
 #endif
 #pragma unroll
+        for (int i = 0; i < TM; i++) set_high(x_pair[i], a[i]);
+#pragma unroll
+        for (int j = 0; j < TN; j++) set_high(y_pair[j], b[j]);
+#pragma unroll
         for (int i = 0; i < TM; i++)
 #pragma unroll
           for (int j = 0; j < TN; j++) {
-            const double x = from_words(a[i], 0), y = from_words(b[j], 0);
+            const double x = x_pair[i], y = y_pair[j];
 #if ALIGN_MODE == 0
             acc[i][j] = __fma_rd(x, y, from_words(high_word(acc[i][j]) ^ da[i] ^ db[j], __double2loint(acc[i][j])));
 #elif ALIGN_MODE == 4
             acc[i][j] = __fma_rd(x, y, acc[i][j]);
 #elif ALIGN_MODE == 1  // a tie goes to the even multiple of the product, so it is cut alone
-            const double m = from_words(magic[i][j], 0);
+            const double m = magic[i][j];
             acc[i][j] = __dadd_rn(acc[i][j], __dadd_rn(__fma_rn(x, y, m), -m));
 #else  // rounded down and up: all terms were exact where both sums agree
             acc[i][j] = __fma_rd(x, y, acc[i][j]);
@@ -357,7 +381,12 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
         for (int j = 0; j < TN; j++) {
           double x = acc[i][j];
           if (SIGN_CHANGES) x = SPECIALS ? from_words(high_word(x) ^ la[i] ^ lb[j], __double2loint(x)) : fabs(x);
-          x = __dadd_rn(x, -from_words(MAGIC(i, j, x), 0));
+#if KEEP_MAGIC || ALIGN_MODE == 1
+          x = __dadd_rn(x, -fabs(magic[i][j]));
+#else
+          set_high(scratch[j & 3], MAGIC(i, j, x));
+          x = __dadd_rn(x, -scratch[j & 3]);
+#endif
 #if ALIGN_MODE == 7
           const double above = __dadd_rn(upper[i][j], -from_words(MAGIC(i, j, upper[i][j]), 0));
           if (x < above || x > above) inexact |= 1ull << (i * TN + j);

@@ -4,7 +4,7 @@
 struct Chain {
   const u8 *a, *b, *c;
   void *d;
-  i64 a_batch, a_row, a_k, b_batch, b_k, b_column, m, n, k;
+  i64 a_batch, a_row, a_k, b_batch, b_k, b_column, batch, m, n, k;
 };
 
 DEV REAL number(const Value &v) {
@@ -30,7 +30,8 @@ DEV u64 code_of(REAL x) {
 
 extern "C" __global__ void __launch_bounds__(256) chains(const __grid_constant__ Chain t) {
   __shared__ REAL sa[16][65], sb[16][65];
-  const i64 tiles_n = (t.n + 63) / 64, row0 = blockIdx.x / tiles_n * 64, column0 = blockIdx.x % tiles_n * 64, z = blockIdx.y;
+  const i64 tiles_n = (t.n + 63) / 64, row0 = blockIdx.x / tiles_n * 64, column0 = blockIdx.x % tiles_n * 64, z = blockIdx.y + (i64)blockIdx.z * gridDim.y;
+  if (z >= t.batch) return;
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
   REAL acc[4][4];
 #pragma unroll

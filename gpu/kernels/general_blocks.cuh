@@ -218,14 +218,7 @@ DEV Value chain(const Operands &x, Value result, i64 start, i64 stop, u64 seed, 
 
 DEV u64 encode(const Value &v) {
   if (O::INTEGER) return v.negative ? 0u - (u32)v.significand : (u32)v.significand;
-  if (v.kind == NOT_A_NUMBER) return Unit::NAN_CODE;
-  const u64 sign = v.negative ? 1ull << (O::WIDTH - 1) : 0;
-  if (v.kind == INFINITE) return sign | O::INF_CODE;
-  if (!v.significand) return sign;
-  const int exponent = top_bit(v.significand) + v.lsb, at = exponent > O::EMIN ? exponent : O::EMIN;
-  const int shift = at - O::MB - v.lsb;
-  const u64 significand = shift >= 0 ? (u64)(v.significand >> shift) : (u64)v.significand << -shift;
-  return sign | ((((u64)(at + O::BIAS - 1) << O::MB) + significand) << O::PAD);
+  return encode_exact<O>(v, Unit::NAN_CODE);
 }
 
 struct Task {

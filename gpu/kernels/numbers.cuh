@@ -65,6 +65,18 @@ template <class F> DEV Value decode(u64 code, int emin) {
   return v;
 }
 
+// The code of a value that F holds.
+template <class F> DEV u64 encode_exact(const Value &v, u64 nan_code) {
+  if (v.kind == NOT_A_NUMBER) return nan_code;
+  const u64 sign = v.negative && F::SIGNED ? 1ull << (F::WIDTH - 1) : 0;
+  if (v.kind == INFINITE) return sign | F::INF_CODE;
+  if (!v.significand) return sign;
+  const int exponent = top_bit(v.significand) + v.lsb, at = exponent > F::EMIN ? exponent : F::EMIN;
+  const int shift = at - F::MB - v.lsb;
+  const u64 significand = shift >= 0 ? (u64)(v.significand >> shift) : (u64)v.significand << -shift;
+  return sign | ((((u64)(at + F::BIAS - 1) << F::MB) + significand) << F::PAD);
+}
+
 // Philox4x32-10 of the counter (element low, element high, step / 4, operation): word step % 4.
 DEV u32 random_word(u64 seed, u64 element, u32 step, u32 operation) {
   u32 c0 = (u32)element, c1 = (u32)(element >> 32), c2 = step >> 2, c3 = operation;

@@ -10,7 +10,7 @@ struct Packing {
   u32 *value, *change, *exponent, *floor, *last, *special;
   const int *order;
   i64 batch_step, row_step, k_step;  // bytes
-  i64 rows, pitch, k_pad, blocks_pad;
+  i64 batch, rows, pitch, k_pad, blocks_pad;
 };
 
 DEV void put_exponent(u32 *plane, i64 at, int e) {
@@ -18,9 +18,7 @@ DEV void put_exponent(u32 *plane, i64 at, int e) {
   else ((u16 *)plane)[at] = (u16)e;
 }
 
-extern "C" __global__ void pack(const __grid_constant__ Packing p) {
-  const i64 row = blockIdx.y * (i64)blockDim.x + threadIdx.x, block = blockIdx.x, batch = blockIdx.z;
-  if (row >= p.pitch) return;
+DEV void pack_block(const Packing &p, i64 row, i64 block, i64 batch) {
   u32 before = 0, special = 0;
   bool zero = false;
   for (int i = 0; i < L; i++) {
@@ -55,4 +53,10 @@ extern "C" __global__ void pack(const __grid_constant__ Packing p) {
   if (HAS_FLOOR) put_exponent(p.floor, at, zero ? FLOOR + 1023 : BOTTOM);
   if (SIGN_CHANGES) p.last[at] = before;
   if (special) atomicOr(p.special, 1u);
+}
+
+extern "C" __global__ void pack(const __grid_constant__ Packing p) {
+  const i64 row = blockIdx.y * (i64)blockDim.x + threadIdx.x, block = blockIdx.x;
+  if (row >= p.pitch) return;
+  for (i64 batch = blockIdx.z; batch < p.batch; batch += gridDim.z) pack_block(p, row, block, batch);
 }

@@ -1,0 +1,113 @@
+"""CUDA source for one matrix instruction, written from its row of the table."""
+
+from __future__ import annotations
+
+from tcsim_gpu.source import kernel_text
+from tcsim_gpu.table import PTX_TYPES, Instruction
+
+from tcsim.schedule import Plan
+
+_CONSTRAINT = {"float32": "f", "float16": "r", "int32": "r", "float64": "d"}
+_REGISTER = {"float32": "float", "float16": "unsigned", "int32": "int", "float64": "double"}
+
+
+def _bits(row: Instruction) -> int:
+    """Bits that an element takes in a register: narrow formats of .kind::f8f6f4 fill bytes."""
+    if row.kind.endswith("f8f6f4"):
+        return 8
+    return 4 if row.kind.startswith("mxf4") else row.formats[0].width
+
+
+def _shift(row: Instruction, fmt: str) -> int:
+    return 2 if row.kind.endswith("f8f6f4") and fmt == "float4_e2m1fn" else 0  # four bits in the middle of a byte
+
+
+def registers(row: Instruction) -> tuple[int, int, int]:
+    """Registers of a lane for a, b and d."""
+    if (row.family, row.shape) == ("mma", "m8n8k4") and row.a == "float16":
+        return 2, 2, 8 if row.out == "float32" else 4
+    lanes = 128 if row.family == "wgmma" else 32
+    size = 64 if row.a == "float64" else 32
+    results = row.m * row.n // lanes // (2 if row.out == "float16" else 1)
+    return row.m * row.k * _bits(row) // (lanes * size), row.n * row.k * _bits(row) // (lanes * size), results
+
+
+def _operands(first: int, count: int) -> str:
+    return "{" + ", ".join(f"%{first + i}" for i in range(count)) + "}"
+
+
+def mma_step(row: Instruction) -> str:
+    """The function step(d, a, b): the instruction itself."""
+    na, nb, nd = registers(row)
+    types = ".".join(PTX_TYPES[t] for t in (row.out, row.a, row.b, row.out))
+    scaled = f".block_scale.scale_vec::{row.k // row.scale_block}X" if row.scale else ""
+    name = f"mma.sync.aligned{f'.kind::{row.kind}' if row.kind else ''}{scaled}.{row.shape}.row.col.{types}"
+    text = f"{_operands(0, nd)}, {_operands(nd, na)}, {_operands(nd + na, nb)}, {_operands(0, nd)}"
+    if row.scale:
+        name += f".{PTX_TYPES[row.scale]}"
+        text += f", {{%{nd + na + nb}}}, {{0, 0}}, {{%{nd + na + nb + 1}}}, {{0, 0}}"
+    ab, d = ("d" if row.a == "float64" else "r"), _CONSTRAINT[row.out]
+    outs = ", ".join(f'"+{d}"(d[{i}])' for i in range(nd))
+    ins = [*(f'"{ab}"(a[{i}])' for i in range(na)), *(f'"{ab}"(b[{i}])' for i in range(nb))]
+    scales = ""
+    if row.scale:
+        ins += ['"r"(sa)', '"r"(sb)']
+        scales = ", u32 sa, u32 sb"
+    return (
+        f"__device__ __forceinline__ void step(R_D (&d)[D_REGS], const R_AB (&a)[A_REGS], const R_AB (&b)[B_REGS]{scales}) {{\n"
+        f'  asm volatile("{name} {text};" : {outs} : {", ".join(ins)});\n}}\n'
+    )
+
+
+def wgmma_step(row: Instruction) -> str:
+    """The function step(d, descriptor of a, descriptor of b): fence, instruction with c in d, commit, wait."""
+    nd = registers(row)[2]
+    types = ".".join(PTX_TYPES[t] for t in (row.out, row.a, row.b))
+    flags = {"float16": ", 1, 1, 0, 0", "bfloat16": ", 1, 1, 0, 0", "int8": ""}.get(row.a, ", 1, 1")
+    outs = ", ".join(f'"+{_CONSTRAINT[row.out]}"(d[{i}])' for i in range(nd))
+    text = f"wgmma.mma_async.sync.aligned.{row.shape}.{types} {_operands(0, nd)}, %{nd}, %{nd + 1}, 1{flags};"
+    return (
+        "__device__ __forceinline__ void step(R_D (&d)[D_REGS], u64 a, u64 b) {\n"
+        '  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");\n'
+        f'  asm volatile("{text}" : {outs} : "l"(a), "l"(b) : "memory");\n'
+        '  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");\n'
+        f'  asm volatile("wgmma.wait_group.sync.aligned 0;" : {outs} :: "memory");\n}}\n'
+    )
+
+
+def matrix_source(row: Instruction, plan: Plan | None = None) -> str:
+    """The GEMM kernel `product` of an instruction, for a schedule's kind of sum outside the unit."""
+    a, b, out = row.formats
+    na, nb, nd = registers(row)
+    volta = int((row.family, row.shape, row.a) == ("mma", "m8n8k4", "float16"))
+    defines = {
+        "M": row.m,
+        "N": row.n,
+        "K": row.k,
+        "A_BYTES": int(a.storage[4:]) // 8,
+        "B_BYTES": int(b.storage[4:]) // 8,
+        "D_BYTES": out.width // 8,
+        "D_FLOAT": int(row.out == "float32"),
+        "A_SHIFT": _shift(row, row.a),
+        "B_SHIFT": _shift(row, row.b),
+        "A_REGS": na,
+        "B_REGS": nb,
+        "D_REGS": nd,
+        "PACK_D": 2 if row.out == "float16" else 1,
+        "R_AB": "double" if row.a == "float64" else "u32",
+        "R_D": _REGISTER[row.out],
+        "REG_BITS": 64 if row.a == "float64" else 32,
+        "BITS": _bits(row),
+        "VOLTA": volta,
+        "SCALE_BLOCK": row.scale_block,
+        "SUM": 0 if plan is None or plan.sum is None else int(plan.sum.removeprefix("float")),
+    }
+    step = mma_step(row) if row.family == "mma" else wgmma_step(row)
+    return "".join(
+        [
+            "".join(f"#define {k} {v}\n" for k, v in defines.items()),
+            kernel_text("matrix.cuh"),
+            step,
+            kernel_text(f"{row.family}.cuh"),
+        ]
+    )
