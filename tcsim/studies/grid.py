@@ -81,6 +81,12 @@ def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: 
         axis.legend(frameon=False, ncol=2 if len(lines) > 4 else 1, handlelength=2.2)
 
 
+def legend_right(figure: Any, axis: Any) -> None:
+    """The legend of one axis beside all panels."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", frameon=False, handlelength=2.2)
+
+
 def rows(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
     """A text table: numbers in three digits, columns aligned."""
     cells = [list(header), *([v if isinstance(v, str) else f"{v:.3g}" for v in row] for row in body)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import count, curves, gather, rows, told
+from tcsim.studies.grid import count, curves, gather, legend_right, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -103,7 +103,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "Scaling by 2^11 makes underflow 2^11 times rarer",
             told(scaled < 2.0**-9, scaled),
             f"P at e = 0 falls from {float(nearest.sel(shift=0, exponent=0)):.4f} to "
-            f"{float(nearest.sel(shift=11, exponent=0)):.1e}, residuals having 2^13 places; truncation's P is {halves:.2f} of it",
+            f"{float(nearest.sel(shift=11, exponent=0)):.1e}, residuals having 2^13 places; truncating: {halves:.2f} of it",
             "seed 001",
         ),
     ]
@@ -122,11 +122,12 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
         "zero, scaled": nearest.zero.sel(shift=11),
     }
     lines = {k: v.where(v > 0) for k, v in chances.items()}
-    curves(axes[0, 0], e, lines, xlabel="exponent e of |v|", ylabel="probability", base=None)
+    curves(axes[0, 0], e, lines, xlabel="exponent e of |v|", ylabel="probability", base=None, legend=False)
     for shift in SCALES:
         for theory in ("underflow_theory", "zero_theory"):
             axes[0, 0].plot(e, data[theory].sel(shift=shift), ":", color="grey")
     axes[0, 0].set(ylim=(1e-5, 2), title="low word (dotted: closed forms)")
+    legend_right(figure, axes[0, 0])
     bars = [23 - float(data.loss.sel(split=s)) for s in SPLITS]
     axes[0, 1].bar(list(SPLITS), bars, color="#56B4E9")
     for i, (s, v) in enumerate(zip(SPLITS, bars, strict=True)):

@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import FP32, count, curves, gather, gpu, rows, said, told
+from tcsim.studies.grid import FP32, count, curves, gather, gpu, legend_right, rows, said, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -128,7 +128,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     }
     for stem, kinds in panels.items():
         figure, axes = subplots(1, len(kinds), width=2.9, height=3.0, sharey=True)
-        for i, (axis, kind) in enumerate(zip(axes[0], kinds, strict=True)):
+        for axis, kind in zip(axes[0], kinds, strict=True):
             errors = data.capped.sel(type=kind).median("seed")
             lines = {str(m): errors.sel(scheme=m) for m in data.scheme.values}
             curves(
@@ -136,14 +136,15 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
                 data["size"],
                 lines,
                 xlabel="matrix size",
-                ylabel="mean relative error, capped at 1",
+                ylabel="mean relative error",
                 title=kind,
-                legend=i == 0,
+                legend=False,
             )
             low, high = (data.capped.sel(type=kind).quantile(q, "seed") for q in (0.025, 0.975))
             for m in data.scheme.values:
                 axis.fill_between(data["size"], low.sel(scheme=m), high.sel(scheme=m), color="grey", alpha=0.15, linewidth=0)
             axis.label_outer()
+        legend_right(figure, axes[0, 0])
         made[stem] = figure
     return made
 
