@@ -13,13 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.formats import FORMATS, Format
+from tcsim.kernels import simd_exact
 from tcsim.kernels.jit import default_threads, run_tasks
 from tcsim.kernels.simd_drive import NO_SUM, SUM16, SUM32, SUM64, Job, driver
+from tcsim.kernels.simd_exact import exact_par
 from tcsim.kernels.simd_pack import decoding
 from tcsim.kernels.simd_tile import CARRY, INTEGER, LANES, MASKED, NATIVE, PANEL, PAR_COUNT, PLAIN, RANDOM, WIDE, Par
 from tcsim.problem import Codes, Problem
 from tcsim.units import Unit
 
+EXACT = 3  # a width of its own: sums in float64
 A_OFFSET, B_OFFSET = 63, 64  # exponent codes: e + offset; together e + 127
 MOST_BLOCK = 1024
 _WORK = 200_000  # operands packed at a time by a task: about a megabyte
@@ -52,6 +55,10 @@ def _most(fmt: Format) -> float:
 def plan(unit: Unit) -> Plan | None:
     """How the fast path runs a unit, or None where it does not hold it."""
     a, b, out = unit.a_format, unit.b_format, unit.out_format
+    if not (_operand(a) and _operand(b) and unit.block_size <= MOST_BLOCK):
+        return None
+    if unit.align_rounding == "exact":
+        return _exact_plan(unit)
     plain = (
         unit.arithmetic == "aligned"
         and unit.align_rounding == "rz"
@@ -59,12 +66,19 @@ def plan(unit: Unit) -> Plan | None:
         and (unit.group_size, unit.scale, unit.k_order, unit.c_enters) == (1, None, None, "aligned")
         and (unit.subnormals, unit.zero_sign) == ("keep", "positive")
         and out in (FORMATS["float32"], FORMATS["float16"])
-        and unit.block_size <= MOST_BLOCK
     )
     f = unit.fraction_bits
-    if not plain or f is None or not (2 <= f <= 29 and _operand(a) and _operand(b)):
+    if not plain or f is None or not 2 <= f <= 29:
         return None
     return _plan(unit, f)
+
+
+def _exact_plan(unit: Unit) -> Plan | None:
+    par = exact_par(unit)
+    if par is None:
+        return None
+    least, most = (1, 254) if max(unit.a_format.exponent_bits, unit.b_format.exponent_bits) > 5 else (27, 227)
+    return Plan(simd_exact.RANDOM if unit.rounding == "sr" else simd_exact.NEAREST, EXACT, False, par, least << 23, most << 23)
 
 
 def _plan(unit: Unit, f: int) -> Plan | None:
@@ -175,7 +189,7 @@ def _job(problem: Problem, how: Plan, out: Codes, threads: int) -> Job:
         a.__array_interface__["data"][0], at, ai, ak, a.itemsize, b.__array_interface__["data"][0], bt, bk, bj, b.itemsize,
         address, ct, ci, cj, ot, oi, oj, int(half), _SUMS[problem.plan.sum], int(problem.plan.c_first),
         unit.nan, redo if redo != unit.nan else redo ^ 1, how.c_least, how.c_most,
-        16 if how.words else 8, 0x00010001 if how.words else 0x01010101,
+        16 if how.words else 8, 0x00010001 if how.words else 0x01010101, int(unit.zero_sign == "ieee"),
     )  # fmt: skip
 
 
@@ -193,7 +207,7 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     assert how is not None
     job = _job(problem, how, out, threads or default_threads())
     par = how.par.copy()
-    par[Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
+    par[simd_exact.Par.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
     numbers_a = _numbers(problem.a.stored, problem.unit.a_format, A_OFFSET, how.words)
     numbers_b = _numbers(problem.b.stored, problem.unit.b_format, B_OFFSET, how.words)
     if _turned(problem):
@@ -201,7 +215,8 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
     left = np.zeros(tasks, dtype=np.int64)
     bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
-    run_tasks(driver(how.kind, how.width, int(how.words), job.half), tasks, threads, job, par, numbers_a, numbers_b, bounds, out.reshape(-1), left)
+    work = simd_exact.driver(how.kind) if how.width == EXACT else driver(how.kind, how.width, int(how.words), job.half)
+    run_tasks(work, tasks, threads, job, par, numbers_a, numbers_b, bounds, out.reshape(-1), left)
     if left.any():
         _redo(problem, out, job, np.flatnonzero(left), threads, general_tile)
 

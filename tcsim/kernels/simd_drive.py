@@ -61,6 +61,7 @@ class Job(NamedTuple):
     c_most: int
     bits: int  # of an exponent code
     repeat: int  # a code in every field of 32 bits
+    signed_zero: int
 
 
 @inline
@@ -129,7 +130,7 @@ def fold(job, size, c, total):  # type: ignore[no-untyped-def]
 
 @inline
 def result_code(job, at, c, total):  # type: ignore[no-untyped-def]
-    """The code of an accumulator, or of a sum rounded to the output; zeros are +0."""
+    """The code of an accumulator, or of a sum rounded to the output; zeros are +0 unless the unit keeps their sign."""
     if job.sum != NO_SUM:
         x = total[at]
         if np.isnan(x):
@@ -137,7 +138,8 @@ def result_code(job, at, c, total):  # type: ignore[no-untyped-def]
         code = half_of_double(x) if job.half else np.int64(bits_of_float(np.float32(x)))
     else:
         code = half_of_double(np.float64(c[at])) if job.half else np.int64(bits_of_float(c[at]))
-    return code if code & (np.int64(0x7FFF) if job.half else np.int64(0x7FFFFFFF)) else np.int64(0)
+    magnitude = code & (np.int64(0x7FFF) if job.half else np.int64(0x7FFFFFFF))
+    return code if magnitude or job.signed_zero else np.int64(0)
 
 
 @inline
@@ -231,7 +233,7 @@ def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, pitch, a, edge, b, scra
 @inline
 def start(job, t, i0, rows, j0, columns, pitch, c, bad, total):  # type: ignore[no-untyped-def]
     """Accumulators, sums and marks at the start of a task."""
-    c[:], bad[:], total[:] = 0, 0, 0
+    c[:], bad[:], total[:] = 0, 0, -0.0  # -0 + x is x, a zero's sign included
     if job.c and job.sum == NO_SUM:
         start_c(job, t, i0, rows, j0, columns, pitch, c, bad)
     elif job.c and job.c_first:

@@ -226,8 +226,8 @@ class Range:
 class Draws:
     """The random words of 16 outputs, four steps at a time: Philox4x32-10 with even and odd lanes in 64-bit halves."""
 
-    def __init__(self, tile: Tile, element: Value) -> None:
-        self.b, self.seed = tile.b, tile.par[Par.SEED]
+    def __init__(self, b: ir.IRBuilder, seed: Value, element: Value) -> None:
+        self.b, self.seed = b, seed
         self.elements = [element.lanes(list(range(half, LANES, 2))) for half in (0, 1)]
         with self.b.goto_entry_block():
             self.words = self.b.alloca(ir.VectorType(I32, LANES), 4)
@@ -278,7 +278,7 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[st
     codes_row = i * v["lda"] if tile.wide else (i >> 2) * tile.groups * v["lda"]
     c = [Variable(b, ops.load(b, arg["c"], place, LANES)) for place in at]
     seen = [Range(tile) for _ in members] if tile.code == I16 else []
-    draws = [Draws(tile, _elements(b, i + r, col, v)) for r, col in members] if tile.kind == RANDOM else []
+    draws = [Draws(b, tile.par[Par.SEED], elements(b, i + r, col, v)) for r, col in members] if tile.kind == RANDOM else []
     step = Variable(b, v["step"])
     with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
         stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
@@ -302,7 +302,7 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[st
             ops.store(b, old | seen[p].bad().cast(I8, "zext"), arg["bad"], place)
 
 
-def _elements(b: ir.IRBuilder, row: Value, vector: int, v: dict[str, Value]) -> Value:
+def elements(b: ir.IRBuilder, row: Value, vector: int, v: dict[str, Value]) -> Value:
     """Places of 16 outputs in the whole result, in C order."""
     count = Value(b, ir.Constant(ir.VectorType(I64, LANES), [vector * LANES + j for j in range(LANES)]))
     return count * v["column_step"] + (v["element"] + row * v["row_step"])
