@@ -77,8 +77,9 @@ def _exact_plan(unit: Unit) -> Plan | None:
     par = exact_par(unit)
     if par is None:
         return None
-    least, most = (1, 254) if max(unit.a_format.exponent_bits, unit.b_format.exponent_bits) > 5 else (27, 227)
-    return Plan(simd_exact.RANDOM if unit.rounding == "sr" else simd_exact.NEAREST, EXACT, False, par, least << 23, most << 23)
+    ranged = max(unit.a_format.exponent_bits, unit.b_format.exponent_bits) > 5
+    least, most = (1, 254) if ranged else (27, 227)
+    return Plan(simd_exact.RANDOM if unit.rounding == "sr" else simd_exact.NEAREST, EXACT, ranged, par, least << 23, most << 23)
 
 
 def _plan(unit: Unit, f: int) -> Plan | None:
@@ -215,7 +216,7 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
     left = np.zeros(tasks, dtype=np.int64)
     bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
-    work = simd_exact.driver(how.kind) if how.width == EXACT else driver(how.kind, how.width, int(how.words), job.half)
+    work = simd_exact.driver(how.kind, int(how.words)) if how.width == EXACT else driver(how.kind, how.width, int(how.words), job.half)
     run_tasks(work, tasks, threads, job, par, numbers_a, numbers_b, bounds, out.reshape(-1), left)
     if left.any():
         _redo(problem, out, job, np.flatnonzero(left), threads, general_tile)

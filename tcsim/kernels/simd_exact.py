@@ -72,8 +72,8 @@ def exact_par(unit: Unit) -> np.ndarray[Any, Any] | None:
 class _Exact:
     """Emits one tile: 4 rows of 16 accumulators in two halves of 8 lanes."""
 
-    def __init__(self, b: ir.IRBuilder, kind: int, careful: bool, arg: dict[str, Any]) -> None:
-        self.b, self.kind, self.careful, self.arg = b, kind, careful, arg
+    def __init__(self, b: ir.IRBuilder, kind: int, ranged: bool, careful: bool, arg: dict[str, Any]) -> None:
+        self.b, self.kind, self.ranged, self.careful, self.arg = b, kind, ranged, careful, arg
         self.par = [ops.load(b, arg["par"], p) for p in range(len(Par))]
         self.lost = Variable(b, self.full(0))
         self.out_of_range = Variable(b, self.full(0))
@@ -126,6 +126,8 @@ class _Exact:
             word = random.cast(I64, "zext") << 31
             more = word >> (self.full(63) - drop)
         result = ((pattern + more) >> drop) << drop
+        if not self.ranged:
+            return result
         magnitude = result & ((1 << 63) - 1)
         low, high = self.par[Par.LOW], self.par[Par.HIGH]
         bad = (magnitude - 1).compare("u<", low.spread(HALF) - 1)
@@ -141,10 +143,10 @@ def two_sum(x: Value, y: Value) -> tuple[Value, Value]:
     return s, (x - (s - z)) + (y - z)
 
 
-def _tile(b: ir.IRBuilder, kind: int, careful: bool, **arg: Any) -> None:
+def _tile(b: ir.IRBuilder, kind: int, ranged: bool, careful: bool, **arg: Any) -> None:
     """One tile: reads c, writes the accumulators to `to`; report[0] is 0 where every bit is right."""
     v = {name: Value(b, arg[name]) for name in _NUMBERS}
-    tile = _Exact(b, kind, careful, arg)
+    tile = _Exact(b, kind, ranged, careful, arg)
     draws = [Draws(b, tile.par[Par.SEED], elements(b, v["row"] + r, 0, v)) for r in range(ROWS)] if kind == RANDOM else []
     places = [((v["row"] + r) * v["ldc"] + h * HALF) for r in range(ROWS) for h in (0, 1)]
     c = [Variable(b, ops.load(b, arg["c"], place, HALF).cast(F64, "fpext")) for place in places]
@@ -171,25 +173,25 @@ _NUMBERS = ("lda", "ldc", "row", "depth", "element", "row_step", "column_step", 
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def tile(typingctx, kind, careful, arrays, numbers):  # type: ignore[no-untyped-def]
+def tile(typingctx, kind, ranged, careful, arrays, numbers):  # type: ignore[no-untyped-def]
     """One tile of 4 x 16 outputs; arrays: (a, b, c, to, report, par); numbers: places in a, b and c, then _NUMBERS."""
-    chosen = (kind.literal_value, bool(careful.literal_value))
+    chosen = (kind.literal_value, bool(ranged.literal_value), bool(careful.literal_value))
     arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
 
     def body(b: ir.IRBuilder, **arg: Any) -> None:
         _tile(b, *chosen, **arg)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        emitted = ops.function(builder.module, f"tcsim_exact_{chosen[0]}_{int(chosen[1])}", arguments, body)
-        kinds = signature.args[2].types
-        found = [builder.extract_value(args[2], i) for i in range(len(kinds))]
+        emitted = ops.function(builder.module, "tcsim_exact_" + "_".join(str(int(x)) for x in chosen), arguments, body)
+        kinds = signature.args[3].types
+        found = [builder.extract_value(args[3], i) for i in range(len(kinds))]
         pointers = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
-        values = [builder.extract_value(args[3], i) for i in range(len(signature.args[3]))]
+        values = [builder.extract_value(args[4], i) for i in range(len(signature.args[4]))]
         moved = [builder.gep(p, [offset]) for p, offset in zip(pointers[:3], values[:3], strict=True)]
         builder.call(emitted, [*moved, *pointers[3:], *values[3:]])
         return context.get_dummy_value()
 
-    return types.void(kind, careful, arrays, numbers), codegen
+    return types.void(kind, ranged, careful, arrays, numbers), codegen
 
 
 def _flag(name: str):  # type: ignore[no-untyped-def]
@@ -231,25 +233,18 @@ def pack(job, t, first, lines, across, along, item, origin, k0, depth, single, c
 
 
 @inline
-def run_tile(kind, arrays, c, bad, numbers, rows):  # type: ignore[no-untyped-def]
-    """One tile by the first way that is exact; else its outputs are marked."""
-    to, report = arrays[3], arrays[4]
-    tile(kind, 0, arrays, numbers)
-    good = report[0] == 0
-    if was_inexact():
-        tile(kind, 1, arrays, numbers)
-        good = report[0] == 0
-        forget_inexact()
-    for r in range(rows):
-        at = numbers[2] + (numbers[5] + r) * numbers[4]
-        for lane in range(LANES):
-            c[at + lane] = to[r * LANES + lane]
-            if not good:
-                bad[at + lane] = 1
+def keep(c, bad, to, at, pitch, good):  # type: ignore[no-untyped-def]
+    """Put a tile's accumulators in their place, or mark its outputs."""
+    for r in range(ROWS):
+        if good:
+            for lane in range(LANES):
+                c[at + r * pitch + lane] = to[r * LANES + lane]
+        else:
+            bad[at + r * pitch : at + r * pitch + LANES] = 1
 
 
 @cache
-def driver(kind: int) -> Any:
+def driver(kind: int, ranged: int) -> Any:
     """The compiled driver for a kind of rounding: the walk of simd_drive with exact tiles."""
 
     def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):  # type: ignore[no-untyped-def]
@@ -294,7 +289,11 @@ def driver(kind: int) -> Any:
                             numbers = (i * job.chunk + p, j * job.chunk + p * LANES, np.int64(j), job.chunk, pitch, np.int64(i),
                                        min(job.sub, stop - k0 - p), element + j * job.out_column, job.out_row, job.out_column,
                                        now)  # fmt: skip
-                            run_tile(kind, (a, b, c, to, flaw, par), c, bad, numbers, ROWS)
+                            tile(kind, ranged, 0, (a, b, c, to, flaw, par), numbers)
+                            if was_inexact():
+                                tile(kind, ranged, 1, (a, b, c, to, flaw, par), numbers)
+                                forget_inexact()
+                            keep(c, bad, to, j + i * pitch, pitch, flaw[0] == 0)
                 step += -(-(stop - k) // job.block)
                 k = stop
                 if stop == bounds[segment + 1]:
