@@ -90,7 +90,9 @@ class Studies(click.Group):
 def study_command(declared: Any) -> click.Command:
     """The command of a declared study: its own options and those that every study has."""
     options: list[Any] = [
-        click.Option([f"--{o.name.replace('_', '-')}", o.name], help=f"{o.help} [full size: {_text(o.full)}; quick: {_text(o.quick)}]")
+        click.Option(
+            [f"--{o.name.replace('_', '-')}", o.name], help=f"{o.help} [full size: {_text(o.full)}; quick: {_text(o.quick)}]"
+        )
         for o in declared.options
     ]
     options += [
@@ -167,3 +169,7 @@ def _gpu_verb(name: str, summary: str) -> None:
 
 _gpu_verb("validate", "Compare real tensor cores with the simulator, bit by bit.")
 _gpu_verb("capture", "Write golden vectors of the GPU present.")
+
+
+if __name__ == "__main__":
+    main()

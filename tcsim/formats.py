@@ -60,9 +60,13 @@ class Format:
         if self.nan not in NAN_STYLES:
             raise unknown("NaN style", self.nan, NAN_STYLES)
         if self.nan == "ieee" and self.mantissa_bits == 0 and not self.integer:
-            raise ValueError("without mantissa bits NaN and infinity need the same code; pass nan='none', or 'all-ones' without infinities")
+            raise ValueError(
+                "without mantissa bits NaN and infinity need the same code; pass nan='none', or 'all-ones' without infinities"
+            )
         if self.nan == "ieee" and not self.infinities and not self.integer:
-            raise ValueError("nan='ieee' without infinities leaves the code of infinity no meaning; pass nan='all-ones' or 'none'")
+            raise ValueError(
+                "nan='ieee' without infinities leaves the code of infinity no meaning; pass nan='all-ones' or 'none'"
+            )
         if self.infinities and self.nan in ("all-ones", "negative-zero"):
             raise ValueError(f"nan={self.nan!r} gives the top exponent to numbers; pass infinities=False with it")
         if self.nan == "negative-zero" and not self.signed:

@@ -12,7 +12,9 @@ def report(warm: bool = False) -> list[str]:
     """The lines that `tcsim doctor` prints; with `warm` the kernels are compiled first."""
     from tcsim.kernels import jit
 
-    lines = [f"tcsim {tcsim.__version__}, Python {platform.python_version()}, {platform.machine()}, {jit.default_threads()} cores"]
+    lines = [
+        f"tcsim {tcsim.__version__}, Python {platform.python_version()}, {platform.machine()}, {jit.default_threads()} cores"
+    ]
     lines.append(", ".join(f"{name} {_version(name)}" for name in ("numpy", "numba", "ml_dtypes", "xarray", "click")))
     if warm:
         lines += warm_up()

@@ -70,7 +70,9 @@ def _encoded(array: Array, fmt: Format, name: str, round: str | None) -> Codes:
 def scales(x: npt.ArrayLike | None, fmt: Format, shape: tuple[int, ...], name: str, block: int) -> Codes:
     """The codes of block scales, broadcast to `shape`: values, or unsigned integers, whose sign bit is ignored."""
     if x is None:
-        raise ValueError(f"{name} is missing: this unit takes {fmt.name} scales of shape {shape}, one for {block} values along k")
+        raise ValueError(
+            f"{name} is missing: this unit takes {fmt.name} scales of shape {shape}, one for {block} values along k"
+        )
     array = native(np.asarray(x))
     if array.dtype.kind == "u" and array.dtype == fmt.storage:
         codes = array & np.asarray((1 << fmt.width) - 1, dtype=array.dtype)
@@ -81,7 +83,9 @@ def scales(x: npt.ArrayLike | None, fmt: Format, shape: tuple[int, ...], name: s
     try:
         return np.broadcast_to(codes, shape)
     except ValueError:
-        raise ValueError(f"{name} has shape {array.shape}; this unit takes {shape}, one scale for {block} values along k") from None
+        raise ValueError(
+            f"{name} has shape {array.shape}; this unit takes {shape}, one scale for {block} values along k"
+        ) from None
 
 
 def accumulator(c: npt.ArrayLike, fmt: Format, shape: tuple[int, ...]) -> Codes:

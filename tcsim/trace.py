@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tcsim.reference_blocks import Draws, align, block, flushed, largest_exponent
 from tcsim.units import Unit
-from tcsim.values import Value, decode, encode, exact_sum, product
+from tcsim.values import Value, decode, encode, exact_sum
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class Block:
     def table(self) -> list[tuple[str, ...]]:
         """The rows that are printed: term, factors, value, exponent, shift, kept, dropped."""
         return [
-            (t.name, t.factors, _show(t.value), _whole(t.exponent), _whole(t.shift), _show(t.kept), _show(t.dropped)) for t in self.terms
+            (t.name, t.factors, _show(t.value), _whole(t.exponent), _whole(t.shift), _show(t.kept), _show(t.dropped))
+            for t in self.terms
         ]
 
     def summary(self) -> list[str]:
@@ -125,13 +126,23 @@ def trace(
     if unit.scale_format is not None:
         count = -(-left.codes.size // unit.scale_block)
         row_scales = values(scales(scale_a, unit.scale_format, (count,), "scale_a", unit.scale_block), unit.scale_format, None)
-        column_scales = values(scales(scale_b, unit.scale_format, (count,), "scale_b", unit.scale_block), unit.scale_format, None)
+        column_scales = values(
+            scales(scale_b, unit.scale_format, (count,), "scale_b", unit.scale_block), unit.scale_format, None
+        )
     xs, ys = values(left.codes, left.stored, unit.a_format), values(right.codes, right.stored, unit.b_format)
     draws = Draws(seed, 0)
     products = Dot(unit, xs, ys, row_scales, column_scales, draws).products(range(len(xs)))
     entry = flushed(unit, start, unit.out_format.emin)
-    names = [f"a[{i}]*b[{i}]" for i in range(len(products))] if unit.group_size == 1 else [f"group {i}" for i in range(len(products))]
-    factors = [f"{_show(_number(x))} * {_show(_number(y))}" for x, y in zip(xs, ys, strict=True)] if unit.group_size == 1 else [""] * len(names)
+    names = (
+        [f"a[{i}]*b[{i}]" for i in range(len(products))]
+        if unit.group_size == 1
+        else [f"group {i}" for i in range(len(products))]
+    )
+    factors = (
+        [f"{_show(_number(x))} * {_show(_number(y))}" for x, y in zip(xs, ys, strict=True)]
+        if unit.group_size == 1
+        else [""] * len(names)
+    )
     return _block(unit, [*products, entry], [*names, "c"], [*factors, ""], block(unit, products, entry, draws))
 
 
@@ -142,7 +153,14 @@ def _block(unit: Unit, terms: Sequence[Value], names: Sequence[str], factors: Se
     quantum = emax - unit.fraction_bits if emax is not None and unit.fraction_bits is not None else None
     cut = terms if quantum is None else align(terms, quantum, unit.align_rounding)
     shown = tuple(
-        Term(name, factor, _number(t), None if t.zero or t.special else t.exponent, None if emax is None or t.zero else emax - t.exponent, _number(k))
+        Term(
+            name,
+            factor,
+            _number(t),
+            None if t.zero or t.special else t.exponent,
+            None if emax is None or t.zero else emax - t.exponent,
+            _number(k),
+        )
         for name, factor, t, k in zip(names, factors, terms, cut, strict=True)
     )
     code = encode(result, unit.out_format, unit.nan)

@@ -23,7 +23,12 @@ _ROUND = {
 def explain(unit: Unit) -> str:
     """The record as prose, one step a paragraph."""
     steps = {"aligned": _aligned, "two-stage": _two_stage, "rounded": _rounded, "integer": _integer}[unit.arithmetic](unit)
-    parts = [f"{unit.label}: D = C + A·B", *steps, *_order(unit), f"Evidence {unit.evidence}: {EVIDENCE[unit.evidence]}. Source: {unit.source}."]
+    parts = [
+        f"{unit.label}: D = C + A·B",
+        *steps,
+        *_order(unit),
+        f"Evidence {unit.evidence}: {EVIDENCE[unit.evidence]}. Source: {unit.source}.",
+    ]
     return "\n\n".join(parts)
 
 
@@ -33,17 +38,25 @@ def _block(unit: Unit) -> str:
 
 
 def _inputs(unit: Unit) -> str:
-    kept = "Subnormal inputs keep their value." if unit.subnormals == "keep" else "Subnormal inputs, and subnormal results, count as zero."
-    return f"Each product of two {unit.a} numbers is exact and is not renormalised: its exponent is the sum of its factors'. {kept}" if (
-        unit.a == unit.b
-    ) else f"Each product of a {unit.a} and a {unit.b} number is exact and is not renormalised: its exponent is the sum of its factors'. {kept}"
+    kept = (
+        "Subnormal inputs keep their value."
+        if unit.subnormals == "keep"
+        else "Subnormal inputs, and subnormal results, count as zero."
+    )
+    return (
+        f"Each product of two {unit.a} numbers is exact and is not renormalised: its exponent is the sum of its factors'. {kept}"
+        if (unit.a == unit.b)
+        else f"Each product of a {unit.a} and a {unit.b} number is exact and is not renormalised: its exponent is the sum of its factors'. {kept}"
+    )
 
 
 def _scales(unit: Unit) -> list[str]:
     if unit.scale is None:
         return []
     if unit.group_size == 1:
-        return [f"Every {unit.scale_block} products share a {unit.scale} scale of a and one of b, whose exponents are added to the product's."]
+        return [
+            f"Every {unit.scale_block} products share a {unit.scale} scale of a and one of b, whose exponents are added to the product's."
+        ]
     return [
         f"Every {unit.group_size} products are added exactly and multiplied by their two {unit.scale} scales (one for {unit.scale_block} values "
         f"each). Such a group enters the alignment with the exponent of its scales alone, however large or small its sum."
@@ -52,7 +65,11 @@ def _scales(unit: Unit) -> list[str]:
 
 def _result(unit: Unit) -> str:
     out = unit.out_format
-    width = "" if unit.kept_bits == out.precision else f", of which it keeps {unit.kept_bits} significand bits (e{out.exponent_bits}m{unit.kept_bits - 1})"
+    width = (
+        ""
+        if unit.kept_bits == out.precision
+        else f", of which it keeps {unit.kept_bits} significand bits (e{out.exponent_bits}m{unit.kept_bits - 1})"
+    )
     zero = "A zero result is +0." if unit.zero_sign == "positive" else "Zeros are signed as in IEEE 754."
     return (
         f"The sum is rounded once to {out.name}{width}, {_ROUND[unit.rounding]}. From 2^{out.emax + 1} on it is infinite. {zero} "
@@ -100,7 +117,8 @@ def _rounded(unit: Unit) -> list[str]:
     return [
         _block(unit),
         f"Each product is rounded to {unit.out_format.name} {_ROUND[unit.product_rounding]}. The products of a block are {tree}; every addition "
-        f"is rounded {_ROUND[unit.rounding]}. " + ("Subnormals are kept." if unit.subnormals == "keep" else "Subnormals count as zero throughout."),
+        f"is rounded {_ROUND[unit.rounding]}. "
+        + ("Subnormals are kept." if unit.subnormals == "keep" else "Subnormals count as zero throughout."),
     ]
 
 

@@ -31,7 +31,12 @@ def problem_of(case: Case, stop: int | None = None) -> Problem:
     unit, part = case.unit, slice(stop)
     scales = [None if s is None else s[part] for s in (case.scale_a, case.scale_b)]
     return Problem(
-        unit, Sequential().plan(case.a.shape[2]), Operand(case.a[part], unit.a_format), Operand(case.b[part], unit.b_format), case.c[part], *scales
+        unit,
+        Sequential().plan(case.a.shape[2]),
+        Operand(case.a[part], unit.a_format),
+        Operand(case.b[part], unit.b_format),
+        case.c[part],
+        *scales,
     )
 
 
@@ -108,7 +113,9 @@ def test_large_tiles_and_threads(unit: Unit, kind: str) -> None:
         count = -(-k // unit.scale_block)
         scales = [rng.integers(100, 120, shape, dtype=np.uint8) for shape in ((1, m, count), (1, count, n))]
     schedule = schedules(k, unit)[len(kind) % 5]
-    problem = Problem(unit, schedule.plan(k), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None], *scales, seed=3)
+    problem = Problem(
+        unit, schedule.plan(k), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None], *scales, seed=3
+    )
     one = cpu.run(problem, 1)
     assert first_difference(cpu.run(problem, 2), one) == ""
     assert first_difference(run("general", problem), one) == ""

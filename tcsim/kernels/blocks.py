@@ -16,15 +16,17 @@ from tcsim.kernels.numbers import (
     MINUS_INF,
     NAN,
     PLUS_INF,
+    RNE,
+    RZ,
     SR,
     ZERO_E,
-    bit_length,
     round_sum,
 )
 from tcsim.kernels.philox import word
 from tcsim.kernels.wide import add_term, round_limbs, wide_product
 
 EXACT = 3
+WIDE, DONE = 1, 2  # flags of a column: its sum needs limbs; its result is already there
 _FAR = 1 << 40
 
 
@@ -41,24 +43,29 @@ def cut_term(p, shift, cut):  # type: ignore[no-untyped-def]
     return ((p + (ones >> 1) + ((p >> right) & ones & 1)) >> right) << left
 
 
-@routine
-def exponents(spec, ea, eb, r, p0, p1, width, c_sig, c_e, top, low, lsb):  # type: ignore[no-untyped-def]
-    """Pass 1: top[j] the largest exponent, low[j] the smallest sum of factor exponents (a zero shows), lsb[j] the least
-    place of a nonzero term, kept only where the quantum can depend on it."""
-    c_weight = spec.out.mantissa
+@inline
+def start_exponents(spec, width, c_sig, c_e, top, low, lsb):  # type: ignore[no-untyped-def]
+    """c as the first term of pass 1."""
     for j in range(width):
         zero = c_sig[j] == 0
         top[j] = ZERO_E if zero else c_e[j]
         low[j] = ZERO_E if zero else np.int64(0)
-        lsb[j] = _FAR if zero else c_e[j] - c_weight
-    for p in range(p0, p1):
+        lsb[j] = _FAR if zero else c_e[j] - spec.out.mantissa
+
+
+@inline
+def exponents(spec, ea, eb, za, zb, r, p0, p1, step, block, width, top, low, lsb):  # type: ignore[no-untyped-def]
+    """Pass 1: top[j] the largest exponent; low[j] = ZERO_E if a term is zero; lsb[j] the least place of a nonzero term,
+    kept only where the quantum can depend on it. `za` and `zb` tell the blocks that hold a zero factor."""
+    zero_row = za[r, block] != 0
+    for j in range(width):
+        low[j] = ZERO_E if zero_row or zb[block, j] != 0 else low[j]
+    for p in range(p0, p1, step):
         x = ea[r, p]
         for j in range(width):
-            e = x + eb[p, j]
-            top[j] = max(top[j], e)
-            low[j] = min(low[j], e)
+            top[j] = max(top[j], x + eb[p, j])
     if spec.cut == EXACT or spec.fraction > spec.room:
-        for p in range(p0, p1):
+        for p in range(p0, p1, step):
             x = ea[r, p]
             for j in range(width):
                 e = x + eb[p, j]
@@ -66,13 +73,23 @@ def exponents(spec, ea, eb, r, p0, p1, width, c_sig, c_e, top, low, lsb):  # typ
 
 
 @routine
-def group_exponents(spec, sa, sb, ga, gb, r, p0, p1, width, c_sig, c_e, top, low, lsb):  # type: ignore[no-untyped-def]
+def zero_blocks(sa, sb, rows, width, blocks, starts, za, zb):  # type: ignore[no-untyped-def]
+    """Which blocks of the chunk hold a zero factor, for each row and each column."""
+    for block in range(blocks):
+        for r in range(rows):
+            za[r, block] = 0
+            for p in range(starts[block], starts[block + 1]):
+                za[r, block] |= np.int64(sa[r, p] == 0)
+        for j in range(width):
+            zb[block, j] = 0
+        for p in range(starts[block], starts[block + 1]):
+            for j in range(width):
+                zb[block, j] |= np.int64(sb[p, j] == 0)
+
+
+@routine
+def group_exponents(spec, sa, sb, ga, gb, r, p0, p1, width, top, low, lsb):  # type: ignore[no-untyped-def]
     """Pass 1 where exact groups align by their scales' exponents: a group is zero if all its products or a scale are."""
-    for j in range(width):
-        zero = c_sig[j] == 0
-        top[j] = ZERO_E if zero else c_e[j]
-        low[j] = ZERO_E if zero else np.int64(0)
-        lsb[j] = _FAR if zero else c_e[j] - spec.out.mantissa
     for begin in range(p0, p1, spec.group):
         end = min(begin + spec.group, p1)
         for j in range(width):
@@ -87,7 +104,7 @@ def group_exponents(spec, sa, sb, ga, gb, r, p0, p1, width, c_sig, c_e, top, low
                 lsb[j] = min(lsb[j], e - spec.weight)
 
 
-@routine
+@inline
 def quanta(spec, width, top, low, lsb, q, flag):  # type: ignore[no-untyped-def]
     """q[j], where terms are cut; flag[j] where the sum would leave the 64-bit window. True if any column is flagged."""
     any_flag = False
@@ -103,36 +120,58 @@ def quanta(spec, width, top, low, lsb, q, flag):  # type: ignore[no-untyped-def]
             at = emax - spec.fraction
         nothing = emax < ANY_ZERO or at == _FAR
         q[j] = np.int64(0) if nothing else at
-        flag[j] = np.int64(emax - at > spec.room and not nothing)
+        flag[j] = np.int64(WIDE if emax - at > spec.room and not nothing else 0)
         any_flag = any_flag or flag[j] != 0
     return any_flag
 
 
-@routine
-def sums(spec, sa, ea, sb, eb, r, p0, p1, width, c_sig, c_e, q, total):  # type: ignore[no-untyped-def]
-    """Pass 2: the cut terms, added exactly."""
-    cut = spec.cut
-    c_weight = spec.out.mantissa
-    for j in range(width):
-        total[j] = cut_term(c_sig[j], q[j] - c_e[j] + c_weight, cut)
-    for p in range(p0, p1):
-        x, place = sa[r, p], ea[r, p] - spec.weight
-        if cut == 0:
-            for j in range(width):
-                total[j] += cut_term(x * sb[p, j], q[j] - eb[p, j] - place, 0)
-        elif cut == 2:
-            for j in range(width):
-                total[j] += cut_term(x * sb[p, j], q[j] - eb[p, j] - place, 2)
-        else:
-            for j in range(width):
-                total[j] += cut_term(x * sb[p, j], q[j] - eb[p, j] - place, 1)
+@inline
+def shift_down(p, right, cut):  # type: ignore[no-untyped-def]
+    """p·2^-right for 0 <= right <= 63, |p| < 2^62, cut as in cut_term."""
+    ones = (np.int64(1) << right) - 1
+    if cut == 0:
+        return (p + ((p >> 63) & ones)) >> right
+    if cut == 1:
+        return p >> right
+    return (p + (ones >> 1) + ((p >> right) & ones & 1)) >> right
 
 
-@routine
-def group_sums(spec, sa, sb, ga, gb, r, p0, p1, width, c_sig, c_e, q, total):  # type: ignore[no-untyped-def]
-    """Pass 2 with exact groups."""
+@inline
+def add_products(spec, sa, ea, sb, eb, r, p0, p1, step, width, q, total, cut):  # type: ignore[no-untyped-def]
+    """Add the products cut at 2^q, where 2^q is the largest exponent less `fraction`: scaled up first, they only move down."""
+    up = max(spec.fraction - spec.weight, np.int64(0))
+    for p in range(p0, p1, step):
+        x, place = sa[r, p] << up, ea[r, p] - spec.weight - up
+        for j in range(width):
+            total[j] += shift_down(x * sb[p, j], min(q[j] - eb[p, j] - place, np.int64(63)), cut)
+
+
+@inline
+def sums(spec, sa, ea, sb, eb, r, p0, p1, step, width, q, total):  # type: ignore[no-untyped-def]
+    """Pass 2: the cut products added exactly to total[j]."""
+    if spec.cut == EXACT or spec.fraction > spec.room:
+        for p in range(p0, p1, step):
+            x, place = sa[r, p], ea[r, p] - spec.weight
+            for j in range(width):
+                total[j] += cut_term(x * sb[p, j], q[j] - eb[p, j] - place, spec.cut)
+    elif spec.cut == 0:
+        add_products(spec, sa, ea, sb, eb, r, p0, p1, step, width, q, total, 0)
+    elif spec.cut == 1:
+        add_products(spec, sa, ea, sb, eb, r, p0, p1, step, width, q, total, 1)
+    else:
+        add_products(spec, sa, ea, sb, eb, r, p0, p1, step, width, q, total, 2)
+
+
+@inline
+def start_sums(spec, width, c_sig, c_e, q, total):  # type: ignore[no-untyped-def]
+    """c, cut at 2^q, as the first term of pass 2."""
     for j in range(width):
         total[j] = cut_term(c_sig[j], q[j] - c_e[j] + spec.out.mantissa, spec.cut)
+
+
+@routine
+def group_sums(spec, sa, sb, ga, gb, r, p0, p1, width, q, total):  # type: ignore[no-untyped-def]
+    """Pass 2 with exact groups."""
     for begin in range(p0, p1, spec.group):
         end = min(begin + spec.group, p1)
         for j in range(width):
@@ -144,9 +183,9 @@ def group_sums(spec, sa, sb, ga, gb, r, p0, p1, width, c_sig, c_e, q, total):  #
             total[j] += cut_term(group * scale, q[j] - e + spec.weight, spec.cut)
 
 
-@routine
-def wide_block(spec, sa, ea, sb, eb, ga, gb, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  # type: ignore[no-untyped-def]
-    """The same block for one column, with as many limbs as its span needs: (sig, e, negative, special)."""
+@inline
+def wide_start(spec, c_sig, c_e, top, low, lsb):  # type: ignore[no-untyped-def]
+    """(limbs, q): as many limbs as the block's span needs, from its quantum 2^q up, holding c."""
     emax = top
     if spec.has_floor and low < ANY_ZERO:
         emax = max(emax, np.int64(spec.floor))
@@ -154,16 +193,33 @@ def wide_block(spec, sa, ea, sb, eb, ga, gb, r, p0, p1, j, c_sig, c_e, top, low,
     limbs = np.zeros((emax + 66 - spec.room - q) // 32 + 5, dtype=np.int64)
     if c_sig != 0:
         add_term(limbs, np.uint64(0), np.uint64(abs(c_sig)), c_sig < 0, c_e - spec.out.mantissa - q, spec.cut)
-    for begin in range(p0, p1, spec.group):
-        if spec.group == 1:
-            x, y, e = sa[r, begin], sb[begin, j], ea[r, begin] + eb[begin, j]
-        else:
-            x, y, e = np.int64(0), ga[r, begin, 0] * gb[begin, j, 0], ga[r, begin, 1] + gb[begin, j, 1]
-            for p in range(begin, min(begin + spec.group, p1)):
-                x += sa[r, p] * sb[p, j]
+    return limbs, q
+
+
+@routine
+def wide_block(spec, sa, ea, sb, eb, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  # type: ignore[no-untyped-def]
+    """The block for one column in limbs: (sig, e, negative, special)."""
+    limbs, q = wide_start(spec, c_sig, c_e, top, low, lsb)
+    for p in range(p0, p1):
+        x, y = sa[r, p], sb[p, j]
         if x != 0 and y != 0:
             high, low_bits = wide_product(abs(x), abs(y))
-            add_term(limbs, high, low_bits, (x < 0) != (y < 0), e - spec.weight - q, spec.cut)
+            add_term(limbs, high, low_bits, (x < 0) != (y < 0), ea[r, p] + eb[p, j] - spec.weight - q, spec.cut)
+    return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
+
+
+@routine
+def wide_groups(spec, sa, sb, ga, gb, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  # type: ignore[no-untyped-def]
+    """wide_block with exact groups as terms."""
+    limbs, q = wide_start(spec, c_sig, c_e, top, low, lsb)
+    for begin in range(p0, p1, spec.group):
+        group, scale = np.int64(0), ga[r, begin, 0] * gb[begin, j, 0]
+        for p in range(begin, min(begin + spec.group, p1)):
+            group += sa[r, p] * sb[p, j]
+        if group != 0 and scale != 0:
+            high, low_bits = wide_product(abs(group), scale)
+            place = ga[r, begin, 1] + gb[begin, j, 1] - spec.weight - q
+            add_term(limbs, high, low_bits, group < 0, place, spec.cut)
     return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
 
 
@@ -197,10 +253,20 @@ def all_negative_zero(sa, ma, sb, mb, r, p0, p1, j):  # type: ignore[no-untyped-
     return True
 
 
-@routine
-def finish(spec, total, q, random, width, flag, sig, e, negative, special):  # type: ignore[no-untyped-def]
-    """Pass 3: each sum rounded to the output; columns with a flag, or whose c is NaN or infinite, are left alone."""
-    mode = spec.mode
+@inline
+def mark_zeros(spec, sa, ma, sb, mb, r, p0, p1, width, state, top, flag):  # type: ignore[no-untyped-def]
+    """Where zeros are signed and every term of a block is zero, the result is -0 if all of them are; flagged as DONE."""
+    if spec.ieee_zero:
+        for j in range(width):
+            if state[3, j] == FINITE and top[j] < ANY_ZERO:
+                keeps = state[0, j] == 0 and state[2, j] != 0 and all_negative_zero(sa, ma, sb, mb, r, p0, p1, j)
+                state[0, j], state[1, j], state[2, j] = 0, ZERO_E, np.int64(keeps)
+                flag[j] = DONE
+
+
+@inline
+def finish_as(spec, total, q, random, width, flag, state, mode):  # type: ignore[no-untyped-def]
+    sig, e, negative, special = state[0], state[1], state[2], state[3]
     for j in range(width):
         x, ex, kind = round_sum(total[j], q[j], mode, random[j] if mode == SR else np.uint64(0), spec.kept, spec.out)
         skip = flag[j] != 0 or special[j] != FINITE
@@ -208,6 +274,21 @@ def finish(spec, total, q, random, width, flag, sig, e, negative, special):  # t
         e[j] = e[j] if skip else ex
         negative[j] = negative[j] if skip else np.int64(total[j] < 0)
         special[j] = special[j] if skip else kind
+
+
+@inline
+def finish(spec, total, q, random, width, flag, state):  # type: ignore[no-untyped-def]
+    """Pass 3: each sum rounded to the output; columns with a flag, or whose c is NaN or infinite, are left alone."""
+    if spec.mode == RZ:
+        finish_as(spec, total, q, random, width, flag, state, RZ)
+    elif spec.mode == RNE:
+        finish_as(spec, total, q, random, width, flag, state, RNE)
+    else:
+        finish_as(spec, total, q, random, width, flag, state, spec.mode)
+    if spec.flush:
+        for j in range(width):
+            if abs(state[0, j]) >> spec.out.mantissa == 0:
+                state[0, j], state[1, j] = 0, ZERO_E
 
 
 @routine

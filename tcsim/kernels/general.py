@@ -10,27 +10,32 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
 from tcsim.kernels.blocks import (
-    all_negative_zero,
+    WIDE,
     draw,
     exponents,
     finish,
     group_exponents,
     group_sums,
+    mark_zeros,
     quanta,
     special_add,
     special_product,
+    start_exponents,
+    start_sums,
     sums,
     wide_block,
+    wide_groups,
+    zero_blocks,
 )
 from tcsim.kernels.jit import default_threads, kernel, routine, run_tasks
-from tcsim.kernels.memory import Matrices, load, matrices, store
-from tcsim.kernels.numbers import ANY_ZERO, FINITE, MINUS_INF, NAN, PLUS_INF, SR, ZERO_E, decode, encode, round_float64, to_float64
-from tcsim.kernels.philox import word
+from tcsim.kernels.memory import load, matrices, store
+from tcsim.kernels.numbers import FINITE, SR, ZERO_E, decode, encode, round_float64, to_float64
 from tcsim.kernels.panel import INSTRUCTION_END, INSTRUCTION_START, SEGMENT_END, SEGMENT_START, block_scale, pack, plan_chunk
-from tcsim.kernels.scalar import overflowing, rounded, two_stage
-from tcsim.kernels.spec import ALIGNED, ROUNDED, TWO_STAGE, Spec, order_of, spec_of, sums_of
+from tcsim.kernels.scalar import rounded, two_stage_row
+from tcsim.kernels.spec import Grouped, Plain, Rounded, Staged, order_of, spec_of, sums_of
 from tcsim.problem import Codes, Problem
 
 ROWS, COLUMNS, CHUNK = 32, 64, 256
@@ -66,14 +71,11 @@ def add_outside(x, y, precision, fmt):  # type: ignore[no-untyped-def]
 
 
 @routine
-def special_block(spec, sa, ma, sb, mb, ea, eb, r, p0, p1, j):  # type: ignore[no-untyped-def]
-    """What NaN and infinite operands, and infinite products of CDNA3, make of a block."""
+def special_block(sa, ma, sb, mb, r, p0, p1, j):  # type: ignore[no-untyped-def]
+    """What NaN and infinite operands make of a block."""
     result = np.int64(FINITE)
     for p in range(p0, p1):
-        kind = special_product(ma[r, p], mb[p, j], sa[r, p], sb[p, j])
-        if kind == FINITE and spec.arithmetic == TWO_STAGE and overflowing(spec, sa, ea, sb, eb, r, p, j):
-            kind = np.int64(MINUS_INF if (ma[r, p] >> 2) != (mb[p, j] >> 2) else PLUS_INF)
-        result = special_add(result, kind)
+        result = special_add(result, special_product(ma[r, p], mb[p, j], sa[r, p], sb[p, j]))
     return result
 
 
@@ -85,14 +87,26 @@ def run_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, sums_, order, bou
     ks = np.empty(capacity, dtype=np.int64)
     starts = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
     events = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
-    sa, ea, ma = np.empty((rows, capacity), np.int64), np.empty((rows, capacity), np.int64), np.empty((rows, capacity), np.int64)
-    sb, eb, mb = np.empty((capacity, width), np.int64), np.empty((capacity, width), np.int64), np.empty((capacity, width), np.int64)
-    ga, gb = np.zeros((rows, capacity if spec.group > 1 else 1, 2), np.int64), np.zeros((capacity if spec.group > 1 else 1, width, 2), np.int64)
+    sa, ea, ma = (
+        np.empty((rows, capacity), np.int64),
+        np.empty((rows, capacity), np.int64),
+        np.empty((rows, capacity), np.int64),
+    )
+    sb, eb, mb = (
+        np.empty((capacity, width), np.int64),
+        np.empty((capacity, width), np.int64),
+        np.empty((capacity, width), np.int64),
+    )
+    ga, gb = (
+        np.zeros((rows, capacity if spec.group > 1 else 1, 2), np.int64),
+        np.zeros((capacity if spec.group > 1 else 1, width, 2), np.int64),
+    )
+    za, zb = np.empty((rows, capacity), np.int64), np.empty((capacity, width), np.int64)
     state = np.empty((rows, 4, width), dtype=np.int64)  # sig, e, negative, special
     late, total = np.empty((rows, width)), np.empty((rows, width))
     work = np.empty((6, width), dtype=np.int64)  # top, low, lsb, q, flag, sum
-    random = np.empty(width, dtype=np.uint64)
-    tree = np.empty((spec.block if spec.arithmetic == ROUNDED else 1, 4), dtype=np.int64)
+    random = np.zeros(width, dtype=np.uint64)
+    tree = np.empty((spec.block, 4), dtype=np.int64)
     across = -(-tiles.columns // width)
     per_batch = across * -(-tiles.rows // rows)
     for task in range(first, last):
@@ -109,10 +123,11 @@ def run_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, sums_, order, bou
             special_b = pack(b, t, j0, nj, True, ks, positions, scale_b, spec, 1, sb, eb, mb)
             if spec.group > 1:
                 pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, ga, gb)
-            check = special_a or special_b or spec.arithmetic == TWO_STAGE
+            check = special_a or special_b
+            zero_blocks(sa, sb, ni, nj, blocks, starts, za, zb)
             for r in range(ni):
                 element = (t * tiles.m + i0 + r) * tiles.n + j0
-                run_row(spec, sums_, sa, ea, ma, sb, eb, mb, ga, gb, r, nj, blocks, starts, events, check, state[r], late[r],
+                run_row(spec, sums_, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, nj, blocks, starts, events, check, state[r], late[r],
                         total[r], work, random, tree, seed, element, step)  # fmt: skip
             step += blocks
         for r in range(ni):
@@ -149,7 +164,7 @@ def end_tile(spec, sums_, c, d, t, i, j0, nj, r, state, total):  # type: ignore[
             sig, e, negative, special = round_float64(x, out.mantissa + 1, out)
             if spec.flush and sig != 0 and abs(sig) >> out.mantissa == 0:
                 sig = np.int64(0)
-        if sig == 0 and special == FINITE and not spec.ieee_zero:
+        if special == FINITE and sig == 0 and not spec.ieee_zero:
             negative = np.int64(0)
         store(d, t, i, j0 + j, encode(sig, e, negative, special, out, spec.nan))
 
@@ -166,7 +181,7 @@ def pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, ga, gb
 
 
 @routine
-def run_row(spec, sums_, sa, ea, ma, sb, eb, mb, ga, gb, r, width, blocks, starts, events, check, state, late, total, work, random,
+def run_row(spec, sums_, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, width, blocks, starts, events, check, state, late, total, work, random,
             tree, seed, element, step):  # type: ignore[no-untyped-def]  # fmt: skip
     """All blocks of a chunk for one row of the tile."""
     out = spec.out
@@ -179,11 +194,10 @@ def run_row(spec, sums_, sa, ea, ma, sb, eb, mb, ga, gb, r, width, blocks, start
                 late[:width] = 0.0
         if check:
             for j in range(width):
-                state[3, j] = special_add(state[3, j], special_block(spec, sa, ma, sb, mb, ea, eb, r, p0, p1, j))
-        if spec.arithmetic == ALIGNED:
-            aligned_row(spec, sa, ea, ma, sb, eb, mb, ga, gb, r, p0, p1, width, state, work, random, seed, element, step + block)
-        else:
-            scalar_row(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, width, state, tree, seed, element, step + block)
+                state[3, j] = special_add(state[3, j], special_block(sa, ma, sb, mb, r, p0, p1, j))
+        if spec.mode == SR:
+            draw(seed, element, step + block, width, random)
+        run_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step)
         if event & INSTRUCTION_END and spec.after:
             for j in range(width):
                 x = to_float64(state[0, j], state[1, j], state[2, j], state[3, j], out.mantissa + 1)
@@ -195,60 +209,61 @@ def run_row(spec, sums_, sa, ea, ma, sb, eb, mb, ga, gb, r, width, blocks, start
                 total[j] = add_outside(total[j], x, sums_.precision, sums_.layout)
 
 
-@routine
-def aligned_row(spec, sa, ea, ma, sb, eb, mb, ga, gb, r, p0, p1, width, state, work, random, seed, element, step):  # type: ignore[no-untyped-def]
-    """One block of one row as an aligned sum."""
-    sig, e, negative, special = state[0], state[1], state[2], state[3]
+def run_block(spec, *arguments):  # type: ignore[no-untyped-def]
+    """One block of one row, by the arithmetic that the type of `spec` names."""
+    raise NotImplementedError
+
+
+@overload(run_block)
+def _run_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+    return {Plain: plain_block, Grouped: grouped_block, Staged: staged_block, Rounded: rounded_block}[spec.instance_class]
+
+
+def plain_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+    """Terms are products."""
     top, low, lsb, q, flag, total = work[0], work[1], work[2], work[3], work[4], work[5]
-    if spec.group == 1:
-        exponents(spec, ea, eb, r, p0, p1, width, sig, e, top, low, lsb)
-    else:
-        group_exponents(spec, sa, sb, ga, gb, r, p0, p1, width, sig, e, top, low, lsb)
+    start_exponents(spec, width, state[0], state[1], top, low, lsb)
+    exponents(spec, ea, eb, za, zb, r, p0, p1, 1, block, width, top, low, lsb)
     wide = quanta(spec, width, top, low, lsb, q, flag)
-    if spec.group == 1:
-        sums(spec, sa, ea, sb, eb, r, p0, p1, width, sig, e, q, total)
-    else:
-        group_sums(spec, sa, sb, ga, gb, r, p0, p1, width, sig, e, q, total)
-    if spec.mode == SR:
-        draw(seed, element, step, width, random)
-    if spec.ieee_zero:
-        for j in range(width):
-            if special[j] == FINITE and top[j] < ANY_ZERO:
-                flag[j] = 2
-                keeps = sig[j] == 0 and negative[j] != 0 and all_negative_zero(sa, ma, sb, mb, r, p0, p1, j)
-                sig[j], e[j], negative[j] = 0, ZERO_E, np.int64(keeps)
+    start_sums(spec, width, state[0], state[1], q, total)
+    sums(spec, sa, ea, sb, eb, r, p0, p1, 1, width, q, total)
+    mark_zeros(spec, sa, ma, sb, mb, r, p0, p1, width, state, top, flag)
     if wide:
         for j in range(width):
-            if flag[j] == 1 and special[j] == FINITE:
-                x = wide_block(spec, sa, ea, sb, eb, ga, gb, r, p0, p1, j, sig[j], e[j], top[j], low[j], lsb[j], random[j])
-                sig[j], e[j], negative[j], special[j] = x
-                flag[j] = 2
-    finish(spec, total, q, random, width, flag, sig, e, negative, special)
-    if spec.flush:
-        for j in range(width):
-            if sig[j] != 0 and abs(sig[j]) >> spec.out.mantissa == 0:
-                sig[j], e[j] = 0, ZERO_E
-    if not spec.ieee_zero:
-        for j in range(width):
-            negative[j] = np.int64(sig[j] < 0 or special[j] == MINUS_INF)
+            if flag[j] == WIDE and state[3, j] == FINITE:
+                x = wide_block(spec, sa, ea, sb, eb, r, p0, p1, j, state[0, j], state[1, j], top[j], low[j], lsb[j], random[j])
+                state[0, j], state[1, j], state[2, j], state[3, j] = x
+    finish(spec, total, q, random, width, flag, state)
 
 
-@routine
-def scalar_row(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, width, state, tree, seed, element, step):  # type: ignore[no-untyped-def]
-    """One block of one row in two-stage or rounded arithmetic."""
+def grouped_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+    """Terms are exact groups of products."""
+    top, low, lsb, q, flag, total = work[0], work[1], work[2], work[3], work[4], work[5]
+    start_exponents(spec, width, state[0], state[1], top, low, lsb)
+    group_exponents(spec, sa, sb, ga, gb, r, p0, p1, width, top, low, lsb)
+    wide = quanta(spec, width, top, low, lsb, q, flag)
+    start_sums(spec, width, state[0], state[1], q, total)
+    group_sums(spec, sa, sb, ga, gb, r, p0, p1, width, q, total)
+    mark_zeros(spec, sa, ma, sb, mb, r, p0, p1, width, state, top, flag)
+    if wide:
+        for j in range(width):
+            if flag[j] == WIDE and state[3, j] == FINITE:
+                x = wide_groups(spec, sa, sb, ga, gb, r, p0, p1, j, state[0, j], state[1, j], top[j], low[j], lsb[j], random[j])
+                state[0, j], state[1, j], state[2, j], state[3, j] = x
+    finish(spec, total, q, random, width, flag, state)
+
+
+def staged_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+    """CDNA3."""
+    two_stage_row(spec, sa, ea, ma, sb, eb, mb, za, zb, r, p0, p1, block, width, state, work, random)
+
+
+def rounded_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+    """Every operation rounded."""
     for j in range(width):
-        sig, e, negative, special = state[0, j], state[1, j], state[2, j], state[3, j]
-        if spec.arithmetic == ROUNDED:
-            c = (sig, e, negative, special)
-            x = rounded(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, j, c, tree, seed, element + j, step)
-            state[0, j], state[1, j], state[2, j], state[3, j] = x
-        elif special == FINITE:
-            random = word(np.uint64(seed), np.uint64(element + j), np.uint64(step), np.uint64(0)) if spec.mode == SR else np.uint64(0)
-            c_e = np.int64(spec.out.emin) if sig == 0 else e
-            x = two_stage(spec, sa, ea, sb, eb, r, p0, p1, j, sig, c_e, random)
-            zeros = sig == 0 and negative != 0 and all_negative_zero(sa, ma, sb, mb, r, p0, p1, j)
-            state[0, j], state[1, j], state[3, j] = x[0], x[1], x[3]
-            state[2, j] = np.int64(x[2] != 0 or zeros)
+        c = (state[0, j], state[1, j], state[2, j], state[3, j])
+        x = rounded(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, j, c, tree, seed, element + j, step + block)
+        state[0, j], state[1, j], state[2, j], state[3, j] = x
 
 
 def run(problem: Problem, out: Codes, threads: int | None = None) -> None:

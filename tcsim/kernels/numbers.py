@@ -156,7 +156,9 @@ def round_sum(total, q, mode, random, kept_bits, out):  # type: ignore[no-untype
         magnitude = (magnitude >> more) | lost
         shift = np.int64(63)
     if shift > 0:
-        kept = np.int64((np.uint64(magnitude) + round_bias(mode, negative, magnitude >> shift, shift, random)) >> np.uint64(shift))
+        kept = np.int64(
+            (np.uint64(magnitude) + round_bias(mode, negative, magnitude >> shift, shift, random)) >> np.uint64(shift)
+        )
         if mode == RO:
             kept = (magnitude >> shift) | np.int64(magnitude & ((np.int64(1) << shift) - 1) != 0)
     else:

@@ -72,7 +72,9 @@ def pack(m, t, first, lines, columns, ks, positions, scales, spec, side, sig, e,
     [position, line]). `mark` is special + 4·negative. The exponent of a power-of-two scale is added to e; returns
     whether any element is NaN or infinite.
     """
-    emin, precision, stored = (spec.b_emin, spec.b_precision, spec.b_stored) if side else (spec.a_emin, spec.a_precision, spec.a_stored)
+    emin, precision, stored = (
+        (spec.b_emin, spec.b_precision, spec.b_stored) if side else (spec.a_emin, spec.a_precision, spec.a_stored)
+    )
     grouped, scaled = spec.group > 1, scales.address != 0
     found = False
     for p in range(positions):
@@ -83,7 +85,9 @@ def pack(m, t, first, lines, columns, ks, positions, scales, spec, side, sig, e,
             x, ex, negative, special = operand(code, stored, emin, precision, spec.flush, grouped)
             if scaled:
                 at_scale = k // spec.scale_block
-                _, es, bad = block_scale(scales, t, at_scale, at, spec) if columns else block_scale(scales, t, at, at_scale, spec)
+                _, es, bad = (
+                    block_scale(scales, t, at_scale, at, spec) if columns else block_scale(scales, t, at, at_scale, spec)
+                )
                 if not grouped and x != 0:
                     ex += es
                 if bad:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.kernels.blocks import special_add, special_product
+from tcsim.kernels.blocks import all_negative_zero, exponents, special_add, special_product, sums
 from tcsim.kernels.jit import inline, routine
 from tcsim.kernels.numbers import (
+    ANY_ZERO,
     FINITE,
     MINUS_INF,
-    NAN,
     PLUS_INF,
     SR,
     ZERO_E,
@@ -23,51 +23,66 @@ from tcsim.kernels.wide import add_term, round_limbs, wide_product
 @inline
 def floor_shift(x, shift):  # type: ignore[no-untyped-def]
     """floor(x·2^-shift)."""
-    return x >> min(shift, np.int64(63)) if shift >= 0 else x << -shift
+    return (x >> min(max(shift, np.int64(0)), np.int64(63))) << min(max(-shift, np.int64(0)), np.int64(62))
+
+
+@routine
+def two_stage_row(spec, sa, ea, ma, sb, eb, mb, za, zb, r, p0, p1, block, width, state, work, random):  # type: ignore[no-untyped-def]
+    """CDNA3's block over the columns: products truncated at their own largest exponent, then against c, floors, one rounding."""
+    sig, e, negative, special = state[0], state[1], state[2], state[3]
+    total, place = _products_sum(spec, sa, ea, sb, eb, za, zb, r, p0, p1, block, width, work)
+    for j in range(width):
+        if place[j] + spec.fraction >= spec.out.emax:
+            for p in range(p0, p1):
+                if overflowing(spec, sa, ea, sb, eb, r, p, j):
+                    special[j] = special_add(special[j], np.int64(MINUS_INF if (ma[r, p] ^ mb[p, j]) & 4 else PLUS_INF))
+    for j in range(width):
+        x, ex, minus, kind = two_stage(
+            spec, total[j], place[j], sig[j], e[j] if sig[j] != 0 else np.int64(spec.out.emin), random[j]
+        )
+        zeros = total[j] == 0 and sig[j] == 0 and negative[j] != 0 and all_negative_zero(sa, ma, sb, mb, r, p0, p1, j)
+        if special[j] == FINITE:
+            sig[j], e[j], negative[j], special[j] = x, ex, np.int64(minus or zeros), kind
 
 
 @inline
-def _truncate(x, shift):  # type: ignore[no-untyped-def]
-    return -floor_shift(-x, shift) if x < 0 else floor_shift(x, shift)
+def _products_sum(spec, sa, ea, sb, eb, za, zb, r, p0, p1, block, width, work):  # type: ignore[no-untyped-def]
+    """(total[j], place[j]): the sum of the truncated products is total·2^place, place = largest exponent - fraction."""
+    top, low, lsb, place, total, other = work[0], work[1], work[2], work[3], work[4], work[5]
+    step = 2 if spec.parity else 1
+    for half in range(step):
+        for j in range(width):
+            top[j] = ZERO_E
+        exponents(spec, ea, eb, za, zb, r, p0 + half, p1, step, block, width, top, low, lsb)
+        for j in range(width):
+            top[j] = (top[j] if top[j] > ANY_ZERO else np.int64(ZERO_E)) - spec.fraction
+        into = other if half else total
+        into[:width] = 0
+        sums(spec, sa, ea, sb, eb, r, p0 + half, p1, step, width, top, into)
+        for j in range(width):
+            if half:
+                q = max(place[j], top[j])
+                total[j] = floor_shift(total[j], q - place[j]) + floor_shift(other[j], q - top[j])
+                place[j] = q
+            else:
+                place[j] = top[j]
+    return total, place
 
 
-@routine
-def two_stage_group(spec, sa, ea, sb, eb, r, p0, p1, step, j):  # type: ignore[no-untyped-def]
-    """(sum, exponent): every step-th product truncated at 2^(exponent - fraction) and added, in units of that."""
-    top = np.int64(ZERO_E)
-    for p in range(p0, p1, step):
-        if sa[r, p] != 0 and sb[p, j] != 0:
-            top = max(top, ea[r, p] + eb[p, j])
-    total = np.int64(0)
-    for p in range(p0, p1, step):
-        x = sa[r, p] * sb[p, j]
-        if x != 0:
-            total += _truncate(x, top - spec.fraction - (ea[r, p] + eb[p, j] - spec.weight))
-    return total, top
-
-
-@routine
-def two_stage(spec, sa, ea, sb, eb, r, p0, p1, j, c_sig, c_e, random):  # type: ignore[no-untyped-def]
-    """(sig, e, negative, special) of a block of products and c, all finite. `c_e` is emin where c is zero."""
+@inline
+def two_stage(spec, products, place, c_sig, c_e, random):  # type: ignore[no-untyped-def]
+    """(sig, e, negative, special) of products·2^place + c. `c_e` is emin where c is zero."""
     f = spec.fraction
-    if spec.parity:
-        even, e0 = two_stage_group(spec, sa, ea, sb, eb, r, p0, p1, 2, j)
-        odd, e1 = two_stage_group(spec, sa, ea, sb, eb, r, p0 + 1, p1, 2, j)
-        e = max(e0, e1)
-        total = floor_shift(even, e - e0) + floor_shift(odd, e - e1)
-    else:
-        total, e = two_stage_group(spec, sa, ea, sb, eb, r, p0, p1, 1, j)
-    emax = max(e, c_e)
+    emax = max(place + f, c_e)
     q = emax - spec.late - 1
-    total = floor_shift(total, q - (e - f)) if total != 0 else np.int64(0)
+    total = floor_shift(products, q - place)
     if not spec.parity or c_e >= emax - f - 1:
         total += floor_shift(c_sig, emax - f - (c_e - spec.out.mantissa)) << (spec.late + 1 - f)
-    if total != 0:
-        leading = max(bit_length(abs(total)) - 1 + q, spec.out.emin)
-        more = max(leading - spec.late - q, np.int64(0))
-        total, q = total >> more, q + more
+    leading = max(bit_length(abs(total)) - 1 + q, spec.out.emin)
+    more = max(leading - spec.late - q, np.int64(0)) if total != 0 else np.int64(0)
+    total, q = total >> more, q + more
     sig, ex, special = round_sum(total, q, spec.mode, random, spec.kept, spec.out)
-    return sig, ex, np.int64(total < 0), special
+    return sig, ex, total < 0, special
 
 
 @inline
@@ -147,7 +162,9 @@ def rounded(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, j, c, tree, seed, element, 
     """A block in which every product and every addition rounds: a balanced tree of the products, then c."""
     count = p1 - p0
     for i in range(count):
-        x = rounded_product(spec, sa, ea, ma, sb, eb, mb, r, p0 + i, j, _random(spec, spec.product_mode, seed, element, step, i))
+        x = rounded_product(
+            spec, sa, ea, ma, sb, eb, mb, r, p0 + i, j, _random(spec, spec.product_mode, seed, element, step, i)
+        )
         tree[i, 0], tree[i, 1], tree[i, 2], tree[i, 3] = x
     operation = count
     while count > 1:

@@ -12,15 +12,16 @@ from tcsim.kernels.numbers import MODES, Layout, layout
 from tcsim.problem import Problem
 from tcsim.units import Unit
 
-ALIGNED, TWO_STAGE, ROUNDED = range(3)
 CUTS = {"rz": 0, "rd": 1, "rne": 2, "exact": 3}
 WINDOW = 62  # bits of a magnitude that an int64 sum may reach
 
 
 class Spec(NamedTuple):
-    """Every number of a unit that a kernel needs. `weight` places a product: significand·2^(exponent - weight)."""
+    """Every number of a unit that a kernel needs. `weight` places a product: significand·2^(exponent - weight).
 
-    arithmetic: int
+    Its subclasses say which arithmetic: kernels are compiled for each apart, and only for those that are used.
+    """
+
     block: int
     period: int  # products of an instruction, after which the order of k and a late c repeat
     after: int  # c is added after each instruction
@@ -50,6 +51,22 @@ class Spec(NamedTuple):
     scale: Layout
 
 
+class Plain(Spec):
+    """A unit whose products are the terms of an aligned sum."""
+
+
+class Grouped(Spec):
+    """A unit whose terms are exact groups of products, aligned by their scales."""
+
+
+class Staged(Spec):
+    """A unit that aligns in two stages."""
+
+
+class Rounded(Spec):
+    """A unit that rounds every operation."""
+
+
 @lru_cache(maxsize=256)
 def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> Spec:
     a, b, out = unit.a_format, unit.b_format, unit.out_format
@@ -61,8 +78,8 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> Spec:
         headroom = (a.emax + b.emax + 2) + 2 + unit.group_size.bit_length()
         weight += 2 * scale.mantissa - a.emin - b.emin
     terms = unit.block_size // unit.group_size + 1
-    return Spec(
-        arithmetic={"aligned": ALIGNED, "two-stage": TWO_STAGE, "rounded": ROUNDED}[unit.arithmetic],
+    kind = {"aligned": Grouped if grouped else Plain, "two-stage": Staged, "rounded": Rounded}[unit.arithmetic]
+    return kind(
         block=unit.block_size,
         period=unit.instruction_k,
         after=int(unit.c_enters == "after"),

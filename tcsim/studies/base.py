@@ -36,10 +36,14 @@ class Option:
 
     def parse(self, text: str) -> Any:
         """The value that a command-line text means, of the type of the full-size value."""
-        if isinstance(self.full, tuple | list):
-            kind = type(self.full[0]) if self.full else str
-            return tuple(kind(part.strip()) for part in text.split(",") if part.strip())
-        return type(self.full)(text)
+        several = isinstance(self.full, tuple | list)
+        kind = type(self.full[0] if several else self.full)
+        try:
+            return tuple(kind(part.strip()) for part in text.split(",") if part.strip()) if several else kind(text)
+        except ValueError:
+            raise ValueError(
+                f"{self.name} takes {kind.__name__} values{', separated by commas' if several else ''}; got {text!r}"
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,9 @@ class Study:
         for key in given:
             if key not in known:
                 raise unknown(f"option of study {self.name}", key, known)
-        values = {name: given[name] if given.get(name) is not None else (o.quick if quick else o.full) for name, o in known.items()}
+        values = {
+            name: given[name] if given.get(name) is not None else (o.quick if quick else o.full) for name, o in known.items()
+        }
         return {name: known[name].check(value) for name, value in values.items()}
 
 

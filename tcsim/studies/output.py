@@ -42,7 +42,9 @@ def write(outcome: Outcome, folder: Path, figures: bool) -> None:
     data, text, claims = folder / f"{name}.nc", folder / f"{name}.txt", folder / f"{name}.json"
     dataset.to_netcdf(data, engine="h5netcdf")
     text.write_text(text_of(outcome))
-    verdicts = [{"statement": c.statement, "verdict": c.verdict, "evidence": c.evidence, "source": c.source} for c in outcome.claims]
+    verdicts = [
+        {"statement": c.statement, "verdict": c.verdict, "evidence": c.evidence, "source": c.source} for c in outcome.claims
+    ]
     claims.write_text(json.dumps({**provenance(outcome), "claims": verdicts}, indent=1))
     outcome.files += [data, text, claims]
     if figures:

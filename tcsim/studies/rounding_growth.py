@@ -144,7 +144,9 @@ def table(data: xr.Dataset) -> str:
         lines.append(f"{u + ', ' + r + ', ' + s:44}" + _entries(data.error.sel(unit=u, rounding=r, scheme=s), ks))
     for m in data.arithmetic.values:
         lines.append(f"{'block FMA of dimension 1, RN, ' + m:44}" + _entries(data.simulated_error.sel(arithmetic=m), ks))
-    lines.append("bounds of Table 2.1: " + ", ".join(f"{s} {float(data.bound.sel(scheme=s)[-1]):.2e}" for s in data.scheme.values))
+    lines.append(
+        "bounds of Table 2.1: " + ", ".join(f"{s} {float(data.bound.sel(scheme=s)[-1]):.2e}" for s in data.scheme.values)
+    )
     return "\n".join(lines)
 
 
@@ -167,7 +169,9 @@ def _known_units(names: Any) -> tuple[str, ...]:
     for u in made:
         if u.arithmetic != "aligned" or u.fraction_bits is None:
             aligned = ", ".join(dict.fromkeys(v.gpu for v in units() if v.fraction_bits and v.arithmetic == "aligned"))
-            raise ValueError(f"rounding-growth changes the alignment of a block, and {u.label} aligns none; units that do: {aligned}")
+            raise ValueError(
+                f"rounding-growth changes the alignment of a block, and {u.label} aligns none; units that do: {aligned}"
+            )
     return tuple(u.gpu for u in made)
 
 

@@ -35,7 +35,14 @@ def claims(data: xr.Dataset) -> list[Claim]:
     ]
 
 
-def _curve(data: xr.Dataset, unit: str, rounding: str, scheme: str = "double-fp16", distribution: str = POSITIVE, blocking: str = "recursive") -> Any:
+def _curve(
+    data: xr.Dataset,
+    unit: str,
+    rounding: str,
+    scheme: str = "double-fp16",
+    distribution: str = POSITIVE,
+    blocking: str = "recursive",
+) -> Any:
     return data.error.sel(distribution=distribution, blocking=blocking, unit=unit, rounding=rounding, scheme=scheme).values
 
 

@@ -88,7 +88,13 @@ def _progress(study: Study, cells: list[Cell], todo: list[Cell], wanted: bool | 
     total = sum(study.weight(cell) for cell in cells)
     done = total - sum(study.weight(cell) for cell in todo)
     hidden = not wanted if wanted is not None else not sys.stderr.isatty()
-    return tqdm(total=total, initial=done, desc=study.name, disable=hidden, bar_format="{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}")
+    return tqdm(
+        total=total,
+        initial=done,
+        desc=study.name,
+        disable=hidden,
+        bar_format="{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}",
+    )
 
 
 def _attempt(compute: Callable[[Cell], Result], cell: Cell) -> tuple[Result | None, str]:

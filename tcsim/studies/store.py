@@ -78,4 +78,6 @@ def _plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, tuple | set):
         return list(value)
-    raise TypeError(f"a study's result holds a {type(value).__name__}, which cannot be stored; use numbers, strings, lists or arrays")
+    raise TypeError(
+        f"a study's result holds a {type(value).__name__}, which cannot be stored; use numbers, strings, lists or arrays"
+    )

@@ -37,7 +37,9 @@ def codes(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...], kind: s
     if kind == "maximal":
         fraction = np.maximum(fraction, (1 << fmt.mantissa_bits) - 1 - rng.integers(0, 2, shape)).astype(np.uint64)
     sign = rng.integers(0, 2, shape, dtype=np.uint64) * np.uint64(kind != "maximal")
-    magnitude = np.minimum(((exponent << fmt.mantissa_bits) | fraction) << fmt.padding, np.uint64((1 << (fmt.width - fmt.signed)) - 1))
+    magnitude = np.minimum(
+        ((exponent << fmt.mantissa_bits) | fraction) << fmt.padding, np.uint64((1 << (fmt.width - fmt.signed)) - 1)
+    )
     if kind not in ("uniform", "special"):
         magnitude = np.minimum(magnitude, np.uint64(fmt.max_code))
     result = magnitude | sign * np.uint64(fmt.sign_bit)
@@ -58,7 +60,9 @@ def _exponents(kind: str, fmt: Format, fields: int) -> tuple[int, int]:
     }.get(kind, (0, fields))
 
 
-def operands(rng: np.random.Generator, unit: Unit, m: int, n: int, k: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def operands(
+    rng: np.random.Generator, unit: Unit, m: int, n: int, k: int, kind: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """a (m, k), b (k, n) and c (m, n) in codes; "cancel" pairs every product with its negative but for a last bit."""
     a, b = codes(rng, unit.a_format, (m, k), kind), codes(rng, unit.b_format, (k, n), kind)
     c = codes(rng, unit.out_format, (m, n), kind if kind != "maximal" else "mid")
@@ -74,7 +78,13 @@ def operands(rng: np.random.Generator, unit: Unit, m: int, n: int, k: int, kind:
 def schedules(k: int, unit: Unit) -> list[Sequential | SplitK | Blocked]:
     """One schedule of each kind that suits the unit."""
     step = max(unit.scale_block, 3) if unit.scale_block else 3
-    return [Sequential(), SplitK(2, tile_k=step), SplitK(3, tile_k=step, reduce="float64"), Blocked(2 * step), Blocked(step, sum="float64")]
+    return [
+        Sequential(),
+        SplitK(2, tile_k=step),
+        SplitK(3, tile_k=step, reduce="float64"),
+        Blocked(2 * step),
+        Blocked(step, sum="float64"),
+    ]
 
 
 @st.composite
@@ -94,4 +104,6 @@ def problems(draw: st.DrawFn, unit: Unit) -> Problem:
         scale_b = codes(rng, unit.scale_format, (1, count, n), scale_kind)
     start = c[None] if draw(st.booleans()) else None
     seed = draw(st.integers(0, 2**64 - 1))
-    return Problem(unit, schedule.plan(k), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), start, scale_a, scale_b, seed)
+    return Problem(
+        unit, schedule.plan(k), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), start, scale_a, scale_b, seed
+    )

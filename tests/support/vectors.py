@@ -14,7 +14,9 @@ import tcsim
 from tcsim.units import Unit
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "vectors"
-needs_vectors = pytest.mark.skipif(not FOLDER.is_dir(), reason="the hardware vectors lie in ../shared/vectors, which is not here")
+needs_vectors = pytest.mark.skipif(
+    not FOLDER.is_dir(), reason="the hardware vectors lie in ../shared/vectors, which is not here"
+)
 
 PUBLIC = ("V100", "A100", "Ada", "H100", "B200")
 NAMES = {
@@ -22,7 +24,12 @@ NAMES = {
     "e2m1": "float4_e2m1fn", "e2m3": "float6_e2m3fn", "e3m2": "float6_e3m2fn", "e4m3fnuz": "float8_e4m3fnuz",
     "e5m2fnuz": "float8_e5m2fnuz",
 }  # fmt: skip
-_SCALED = {("mxf8f6f4", "e4m3"): "mxfp8_e4m3", ("mxf8f6f4", "e5m2"): "mxfp8_e5m2", ("mxf4", "e2m1"): "mxfp4", ("nvf4", "e2m1"): "nvfp4"}
+_SCALED = {
+    ("mxf8f6f4", "e4m3"): "mxfp8_e4m3",
+    ("mxf8f6f4", "e5m2"): "mxfp8_e5m2",
+    ("mxf4", "e2m1"): "mxfp4",
+    ("nvf4", "e2m1"): "nvfp4",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,10 @@ def cases(file: str) -> list[Case]:
     """Every case of a file."""
     arrays = np.load(FOLDER / f"{file}.npz")
     keys = sorted({key.rsplit(".", 1)[0] for key in arrays.files})
-    return [_case(file, key, {s: arrays[f"{key}.{s}"] for s in ("a", "b", "c", "d", "sa", "sb") if f"{key}.{s}" in arrays.files}) for key in keys]
+    return [
+        _case(file, key, {s: arrays[f"{key}.{s}"] for s in ("a", "b", "c", "d", "sa", "sb") if f"{key}.{s}" in arrays.files})
+        for key in keys
+    ]
 
 
 def _case(file: str, key: str, x: dict[str, np.ndarray]) -> Case:
@@ -67,7 +77,9 @@ def _unit(file: str, key: list[str]) -> Unit:
         native = file == "H100" and source.startswith("float8") and out == "float32"
         return tcsim.unit(file.lower(), source, out=out, instruction="wgmma" if native else "mma")
     if file.startswith("h200"):
-        return tcsim.unit("h200", NAMES[key[0]], out=NAMES[key[2]], instruction=file.removeprefix("h200_").removesuffix("_sync"))
+        return tcsim.unit(
+            "h200", NAMES[key[0]], out=NAMES[key[2]], instruction=file.removeprefix("h200_").removesuffix("_sync")
+        )
     gpu, instruction, source = key[:3]
     if (instruction, source) in _SCALED:
         return tcsim.unit(gpu, _SCALED[instruction, source])

@@ -12,7 +12,11 @@ def distinct() -> list[Unit]:
     """One unit for every set of numbers in the table."""
     seen: dict[tuple[object, ...], Unit] = {}
     for u in tcsim.units():
-        key = tuple(getattr(u, f) for f in u.__dataclass_fields__ if f not in ("gpu", "instruction", "name", "evidence", "source", "min_exponent"))
+        key = tuple(
+            getattr(u, f)
+            for f in u.__dataclass_fields__
+            if f not in ("gpu", "instruction", "name", "evidence", "source", "min_exponent")
+        )
         seen.setdefault((*key, u.min_exponent if u.out == "float16" or u.a in ("bfloat16", "tfloat32") else None), u)
     return list(seen.values())
 
@@ -26,28 +30,61 @@ def whatifs() -> list[Unit]:
     made += [half.replace(rounding=r) for r in ("rz", "rna", "ru", "rd", "ro", "sr")]
     made += [bf16.replace(align_rounding=a, rounding=r) for a, r in product(("rd", "rne", "exact"), ("rz", "rne", "sr"))]
     made += [h200.replace(align_rounding="exact", rounding=r) for r in ("rz", "rne", "sr")]
-    made += [v100.replace(block_size=n, fraction_bits=f) for n, f in ((1, 1), (3, 7), (7, 30), (40, 24), (5, 58), (2, 100), (64, 61))]
+    made += [
+        v100.replace(block_size=n, fraction_bits=f) for n, f in ((1, 1), (3, 7), (7, 30), (40, 24), (5, 58), (2, 100), (64, 61))
+    ]
     made += [bf16.replace(fraction_bits=f, min_exponent=e) for f, e in ((60, None), (200, None), (3, 200), (40, -400))]
     made += [h200.replace(out=o) for o in ("bfloat16", "float64", "float8_e5m2", "tfloat32")]
     made += [h200.replace(out="float64", rounding="sr", align_rounding="exact")]
     made += [h200.replace(out_precision=p, rounding=r) for p, r in ((1, "rne"), (5, "sr"), (14, "ru"))]
     made += [half.replace(out_precision=6, rounding="rne"), fp8.replace(out_precision=None, fraction_bits=25)]
-    made += [h200.replace(k_order=tuple(range(15, -1, -1))), h200.replace(c_enters="after"), h200.replace(block_size=4, chain=3, c_enters="after")]
-    made += [half.replace(c_enters="after", chain=2), bf16.replace(subnormals="flush"), half.replace(subnormals="flush", zero_sign="ieee")]
+    made += [
+        h200.replace(k_order=tuple(range(15, -1, -1))),
+        h200.replace(c_enters="after"),
+        h200.replace(block_size=4, chain=3, c_enters="after"),
+    ]
+    made += [
+        half.replace(c_enters="after", chain=2),
+        bf16.replace(subnormals="flush"),
+        half.replace(subnormals="flush", zero_sign="ieee"),
+    ]
     made += [fp8.replace(b="float8_e4m3fn", k_order=tuple(range(31, -1, -1)))]
     fp64, fp32 = tcsim.unit("h200", "float64"), tcsim.unit("mi100", "float32")
-    made += [fp64.replace(rounding=r, zero_sign=z) for r, z in (("rz", "ieee"), ("sr", "ieee"), ("rne", "positive"), ("ro", "positive"))]
-    made += [fp64.replace(block_size=4), fp64.replace(block_size=4, align_rounding="rz", fraction_bits=60), fp32.replace(rounding="rd")]
+    made += [
+        fp64.replace(rounding=r, zero_sign=z)
+        for r, z in (("rz", "ieee"), ("sr", "ieee"), ("rne", "positive"), ("ro", "positive"))
+    ]
+    made += [
+        fp64.replace(block_size=4),
+        fp64.replace(block_size=4, align_rounding="rz", fraction_bits=60),
+        fp32.replace(rounding="rd"),
+    ]
     made += [fp32.replace(block_size=8, align_rounding="rz", fraction_bits=24, rounding="rz", zero_sign="positive")]
     rounded = tcsim.unit("mi250", "float16")
-    made += [rounded.replace(rounding=r, product_rounding=p) for r, p in (("rz", "rne"), ("sr", "sr"), ("rd", "ru"), ("ro", "rz"))]
+    made += [
+        rounded.replace(rounding=r, product_rounding=p) for r, p in (("rz", "rne"), ("sr", "sr"), ("rd", "ru"), ("ro", "rz"))
+    ]
     made += [rounded.replace(block_size=n, subnormals=s) for n, s in ((1, "keep"), (3, "keep"), (7, "flush"))]
-    made += [rounded.replace(out="float16", zero_sign="positive", nan_code=None), rounded.replace(a="float64", b="float64", out="float64", nan_code=None)]
+    made += [
+        rounded.replace(out="float16", zero_sign="positive", nan_code=None),
+        rounded.replace(a="float64", b="float64", out="float64", nan_code=None),
+    ]
     staged = tcsim.unit("mi300x", "float16")
-    made += [staged.replace(rounding="sr"), staged.replace(fraction_bits=12, late_fraction_bits=14), staged.replace(block_size=5)]
+    made += [
+        staged.replace(rounding="sr"),
+        staged.replace(fraction_bits=12, late_fraction_bits=14),
+        staged.replace(block_size=5),
+    ]
     mx, nv = tcsim.unit("b200", "mxfp8_e4m3"), tcsim.unit("b200", "nvfp4")
-    made += [mx.replace(align_rounding="exact", rounding="rne"), nv.replace(align_rounding="exact"), nv.replace(rounding="sr", block_size=32)]
-    made += [nv.replace(fraction_bits=90), mx.replace(a="float8_e4m3fn", b="float8_e4m3fn", group_size=8, scale_block=16, block_size=16)]
+    made += [
+        mx.replace(align_rounding="exact", rounding="rne"),
+        nv.replace(align_rounding="exact"),
+        nv.replace(rounding="sr", block_size=32),
+    ]
+    made += [
+        nv.replace(fraction_bits=90),
+        mx.replace(a="float8_e4m3fn", b="float8_e4m3fn", group_size=8, scale_block=16, block_size=16),
+    ]
     return made
 
 

@@ -1,0 +1,185 @@
+"""The study framework, and rounding-growth at quick size."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tcsim
+from tcsim.studies.base import Claim, Option, Study
+from tcsim.studies.run import run
+from tcsim.studies.store import Store, cell_key
+
+
+def squares(cell: dict[str, int]) -> dict[str, float]:
+    if cell["x"] == 3 and cell["fails"]:
+        raise ArithmeticError("three is not to be squared")
+    return {"square": cell["x"] ** 2 / 3}
+
+
+def _dataset(params: dict[str, int], results: list[tuple[dict[str, int], dict[str, float]]]) -> object:
+    import xarray as xr
+
+    return xr.Dataset({"square": ("x", [r["square"] for _, r in results])}, coords={"x": [c["x"] for c, _ in results]})
+
+
+TOY = Study(
+    name="toy", title="Squares", reproduces="nothing", cells=lambda p: [{"x": x, "fails": p["fails"]} for x in range(p["count"])],
+    compute=squares, dataset=_dataset, claims=lambda d: [Claim("squares grow", bool((np.diff(d.square) > 0).all()), "by difference")],
+    figures=lambda d: {}, options=(Option("count", 6, 3, "how many"), Option("fails", 0, 0, "whether 3 fails")),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def growth(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, object]:
+    out = tmp_path_factory.mktemp("growth")
+    return out, tcsim.study.run("rounding-growth", quick=True, k_max=2**14, out=out, jobs=1)
+
+
+def test_growth_slopes_and_claims(growth: tuple[Path, object]) -> None:
+    """The issue's bars at the size that a test can pay for; the drift bound holds from k = 2^14."""
+    from tcsim.studies.rounding_growth import slope
+
+    data = growth[1].dataset
+    positive = data.error.sel(distribution="(0, 1]", blocking="recursive", scheme="double-fp16")
+    for name in ("v100", "a100", "h200"):
+        assert abs(slope(data.k, positive.sel(unit=name, rounding="hardware")) - 1) <= 0.05
+        assert slope(data.k, positive.sel(unit=name, rounding="exact alignment, RN")) < 0.75
+        drift = 2.0**-23 / 3 * float(data.kappa.sel(unit=name, rounding="hardware")) * 2**14
+        assert abs(float(positive.sel(unit=name, rounding="hardware", k=2**14)) / drift - 1) <= 0.05
+    assert abs(slope(data.k, positive.sel(unit="h200", rounding="final RN")) - 1) <= 0.05
+    verdicts = {c.statement: c.holds for c in growth[1].claims}
+    assert verdicts["Rounding the result of a block to nearest instead of toward zero cures the drift"] is False
+    assert verdicts["With exact alignment and rounding to nearest, double-fp16 is as accurate as fp32"] is True
+
+
+def test_growth_errors_are_those_of_the_reference(growth: tuple[Path, object]) -> None:
+    """One curve point again, from the reference backend and exact rationals."""
+    from fractions import Fraction
+
+    from tcsim import inputs
+
+    k = 512
+    a, b = inputs.uniform(16, k, 16, low=0.0, high=1.0, seed=0)
+    d = tcsim.matmul(
+        a[:2].astype(np.float16), b[:, :2].astype(np.float16), unit=tcsim.unit("v100", "float16"), backend="reference"
+    )
+    worst = 0.0
+    for i in range(2):
+        for j in range(2):
+            exact = sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a[i], b[:, j], strict=True))
+            worst = max(worst, float(abs(Fraction(float(d[i, j])) - exact) / exact))
+    measured = float(
+        growth[1].dataset.error.sel(
+            distribution="(0, 1]", blocking="recursive", unit="v100", rounding="hardware", scheme="fp16", k=k
+        )
+    )
+    assert 0 < worst <= measured
+
+
+def test_growth_files(growth: tuple[Path, object]) -> None:
+    import xarray as xr
+
+    out, outcome = growth
+    names = {path.name for path in outcome.files}
+    assert {
+        "rounding-growth.nc",
+        "rounding-growth.txt",
+        "rounding-growth.json",
+        "overview-recursive.png",
+        "figure-3.1-positive.svg",
+    } <= names
+    assert all(path.stat().st_size > 500 for path in outcome.files)
+    with xr.open_dataset(out / "rounding-growth.nc", engine="h5netcdf") as stored:
+        assert stored.error.equals(outcome.dataset.error)
+        assert stored.attrs["study"] == "rounding-growth"
+    assert "does not hold: Rounding the result of a block to nearest" in (out / "rounding-growth.txt").read_text()
+
+
+def test_growth_is_reused_and_reproducible(growth: tuple[Path, object], tmp_path: Path) -> None:
+    again = tcsim.study.run("rounding-growth", quick=True, k_max=2**14, out=growth[0], jobs=1, figures=False)
+    assert (again.computed, again.reused) == (0, 12)
+    assert again.dataset.error.equals(growth[1].dataset.error)
+    small = tcsim.study.rounding_growth(k_max=2**10, out=tmp_path, jobs=2, figures=False)
+    part = growth[1].dataset.sel(k=[2**9, 2**10])
+    assert small.error.equals(part.error)
+    other = tcsim.study.rounding_growth(k_max=2**9, seed=1, out=tmp_path, jobs=1, figures=False)
+    assert not other.error.equals(part.error.sel(k=[2**9]))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_cells_are_computed_once_and_failures_reported(tmp_path: Path, jobs: int) -> None:
+    first = run(TOY, out=tmp_path, jobs=jobs, fails=1, figures=False)
+    assert (first.computed, first.reused, len(first.failed)) == (5, 0, 1)
+    assert first.failed[0][0]["x"] == 3
+    assert "three is not to be squared" in first.failed[0][1]
+    second = run(TOY, out=tmp_path, jobs=jobs, fails=1, count=8, figures=False)
+    assert (second.computed, second.reused, len(second.failed)) == (2, 5, 1)
+    assert "failed: {'x': 3" in (tmp_path / "toy.txt").read_text()
+
+
+def test_a_cell_cut_short_is_computed_again(tmp_path: Path) -> None:
+    run(TOY, out=tmp_path, jobs=1, figures=False)
+    store = Store(tmp_path)
+    path = store.path(cell_key("toy", {"x": 1, "fails": 0}))
+    path.write_text(path.read_text()[:20])
+    assert run(TOY, out=tmp_path, jobs=1, figures=False).computed == 1
+
+
+def test_an_output_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="cannot write to the output folder .*file.*choose another with --out"):
+        run(TOY, out=tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k_mx": 512}, "nearest: 'k_max'"),
+        ({"seed": -1}, "seed must be"),
+        ({"units": ()}, "at least one GPU"),
+        ({"jobs": 0}, "jobs must be at least 1"),
+    ],
+)
+def test_bad_options(options: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        tcsim.study.run("rounding-growth", out=tmp_path, quick=True, **options)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "tcsim.cli",
+        "study",
+        "rounding-growth",
+        "--k-max",
+        "32768",
+        "--out",
+        str(tmp_path),
+        "--jobs",
+        "2",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    cells = tmp_path / "cells"
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and len(list(cells.glob("*.json"))) < 2:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    kept = len(list(cells.glob("*.json")))
+    assert process.returncode == 130, errors
+    assert f"stopped; {kept} finished cells are kept" in errors
+    assert 2 <= kept < 14
+    assert not list(cells.glob("*.part"))
+    outcome = tcsim.study.run("rounding-growth", k_max=2**10, out=tmp_path, jobs=1, figures=False)
+    assert outcome.reused + outcome.computed == 4
+    assert not outcome.failed
