@@ -93,7 +93,11 @@ def run_tiles(first, last, a, b, c, d, spec, sums_, order, bounds, tiles):  # ty
         ni, nj = min(rows, tiles.m - i0), min(width, tiles.n - j0)
         for r in range(ni):
             for j in range(nj):
-                x = value(c, t, i0 + r, j0 + j, spec.out, spec.out.emin, 24, spec.flush) if c.address != 0 else np.float32(0)
+                x = (
+                    value(c, t, i0 + r, j0 + j, spec.out, spec.out.emin, 24, spec.flush and sums_.precision == 0)
+                    if c.address != 0
+                    else np.float32(0)
+                )
                 acc[r, j] = x
                 total[r, j] = np.float64(x) if sums_.c_first else 0.0
         k, segment = bounds[0], 0
