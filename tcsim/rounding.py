@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ from tcsim.floats import as_floats
 from tcsim.formats import Format, format_named
 from tcsim.kernels import jit
 from tcsim.kernels import rounding as kernels
+
+if TYPE_CHECKING:
+    from tcsim.rounding_table import Explanation
 
 ROUNDINGS = {
     "rz": "toward zero",
@@ -115,6 +118,13 @@ def round_to(
         if work is not result:
             np.copyto(result, work, casting="same_kind")
     return result
+
+
+def explain(x: float, fmt: str | Format, *, overflow: str = "inf", subnormals: str = "keep") -> Explanation:
+    """A table of one number's neighbours in a format, the tie, and what every mode returns: `tcsim.rounding_table.explain`."""
+    from tcsim.rounding_table import explain as table
+
+    return table(x, fmt, overflow=overflow, subnormals=subnormals)
 
 
 def _same_memory(a: Array, b: Array) -> bool:

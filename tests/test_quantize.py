@@ -170,7 +170,7 @@ def test_a_block_scaled_unit_takes_the_result(name):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: quantize([1.0], "mxfp8_e4m2"), r"unknown block-scaled format 'mxfp8_e4m2' \(nearest: 'mxfp8_e4m3'\)"),
+        (lambda: quantize([1.0], "mxfp8_e4m2"), r"unknown block-scaled format 'mxfp8_e4m2' \(nearest: 'mxfp8_e5m2'\)"),
         (lambda: quantize([1.0], "mxfp4", scale_rounding="flor"), "nearest: 'floor'"),
         (lambda: quantize([1.0], "nvfp4", scale_rounding="floor"), "unknown rounding of the scale 'floor'"),
         (lambda: quantize([1.0], "mxfp4", tensor_scale=2.0), "goes with nvfp4 alone"),

@@ -1,6 +1,7 @@
 """round_to against an oracle that shares nothing with it: neighbours by search or scaling in float64, then the definitions."""
 
 import itertools
+from fractions import Fraction
 
 import gfloat
 import gfloat.formats
@@ -12,7 +13,9 @@ from gfloat import Domain, RoundMode
 from tcsim import philox
 from tcsim.bits import decode
 from tcsim.formats import FORMATS, Format
-from tcsim.rounding import ROUNDINGS, round_to
+from tcsim.hardware import unit
+from tcsim.matmul import matmul
+from tcsim.rounding import ROUNDINGS, explain, round_to
 
 DETERMINISTIC = ("rz", "rne", "rna", "rnz", "ru", "rd", "ro")
 STOCHASTIC = ("sr", "sr-centred", "sr-nearest", "sr-nearest-odd", "sr-equal")
@@ -500,3 +503,56 @@ def test_never_rounds_twice():
 def test_errors_say_what_to_do(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# --- what a number becomes, and units that round every operation ------------------------------------------------------
+
+
+def test_explain_names_neighbours_and_results():
+    table = explain(0.3, "e4m3")
+    assert (table.lower, table.upper, table.tie, table.exact) == (0.28125, 0.3125, False, False)
+    assert table.fraction == (Fraction(0.3) - Fraction(0.28125)) * 32
+    assert list(table.results) == list(ROUNDINGS)
+    assert "0.28125, code 0x29" in str(table)
+    assert "0.3125 with probability 0.6" in str(table)
+    assert "<td style='text-align:left'>0.3125, code 0x2a</td>" in table._repr_html_()
+
+
+@pytest.mark.parametrize("fmt", ["float16", "float8_e4m3fn", "float4_e2m1fn", "float8_e8m0fnu", "int8"])
+@pytest.mark.parametrize("x", [0.75, -1.25, 3.0, 1e9, -2.5, 1e-9, 1.0, np.inf])
+def test_explain_agrees_with_round_to(x, fmt):
+    table = explain(x, fmt)
+    for rounding in DETERMINISTIC:
+        assert_same(list(table.results[rounding]), [round_to(x, fmt, rounding)], np.array([x]))
+    for values in table.results.values():
+        assert sum(values.values()) == 1
+    if table.fraction is not None and FORMATS[fmt].zero and not table.exact:
+        assert min(table.results["sr-equal"].values()) == 0.5
+        magnitudes_ = sorted(table.results["sr"], key=abs)
+        assert abs(table.results["sr"].get(magnitudes_[-1]) - table.fraction) <= 2.0**-32 or len(magnitudes_) == 1
+    with pytest.raises(ValueError, match="one number"):
+        explain([1.0, 2.0], fmt)
+
+
+@pytest.mark.parametrize("rounding", ["rz", "rne", "rna", "ru", "rd", "ro", "sr"])
+@pytest.mark.parametrize("source", ["float16", "float8_e5m2"])
+def test_a_unit_that_rounds_every_operation(source, rounding):
+    """A block FMA of dimension 1: every product and every addition rounded to float16, as round_to does step by step."""
+    block = unit("h200", "float16", out="float16").replace(
+        a=source, b=source, arithmetic="rounded", block_size=1, fraction_bits=None, align_rounding="exact", min_exponent=None,
+        rounding=rounding, product_rounding=rounding,
+    )  # fmt: skip
+    rng = np.random.default_rng(12)
+    a, b = (round_to(rng.standard_normal(s) * 8, source) for s in ((9, 40), (40, 11)))
+    c = round_to(rng.standard_normal((9, 11)), "float16")
+    steps, elements = c, np.arange(c.size, dtype=np.uint64)
+    for k in range(40):  # products and sums of float16 are exact in float64
+
+        def rounded(exact, operation, k=k):
+            random = None
+            if rounding == "sr":
+                random = philox.philox((elements, 0, k >> 2, operation), (SEED, 0))[k & 3].reshape(c.shape)
+            return round_to(exact, "float16", rounding, random_bits=random)
+
+        steps = rounded(steps + rounded(a[:, k, None] * b[k], 0), 1)
+    assert_same(matmul(a, b, c, unit=block, seed=SEED), steps, steps)
