@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.kernels import general, native, simd
+from tcsim.kernels import general, library, native, simd
 from tcsim.problem import Codes, Problem
 
 
@@ -12,7 +12,9 @@ def run(problem: Problem, threads: int | None = None) -> Codes:
     """Codes of D = C + A·B, (batch, m, n): on the fast path where it holds the unit, else on the general kernel."""
     batch, m, n, _ = problem.shape
     out = np.empty((batch, m, n), dtype=problem.unit.out_format.storage)
-    if native.supports(problem):
+    if library.supports(problem):
+        library.run(problem, out, threads)
+    elif native.supports(problem):
         native.run(problem, out, threads)
     elif simd.supports(problem):
         simd.run(problem, out, threads, general.run_part)

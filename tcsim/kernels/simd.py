@@ -17,8 +17,9 @@ from tcsim.kernels import simd_exact
 from tcsim.kernels.jit import default_threads, run_tasks
 from tcsim.kernels.simd_drive import NO_SUM, SUM16, SUM32, SUM64, Job, driver
 from tcsim.kernels.simd_exact import exact_par
+from tcsim.kernels.simd_ops import LANES
 from tcsim.kernels.simd_pack import decoding
-from tcsim.kernels.simd_tile import CARRY, INTEGER, LANES, MASKED, NATIVE, PANEL, PAR_COUNT, PLAIN, RANDOM, WIDE, Par
+from tcsim.kernels.simd_tile import CARRY, INTEGER, MASKED, NATIVE, PANEL, PAR_COUNT, PLAIN, RANDOM, WIDE, Par
 from tcsim.problem import Codes, Problem
 from tcsim.units import Unit
 
@@ -43,7 +44,14 @@ class Plan(NamedTuple):
 
 def _operand(fmt: Format) -> bool:
     """Whether values of the format are float32 values with room for an exact product."""
-    return not fmt.integer and fmt.zero and fmt.mantissa_bits <= 11 and fmt.emin >= -126 and fmt.emax <= 127 and abs(fmt.bias) <= 127
+    return (
+        not fmt.integer
+        and fmt.zero
+        and fmt.mantissa_bits <= 11
+        and fmt.emin >= -126
+        and fmt.emax <= 127
+        and abs(fmt.bias) <= 127
+    )
 
 
 def _most(fmt: Format) -> float:
@@ -92,7 +100,9 @@ def _plan(unit: Unit, f: int) -> Plan | None:
     single = max(a.emax + A_OFFSET, b.emax + B_OFFSET)
     base = max(single + 1, -1 if floor_e is None else floor_e + 127)
     floor_code = -1 if floor_e is None else floor_e + 127
-    words = not (min(a.emin + A_OFFSET, b.emin + B_OFFSET) > 0 and a.emax + b.emax + 127 <= 255 and base <= max(lowest + 127, floor_code))
+    words = not (
+        min(a.emin + A_OFFSET, b.emin + B_OFFSET) > 0 and a.emax + b.emax + 127 <= 255 and base <= max(lowest + 127, floor_code)
+    )
     low, high = f + 2, 252 - unit.block_size.bit_length()
     numbers = {Par.FLOOR: base, Par.HIGH: high, Par.LOW: low, Par.LEAST: low - 1}
     if words:
@@ -147,7 +157,9 @@ def supports(problem: Problem) -> bool:
 
 
 def _stored(fmt: Format) -> bool:
-    return fmt == FORMATS["float64"] or (not fmt.integer and fmt.zero and fmt.mantissa_bits + fmt.padding <= 23 and abs(fmt.bias) <= 127)
+    return fmt == FORMATS["float64"] or (
+        not fmt.integer and fmt.zero and fmt.mantissa_bits + fmt.padding <= 23 and abs(fmt.bias) <= 127
+    )
 
 
 def _turned(problem: Problem) -> bool:
@@ -216,7 +228,11 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
     left = np.zeros(tasks, dtype=np.int64)
     bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
-    work = simd_exact.driver(how.kind, int(how.words)) if how.width == EXACT else driver(how.kind, how.width, int(how.words), job.half)
+    work = (
+        simd_exact.driver(how.kind, int(how.words))
+        if how.width == EXACT
+        else driver(how.kind, how.width, int(how.words), job.half)
+    )
     run_tasks(work, tasks, threads, job, par, numbers_a, numbers_b, bounds, out.reshape(-1), left)
     if left.any():
         _redo(problem, out, job, np.flatnonzero(left), threads, general_tile)
@@ -252,5 +268,9 @@ def cover(marked: np.ndarray[Any, Any]) -> list[tuple[int, int, int, int]]:
     if area <= 64 or 4 * np.count_nonzero(box) >= area:
         return [(i0, i1, j0, j1)]
     middle = (i1 - i0) // 2 if i1 - i0 >= j1 - j0 else (j1 - j0) // 2
-    parts = ((box[:middle], 0, 0), (box[middle:], middle, 0)) if i1 - i0 >= j1 - j0 else ((box[:, :middle], 0, 0), (box[:, middle:], 0, middle))
+    parts = (
+        ((box[:middle], 0, 0), (box[middle:], middle, 0))
+        if i1 - i0 >= j1 - j0
+        else ((box[:, :middle], 0, 0), (box[:, middle:], 0, middle))
+    )
     return [(i0 + di + a, i0 + di + b, j0 + dj + c, j0 + dj + d) for part, di, dj in parts for a, b, c, d in cover(part)]

@@ -17,8 +17,9 @@ import numpy as np
 
 from tcsim.kernels.jit import inline, kernel
 from tcsim.kernels.simd_memory import bits_of_float, float_of_bits, float_of_half, half_of_double, peek16, peek32
+from tcsim.kernels.simd_ops import LANES
 from tcsim.kernels.simd_pack import HAS_NAN, SPECIAL, unpack_rows
-from tcsim.kernels.simd_tile import LANES, PANEL, VECTORS, strip
+from tcsim.kernels.simd_tile import PANEL, VECTORS, strip
 
 NO_SUM, SUM16, SUM32, SUM64 = range(4)
 _STICKY = np.uint32((127 + 100) << 23)  # an infinite float16 accumulator, see simd_tile
@@ -198,7 +199,9 @@ def mark_specials(arrays, item, address, across, count, along, depth, marks):  #
     report, zero, one = arrays[3], np.int64(0), np.int64(1)
     for line in range(count):
         report[0] = 0
-        unpack_rows(arrays, item, zero, zero, (address + line * across, along, depth, zero, one, zero, zero, one, one, zero, zero))
+        unpack_rows(
+            arrays, item, zero, zero, (address + line * across, along, depth, zero, one, zero, zero, one, one, zero, zero)
+        )
         marks[line] |= report[0]
 
 
@@ -261,7 +264,12 @@ def driver(kind: int, width: int, words: int, half: int) -> Any:
         line, groups, report = -(-job.chunk // LANES) * LANES, VECTORS * job.bits // 32, np.zeros(1, np.int64)
         panels = pitch // PANEL + pitch % PANEL // LANES + 4
         a = (np.zeros(high * line, np.float32), np.zeros(high * line, np.uint32), numbers_a, report)
-        b = (np.zeros(pitch * job.chunk, np.float32), np.zeros(panels * groups * LANES * job.chunk, np.uint32), numbers_b, report)
+        b = (
+            np.zeros(pitch * job.chunk, np.float32),
+            np.zeros(panels * groups * LANES * job.chunk, np.uint32),
+            numbers_b,
+            report,
+        )
         edge = np.zeros(high // VECTORS * line * groups if job.n % PANEL else 0, np.uint32)
         scratch = (np.zeros(line, np.float32), np.zeros(line, np.uint32))
         c, bad = np.zeros(high * pitch, np.float32), np.zeros(high * pitch, np.uint8)

@@ -27,7 +27,7 @@ from tcsim.formats import FORMATS
 from tcsim.kernels import simd_ops as ops
 from tcsim.kernels.jit import inline, kernel
 from tcsim.kernels.simd_drive import NO_SUM, add_c, chunk_end, fold, mark_specials, start, store
-from tcsim.kernels.simd_ops import F32, F64, I8, I32, I64, LANES, Value, Variable
+from tcsim.kernels.simd_ops import F32, F64, I32, I64, LANES, Value, Variable
 from tcsim.kernels.simd_pack import unpack_rows
 from tcsim.kernels.simd_tile import Draws, elements
 from tcsim.units import Unit
@@ -172,7 +172,7 @@ _POINTERS = {"a": F64, "bm": F64, "c": F32, "to": F32, "report": I64, "par": I64
 _NUMBERS = ("lda", "ldc", "row", "depth", "element", "row_step", "column_step", "step")
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+@intrinsic(prefer_literal=True)
 def tile(typingctx, kind, ranged, careful, arrays, numbers):  # type: ignore[no-untyped-def]
     """One tile of 4 x 16 outputs; arrays: (a, b, c, to, report, par); numbers: places in a, b and c, then _NUMBERS."""
     chosen = (kind.literal_value, bool(ranged.literal_value), bool(careful.literal_value))
@@ -222,7 +222,13 @@ def pack(job, t, first, lines, across, along, item, origin, k0, depth, single, c
     source = origin + first * across + k0 * along
     if columns == 0:
         for i in range(lines):
-            unpack_rows(arrays, item, zero, zero, (source + i * across, along, depth, zero, one, zero, zero, np.int64(8), one, zero, zero))
+            unpack_rows(
+                arrays,
+                item,
+                zero,
+                zero,
+                (source + i * across, along, depth, zero, one, zero, zero, np.int64(8), one, zero, zero),
+            )
             widen(single, double[i * job.chunk :], depth)
         return
     for j in range(0, lines, LANES):
@@ -271,12 +277,46 @@ def driver(kind: int, ranged: int) -> Any:
                     k0, k1 = k, chunk_end(job, bounds, segment, k)
                     report[0] = 0
                     at_a, at_b = job.a + t * job.a_batch, job.b + t * job.b_batch
-                    pack(job, t, i0, rows, job.a_row, job.a_k, job.a_item, at_a, k0, k1 - k0, single, codes, a, numbers_a, report, 0)
+                    pack(
+                        job,
+                        t,
+                        i0,
+                        rows,
+                        job.a_row,
+                        job.a_k,
+                        job.a_item,
+                        at_a,
+                        k0,
+                        k1 - k0,
+                        single,
+                        codes,
+                        a,
+                        numbers_a,
+                        report,
+                        0,
+                    )
                     if report[0]:
                         mark_specials((single, codes, numbers_a, report), job.a_item, at_a + i0 * job.a_row + k0 * job.a_k,
                                       job.a_row, rows, job.a_k, k1 - k0, row_marks)  # fmt: skip
                     report[0] = 0
-                    pack(job, t, j0, columns, job.b_column, job.b_k, job.b_item, at_b, k0, k1 - k0, single, codes, b, numbers_b, report, 1)
+                    pack(
+                        job,
+                        t,
+                        j0,
+                        columns,
+                        job.b_column,
+                        job.b_k,
+                        job.b_item,
+                        at_b,
+                        k0,
+                        k1 - k0,
+                        single,
+                        codes,
+                        b,
+                        numbers_b,
+                        report,
+                        1,
+                    )
                     if report[0]:
                         mark_specials((single, codes, numbers_b, report), job.b_item, at_b + j0 * job.b_column + k0 * job.b_k,
                                       job.b_column, columns, job.b_k, k1 - k0, column_marks)  # fmt: skip

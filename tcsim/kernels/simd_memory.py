@@ -18,14 +18,16 @@ def _peek(width: int):  # type: ignore[no-untyped-def]
     def peek(typingctx, address):  # type: ignore[no-untyped-def]
         def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
             pointer = builder.inttoptr(args[0], ir.IntType(width).as_pointer())
-            return builder.zext(builder.load(pointer, align=1), ir.IntType(64)) if width < 64 else builder.load(pointer, align=1)
+            return (
+                builder.zext(builder.load(pointer, align=1), ir.IntType(64)) if width < 64 else builder.load(pointer, align=1)
+            )
 
         return types.int64(address), codegen
 
     return peek
 
 
-peek16, peek32 = _peek(16), _peek(32)
+peek8, peek16, peek32, peek64 = (_peek(width) for width in (8, 16, 32, 64))
 
 
 def _bits(source: types.Type, target: types.Type):  # type: ignore[no-untyped-def]

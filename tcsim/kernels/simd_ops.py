@@ -84,7 +84,7 @@ class Value:
         return self._binary(other, "", "lshr")
 
     def compare(self, relation: str, other: Value | float) -> Value:
-        """"==" "!=" "<" "<=" ">" ">=" on signed integers, with a leading u ("u<") on unsigned ones."""
+        """ "==" "!=" "<" "<=" ">" ">=" on signed integers, with a leading u ("u<") on unsigned ones."""
         compare = self.b.icmp_unsigned if relation.startswith("u") else self.b.icmp_signed
         return Value(self.b, compare(relation.lstrip("u"), self.v, self.like(other).v))
 

@@ -157,7 +157,7 @@ _NUMBERS = ("source", "step", "count", "row_step", "rows", "pitch", "code_pitch"
 _ITEMS = ((1, I8), (2, I16), (4, I32), (8, I64))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def unpack_rows(typingctx, arrays, item, at, code_at, numbers):  # type: ignore[no-untyped-def]
     """Unpack a matrix of codes into arrays[0][at:] (float32) and arrays[1][code_at:] (uint32 of exponent codes).
 

@@ -41,9 +41,6 @@ NATIVE, MASKED, INTEGER, RANDOM = range(4)
 PLAIN, CARRY, WIDE = range(3)
 PANEL = 64  # columns of a wide panel: one row of it is a tile
 VECTORS = 4  # of a tile; rows of one that is 16 columns wide
-import os
-
-TOGETHER = int(os.environ.get("TOG","4"))  # vectors that share a loop over k
 
 
 class Par(IntEnum):
@@ -129,7 +126,9 @@ class Tile:
 
     # 2., 3. the sum
 
-    def products(self, a: Any, bm: Any, row: Value, column: int, s: list[Value], k: Value, stop: Value, acc: list[Value]) -> list[Value]:
+    def products(
+        self, a: Any, bm: Any, row: Value, column: int, s: list[Value], k: Value, stop: Value, acc: list[Value]
+    ) -> list[Value]:
         """acc plus the truncated products k … stop, for neighbouring vectors that share the loads of a."""
         totals = [Variable(self.b, x) for x in acc]
 
@@ -142,7 +141,9 @@ class Tile:
         ops.each(self.b, k, stop, add)
         return [total.get() for total in totals]
 
-    def wide_products(self, a: Any, bm: Any, row: Value, column: int, s: list[Value], k: Value, stop: Value, acc: list[Value]) -> list[Value]:
+    def wide_products(
+        self, a: Any, bm: Any, row: Value, column: int, s: list[Value], k: Value, stop: Value, acc: list[Value]
+    ) -> list[Value]:
         """The same in 64 bits, from groups that 32 bits hold."""
         totals = [Variable(self.b, x.cast(I64, "sext")) for x in acc]
         zeros = [x.like(0) for x in acc]
@@ -166,7 +167,8 @@ class Tile:
         pattern = (magnitude.cast(F32, "uitofp") * unscale).bits_as(I32)
         if self.half:
             pattern = pattern.compare(">=", _HALF_END).where(pattern.like(_STICKY), pattern)
-        return (pattern | sign).bits_as(F32)
+        result: Value = (pattern | sign).bits_as(F32)
+        return result
 
     def _cut(self, magnitude: Value, emax: Value, random: Value | None) -> Value:
         """A magnitude rounded to the kept bits, or to the output's smallest subnormal where that is larger."""
@@ -174,7 +176,7 @@ class Tile:
         drop = (self.number(Par.KEPT, width) * -1 + width) - magnitude.call("ctlz", flags=(False,))
         if self.half:
             grid = self.number(Par.GRID) - (emax >> 23)
-            drop = drop.call("smax", grid if kind == I32 else grid.cast(I64, "sext"))
+            drop = drop.call("smax", grid if kind == I32 else grid.cast(I64, "sext")).call("smin", width - 1)
         drop = drop.call("smax", 0)
         if random is not None:
             word = random >> 1 if kind == I32 else random.cast(I64, "zext") << 31
@@ -183,11 +185,23 @@ class Tile:
             even = self.number(Par.EVEN, width)
             half = (self.number(Par.ONE, width) << drop) >> 1
             more = (half - even + ((magnitude >> drop) & even)).call("smax", 0)
-        return ((magnitude + more) >> drop) << drop
+        result: Value = ((magnitude + more) >> drop) << drop
+        return result
 
     # a block of neighbouring vectors
 
-    def block(self, a: Any, bm: Any, row: Value, column: int, emax: list[Value], c: list[Value], k: Value, stop: Value, random: list[Value | None]) -> list[Value]:
+    def block(
+        self,
+        a: Any,
+        bm: Any,
+        row: Value,
+        column: int,
+        emax: list[Value],
+        c: list[Value],
+        k: Value,
+        stop: Value,
+        random: list[Value | None],
+    ) -> list[Value]:
         """The accumulators after products k … stop."""
         s = [(self.number(Par.SCALE) - e).bits_as(F32) for e in emax]
         start = [(x * y).cast(I32, "fptosi") for x, y in zip(c, s, strict=True)]
@@ -220,7 +234,9 @@ class Range:
 
     def bad(self) -> Value:
         high, low = self.tile.number(Par.HIGH) << 23, self.tile.number(Par.LOW) << 23
-        return Value(self.tile.b, self.tile.b.or_(self.most.get().compare("u>", high).v, self.least.get().compare("u<", low - 1).v))
+        return Value(
+            self.tile.b, self.tile.b.or_(self.most.get().compare("u>", high).v, self.least.get().compare("u<", low - 1).v)
+        )
 
 
 class Draws:
@@ -283,7 +299,7 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[st
     with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
         stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
         tops = tile.exponents(arg["ea"], arg["eb"], codes_row, v["lda"], k, stop)
-        together = TOGETHER if tile.wide else 1
+        together = VECTORS if tile.wide else 1
         for first in range(0, VECTORS, together):
             group = range(first, first + together)
             emax = [tile.with_c(tops[p], c[p].get()) for p in group]
@@ -312,7 +328,7 @@ _POINTERS = {"a": F32, "ea": I32, "bm": F32, "eb": I32, "c": F32, "bad": I8, "pa
 _NUMBERS = ("lda", "ldc", "height", "depth", "element", "row_step", "column_step", "step")
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+@intrinsic(prefer_literal=True)
 def strip(typingctx, panel, kind, width, words, half, arrays, numbers):  # type: ignore[no-untyped-def]
     """Walk the rows of a strip against one panel of `panel` columns (64 or 16); c and bad are updated in place.
 
