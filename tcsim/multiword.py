@@ -38,6 +38,8 @@ class Recipe:
         "add": a group starts from zero and is added to the result so far outside, rounded to nearest-even.
     chunk
         0: the products of a group run one after the other over all of k. Otherwise they take turns every `chunk` of k.
+    stage
+        0, or the k after which the whole recipe starts over from zero; the stages are added outside, to nearest-even.
     first
         Schedule of the group that is (1, 1) alone; None for the multiplier's own.
     others
@@ -55,6 +57,7 @@ class Recipe:
     scale: float = 1.0
     merge: str = "add"
     chunk: int = 0
+    stage: int = 0
     first: Schedule | None = None
     others: Schedule | None = None
     equilibrate: bool = False
@@ -98,20 +101,13 @@ def evaluate(recipe: Recipe, a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multi
         x, y = np.ldexp(x.astype(np.float64), rows[:, None]), np.ldexp(y.astype(np.float64), columns[None, :])
     left, right = (split(z, fmt, recipe.words, scale=recipe.scale, rounding=recipe.rounding, rest=recipe.rest) for z in (x, y))
     total: Array | None = None
-    weight = 0
-    for group in recipe.groups:
-        level = sum(group[0]) - 2
-        schedule = recipe.first if group == ((1, 1),) else recipe.others
-        if recipe.merge == "chain":
-            total = None if total is None else _scaled(total, recipe.scale, level - weight)
-            total = _group(group, left, right, total, multiply, schedule, recipe.chunk)
-            weight = level
-        else:
-            part = _scaled(_group(group, left, right, None, multiply, schedule, recipe.chunk), recipe.scale, -level)
-            total = part if total is None else total + part
+    step = recipe.stage or max(k, 1)
+    for start in range(0, k, step):
+        piece = slice(start, start + step)
+        part = _products(recipe, [w[:, piece] for w in left], [w[piece] for w in right], multiply, int(start == 0))
+        total = part if total is None else total + part
     if total is None:
-        raise ValueError(f"{recipe.name}: a recipe needs at least one product")
-    total = _scaled(total, recipe.scale, -weight)
+        raise ValueError("a product needs k of at least 1")
     details: dict[str, Any] = {"recipe": recipe}
     if rows is not None and columns is not None:
         total = np.ldexp(total, -(rows[:, None] + columns[None, :])).astype(total.dtype)
@@ -122,6 +118,25 @@ def evaluate(recipe: Recipe, a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multi
     return Result(total, record)
 
 
+def _products(recipe: Recipe, left: list[Any], right: list[Any], multiply: Multiplier, count: int) -> Array:
+    """Every product of the recipe, put together by its `merge`."""
+    total: Array | None = None
+    weight = 0
+    for group in recipe.groups:
+        level = sum(group[0]) - 2
+        schedule = recipe.first if group == ((1, 1),) else recipe.others
+        if recipe.merge == "chain":
+            total = None if total is None else _scaled(total, recipe.scale, level - weight)
+            total = _group(group, left, right, total, multiply, schedule, recipe.chunk, count)
+            weight = level
+        else:
+            part = _scaled(_group(group, left, right, None, multiply, schedule, recipe.chunk, count), recipe.scale, -level)
+            total = part if total is None else total + part
+    if total is None:
+        raise ValueError(f"{recipe.name}: a recipe needs at least one product")
+    return _scaled(total, recipe.scale, -weight)
+
+
 def _group(
     group: Pairs,
     left: list[Any],
@@ -130,14 +145,15 @@ def _group(
     multiply: Multiplier,
     schedule: Schedule | None,
     chunk: int,
+    count: int,
 ) -> Array:
     """The products of a group on one accumulator that starts from c."""
     if chunk and len(group) > 1:
         a = _take_turns([left[i - 1] for i, _ in group], chunk, axis=1)
         b = _take_turns([right[j - 1] for _, j in group], chunk, axis=0)
-        return _wide(multiply(a, b, c, schedule=schedule, count=len(group)))
+        return _wide(multiply(a, b, c, schedule=schedule, count=count * len(group)))
     for i, j in group:
-        c = multiply(left[i - 1], right[j - 1], c, schedule=schedule)
+        c = multiply(left[i - 1], right[j - 1], c, schedule=schedule, count=count)
     assert c is not None
     return _wide(c)
 

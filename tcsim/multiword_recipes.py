@@ -111,41 +111,46 @@ def mmm_fabsum(
     return mmm_chained(words=words, fmt=fmt, products=products).replace(name="mmm-fabsum", first=Blocked(block, sum=sum))
 
 
-def bf16x(*, products: int = 9) -> Recipe:
+def bf16x(*, products: int = 9, stage: int = 0) -> Recipe:
     """BF16x9 of cuBLAS and its cheaper relatives: x = b0 + b1·2^-8 + b2·2^-16, bands of equal weight chained, smallest first.
 
-    9: all products of three words, exact words for normal float32. 6: i + j <= 4. 3: two words, i + j <= 3.
+    With `stage` > 0 the accumulator is moved to the CUDA cores and added there every `stage` of k, which CUTLASS calls
+    promotion. 9: all products of three words, exact words for normal float32. 6: i + j <= 4. 3: two words, i + j <= 3.
     Henry, Tang and Heinecke 2019; NVIDIA CUTLASS example 78.
     """
     if products not in (3, 6, 9):
         raise unknown("number of bf16 products", products, ("3", "6", "9"))
     words, top = {3: (2, 3), 6: (3, 4), 9: (3, 6)}[products]
     bands = [tuple((i, t - i) for i in range(words, 0, -1) if 1 <= t - i <= words) for t in range(top, 1, -1)]
-    return Recipe(f"bf16x{products}", "bfloat16", words, tuple(bands), scale=2.0**8, merge="chain")
+    return Recipe(f"bf16x{products}", "bfloat16", words, tuple(bands), scale=2.0**8, merge="chain", stage=stage)
 
 
-def bf16x3() -> Recipe:
+def bf16x3(*, stage: int = 0) -> Recipe:
     """Three bf16 products of two words, i + j <= 3."""
-    return bf16x(products=3)
+    return bf16x(products=3, stage=stage)
 
 
-def bf16x6() -> Recipe:
+def bf16x6(*, stage: int = 0) -> Recipe:
     """Six bf16 products of three words, i + j <= 4."""
-    return bf16x(products=6)
+    return bf16x(products=6, stage=stage)
 
 
-def bf16x9() -> Recipe:
+def bf16x9(*, stage: int = 0) -> Recipe:
     """All nine bf16 products of three words."""
-    return bf16x(products=9)
+    return bf16x(products=9, stage=stage)
 
 
-def tf32x3(*, chunk: int = 8, last: bool = False, rounding: str = "rne", rest: str = "rne") -> Recipe:
+def tf32x3(*, chunk: int = 8, stage: int = 0, last: bool = False, rounding: str = "rne", rest: str = "rne") -> Recipe:
     """3xTF32 of CUTLASS example 27: small·big, big·small, big·big on one accumulator, taking turns every `chunk` of k.
 
-    `last` adds small·small (4xTF32), after the others as there.
+    With `stage` > 0 the accumulator is cleared every `stage` of k and added outside in float32, which CUTLASS' multistage
+    kernels do each main-loop iteration (their staged accumulation; 16 in example 27). `last` adds small·small (4xTF32),
+    after the others as there.
     """
     order = ((2, 1), (1, 2), (1, 1)) + (((2, 2),) if last else ())
-    return Recipe("tf32x4" if last else "tf32x3", "tfloat32", 2, (order,), chunk=chunk, rounding=rounding, rest=rest)
+    others = segments(len(order) * stage) if stage else None
+    name = "tf32x4" if last else "tf32x3"
+    return Recipe(name, "tfloat32", 2, (order,), chunk=chunk, others=others, rounding=rounding, rest=rest)
 
 
 def narrow_range(*, words: int = 2, fmt: str = "float16", products: str | Pairs = "triangle", block: int = 0) -> Recipe:

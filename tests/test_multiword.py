@@ -182,6 +182,26 @@ def test_bf16x9_adds_bands_from_the_smallest(small):
         for i, j in band:
             c = chain(left[i - 1], right[j - 1], c)
     assert (evaluate(bf16x(products=9), a, b, multiplier(chain)).c == c).all()
+    pieces = [slice(h, h + 16) for h in range(0, 40, 16)]
+    parts = [evaluate(bf16x(products=9), a[:, p], b[p], multiplier(chain)).c for p in pieces]
+    staged = evaluate(bf16x(products=9, stage=16), a, b, multiplier(chain))
+    assert (staged.c == (parts[0] + parts[1]) + parts[2]).all()
+    assert (staged.record.gemms, staged.record.macs) == (9, 9 * 3 * 2 * 40)
+
+
+def test_tf32x3_takes_turns_and_stages(small):
+    a, b = small
+    (a1, a2), (b1, b2) = (split(x, "tfloat32", 2) for x in (a, b))
+    chained, staged = None, None
+    for h in range(0, 40, 16):
+        stage = None
+        for piece in (slice(h, h + 8), slice(h + 8, min(h + 16, 40))):
+            for x, y in ((a2, b1), (a1, b2), (a1, b1)):
+                chained = chain(x[:, piece], y[piece], chained)
+                stage = chain(x[:, piece], y[piece], stage)
+        staged = stage if staged is None else staged + stage
+    assert (gemm(a, b, "tf32x3", unit=chain).c == chained).all()
+    assert (gemm(a, b, "tf32x3", unit=chain, stage=16).c == staged).all()
 
 
 @pytest.mark.parametrize(("terms", "words"), [("1", 1), ("2", 2), ("2'", 2), ("3", 2), ("4", 2), ("9", 3), ("16", 4)])
