@@ -11,30 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.toy import TOY
 
 import tcsim
-from tcsim.studies.base import Claim, Option, Study
 from tcsim.studies.run import run
 from tcsim.studies.store import Store, cell_key
-
-
-def squares(cell: dict[str, int]) -> dict[str, float]:
-    if cell["x"] == 3 and cell["fails"]:
-        raise ArithmeticError("three is not to be squared")
-    return {"square": cell["x"] ** 2 / 3}
-
-
-def _dataset(params: dict[str, int], results: list[tuple[dict[str, int], dict[str, float]]]) -> object:
-    import xarray as xr
-
-    return xr.Dataset({"square": ("x", [r["square"] for _, r in results])}, coords={"x": [c["x"] for c, _ in results]})
-
-
-TOY = Study(
-    name="toy", title="Squares", reproduces="nothing", cells=lambda p: [{"x": x, "fails": p["fails"]} for x in range(p["count"])],
-    compute=squares, dataset=_dataset, claims=lambda d: [Claim("squares grow", bool((np.diff(d.square) > 0).all()), "by difference")],
-    figures=lambda d: {}, options=(Option("count", 6, 3, "how many"), Option("fails", 0, 0, "whether 3 fails")),
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +106,14 @@ def test_cells_are_computed_once_and_failures_reported(tmp_path: Path, jobs: int
     assert "failed: {'x': 3" in (tmp_path / "toy.txt").read_text()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="kills a process by a signal")
+def test_a_cell_that_kills_its_process_is_reported(tmp_path: Path) -> None:
+    outcome = run(TOY, out=tmp_path, jobs=2, fails=2, figures=False)
+    assert (outcome.computed, len(outcome.failed)) == (5, 1)
+    assert outcome.failed[0][0]["x"] == 3
+    assert "the process died" in outcome.failed[0][1]
+
+
 def test_a_cell_cut_short_is_computed_again(tmp_path: Path) -> None:
     run(TOY, out=tmp_path, jobs=1, figures=False)
     store = Store(tmp_path)
@@ -135,7 +124,7 @@ def test_a_cell_cut_short_is_computed_again(tmp_path: Path) -> None:
 
 def test_an_output_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="cannot write to the output folder .*file.*choose another with --out"):
+    with pytest.raises(OSError, match=r"cannot write to the output folder .*file.*choose another with --out"):
         run(TOY, out=tmp_path / "file")
 
 

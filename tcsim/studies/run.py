@@ -9,13 +9,12 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
 from tcsim.studies.base import Cell, Outcome, Params, Result, Study
 from tcsim.studies.store import Store, cell_key
-
-Finished = tuple[Cell, "Result | None", str]
 
 
 def default_jobs() -> int:
@@ -127,19 +126,28 @@ def _finished(
 
 
 def _in_processes(compute: Callable[[Cell], Result], todo: list[Cell], count: int) -> Iterator[tuple[int, Result | None, str]]:
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_ignore_interrupt)
+    """Cells in a pool. A worker that dies takes the pool along: what it left then runs in a process of its own each."""
+    left = dict(enumerate(todo))
     try:
-        pending: dict[Future[Any], int] = {pool.submit(_attempt, compute, cell): i for i, cell in enumerate(todo)}
+        for index, result, error in _pooled(compute, left, count):
+            del left[index]
+            yield index, result, error
+    except BrokenProcessPool:
+        for index, cell in list(left.items()):
+            try:
+                yield from _pooled(compute, {index: cell}, 1)
+            except BrokenProcessPool as broken:
+                yield index, None, f"the process died: {broken}"
+
+
+def _pooled(compute: Callable[[Cell], Result], todo: dict[int, Cell], count: int) -> Iterator[tuple[int, Result | None, str]]:
+    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=_ignore_interrupt)
+    try:
+        pending: dict[Future[Any], int] = {pool.submit(_attempt, compute, cell): i for i, cell in todo.items()}
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
-                index = pending.pop(future)
-                error = future.exception()
-                if error is not None:
-                    yield index, None, f"{type(error).__name__}: {error}"
-                else:
-                    yield (index, *future.result())
+                yield (pending.pop(future), *future.result())
     except BaseException:
         for process in list((pool._processes or {}).values()):
             process.terminate()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from support.vectors import all_cases, files
-
 import tcsim
+from support.vectors import all_cases, files
 from tcsim.units import Unit
 
 _SHORT = {

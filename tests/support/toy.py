@@ -1,0 +1,32 @@
+"""A study of squares, with cells that fail and cells that kill their process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import numpy as np
+
+from tcsim.studies.base import Claim, Option, Study
+
+
+def squares(cell: dict[str, int]) -> dict[str, float]:
+    if cell["x"] == 3 and cell["fails"] == 1:
+        raise ArithmeticError("three is not to be squared")
+    if cell["x"] == 3 and cell["fails"] == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"square": cell["x"] ** 2 / 3}
+
+
+def _dataset(params: dict[str, int], results: list[tuple[dict[str, int], dict[str, float]]]) -> Any:
+    import xarray as xr
+
+    return xr.Dataset({"square": ("x", [r["square"] for _, r in results])}, coords={"x": [c["x"] for c, _ in results]})
+
+
+TOY = Study(
+    name="toy", title="Squares", reproduces="nothing", cells=lambda p: [{"x": x, "fails": p["fails"]} for x in range(p["count"])],
+    compute=squares, dataset=_dataset, claims=lambda d: [Claim("squares grow", bool((np.diff(d.square) > 0).all()), "by difference")],
+    figures=lambda d: {}, options=(Option("count", 6, 3, "how many"), Option("fails", 0, 0, "whether 3 fails")),
+)  # fmt: skip
