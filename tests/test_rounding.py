@@ -422,6 +422,15 @@ def test_layouts_do_not_matter(layout, dtype, rounding):
     assert np.array_equal(other, want)
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("fmt", ["bfloat16", "float16", "float8_e4m3fnuz"])
+def test_in_place_is_the_same(fmt, rounding):
+    x = corners("float32")
+    want = round_to(x, fmt, rounding, seed=7)
+    assert round_to(x, fmt, rounding, seed=7, out=x) is x
+    assert x.tobytes() == want.tobytes()
+
+
 def test_out_may_overlap_its_input():
     x = np.random.default_rng(4).standard_normal(5000).astype(np.float32)
     want = round_to(x[:-1], "bfloat16")

@@ -16,7 +16,7 @@ from tcsim.kernels.philox import ten_rounds
 from tcsim.kernels.words import add, both, differ, either, less, less_signed, like, more, pick, same, shl, shr, sub
 
 CHUNK = 1 << 15  # elements of one task
-_BLOCK = 1024  # elements brought into the first-level cache and rounded there in place: one array in, the same out, vectorises
+_BLOCK = 1024  # elements at a time: they and their random words stay in the first-level cache
 _ZERO64, _LOW, _HIGH = np.uint64(0), np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
@@ -119,13 +119,17 @@ def _finish_plain(pattern, rounded, up, infinities_apart, p):  # type: ignore[no
 
 
 @inline
-def _fetch(x, out, start, stop):  # type: ignore[no-untyped-def]
-    """The block out[start:stop], holding x[start:stop]."""
-    block, source = out[start:stop], x[start:stop]
-    if block.ctypes.data != source.ctypes.data:
-        for i in range(block.size):
-            block[i] = source[i]
-    return block
+def _short_way(source, target, p):  # type: ignore[no-untyped-def]
+    """Whether a plain loop may go straight from one block to another; in place it would not vectorise."""
+    return (p.plain == p.one) & (target.ctypes.data != source.ctypes.data)
+
+
+@inline
+def _fetch(source, target):  # type: ignore[no-untyped-def]
+    """Bring a block to where it is then rounded in place."""
+    if target.ctypes.data != source.ctypes.data:
+        for i in range(target.size):
+            target[i] = source[i]
 
 
 @inline
@@ -140,38 +144,46 @@ def nearest(first, last, x, out, p):  # type: ignore[no-untyped-def]
     """rne, rna, rnz: chunks [first, last) of the patterns x into out (which may be x)."""
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, _BLOCK):
-        block = _fetch(x, out, start, min(start + _BLOCK, end))
-        if p.plain == p.one:
-            for i in range(block.size):
-                a = both(block[i], sub(p.sign, p.one))
+        stop = min(start + _BLOCK, end)
+        source, target = x[start:stop], out[start:stop]
+        if _short_way(source, target, p) & less(p.least, p.one):  # bfloat16: every binade drops the same bits
+            for i in range(target.size):
+                a = both(source[i], sub(p.sign, p.one))
+                target[i] = _finish_plain(source[i], _to_nearest(a, p.shift, p), False, False, p)
+        elif _short_way(source, target, p):
+            for i in range(target.size):
+                a = both(source[i], sub(p.sign, p.one))
                 s, _ = _plain_shift(a, p)
-                block[i] = _finish_plain(block[i], _to_nearest(a, s, p), not less(a, p.least_from_pos), False, p)
+                target[i] = _finish_plain(source[i], _to_nearest(a, s, p), not less(a, p.least_from_pos), False, p)
         else:
-            for i in range(block.size):
-                a = both(block[i], sub(p.sign, p.one))
+            _fetch(source, target)
+            for i in range(target.size):
+                a = both(target[i], sub(p.sign, p.one))
                 s, _ = magnitude_shift(a, p)
-                block[i] = _finish(block[i], _to_nearest(a, s, p), not less(a, p.least_from_pos), p)
+                target[i] = _finish(target[i], _to_nearest(a, s, p), not less(a, p.least_from_pos), p)
 
 
 @kernel
 def directed(first, last, x, out, p):  # type: ignore[no-untyped-def]
-    """rz, ru, rd; the plain loop is rz alone."""
+    """rz, ru, rd; the short way is for rz alone."""
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, _BLOCK):
-        block = _fetch(x, out, start, min(start + _BLOCK, end))
-        if p.plain == p.one:
-            for i in range(block.size):
-                a = both(block[i], sub(p.sign, p.one))
+        stop = min(start + _BLOCK, end)
+        source, target = x[start:stop], out[start:stop]
+        if _short_way(source, target, p):
+            for i in range(target.size):
+                a = both(source[i], sub(p.sign, p.one))
                 s, _ = _plain_shift(a, p)
-                block[i] = _finish_plain(block[i], _keep_from(a, s, p), False, True, p)
+                target[i] = _finish_plain(source[i], _keep_from(a, s, p), False, True, p)
         else:
-            for i in range(block.size):
-                sign = both(block[i], p.sign)
-                a = differ(block[i], sign)
+            _fetch(source, target)
+            for i in range(target.size):
+                sign = both(target[i], p.sign)
+                a = differ(target[i], sign)
                 s, _ = magnitude_shift(a, p)
                 away = both(sub(shl(p.one, s), p.one), _by_sign(sign, p, p.away_pos, p.away_neg))
                 up = not less(a, _by_sign(sign, p, p.least_from_pos, p.least_from_neg))
-                block[i] = _finish(block[i], _keep_from(add(a, away), s, p), up, p)
+                target[i] = _finish(target[i], _keep_from(add(a, away), s, p), up, p)
 
 
 @kernel
@@ -179,13 +191,15 @@ def odd(first, last, x, out, p):  # type: ignore[no-untyped-def]
     """ro: an inexact value goes to the neighbour whose code is odd."""
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, _BLOCK):
-        block = _fetch(x, out, start, min(start + _BLOCK, end))
-        for i in range(block.size):
-            a = both(block[i], sub(p.sign, p.one))
+        stop = min(start + _BLOCK, end)
+        target = out[start:stop]
+        _fetch(x[start:stop], target)
+        for i in range(target.size):
+            a = both(target[i], sub(p.sign, p.one))
             s, _ = magnitude_shift(a, p)
             is_odd = both(shr(add(a, p.parity), s), p.one)
             away = pick(same(is_odd, p.one), sub(p.one, p.one), sub(shl(p.one, s), p.one))
-            block[i] = _finish(block[i], _keep_from(add(a, away), s, p), not less(a, p.one), p)
+            target[i] = _finish(target[i], _keep_from(add(a, away), s, p), not less(a, p.one), p)
 
 
 @inline
@@ -245,16 +259,18 @@ def _fill(random, seed, start):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _stochastic_block(block, random, high, coin, p):  # type: ignore[no-untyped-def]
-    if coin:
-        for i in range(block.size):
-            block[i] = _equal(block[i], shl(like(random[i], p.one), high), p)
-    elif p.plain == p.one:
-        for i in range(block.size):
-            block[i] = _proportional_plain(block[i], shl(like(random[i], p.one), high), p)
+def _stochastic_block(source, target, random, high, coin, p):  # type: ignore[no-untyped-def]
+    if _short_way(source, target, p) & (not coin):
+        for i in range(target.size):
+            target[i] = _proportional_plain(source[i], shl(like(random[i], p.one), high), p)
     else:
-        for i in range(block.size):
-            block[i] = _proportional(block[i], shl(like(random[i], p.one), high), p)
+        _fetch(source, target)
+        if coin:
+            for i in range(target.size):
+                target[i] = _equal(target[i], shl(like(random[i], p.one), high), p)
+        else:
+            for i in range(target.size):
+                target[i] = _proportional(target[i], shl(like(random[i], p.one), high), p)
 
 
 @kernel
@@ -264,9 +280,9 @@ def stochastic(first, last, x, out, p, seed, coin):  # type: ignore[no-untyped-d
     high = sub(p.top, like(np.uint32(31), p.top))
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, _BLOCK):
-        block = _fetch(x, out, start, min(start + _BLOCK, end))
+        stop = min(start + _BLOCK, end)
         _fill(random, seed, start)
-        _stochastic_block(block, random, high, coin, p)
+        _stochastic_block(x[start:stop], out[start:stop], random, high, coin, p)
 
 
 @kernel
@@ -275,8 +291,8 @@ def stochastic_given(first, last, x, out, p, random, coin):  # type: ignore[no-u
     none = sub(p.one, p.one)
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, _BLOCK):
-        block = _fetch(x, out, start, min(start + _BLOCK, end))
-        _stochastic_block(block, random[start : start + block.size], none, coin, p)
+        stop = min(start + _BLOCK, end)
+        _stochastic_block(x[start:stop], out[start:stop], random[start:stop], none, coin, p)
 
 
 @inline
@@ -319,10 +335,11 @@ def stochastic_reduced(first, last, x, out, p, random, n, to_odd):  # type: igno
     """sr-nearest, or with to_odd = 1 sr-nearest-odd: float64 patterns, n <= 32 bits at the high end of uint64."""
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, _BLOCK):
-        block = _fetch(x, out, start, min(start + _BLOCK, end))
-        given = random[start : start + block.size]
-        for i in range(block.size):
-            block[i] = _reduced(block[i], given[i], n, to_odd, p)
+        stop = min(start + _BLOCK, end)
+        target, given = out[start:stop], random[start:stop]
+        _fetch(x[start:stop], target)
+        for i in range(target.size):
+            target[i] = _reduced(target[i], given[i], n, to_odd, p)
 
 
 @kernel
