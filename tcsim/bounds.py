@@ -94,31 +94,34 @@ def fabsum(k: int, block: int, *, high: str = "float32", sum: str = "float32", p
 def recipe(made: Recipe, k: int, *, high: str = "float32", unit: Unit | None = None) -> float:
     """Any multiword recipe: splitting, dropped products, and accumulation, by the argument of (2.7).
 
-    Kept products cost growth·u^(i+j-2)(1+u)², dropped ones u^(i+j-2)(1+u)², the split 2u^p + u^2p. The growth of one
-    product is γ of its additions in u(high), or `unit_growth` where a unit is given.
+    Kept products cost growth·u^(i+j-2)(1+u)², dropped ones u^(i+j-2)(1+u)², the split 2u^p + u^2p. The growth of a
+    product is γ of the additions it passes, its own and those of later products on the same accumulator, in u(high), or
+    `unit_growth` where a unit is given. Stages of k only make the error smaller.
     """
     u, p = roundoff(made.fmt), made.words
     total = 2 * u**p + u ** (2 * p)
-    outer = len(made.products)
+    growths = [_group_growth(made, group, k, high, unit) for group in made.groups]
+    outside = gamma(len(made.products), roundoff(high))
+    where = {pair: g for g, group in enumerate(made.groups) for pair in group}
     for i in range(1, p + 1):
         for j in range(1, p + 1):
             size = u ** (i + j - 2) * (1 + u) ** 2
-            if (i, j) not in made.products:
-                total += size
-                continue
-            alone = ((i, j),) in made.groups
-            schedule = (made.first if (i, j) == (1, 1) else made.others) if alone else made.others
-            total += size * _growth(k, schedule if isinstance(schedule, Blocked) else None, outer, high, unit)
+            if (i, j) in where:
+                later = growths[where[i, j] :] if made.merge == "chain" else [growths[where[i, j]]]
+                size *= math.prod(1 + g for g in later) * (1 + outside) - 1
+            total += size
     return total
 
 
-def _growth(k: int, blocked: Blocked | None, outer: int, high: str, unit: Unit | None) -> float:
-    inner = k if blocked is None else min(blocked.b, k)
-    added = outer - 1
-    chain = gamma(inner, roundoff(high)) if unit is None else unit_growth(unit, inner)
-    if blocked is None:
-        return chain + gamma(added, roundoff(high))
-    return chain + gamma(-(-k // inner), roundoff(blocked.sum)) + gamma(added + 1, roundoff(high))
+def _group_growth(made: Recipe, group: tuple[tuple[int, int], ...], k: int, high: str, unit: Unit | None) -> float:
+    """Growth of the products that share one accumulator, under the recipe's own schedule for them."""
+    schedule = made.first if group == ((1, 1),) else made.others
+    terms = k * len(group)
+    block = min(schedule.b, terms) if isinstance(schedule, Blocked) else terms
+    chain = gamma(block, roundoff(high)) if unit is None else unit_growth(unit, block)
+    if not isinstance(schedule, Blocked):
+        return chain
+    return chain + gamma(-(-terms // block), roundoff(schedule.sum)) + roundoff(high)
 
 
 def unit_growth(unit: Unit, k: int) -> float:

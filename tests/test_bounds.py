@@ -74,7 +74,7 @@ def test_fabsum(kind, outer):
 def test_recipes_cost_what_the_theory_says():
     k = 4096
     assert bounds.recipe(plain(), k) == pytest.approx(2 * U16 + k * U32, rel=2e-3)
-    assert bounds.recipe(mmm_chained(), k) == pytest.approx(bounds.multiword_full(k, 2), rel=1e-3)
+    assert bounds.recipe(mmm_chained(), k) == pytest.approx(bounds.multiword_full(k, 2), rel=3e-3)
     assert bounds.recipe(mmm(products="all"), k) < bounds.recipe(mmm(), k)
     assert bounds.recipe(mmm_fabsum(block=128), k) < 0.1 * bounds.recipe(mmm_chained(), k)
     assert bounds.recipe(ootomo(block=16), k) == pytest.approx(3 * U16**2 + (16 + 256 + 3 + 2 * U16 * k) * U32, rel=2e-2)
