@@ -12,6 +12,7 @@ from tcsim.schedule import Plan
 from tcsim.units import Unit
 
 SUM_BITS = 50  # |S| < 2^50 last places keeps M + S in M's binade
+LIFT = 1536  # as in kernels/aligned.cuh
 LARGEST_BLOCK = 64  # a stage of shared memory holds whole blocks
 
 
@@ -57,7 +58,7 @@ def fits(unit: Unit, plan: Plan) -> bool:
         return False
     if unit.fraction_bits is not None and unit.align_rounding != "exact" and unit.fraction_bits > sum_room(unit):
         return False
-    if unit.min_exponent is not None and not -800 < unit.min_exponent < 400:
+    if unit.min_exponent is not None and not -500 < unit.min_exponent < 300:
         return False
     return plan.sum in (None, "float16", "float32", "float64")
 
@@ -144,8 +145,8 @@ def pack_source(unit: Unit, stored: Format, side: str) -> str:
     return "".join(
         [
             kernel_text("numbers.cuh"),
-            f"#define L {unit.block_size}\n#define SIDE_A {int(side == 'a')}\n#define BOTTOM 123\n",
-            f"#define SCALE {kept_fraction(unit) - 52 if side == 'a' else 0}\n",
+            f"#define L {unit.block_size}\n#define SIDE_A {int(side == 'a')}\n",
+            f"#define SCALE {kept_fraction(unit) - 52 + LIFT - 1023 if side == 'a' else 0}\n",
             f"#define FLOOR ({unit.min_exponent if floor_matters(unit) else 0})\n#define HAS_FLOOR {int(floor_matters(unit))}\n",
             f"#define SIGN_CHANGES {int(unit.align_rounding == 'rz')}\n",
             format_struct("STORED", stored),

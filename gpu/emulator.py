@@ -6,6 +6,7 @@ speed (kernels/chains.cuh), and everything else in exact fixed point (kernels/ge
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -123,7 +124,7 @@ def k_places(unit: Unit, plan: Plan) -> tuple[Any, int]:
     Every block of the walk takes block_size places; a short one is padded, an empty one is left out.
     """
     bounds = plan.bounds.tolist()
-    segments = [_segment_places(unit, start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True) if stop > start]
+    segments = [_segment_places(unit, start, stop) for start, stop in itertools.pairwise(bounds) if stop > start]
     return np.concatenate(segments).astype(np.int32), len(segments[0]) // unit.block_size
 
 

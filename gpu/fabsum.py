@@ -12,11 +12,11 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-
-from tcsim.errors import unknown
 from tcsim_gpu import device
 from tcsim_gpu.launch import kernel, on_device
 from tcsim_gpu.source import kernel_text
+
+from tcsim.errors import unknown
 
 BM, BK = 128, 64
 _TENSOR = {"float16": ("f16", 6), "bfloat16": ("bf16", 9)}  # PTX type, CUtensorMapDataType
@@ -49,7 +49,7 @@ def tile_columns(sum_format: str) -> int:
     return 192 if sum_format == "float32" else 128
 
 
-def fabsum_source(block: int, sum_format: str, fmt: str) -> str:
+def fabsum_source(block: int, sum_format: str, fmt: str, plain: bool) -> str:
     """The kernel for a block size, a format of the outer sum ("float32": v1, "float64": v2) and an input format."""
     n = tile_columns(sum_format)
     stages = SHARED_BYTES // ((BM + n) * BK * 2)
@@ -60,6 +60,7 @@ def fabsum_source(block: int, sum_format: str, fmt: str) -> str:
     return "".join(
         [
             f"#define BN {n}\n#define B {block}\n#define WIDE_SUM {int(sum_format == 'float64')}\n#define STAGES {stages}\n",
+            f"#define PLAIN {int(plain)}\n",
             f"__device__ __forceinline__ void mma(float (&d)[{count}], unsigned long long a, unsigned long long b, int keep) {{\n",
             f'  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 2}, 0;\\n"\n',
             f'  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{tensor}.{tensor} {{{registers}}}, %{count}, %{count + 1}, p, 1, 1, 0, 0;'
@@ -156,11 +157,26 @@ def chained(
         args.b[i] = _tensor_map(w, columns, fmt)
     for i, (x, y) in enumerate(pairs):
         args.which_a[i], args.which_b[i] = x, y
-    launch = kernel(fabsum_source(block, sum, fmt), "fabsum", ("-arch=sm_90a",))
+    plain = sum == "float64" and fmt == "float16" and _is_plain(words, c)
+    launch = kernel(fabsum_source(block, sum, fmt, plain), "fabsum", ("-arch=sm_90a",))
     launch.max_dynamic_shared_size_bytes = _shared(sum)
     by_value = np.frombuffer(bytes(args), dtype=np.dtype((np.void, ctypes.sizeof(args))))[0]
     launch((ceil(m / BM) * ceil(n / columns),), (384,), (by_value,), shared_mem=_shared(sum))
     return out
+
+
+def _is_plain(words: tuple[list[Any], list[Any]], c: Any) -> bool:
+    """No infinity or NaN among float16 words, and every c zero or within [2^-60, 2^100]: one pass over each."""
+    cp = device.cupy()
+    largest = cp.ReductionKernel(
+        "uint16 x", "uint16 y", "(unsigned short)(x & 0x7FFF)", "max(a, b)", "y = a", "0", "largest_magnitude"
+    )
+    if any(int(largest(codes)) >= 0x7C00 for codes in (*words[0], *words[1])):
+        return False
+    if c is None:
+        return True
+    size = cp.abs(c)
+    return bool(((size == 0) | ((size >= 2.0**-60) & (size <= 2.0**100))).all())
 
 
 def split(x: Any, words: int, fmt: str) -> list[Any]:

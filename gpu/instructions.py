@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from math import ceil
 from typing import Any
 
@@ -111,7 +110,6 @@ def converted(operand: Operand, fmt: Format) -> Any:
     return out
 
 
-@cache
 def _converter(stored: Format, fmt: Format) -> Any:
     nan = f"#define NAN_CODE_OF_MINE {fmt.nan_code or 0}ull\n"
     source = [

@@ -38,8 +38,12 @@ def on_device(x: Any) -> Any:
     return x if isinstance(x, cp.ndarray) else cp.asarray(x)
 
 
-@cache
 def kernel(source: str, name: str, options: tuple[str, ...] = ()) -> Any:
     """The kernel `name` of `source`, compiled for the GPU present by NVRTC; CuPy keeps the machine code on disk."""
+    return _kernel(source, name, options, int(device.cupy().cuda.Device().id))
+
+
+@cache
+def _kernel(source: str, name: str, options: tuple[str, ...], gpu: int) -> Any:
     module = device.cupy().RawModule(code=source, options=("-std=c++17", "--device-int128", *options))
     return module.get_function(name)

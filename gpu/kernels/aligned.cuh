@@ -6,16 +6,20 @@
 // *is* the product, cut to that place and added exactly. A unit truncates magnitudes: for a negative product everything
 // is negated, -(M + S) + |a b| rounded down, which truncates |a b| again. The host packs |a|, |b| and, as bit 31 of a
 // mask, whether the sign differs from the sign before, so one three-input XOR negates the accumulator when it must.
-// |S| < (L + 1) * 4 * 2^emax < 2^(50 + emax - F) is what the host checks. Everything is scaled by 2^(F - 52), a's
-// values as they are packed, so M = 1.5 * 2^emax and its exponent field is emax itself.
+// |S| < (L + 1) * 4 * 2^emax < 2^(50 + emax - F) is what the host checks. Everything is scaled by 2^SCALE, a's
+// values as they are packed, so that the exponent field of M is emax itself but for a constant.
 //
 // The host defines the structs of numbers.cuh, and: L F FLOOR (least emax of a block with a zero term, or NO_FLOOR)
 // ALIGN_MODE (0 rz, 1 rne, 4 rd, 7 exact) SPECIALS SIMPLE SUM LATE_C PER_INSTRUCTION, the tile BM BN TM TN, KB (k in a stage) and STAGES.
 
 #define NO_FLOOR (-100000)
 #define BIAS64 1023
-#define BOTTOM 123  // biased emax where nothing is known to be larger; far below any format's exponents
-#define SCALE (F - 52)
+// Exponents are added and compared as pairs of float16 integers from 1024 on, whose bits are 0x6400 + integer - 1024: the
+// fastest pairs this hardware has. An emax of e has the integer e + LIFT, and the low 12 bits of that are the exponent
+// field of M: everything is scaled by 2^(F - 52) and by 2^513 more.
+#define LIFT 1536
+#define BOTTOM 0x64006400u  // 1024 twice: emax where nothing is known to be larger, below any format's exponents
+#define SCALE (F - 52 + LIFT - BIAS64)
 #define HAS_FLOOR (FLOOR != NO_FLOOR)
 #define SIGN_CHANGES (ALIGN_MODE == 0)
 
@@ -191,17 +195,33 @@ DEV void pairs(u32 (&to)[TN / 2], const u8 *from, int first) {
   }
 }
 
+DEV u32 added(u32 x, u32 y) {
+  u32 r;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
+  return r;
+}
+
+DEV u32 larger(u32 x, u32 y) {
+  u32 r;
+#if __CUDA_ARCH__ >= 800
+  asm("max.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
+#else  // positive, or minus infinity: integers compare as the numbers do
+  r = __vmaxs2(x, y);
+#endif
+  return r;
+}
+
 // The high word of M, from the exponents of a block's products (in the top bits of `products`) and of c.
 DEV u32 magic_of(u32 products, double c, u32 field) {
   u32 mine = high_word(c) & 0x7FFFFFFFu;
-  constexpr u32 unscale = (u32)-SCALE << 20;
+  constexpr u32 unscale = (u32)(52 - F) << 20;
   if (O::EMIN > A::EMIN + B::EMIN || HAS_FLOOR) {  // c aligns by its format's exponent, a zero by the unit's floor
     const bool zero = (mine | (u32)__double2loint(c)) == 0;
-    const u32 least = (u32)(O::EMIN + BIAS64) << 20, none = HAS_FLOOR ? (u32)(FLOOR + BIAS64) << 20 : 0;
+    const u32 least = (u32)(O::EMIN + LIFT) << 20, none = HAS_FLOOR ? (u32)(FLOOR + LIFT) << 20 : 0;
     mine = zero ? none : max(mine + unscale, least);
     products = max(products, mine);
   } else {
-    products = __viaddmax_u32(mine, unscale, products);
+    products = max(mine + unscale, products);
   }
   if (SPECIALS) products = min(products, 1900u << 20);
   return (products & field) | 0x80000u;
@@ -230,11 +250,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
   double upper[TM][TN];
   u64 inexact = 0;
 #endif
-  double x_pair[TM], y_pair[TN], scratch[4];  // low words stay zero
-#pragma unroll
-  for (int i = 0; i < TM; i++) x_pair[i] = from_words(0, job.zero);
-#pragma unroll
-  for (int j = 0; j < TN; j++) y_pair[j] = from_words(0, job.zero);
+  double scratch[4];  // low words stay zero
 #pragma unroll
   for (int i = 0; i < 4; i++) scratch[i] = from_words(0, job.zero);
 #if KEEP_MAGIC || ALIGN_MODE == 1
@@ -296,7 +312,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #pragma unroll
         for (int i = 0; i < TM; i++)
 #pragma unroll
-          for (int j = 0; j < TN / 2; j++) emax[i][j] = HAS_FLOOR ? __vmaxs2(fa[i], fb[j]) : BOTTOM * 0x10001u;
+          for (int j = 0; j < TN / 2; j++) emax[i][j] = HAS_FLOOR ? larger(fa[i], fb[j]) : BOTTOM;
       }
 #pragma unroll UNROLL
       for (int k = q * L; k < q * L + L; k++) {
@@ -306,7 +322,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #pragma unroll
         for (int i = 0; i < TM; i++)
 #pragma unroll
-          for (int j = 0; j < TN / 2; j++) emax[i][j] = __viaddmax_s16x2(ea[i], eb[j], emax[i][j]);
+          for (int j = 0; j < TN / 2; j++) emax[i][j] = larger(added(ea[i], eb[j]), emax[i][j]);
       }
 #pragma unroll
       for (int i = 0; i < TM; i++)
@@ -343,14 +359,10 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
         words<TN, BN / 2>(db, s + B_CHANGE + k * BN * 4, tx * 4);
 #endif
 #pragma unroll
-        for (int i = 0; i < TM; i++) set_high(x_pair[i], a[i]);
-#pragma unroll
-        for (int j = 0; j < TN; j++) set_high(y_pair[j], b[j]);
-#pragma unroll
         for (int i = 0; i < TM; i++)
 #pragma unroll
           for (int j = 0; j < TN; j++) {
-            const double x = x_pair[i], y = y_pair[j];
+            const double x = from_words(a[i], 0), y = from_words(b[j], 0);
 #if ALIGN_MODE == 0
             acc[i][j] = __fma_rd(x, y, from_words(high_word(acc[i][j]) ^ da[i] ^ db[j], __double2loint(acc[i][j])));
 #elif ALIGN_MODE == 4

@@ -5,7 +5,8 @@
 // can merge the outer addition back into the unit), added outside in float (v1) or double (v2) to what came before.
 //
 // One producer warp brings tiles of 64 k by the bulk tensor copy engine; two warpgroups own 64 rows each.
-// The host defines BN (columns of a tile), B (the block), WIDE_SUM, STAGES, TENSOR (f16 or bf16) and mma(d, a, b, scale_d).
+// The host defines BN (columns of a tile), B (the block), WIDE_SUM, PLAIN (no infinities or NaN, no tiny c), STAGES and
+// mma(d, a, b, scale_d).
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -77,6 +78,24 @@ __device__ __forceinline__ void commit() { asm volatile("wgmma.commit_group.sync
 template <int N_> __device__ __forceinline__ void finish(float (&d)[R]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N_) : "memory");
   hold(d);
+}
+
+// A float as a double, without the slow conversion unit. PLAIN: the caller knows that x is zero or normal; a zero becomes
+// 2^-127, which no rounded sum of the numbers here can see (float16 products are at least 2^-48) and `result` drops.
+__device__ __forceinline__ Sum widened(float x) {
+#if WIDE_SUM && PLAIN
+  const u64 bits = (u64)__float_as_uint(fabsf(x)) * (1u << 29) + 0x3800000000000000ull;
+  return __hiloint2double((int)((u32)(bits >> 32) | (__float_as_uint(x) & 0x80000000u)), (int)(u32)bits);
+#else
+  return x;
+#endif
+}
+
+__device__ __forceinline__ float result(Sum x) {
+#if WIDE_SUM && PLAIN
+  if (fabs(x) < 7.888609052210118e-31) return 0;  // 2^-100
+#endif
+  return (float)x;
 }
 
 struct Stage {
@@ -176,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
       finish<0>(acc);
       if (speaks) arrive(empty + before);
 #pragma unroll
-      for (int i = 0; i < R; i++) total[i] += acc[i];
+      for (int i = 0; i < R; i++) total[i] += widened(acc[i]);
     }
 #else  // a block ends anywhere: one instruction at a time
     int done = 0;  // instructions of the block so far
@@ -191,14 +210,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
         if (++done == B / 16) {
           done = 0;
 #pragma unroll
-          for (int j = 0; j < R; j++) total[j] += acc[j];
+          for (int j = 0; j < R; j++) total[j] += widened(acc[j]);
         }
       }
       if (speaks) arrive(empty + s.index);
     }
     if (done) {
 #pragma unroll
-      for (int j = 0; j < R; j++) total[j] += acc[j];
+      for (int j = 0; j < R; j++) total[j] += widened(acc[j]);
     }
 #endif
 #pragma unroll
@@ -206,10 +225,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
       const int r = row + i % 4 / 2 * 8, c = column + i / 4 * 8;
       if (r >= p.m) continue;
       float *to = p.d + (i64)r * p.n + c;
-      if (c + 1 < p.n && p.n % 2 == 0) *(float2 *)to = make_float2((float)total[i], (float)total[i + 1]);
+      if (c + 1 < p.n && p.n % 2 == 0) *(float2 *)to = make_float2(result(total[i]), result(total[i + 1]));
       else {
-        if (c < p.n) to[0] = (float)total[i];
-        if (c + 1 < p.n) to[1] = (float)total[i + 1];
+        if (c < p.n) to[0] = result(total[i]);
+        if (c + 1 < p.n) to[1] = result(total[i + 1]);
       }
     }
   }

@@ -1,0 +1,122 @@
+"""The GPU module's verbs for the command line, and its part of `tcsim doctor`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from tcsim_gpu import compile as compiler
+from tcsim_gpu import device
+from tcsim_gpu.table import CAPABILITY
+
+
+@click.command()
+@click.argument("match", nargs=-1, metavar="[INSTRUCTION]...")
+@click.option("--outputs", type=float, default=1e6, show_default=True, help="outputs of each instruction, at least")
+@click.option("--gpu", help="compare with this GPU's units; default: those of the GPU present")
+@click.option("--as-is", is_flag=True, help="allow --gpu to name another GPU than the one present")
+@click.option("--gpus", default="1", show_default=True, help="how many GPUs share the work, or 'all'")
+@click.option("--distribution", "distributions", multiple=True, help="only this distribution (repeatable)")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--json", "json_path", type=click.Path(dir_okay=False), help="write the report as JSON")
+@click.option("--html", "html_path", type=click.Path(dir_okay=False), help="write the report as an HTML page")
+def validate(
+    match: tuple[str, ...],
+    outputs: float,
+    gpu: str | None,
+    as_is: bool,
+    gpus: str,
+    distributions: tuple[str, ...],
+    seed: int,
+    json_path: str | None,
+    html_path: str | None,
+) -> None:
+    """Compare real tensor cores with the simulator, bit by bit; exit code 1 if any output differs.
+
+    INSTRUCTION is a text that an instruction's name or its unit contains, "wgmma" or "m16n8k16.f16" say.
+    """
+    from tcsim_gpu import report as reports
+    from tcsim_gpu.draw import DISTRIBUTIONS
+    from tcsim_gpu.instructions import WrongGPU
+    from tcsim_gpu.validate import validate as run
+
+    device.cupy()
+    if gpu is not None and gpu != device.table_gpu() and not as_is:
+        raise WrongGPU(
+            f"the GPU here is {device.name()}, not {gpu}: --as-is runs its instructions against {gpu}'s units all the same"
+        )
+    found = run(
+        gpu,
+        match=match,
+        outputs=outputs,
+        distributions=distributions or tuple(DISTRIBUTIONS),
+        seed=seed,
+        devices=None if gpus == "all" else int(gpus),
+        progress=_progress,
+    )
+    if json_path:
+        Path(json_path).write_text(reports.as_json(found))
+    if html_path:
+        Path(html_path).write_text(reports.html(found))
+    click.echo(reports.text(found))
+    if found.mismatches:
+        sys.exit(1)
+
+
+def _progress(count: Any) -> None:
+    state = f"{count.mismatches} differ" if count.mismatches else "ok"
+    click.echo(f"{count.instruction} {count.distribution}: {count.outputs:,} {state}", err=True)
+
+
+@click.command()
+@click.argument("path", type=click.Path(dir_okay=False), default="golden.npz")
+@click.argument("match", nargs=-1, metavar="[INSTRUCTION]...")
+@click.option("--seed", type=int, default=0, show_default=True)
+def capture(path: str, match: tuple[str, ...], seed: int) -> None:
+    """Write golden vectors of the GPU present to PATH (.npz)."""
+    from tcsim_gpu.capture import capture as run
+
+    meta = run(path, seed=seed, match=match)
+    click.echo(f"{path}: {len(meta['instructions'])} instructions of {meta['gpu']}, {Path(path).stat().st_size / 1e6:.1f} MB")
+
+
+COMMANDS: dict[str, click.Command] = {"validate": validate, "capture": capture}
+
+
+def doctor() -> list[str]:
+    """Lines for `tcsim doctor`: CuPy, GPU, compiler, and what could be validated here."""
+    packages = device.cupy_packages()
+    lines = [f"CuPy: {', '.join(packages) or 'not installed'}"]
+    if len(packages) > 1:
+        lines.append("  ERROR: more than one CuPy package; uninstall all, then install one")
+    try:
+        found = device.describe()
+    except device.NoGPU as reason:
+        lines.append(f"GPU: none usable: {reason}")
+    else:
+        gpu = device.table_gpu()
+        lines.append(f"GPU: {found['gpu']} (sm_{found['capability'].replace('.', '')}), driver {found['driver']}")
+        lines.append(f"CUDA: driver {found['cuda_driver']}, runtime {found['cuda_runtime']}")
+        if gpu is None:
+            lines.append("  the unit table does not know this GPU: tcsim validate --gpu NAME --as-is")
+        else:
+            from tcsim_gpu.pairs import pairs_of
+
+            lines.append(f"  tcsim validate can judge {len(pairs_of(gpu))} instructions of {gpu} here")
+    lines.append(_compiler())
+    if not device.available():
+        lines.append(f"  with a GPU, tcsim validate judges: {', '.join(CAPABILITY)}")
+    return lines
+
+
+def _compiler() -> str:
+    kind = "nvcc" if compiler.nvcc() else "NVRTC" if compiler.nvrtc() else None
+    if kind is None:
+        return "CUDA compiler: none found (CuPy brings NVRTC; kernels cannot be compiled without)"
+    try:
+        compiler.cubin('extern "C" __global__ void probe(int *x) { *x = 1; }', compiler.architectures()[-1])
+    except compiler.CompileError as error:
+        return f"CUDA compiler: {kind} fails: {error}"
+    return f"CUDA compiler: {kind}, for {', '.join(compiler.architectures())}"
