@@ -183,7 +183,7 @@ def _parity(fmt: Format, carrier: Carrier, least: int) -> int:
 
 
 def _plain(v: dict[str, int], rounding: str) -> bool:
-    """Whether the kernels' shorter functions apply: see `_finish_plain`, `_plain_shift` and `_proportional_plain`."""
+    """Whether the kernels' shorter functions apply: see `finish_plain`, `plain_shift` and `_proportional_plain`."""
     alike = v["limit_pos"] == v["limit_neg"] and v["over_pos"] == v["over_neg"] and v["inf_pos"] == v["inf_neg"]
     signed_zero = v["zero"] == 0 and v["zero_sign"] == v["value_sign"] == v["sign"]
     linear = v["field"] == 0 and v["least"] == 0

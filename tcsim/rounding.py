@@ -11,7 +11,7 @@ from tcsim.carriers import DIRECTED, FLOAT64, NEAREST, carrier_for, fields, resu
 from tcsim.errors import unknown
 from tcsim.floats import as_floats
 from tcsim.formats import Format, format_named
-from tcsim.kernels import jit
+from tcsim.kernels import jit, stochastic
 from tcsim.kernels import rounding as kernels
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _random(
         if n == 32 and rounding in ("sr", "sr-equal"):
             return None
         words = np.empty(int(np.prod(size)), np.uint32)
-        jit.run_tasks(kernels.random_words, _tasks(words), threads, words, _seed(seed))
+        jit.run_tasks(stochastic.random_words, _tasks(words), threads, words, _seed(seed))
         return words.astype(np.uint64) >> np.uint64(32 - n)
     array = np.asarray(given)
     if array.dtype.kind not in "iu":
@@ -191,13 +191,13 @@ def _run(
     if rounding in _KERNELS:
         jit.run_tasks(_KERNELS[rounding], _tasks(x), threads, x, out, description)
     elif random is None:
-        jit.run_tasks(kernels.stochastic, _tasks(x), threads, x, out, description, _seed(seed), rounding == "sr-equal")
+        jit.run_tasks(stochastic.stochastic, _tasks(x), threads, x, out, description, _seed(seed), rounding == "sr-equal")
     elif rounding in ("sr-nearest", "sr-nearest-odd"):
         high = random << np.uint64(width - n)
         odd = word(rounding == "sr-nearest-odd")
-        jit.run_tasks(kernels.stochastic_reduced, _tasks(x), threads, x, out, description, high, word(n), odd)
+        jit.run_tasks(stochastic.stochastic_reduced, _tasks(x), threads, x, out, description, high, word(n), odd)
     else:
         if rounding == "sr-centred":
             random, n = 2 * random + np.uint64(1), n + 1
         high = random.astype(out.dtype) << word(width - n)
-        jit.run_tasks(kernels.stochastic_given, _tasks(x), threads, x, out, description, high, rounding == "sr-equal")
+        jit.run_tasks(stochastic.stochastic_given, _tasks(x), threads, x, out, description, high, rounding == "sr-equal")
