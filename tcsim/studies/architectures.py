@@ -1,0 +1,155 @@
+"""One job on every architecture: from which k on do the bits differ, and by how much?
+
+double-fp16 products (Algorithm 4.1) and plain fp16 products of the same matrices on V100 to B200, compared bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tcsim.studies.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, told
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+GPUS = ("v100", "a100", "l40s", "h100", "h200", "b200")
+INPUTS = ("uniform-positive", "uniform-signed", "gauss")
+SCHEMES = ("plain", "mmm-chained", "ootomo", "ozaki-sp")
+PLACES = tuple(range(-8, 9))
+
+
+def _ks(params: Params) -> list[int]:
+    return [2**i for i in range(1, int(params["k_max"]).bit_length())]
+
+
+def cells(params: Params) -> list[Cell]:
+    return [
+        {"inputs": d, "k": k, "outputs": params["outputs"], "seed": params["seed"]} for d, k in product(INPUTS, _ks(params))
+    ]
+
+
+def compute(cell: Cell) -> Result:
+    """differ: share of outputs whose bits differ, by scheme and pair of GPUs. ulps: histogram of A100 less H200 in ulps."""
+    from tcsim import inputs, metrics
+    from tcsim.gemm import gemm
+
+    m = cell["outputs"]
+    a, b = (x.astype(np.float32) for x in inputs.draw(cell["inputs"], m, cell["k"], m, seed=cell["seed"]))
+    made = {s: {g: gemm(a, b, s, unit=g, threads=1).c for g in GPUS} for s in SCHEMES}
+    pairs = [[float((made[s][g].view(np.uint32) != made[s][h].view(np.uint32)).mean()) for g, h in PAIRS] for s in SCHEMES]
+    steps = [list(metrics.ulp_histogram(made[s]["a100"], made[s]["h200"]).values()) for s in SCHEMES]
+    return {"differ": pairs, "ulps": steps}
+
+
+PAIRS = tuple(combinations(GPUS, 2))
+
+
+def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
+    names = {"differ": ("scheme", "pair"), "ulps": ("scheme", "place")}
+    coords = {"scheme": SCHEMES, "pair": [f"{g}-{h}" for g, h in PAIRS], "place": PLACES}
+    return gather(results, {"inputs": INPUTS, "k": _ks(params)}, names, coords, outputs=params["outputs"] ** 2)
+
+
+def _first(data: xr.Dataset, scheme: str, pair: str, inputs: str) -> int | None:
+    share = data.differ.sel(scheme=scheme, pair=pair, inputs=inputs)
+    found = np.flatnonzero(share.values > 0)
+    return int(data.k[found[0]]) if found.size else None
+
+
+def claims(data: xr.Dataset) -> list[Claim]:
+    last = int(data.k[-1])
+    twins = {p: float(data.differ.sel(pair=p).max()) for p in ("h100-h200", "h100-b200", "h200-b200", "a100-l40s")}
+    first = {p: _first(data, "plain", p, "uniform-positive") for p in ("v100-a100", "a100-h200", "v100-h200")}
+    share = {p: float(data.differ.sel(pair=p, scheme="plain", inputs="gauss").isel(k=-1)) for p in first}
+    ozaki = float(data.differ.sel(scheme="ozaki-sp").max())
+    outer = data.ulps.sel(scheme="plain", inputs="uniform-positive").isel(k=-1)
+    beyond = float(outer.sel(place=[-8, 8]).sum() / outer.sum())
+    return [
+        Claim(
+            "H100, H200 and B200 give the same fp16 bits, and so do A100 and L40S",
+            told(all(v == 0 for v in twins.values()), list(twins.values())),
+            "largest share of differing outputs: " + ", ".join(f"{p} {v:.0%}" for p, v in twins.items()),
+            "hardware_numerics.md",
+        ),
+        Claim(
+            "Volta, Ampere and Hopper differ from k = 32 on at the latest",
+            told(all(v is not None and v <= 32 for v in first.values()), data.differ),
+            "first differing k on (0, 1]: " + ", ".join(f"{p} {v}" for p, v in first.items())
+            + "; share of differing outputs on gauss at k = " + f"{last}: " + ", ".join(f"{p} {v:.0%}" for p, v in share.items()),
+            "",
+        ),
+        Claim(
+            "On positive data most outputs of A100 and H200 are 8 ulps or more apart at the largest k",
+            told(beyond > 0.5, beyond) if last >= 1024 else None,
+            f"{beyond:.0%} at k = {last}",
+            "",
+        ),
+        Claim(
+            "The Ozaki scheme's bits are the same everywhere",
+            told(ozaki == 0, ozaki),
+            f"largest share of differing outputs {ozaki:.0%}",
+            "seed 002, reproducibility",
+        ),
+    ]  # fmt: skip
+
+
+def figures(data: xr.Dataset) -> dict[str, Any]:
+    from tcsim.studies.plot import subplots
+
+    figure, axes = subplots(1, 3, width=2.9, height=2.8)
+    shown = ("v100-a100", "a100-h200", "v100-h200", "h200-b200")
+    for axis, scheme in zip(axes[0, :2], ("plain", "ootomo"), strict=True):
+        lines = {p: data.differ.sel(scheme=scheme, inputs="gauss", pair=p) for p in shown}
+        curves(
+            axis,
+            data.k,
+            lines,
+            xlabel="k",
+            ylabel="share of outputs that differ",
+            y="linear",
+            title=f"{scheme}, gauss",
+            legend=False,
+        )
+    legend_right(figure, axes[0, 0])
+    ulps = data.ulps.sel(inputs="gauss").isel(k=-1)
+    for i, scheme in enumerate(("plain", "mmm-chained", "ootomo")):
+        axes[0, 2].bar(
+            np.array(PLACES) + 0.27 * (i - 1), ulps.sel(scheme=scheme) / ulps.sel(scheme=scheme).sum(), width=0.27, label=scheme
+        )
+    axes[0, 2].set(
+        xlabel="ulps, A100 less H200 (ends: beyond)", ylabel="share of outputs", title=f"gauss, k = {int(data.k[-1])}"
+    )
+    axes[0, 2].legend(frameon=False)
+    return {"architectures": figure}
+
+
+def table(data: xr.Dataset) -> str:
+    body = [
+        [f"{s}, {p}", *(str(_first(data, s, p, d) or "same") for d in INPUTS)]
+        for s, p in product(SCHEMES, ("v100-a100", "a100-h200", "v100-h200", "h200-b200"))
+    ]
+    return "first k with differing bits\n" + rows(["", *INPUTS], body)
+
+
+STUDY = Study(
+    name="architectures",
+    title="The same product on V100 to B200",
+    reproduces="bitwise comparison of architectures, first differing k, ulps (E19)",
+    cells=cells,
+    compute=compute,
+    dataset=dataset,
+    claims=claims,
+    figures=figures,
+    table=table,
+    options=(
+        count("k_max", 2**14, 2**10, "largest inner dimension, a power of two"),
+        count("outputs", 64, 16, "rows of A and columns of B"),
+        SEED,
+    ),
+    weight=lambda cell: float(cell["k"]),
+)
