@@ -10,6 +10,7 @@ import pytest
 
 from tcsim import cpfloat
 from tcsim.bits import decode
+from tcsim.cpfloat_library import OVERFLOWS, SUBNORMALS, library
 from tcsim.formats import FORMATS, Format
 from tcsim.rounding import round_to
 
@@ -59,8 +60,8 @@ def test_round_to_equals_cpfloat(fmt, source):
     """Bit for bit, NaN and the signs of zeros included, on a million patterns a format and mode."""
     x = patterns(fmt, source)
     for rounding in DETERMINISTIC:
-        for overflow in cpfloat.OVERFLOWS:
-            for subnormals in cpfloat.SUBNORMALS:
+        for overflow in OVERFLOWS:
+            for subnormals in SUBNORMALS:
                 theirs = cpfloat.round_to(x, fmt, rounding, overflow=overflow, subnormals=subnormals)
                 ours = round_to(x, fmt, rounding, overflow=overflow, subnormals=subnormals)
                 assert ours.dtype == theirs.dtype
@@ -201,10 +202,10 @@ def library_named(monkeypatch):
 
     def name(path):
         monkeypatch.setenv("CPFLOAT_LIBRARY", path)
-        cpfloat._library.cache_clear()
+        library.cache_clear()
 
     yield name
-    cpfloat._library.cache_clear()
+    library.cache_clear()
 
 
 def test_an_absent_library_says_how_to_get_one(library_named):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from tcsim import cpfloat
+from tcsim.cpfloat_library import Task, library, options_for
+from tcsim.formats import format_named
 from tcsim.rounding import round_to
 
 SIZE = 10**7
@@ -45,12 +47,11 @@ def test_tcsim(benchmark, rounding, fmt, data, request):
 @pytest.mark.parametrize("rounding", ["rne", "rz", "sr"])
 def test_cpfloat(benchmark, rounding, fmt, normal):
     """The library's own loop, without the checks that tcsim.cpfloat puts around it."""
-    ffi, library = cpfloat._library()
-    task = cpfloat._checked(cpfloat._Task(fmt, rounding))
-    options, memory = cpfloat._options(ffi, task)
+    ffi, loaded = library()
+    options, memory = options_for(ffi, Task(format_named(fmt), rounding))
     out = np.empty_like(normal)
     source, target = ffi.from_buffer("float[]", normal), ffi.from_buffer("float[]", out)
-    rate(benchmark, lambda: library.cpfloatf(target, source, SIZE, options))
+    rate(benchmark, lambda: loaded.cpfloatf(target, source, SIZE, options))
     assert memory
 
 
