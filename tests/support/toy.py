@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,3 +32,11 @@ TOY = Study(
     compute=squares, dataset=_dataset, claims=lambda d: [Claim("squares grow", bool((np.diff(d.square) > 0).all()), "by difference")],
     figures=lambda d: {}, options=(Option("count", 6, 3, "how many"), Option("fails", 0, 0, "whether 3 fails")),
 )  # fmt: skip
+
+
+def slow_squares(cell: dict[str, int]) -> dict[str, float]:
+    time.sleep(0.2)
+    return squares(cell)
+
+
+SLOW = replace(TOY, name="slow", compute=slow_squares, options=(Option("count", 16, 4, "how many"), Option("fails", 0, 0, "")))
