@@ -95,12 +95,7 @@ def study_command(declared: Any) -> click.Command:
         )
         for o in declared.options
     ]
-    options += [
-        click.Option(["--out"], type=click.Path(path_type=Path), help=f"folder of results [results/{declared.name}]"),
-        click.Option(["--quick"], is_flag=True, help="the small size, in seconds"),
-        click.Option(["--jobs"], type=int, help="processes [one for each core]"),
-        click.Option(["--scheduler"], help="address of a Dask scheduler, such as tcp://host:8786"),
-    ]
+    options += run_options(declared.name)
 
     def callback(**given: Any) -> None:
         own = {o.name: o for o in declared.options}
@@ -108,6 +103,16 @@ def study_command(declared: Any) -> click.Command:
         run_study(declared, **values)
 
     return click.Command(declared.name, callback=callback, params=options, help=f"{declared.title}.\n\n{declared.reproduces}.")
+
+
+def run_options(name: str) -> list[Any]:
+    """What every study can be told."""
+    return [
+        click.Option(["--out"], type=click.Path(path_type=Path), help=f"folder of results [results/{name}]"),
+        click.Option(["--quick"], is_flag=True, help="the small size, in seconds"),
+        click.Option(["--jobs"], type=int, help="processes [one for each core]"),
+        click.Option(["--scheduler"], help="address of a Dask scheduler, such as tcp://host:8786"),
+    ]
 
 
 def _text(value: Any) -> str:
@@ -145,6 +150,33 @@ def list_studies() -> None:
 
     for name, text in studies().items():
         click.echo(f"{name:22}{text}")
+
+
+def run_file(file: Path, **given: Any) -> None:
+    """Run the STUDY that a Python file defines."""
+    from tcsim.studies.user import load
+
+    run_study(load(file), **given)
+
+
+study.add_command(
+    click.Command(
+        "run",
+        callback=run_file,
+        params=[click.Argument(["file"], type=click.Path(path_type=Path)), *run_options("NAME")],
+        help="Run the study that FILE.py defines as STUDY = tcsim.study.grid(…).",
+    )
+)
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("results"))
+@click.option("--out", type=click.Path(path_type=Path), help="the page [FOLDER/report.html]")
+def report(folder: Path, out: Path | None) -> None:
+    """One self-contained HTML page of the studies in FOLDER: figures, claims, parameters, versions, seeds."""
+    from tcsim.report import report as write_report
+
+    click.echo(f"wrote {write_report(folder, out)}")
 
 
 @main.command()

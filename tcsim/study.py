@@ -1,7 +1,7 @@
 """Studies: the papers' experiments, declared as grids with claims, and runs that can stop and go on.
 
-`rounding_growth` and its siblings run a study and return its data as an xarray Dataset; `run` returns the claims and
-files too; `studies` lists what there is.
+`rounding_growth` runs the main study and returns its data as an xarray Dataset; `run` runs any by name and returns the
+claims and files too; `studies` lists what there is; `grid` declares one of your own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 from tcsim.errors import unknown
 from tcsim.studies import STUDIES
 from tcsim.studies.base import Outcome, Study
+from tcsim.studies.user import grid
 
 if TYPE_CHECKING:
     import xarray as xr
+
+__all__ = ["grid", "rounding_growth", "run", "studies", "study"]
 
 
 def studies() -> dict[str, str]:

@@ -82,6 +82,8 @@ class Study:
         The claims; the figures by file stem; a table as text.
     weight(cell)
         The relative cost of a cell, for the progress bar and to start with the longest.
+    code
+        A hash of sources outside the package that a result depends on.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Study:
     table: Callable[[xr.Dataset], str] = lambda dataset: ""
     options: tuple[Option, ...] = ()
     weight: Callable[[Cell], float] = lambda cell: 1.0
+    code: str = ""
 
     def params(self, *, quick: bool = False, **given: Any) -> Params:
         """Every option's value: what is given, else the quick or full size's. ValueError for an unknown or bad one."""

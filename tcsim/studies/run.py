@@ -45,7 +45,7 @@ def run(
     folder = Path(out) if out is not None else Path("results") / study.name
     store = Store(folder)
     cells = study.cells(params)
-    keys = {id(cell): cell_key(study.name, cell) for cell in cells}
+    keys = {id(cell): cell_key(study.name, cell, study.code) for cell in cells}
     results: dict[int, Result] = {}
     for cell in cells:
         known = store.get(keys[id(cell)])

@@ -1,0 +1,69 @@
+"""`tcsim report DIR`: every study's figures, claims, parameters and versions as one page that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from html import escape
+from pathlib import Path
+from typing import Any
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+h2 { border-bottom: 1px solid #bbb; padding-bottom: .2rem; margin-top: 2.5rem; }
+table { border-collapse: collapse; } td, th { padding: .25rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid #ddd; }
+.holds { color: #00643c; } .fails { color: #a33000; } .untold { color: #666; }
+pre { overflow-x: auto; background: #f5f5f5; padding: .6rem; font-size: 12px; } figure { display: inline-block; margin: .5rem; }
+img { max-width: 100%; height: auto; } figcaption { font-size: 12px; color: #555; }
+"""
+_CLASS = {"holds": "holds", "does not hold": "fails"}
+
+
+def report(folder: Path, out: Path | None = None) -> Path:
+    """Write one self-contained HTML page of all studies found in `folder` (or in its subfolders), and return its path.
+
+    ValueError if there is no finished study.
+    """
+    found = sorted(
+        path for path in folder.rglob("*.json") if path.parent.name != "cells" and (path.with_suffix(".nc")).is_file()
+    )
+    if not found:
+        raise ValueError(f"no finished study in {folder}; `tcsim study NAME --out {folder}` makes one")
+    target = out or folder / "report.html"
+    body = "".join(_section(path) for path in found)
+    target.write_text(
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>tcsim studies</title><style>{_STYLE}</style></head>'
+        f"<body><h1>tcsim studies</h1>{body}</body></html>"
+    )
+    return target
+
+
+def _section(path: Path) -> str:
+    document = json.loads(path.read_text())
+    figures = "".join(_figure(image) for image in sorted(path.parent.glob("*.png")))
+    text = path.with_suffix(".txt")
+    table = text.read_text().split("\n\n")[1] if text.is_file() else ""
+    return (
+        f"<h2>{escape(document['title'])}</h2><p>{escape(document['reproduces'])}</p>{_claims(document['claims'])}{figures}"
+        f"<pre>{escape(table)}</pre>{_provenance(document)}"
+    )
+
+
+def _claims(claims: list[dict[str, str]]) -> str:
+    rows = "".join(
+        f"<tr><td class='{_CLASS.get(c['verdict'], 'untold')}'>{escape(c['verdict'])}</td><td>{escape(c['statement'])}<br>"
+        f"<small>{escape(c['evidence'])}</small></td><td><small>{escape(c['source'])}</small></td></tr>"
+        for c in claims
+    )
+    return f"<table><tr><th>verdict</th><th>claim and numbers</th><th>where</th></tr>{rows}</table>" if rows else ""
+
+
+def _figure(image: Path) -> str:
+    data = base64.b64encode(image.read_bytes()).decode()
+    return f"<figure><img width='420' alt='{escape(image.stem)}' src='data:image/png;base64,{data}'><figcaption>{escape(image.stem)}</figcaption></figure>"
+
+
+def _provenance(document: dict[str, Any]) -> str:
+    skip = ("claims", "title", "reproduces")
+    rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(str(v))}</td></tr>" for k, v in document.items() if k not in skip)
+    return f"<details><summary>parameters and versions</summary><table>{rows}</table></details>"
