@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import tcsim
 
@@ -39,7 +40,7 @@ def warm_up() -> list[str]:
 
     a16 = np.ones((2, 64), dtype=np.float16)
     h200 = tcsim.unit("h200", "float16")
-    kinds = {
+    kinds: dict[str, tuple[tcsim.Unit, Any]] = {
         "fast path": (h200, a16),
         "fast path, fp16 output": (tcsim.unit("h200", "float16", out="float16"), a16),
         "fast path, stochastic rounding": (h200.replace(rounding="sr"), a16),

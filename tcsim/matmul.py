@@ -81,8 +81,8 @@ def matmul(
         Operand(_three(left, batch), x.stored),
         Operand(_three(right, batch), y.stored),
         None if start is None else _three(start, batch),
-        *(None if s is None else _three(s, batch) for s in scale_codes),
-        seed=seed,
+        *scale_codes,
+        seed,
     )
     _check_segments(problem)
     return _result(run(problem, threads).reshape(shape), unit.out_format, drop)
@@ -101,7 +101,7 @@ def _backend(name: str) -> Callable[[Problem, int | None], Codes]:
         from importlib import import_module
 
         module = import_module({"cuda": "tcsim_gpu.emulator", "hardware": "tcsim_gpu.instructions"}[name])
-        return lambda problem, threads: module.run(problem)  # type: ignore[no-any-return]
+        return lambda problem, threads: module.run(problem)
     raise unknown("backend", name, BACKENDS)
 
 
@@ -166,8 +166,8 @@ def _scale_codes(
     m, n, k = mnk
     count = -(-k // unit.scale_block)
     return (
-        scales(scale_a, fmt, (*batch, m, count), "scale_a", unit.scale_block),
-        scales(scale_b, fmt, (*batch, count, n), "scale_b", unit.scale_block),
+        _three(scales(scale_a, fmt, (*batch, m, count), "scale_a", unit.scale_block), batch),
+        _three(scales(scale_b, fmt, (*batch, count, n), "scale_b", unit.scale_block), batch),
     )
 
 

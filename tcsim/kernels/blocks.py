@@ -54,50 +54,50 @@ def start_exponents(spec, width, c_sig, c_e, top, low, lsb):  # type: ignore[no-
 
 
 @inline
-def exponents(spec, ea, eb, za, zb, r, p0, p1, step, block, width, top, low, lsb):  # type: ignore[no-untyped-def]
+def exponents(spec, panel, r, p0, p1, step, block, width, top, low, lsb):  # type: ignore[no-untyped-def]
     """Pass 1: top[j] the largest exponent; low[j] = ZERO_E if a term is zero; lsb[j] the least place of a nonzero term,
     kept only where the quantum can depend on it. `za` and `zb` tell the blocks that hold a zero factor."""
-    zero_row = za[r, block] != 0
+    zero_row = panel.za[r, block] != 0
     for j in range(width):
-        low[j] = ZERO_E if zero_row or zb[block, j] != 0 else low[j]
+        low[j] = ZERO_E if zero_row or panel.zb[block, j] != 0 else low[j]
     for p in range(p0, p1, step):
-        x = ea[r, p]
+        x = panel.ea[r, p]
         for j in range(width):
-            top[j] = max(top[j], x + eb[p, j])
+            top[j] = max(top[j], x + panel.eb[p, j])
     if spec.cut == EXACT or spec.fraction > spec.room:
         for p in range(p0, p1, step):
-            x = ea[r, p]
+            x = panel.ea[r, p]
             for j in range(width):
-                e = x + eb[p, j]
+                e = x + panel.eb[p, j]
                 lsb[j] = min(lsb[j], e - spec.weight if e > ANY_ZERO else np.int64(_FAR))
 
 
 @routine
-def zero_blocks(sa, sb, rows, width, blocks, starts, za, zb):  # type: ignore[no-untyped-def]
+def zero_blocks(panel, rows, width, blocks, starts):  # type: ignore[no-untyped-def]
     """Which blocks of the chunk hold a zero factor, for each row and each column."""
     for block in range(blocks):
         for r in range(rows):
-            za[r, block] = 0
+            panel.za[r, block] = 0
             for p in range(starts[block], starts[block + 1]):
-                za[r, block] |= np.int64(sa[r, p] == 0)
+                panel.za[r, block] |= np.int64(panel.sa[r, p] == 0)
         for j in range(width):
-            zb[block, j] = 0
+            panel.zb[block, j] = 0
         for p in range(starts[block], starts[block + 1]):
             for j in range(width):
-                zb[block, j] |= np.int64(sb[p, j] == 0)
+                panel.zb[block, j] |= np.int64(panel.sb[p, j] == 0)
 
 
 @routine
-def group_exponents(spec, sa, sb, ga, gb, r, p0, p1, width, top, low, lsb):  # type: ignore[no-untyped-def]
+def group_exponents(spec, panel, r, p0, p1, width, top, low, lsb):  # type: ignore[no-untyped-def]
     """Pass 1 where exact groups align by their scales' exponents: a group is zero if all its products or a scale are."""
     for begin in range(p0, p1, spec.group):
         end = min(begin + spec.group, p1)
         for j in range(width):
-            e = ga[r, begin, 1] + gb[begin, j, 1]
+            e = panel.ga[r, begin, 1] + panel.gb[begin, j, 1]
             nonzero = False
             for p in range(begin, end):
-                nonzero = nonzero or sa[r, p] * sb[p, j] != 0
-            if not nonzero or ga[r, begin, 0] * gb[begin, j, 0] == 0:
+                nonzero = nonzero or panel.sa[r, p] * panel.sb[p, j] != 0
+            if not nonzero or panel.ga[r, begin, 0] * panel.gb[begin, j, 0] == 0:
                 low[j] = ZERO_E
             else:
                 top[j] = max(top[j], e)
@@ -137,29 +137,29 @@ def shift_down(p, right, cut):  # type: ignore[no-untyped-def]
 
 
 @inline
-def add_products(spec, sa, ea, sb, eb, r, p0, p1, step, width, q, total, cut):  # type: ignore[no-untyped-def]
+def add_products(spec, panel, r, p0, p1, step, width, q, total, cut):  # type: ignore[no-untyped-def]
     """Add the products cut at 2^q, where 2^q is the largest exponent less `fraction`: scaled up first, they only move down."""
     up = max(spec.fraction - spec.weight, np.int64(0))
     for p in range(p0, p1, step):
-        x, place = sa[r, p] << up, ea[r, p] - spec.weight - up
+        x, place = panel.sa[r, p] << up, panel.ea[r, p] - spec.weight - up
         for j in range(width):
-            total[j] += shift_down(x * sb[p, j], min(q[j] - eb[p, j] - place, np.int64(63)), cut)
+            total[j] += shift_down(x * panel.sb[p, j], min(q[j] - panel.eb[p, j] - place, np.int64(63)), cut)
 
 
 @inline
-def sums(spec, sa, ea, sb, eb, r, p0, p1, step, width, q, total):  # type: ignore[no-untyped-def]
+def sums(spec, panel, r, p0, p1, step, width, q, total):  # type: ignore[no-untyped-def]
     """Pass 2: the cut products added exactly to total[j]."""
     if spec.cut == EXACT or spec.fraction > spec.room:
         for p in range(p0, p1, step):
-            x, place = sa[r, p], ea[r, p] - spec.weight
+            x, place = panel.sa[r, p], panel.ea[r, p] - spec.weight
             for j in range(width):
-                total[j] += cut_term(x * sb[p, j], q[j] - eb[p, j] - place, spec.cut)
+                total[j] += cut_term(x * panel.sb[p, j], q[j] - panel.eb[p, j] - place, spec.cut)
     elif spec.cut == 0:
-        add_products(spec, sa, ea, sb, eb, r, p0, p1, step, width, q, total, 0)
+        add_products(spec, panel, r, p0, p1, step, width, q, total, 0)
     elif spec.cut == 1:
-        add_products(spec, sa, ea, sb, eb, r, p0, p1, step, width, q, total, 1)
+        add_products(spec, panel, r, p0, p1, step, width, q, total, 1)
     else:
-        add_products(spec, sa, ea, sb, eb, r, p0, p1, step, width, q, total, 2)
+        add_products(spec, panel, r, p0, p1, step, width, q, total, 2)
 
 
 @inline
@@ -170,16 +170,16 @@ def start_sums(spec, width, c_sig, c_e, q, total):  # type: ignore[no-untyped-de
 
 
 @routine
-def group_sums(spec, sa, sb, ga, gb, r, p0, p1, width, q, total):  # type: ignore[no-untyped-def]
+def group_sums(spec, panel, r, p0, p1, width, q, total):  # type: ignore[no-untyped-def]
     """Pass 2 with exact groups."""
     for begin in range(p0, p1, spec.group):
         end = min(begin + spec.group, p1)
         for j in range(width):
             group = np.int64(0)
             for p in range(begin, end):
-                group += sa[r, p] * sb[p, j]
-            scale = ga[r, begin, 0] * gb[begin, j, 0]
-            e = ga[r, begin, 1] + gb[begin, j, 1]
+                group += panel.sa[r, p] * panel.sb[p, j]
+            scale = panel.ga[r, begin, 0] * panel.gb[begin, j, 0]
+            e = panel.ga[r, begin, 1] + panel.gb[begin, j, 1]
             total[j] += cut_term(group * scale, q[j] - e + spec.weight, spec.cut)
 
 
@@ -197,28 +197,28 @@ def wide_start(spec, c_sig, c_e, top, low, lsb):  # type: ignore[no-untyped-def]
 
 
 @routine
-def wide_block(spec, sa, ea, sb, eb, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  # type: ignore[no-untyped-def]
+def wide_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  # type: ignore[no-untyped-def]
     """The block for one column in limbs: (sig, e, negative, special)."""
     limbs, q = wide_start(spec, c_sig, c_e, top, low, lsb)
     for p in range(p0, p1):
-        x, y = sa[r, p], sb[p, j]
+        x, y = panel.sa[r, p], panel.sb[p, j]
         if x != 0 and y != 0:
             high, low_bits = wide_product(abs(x), abs(y))
-            add_term(limbs, high, low_bits, (x < 0) != (y < 0), ea[r, p] + eb[p, j] - spec.weight - q, spec.cut)
+            add_term(limbs, high, low_bits, (x < 0) != (y < 0), panel.ea[r, p] + panel.eb[p, j] - spec.weight - q, spec.cut)
     return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
 
 
 @routine
-def wide_groups(spec, sa, sb, ga, gb, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  # type: ignore[no-untyped-def]
+def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  # type: ignore[no-untyped-def]
     """wide_block with exact groups as terms."""
     limbs, q = wide_start(spec, c_sig, c_e, top, low, lsb)
     for begin in range(p0, p1, spec.group):
-        group, scale = np.int64(0), ga[r, begin, 0] * gb[begin, j, 0]
+        group, scale = np.int64(0), panel.ga[r, begin, 0] * panel.gb[begin, j, 0]
         for p in range(begin, min(begin + spec.group, p1)):
-            group += sa[r, p] * sb[p, j]
+            group += panel.sa[r, p] * panel.sb[p, j]
         if group != 0 and scale != 0:
             high, low_bits = wide_product(abs(group), scale)
-            place = ga[r, begin, 1] + gb[begin, j, 1] - spec.weight - q
+            place = panel.ga[r, begin, 1] + panel.gb[begin, j, 1] - spec.weight - q
             add_term(limbs, high, low_bits, group < 0, place, spec.cut)
     return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
 
@@ -226,10 +226,10 @@ def wide_groups(spec, sa, sb, ga, gb, r, p0, p1, j, c_sig, c_e, top, low, lsb, r
 @inline
 def special_product(a, b, a_sig, b_sig):  # type: ignore[no-untyped-def]
     """NaN, infinity or FINITE from the marks (special + 4·negative) of two factors."""
-    sa, sb = a & 3, b & 3
-    if sa == FINITE and sb == FINITE:
+    x, y = a & 3, b & 3
+    if x == FINITE and y == FINITE:
         return np.int64(FINITE)
-    if sa == NAN or sb == NAN or (sa == FINITE and a_sig == 0) or (sb == FINITE and b_sig == 0):
+    if x == NAN or y == NAN or (x == FINITE and a_sig == 0) or (y == FINITE and b_sig == 0):
         return np.int64(NAN)
     return np.int64(MINUS_INF if (a >> 2) != (b >> 2) else PLUS_INF)
 
@@ -243,23 +243,23 @@ def special_add(x, y):  # type: ignore[no-untyped-def]
 
 
 @routine
-def all_negative_zero(sa, ma, sb, mb, r, p0, p1, j):  # type: ignore[no-untyped-def]
+def all_negative_zero(panel, r, p0, p1, j):  # type: ignore[no-untyped-def]
     """Whether every product of the block is -0."""
     for p in range(p0, p1):
-        if sa[r, p] != 0 and sb[p, j] != 0:
+        if panel.sa[r, p] != 0 and panel.sb[p, j] != 0:
             return False
-        if (ma[r, p] >> 2) == (mb[p, j] >> 2):
+        if (panel.ma[r, p] >> 2) == (panel.mb[p, j] >> 2):
             return False
     return True
 
 
 @inline
-def mark_zeros(spec, sa, ma, sb, mb, r, p0, p1, width, state, top, flag):  # type: ignore[no-untyped-def]
+def mark_zeros(spec, panel, r, p0, p1, width, state, top, flag):  # type: ignore[no-untyped-def]
     """Where zeros are signed and every term of a block is zero, the result is -0 if all of them are; flagged as DONE."""
     if spec.ieee_zero:
         for j in range(width):
             if state[3, j] == FINITE and top[j] < ANY_ZERO:
-                keeps = state[0, j] == 0 and state[2, j] != 0 and all_negative_zero(sa, ma, sb, mb, r, p0, p1, j)
+                keeps = state[0, j] == 0 and state[2, j] != 0 and all_negative_zero(panel, r, p0, p1, j)
                 state[0, j], state[1, j], state[2, j] = 0, ZERO_E, np.int64(keeps)
                 flag[j] = DONE
 

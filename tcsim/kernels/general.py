@@ -33,7 +33,16 @@ from tcsim.kernels.blocks import (
 from tcsim.kernels.jit import default_threads, kernel, routine, run_tasks
 from tcsim.kernels.memory import load, matrices, store
 from tcsim.kernels.numbers import FINITE, SR, ZERO_E, decode, encode, round_float64, to_float64
-from tcsim.kernels.panel import INSTRUCTION_END, INSTRUCTION_START, SEGMENT_END, SEGMENT_START, block_scale, pack, plan_chunk
+from tcsim.kernels.panel import (
+    INSTRUCTION_END,
+    INSTRUCTION_START,
+    SEGMENT_END,
+    SEGMENT_START,
+    block_scale,
+    new_panel,
+    pack,
+    plan_chunk,
+)
 from tcsim.kernels.scalar import rounded, two_stage_row
 from tcsim.kernels.spec import Grouped, Plain, Rounded, Staged, order_of, spec_of, sums_of
 from tcsim.problem import Codes, Problem
@@ -71,11 +80,11 @@ def add_outside(x, y, precision, fmt):  # type: ignore[no-untyped-def]
 
 
 @routine
-def special_block(sa, ma, sb, mb, r, p0, p1, j):  # type: ignore[no-untyped-def]
+def special_block(panel, r, p0, p1, j):  # type: ignore[no-untyped-def]
     """What NaN and infinite operands make of a block."""
     result = np.int64(FINITE)
     for p in range(p0, p1):
-        result = special_add(result, special_product(ma[r, p], mb[p, j], sa[r, p], sb[p, j]))
+        result = special_add(result, special_product(panel.ma[r, p], panel.mb[p, j], panel.sa[r, p], panel.sb[p, j]))
     return result
 
 
@@ -87,21 +96,7 @@ def run_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, sums_, order, bou
     ks = np.empty(capacity, dtype=np.int64)
     starts = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
     events = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
-    sa, ea, ma = (
-        np.empty((rows, capacity), np.int64),
-        np.empty((rows, capacity), np.int64),
-        np.empty((rows, capacity), np.int64),
-    )
-    sb, eb, mb = (
-        np.empty((capacity, width), np.int64),
-        np.empty((capacity, width), np.int64),
-        np.empty((capacity, width), np.int64),
-    )
-    ga, gb = (
-        np.zeros((rows, capacity if spec.group > 1 else 1, 2), np.int64),
-        np.zeros((capacity if spec.group > 1 else 1, width, 2), np.int64),
-    )
-    za, zb = np.empty((rows, capacity), np.int64), np.empty((capacity, width), np.int64)
+    panel = new_panel(rows, width, capacity, capacity if spec.group > 1 else 1)
     state = np.empty((rows, 4, width), dtype=np.int64)  # sig, e, negative, special
     late, total = np.empty((rows, width)), np.empty((rows, width))
     work = np.empty((6, width), dtype=np.int64)  # top, low, lsb, q, flag, sum
@@ -119,15 +114,15 @@ def run_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, sums_, order, bou
         k, segment, step = bounds[0], 0, 0
         while segment < bounds.size - 1:
             positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
-            special_a = pack(a, t, i0, ni, False, ks, positions, scale_a, spec, 0, sa, ea, ma)
-            special_b = pack(b, t, j0, nj, True, ks, positions, scale_b, spec, 1, sb, eb, mb)
+            special_a = pack(a, t, i0, ni, False, ks, positions, scale_a, spec, 0, panel.sa, panel.ea, panel.ma)
+            special_b = pack(b, t, j0, nj, True, ks, positions, scale_b, spec, 1, panel.sb, panel.eb, panel.mb)
             if spec.group > 1:
-                pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, ga, gb)
+                pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, panel)
             check = special_a or special_b
-            zero_blocks(sa, sb, ni, nj, blocks, starts, za, zb)
+            zero_blocks(panel, ni, nj, blocks, starts)
             for r in range(ni):
                 element = (t * tiles.m + i0 + r) * tiles.n + j0
-                run_row(spec, sums_, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, nj, blocks, starts, events, check, state[r], late[r],
+                run_row(spec, sums_, panel, r, nj, blocks, starts, events, check, state[r], late[r],
                         total[r], work, random, tree, seed, element, step)  # fmt: skip
             step += blocks
         for r in range(ni):
@@ -170,18 +165,18 @@ def end_tile(spec, sums_, c, d, t, i, j0, nj, r, state, total):  # type: ignore[
 
 
 @routine
-def pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, ga, gb):  # type: ignore[no-untyped-def]
+def pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, panel):  # type: ignore[no-untyped-def]
     """Significand and exponent of the scales, at every position (a group reads those of its first)."""
     for p in range(positions):
         s = ks[p] // spec.scale_block
         for r in range(ni):
-            ga[r, p, 0], ga[r, p, 1], _ = block_scale(scale_a, t, i0 + r, s, spec)
+            panel.ga[r, p, 0], panel.ga[r, p, 1], _ = block_scale(scale_a, t, i0 + r, s, spec)
         for j in range(nj):
-            gb[p, j, 0], gb[p, j, 1], _ = block_scale(scale_b, t, s, j0 + j, spec)
+            panel.gb[p, j, 0], panel.gb[p, j, 1], _ = block_scale(scale_b, t, s, j0 + j, spec)
 
 
 @routine
-def run_row(spec, sums_, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, width, blocks, starts, events, check, state, late, total, work, random,
+def run_row(spec, sums_, panel, r, width, blocks, starts, events, check, state, late, total, work, random,
             tree, seed, element, step):  # type: ignore[no-untyped-def]  # fmt: skip
     """All blocks of a chunk for one row of the tile."""
     out = spec.out
@@ -194,10 +189,10 @@ def run_row(spec, sums_, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, width, block
                 late[:width] = 0.0
         if check:
             for j in range(width):
-                state[3, j] = special_add(state[3, j], special_block(sa, ma, sb, mb, r, p0, p1, j))
+                state[3, j] = special_add(state[3, j], special_block(panel, r, p0, p1, j))
         if spec.mode == SR:
             draw(seed, element, step + block, width, random)
-        run_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step)
+        run_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step)
         if event & INSTRUCTION_END and spec.after:
             for j in range(width):
                 x = to_float64(state[0, j], state[1, j], state[2, j], state[3, j], out.mantissa + 1)
@@ -210,59 +205,58 @@ def run_row(spec, sums_, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, width, block
 
 
 def run_block(spec, *arguments):  # type: ignore[no-untyped-def]
-    """One block of one row, by the arithmetic that the type of `spec` names."""
-    raise NotImplementedError
+    """One block of one row, by the arithmetic that the type of `spec` names: Numba picks the function below."""
 
 
 @overload(run_block)
-def _run_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def _run_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
     return {Plain: plain_block, Grouped: grouped_block, Staged: staged_block, Rounded: rounded_block}[spec.instance_class]
 
 
-def plain_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def plain_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
     """Terms are products."""
     top, low, lsb, q, flag, total = work[0], work[1], work[2], work[3], work[4], work[5]
     start_exponents(spec, width, state[0], state[1], top, low, lsb)
-    exponents(spec, ea, eb, za, zb, r, p0, p1, 1, block, width, top, low, lsb)
+    exponents(spec, panel, r, p0, p1, 1, block, width, top, low, lsb)
     wide = quanta(spec, width, top, low, lsb, q, flag)
     start_sums(spec, width, state[0], state[1], q, total)
-    sums(spec, sa, ea, sb, eb, r, p0, p1, 1, width, q, total)
-    mark_zeros(spec, sa, ma, sb, mb, r, p0, p1, width, state, top, flag)
+    sums(spec, panel, r, p0, p1, 1, width, q, total)
+    mark_zeros(spec, panel, r, p0, p1, width, state, top, flag)
     if wide:
         for j in range(width):
             if flag[j] == WIDE and state[3, j] == FINITE:
-                x = wide_block(spec, sa, ea, sb, eb, r, p0, p1, j, state[0, j], state[1, j], top[j], low[j], lsb[j], random[j])
+                x = wide_block(spec, panel, r, p0, p1, j, state[0, j], state[1, j], top[j], low[j], lsb[j], random[j])
                 state[0, j], state[1, j], state[2, j], state[3, j] = x
     finish(spec, total, q, random, width, flag, state)
 
 
-def grouped_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def grouped_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
     """Terms are exact groups of products."""
     top, low, lsb, q, flag, total = work[0], work[1], work[2], work[3], work[4], work[5]
     start_exponents(spec, width, state[0], state[1], top, low, lsb)
-    group_exponents(spec, sa, sb, ga, gb, r, p0, p1, width, top, low, lsb)
+    group_exponents(spec, panel, r, p0, p1, width, top, low, lsb)
     wide = quanta(spec, width, top, low, lsb, q, flag)
     start_sums(spec, width, state[0], state[1], q, total)
-    group_sums(spec, sa, sb, ga, gb, r, p0, p1, width, q, total)
-    mark_zeros(spec, sa, ma, sb, mb, r, p0, p1, width, state, top, flag)
+    group_sums(spec, panel, r, p0, p1, width, q, total)
+    mark_zeros(spec, panel, r, p0, p1, width, state, top, flag)
     if wide:
         for j in range(width):
             if flag[j] == WIDE and state[3, j] == FINITE:
-                x = wide_groups(spec, sa, sb, ga, gb, r, p0, p1, j, state[0, j], state[1, j], top[j], low[j], lsb[j], random[j])
+                x = wide_groups(spec, panel, r, p0, p1, j, state[0, j], state[1, j], top[j], low[j], lsb[j], random[j])
                 state[0, j], state[1, j], state[2, j], state[3, j] = x
     finish(spec, total, q, random, width, flag, state)
 
 
-def staged_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def staged_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
     """CDNA3."""
-    two_stage_row(spec, sa, ea, ma, sb, eb, mb, za, zb, r, p0, p1, block, width, state, work, random)
+    two_stage_row(spec, panel, r, p0, p1, block, width, state, work, random)
 
 
-def rounded_block(spec, sa, ea, ma, sb, eb, mb, za, zb, ga, gb, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def rounded_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
     """Every operation rounded."""
     for j in range(width):
         c = (state[0, j], state[1, j], state[2, j], state[3, j])
-        x = rounded(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, j, c, tree, seed, element + j, step + block)
+        x = rounded(spec, panel, r, p0, p1, j, c, tree, seed, element + j, step + block)
         state[0, j], state[1, j], state[2, j], state[3, j] = x
 
 

@@ -31,8 +31,8 @@ def cache_folder() -> Path:
     folder = base / _source_hash()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = tempfile.TemporaryFile(dir=folder)
-        probe.close()
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError:
         folder = Path(tempfile.gettempdir()) / f"tcsim-{os.getuid() if hasattr(os, 'getuid') else 0}" / _source_hash()
         folder.mkdir(parents=True, exist_ok=True)

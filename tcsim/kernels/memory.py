@@ -27,7 +27,8 @@ def matrices(codes: Codes | None) -> Matrices:
     """The Matrices of an array, which the caller keeps alive."""
     if codes is None:
         return Matrices(0, 0, 0, 0, 1)
-    return Matrices(codes.__array_interface__["data"][0], *codes.strides, codes.itemsize)
+    batch, row, column = codes.strides
+    return Matrices(codes.__array_interface__["data"][0], batch, row, column, codes.itemsize)
 
 
 def _pointer(builder: Any, address: Any, bits: int) -> Any:

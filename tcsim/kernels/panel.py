@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from tcsim.kernels.jit import inline, routine
@@ -10,6 +12,41 @@ from tcsim.kernels.numbers import FINITE, NAN, ZERO_E, bit_length, decode
 
 # What happens around a block, as bits.
 SEGMENT_START, INSTRUCTION_START, INSTRUCTION_END, SEGMENT_END = 1, 2, 4, 8
+
+
+class Panel(NamedTuple):
+    """A chunk of a tile's rows of a and columns of b, decoded: arrays [row, position] and [position, column].
+
+    `sa`, `sb` significands; `ea`, `eb` exponents; `ma`, `mb` special + 4·negative; `za`, `zb` whether a block holds a zero
+    factor, [row, block] and [block, column]; `ga`, `gb` significand and exponent of the block scale, for exact groups.
+    """
+
+    sa: Any
+    ea: Any
+    ma: Any
+    za: Any
+    ga: Any
+    sb: Any
+    eb: Any
+    mb: Any
+    zb: Any
+    gb: Any
+
+
+@inline
+def _integers(rows, columns):  # type: ignore[no-untyped-def]
+    return np.empty((rows, columns), dtype=np.int64)
+
+
+@routine
+def new_panel(rows, columns, capacity, scales):  # type: ignore[no-untyped-def]
+    """Room for `capacity` positions, `scales` of them with block scales."""
+    return Panel(
+        _integers(rows, capacity), _integers(rows, capacity), _integers(rows, capacity), _integers(rows, capacity),
+        np.zeros((rows, scales, 2), dtype=np.int64),
+        _integers(capacity, columns), _integers(capacity, columns), _integers(capacity, columns), _integers(capacity, columns),
+        np.zeros((scales, columns, 2), dtype=np.int64),
+    )  # fmt: skip
 
 
 @routine

@@ -27,38 +27,40 @@ def floor_shift(x, shift):  # type: ignore[no-untyped-def]
 
 
 @routine
-def two_stage_row(spec, sa, ea, ma, sb, eb, mb, za, zb, r, p0, p1, block, width, state, work, random):  # type: ignore[no-untyped-def]
+def two_stage_row(spec, panel, r, p0, p1, block, width, state, work, random):  # type: ignore[no-untyped-def]
     """CDNA3's block over the columns: products truncated at their own largest exponent, then against c, floors, one rounding."""
     sig, e, negative, special = state[0], state[1], state[2], state[3]
-    total, place = _products_sum(spec, sa, ea, sb, eb, za, zb, r, p0, p1, block, width, work)
+    total, place = _products_sum(spec, panel, r, p0, p1, block, width, work)
     for j in range(width):
         if place[j] + spec.fraction >= spec.out.emax:
             for p in range(p0, p1):
-                if overflowing(spec, sa, ea, sb, eb, r, p, j):
-                    special[j] = special_add(special[j], np.int64(MINUS_INF if (ma[r, p] ^ mb[p, j]) & 4 else PLUS_INF))
+                if overflowing(spec, panel, r, p, j):
+                    special[j] = special_add(
+                        special[j], np.int64(MINUS_INF if (panel.ma[r, p] ^ panel.mb[p, j]) & 4 else PLUS_INF)
+                    )
     for j in range(width):
         x, ex, minus, kind = two_stage(
             spec, total[j], place[j], sig[j], e[j] if sig[j] != 0 else np.int64(spec.out.emin), random[j]
         )
-        zeros = total[j] == 0 and sig[j] == 0 and negative[j] != 0 and all_negative_zero(sa, ma, sb, mb, r, p0, p1, j)
+        zeros = total[j] == 0 and sig[j] == 0 and negative[j] != 0 and all_negative_zero(panel, r, p0, p1, j)
         if special[j] == FINITE:
             sig[j], e[j], negative[j], special[j] = x, ex, np.int64(minus or zeros), kind
 
 
 @inline
-def _products_sum(spec, sa, ea, sb, eb, za, zb, r, p0, p1, block, width, work):  # type: ignore[no-untyped-def]
+def _products_sum(spec, panel, r, p0, p1, block, width, work):  # type: ignore[no-untyped-def]
     """(total[j], place[j]): the sum of the truncated products is total·2^place, place = largest exponent - fraction."""
     top, low, lsb, place, total, other = work[0], work[1], work[2], work[3], work[4], work[5]
     step = 2 if spec.parity else 1
     for half in range(step):
         for j in range(width):
             top[j] = ZERO_E
-        exponents(spec, ea, eb, za, zb, r, p0 + half, p1, step, block, width, top, low, lsb)
+        exponents(spec, panel, r, p0 + half, p1, step, block, width, top, low, lsb)
         for j in range(width):
             top[j] = (top[j] if top[j] > ANY_ZERO else np.int64(ZERO_E)) - spec.fraction
         into = other if half else total
         into[:width] = 0
-        sums(spec, sa, ea, sb, eb, r, p0 + half, p1, step, width, top, into)
+        sums(spec, panel, r, p0 + half, p1, step, width, top, into)
         for j in range(width):
             if half:
                 q = max(place[j], top[j])
@@ -86,10 +88,10 @@ def two_stage(spec, products, place, c_sig, c_e, random):  # type: ignore[no-unt
 
 
 @inline
-def overflowing(spec, sa, ea, sb, eb, r, p, j):  # type: ignore[no-untyped-def]
+def overflowing(spec, panel, r, p, j):  # type: ignore[no-untyped-def]
     """Whether a product reaches 2^(emax + 1) of the output, which CDNA3 takes for infinity."""
-    e = ea[r, p] + eb[p, j]
-    x = abs(sa[r, p] * sb[p, j])
+    e = panel.ea[r, p] + panel.eb[p, j]
+    x = abs(panel.sa[r, p] * panel.sb[p, j])
     return x != 0 and bit_length(x) - 1 + e - spec.weight > spec.out.emax
 
 
@@ -129,16 +131,16 @@ def _random(spec, mode, seed, element, step, operation):  # type: ignore[no-unty
 
 
 @routine
-def rounded_product(spec, sa, ea, ma, sb, eb, mb, r, p, j, random):  # type: ignore[no-untyped-def]
+def rounded_product(spec, panel, r, p, j, random):  # type: ignore[no-untyped-def]
     """(sig, e, negative, special) of one product rounded to the output."""
-    special = special_product(ma[r, p], mb[p, j], sa[r, p], sb[p, j])
-    negative = np.int64((ma[r, p] >> 2) != (mb[p, j] >> 2))
+    special = special_product(panel.ma[r, p], panel.mb[p, j], panel.sa[r, p], panel.sb[p, j])
+    negative = np.int64((panel.ma[r, p] >> 2) != (panel.mb[p, j] >> 2))
     if special != FINITE:
         return np.int64(0), np.int64(ZERO_E), np.int64(special == MINUS_INF), special
-    x, y = sa[r, p], sb[p, j]
+    x, y = panel.sa[r, p], panel.sb[p, j]
     if x == 0 or y == 0:
         return np.int64(0), np.int64(ZERO_E), negative if spec.ieee_zero else np.int64(0), np.int64(FINITE)
-    place = ea[r, p] + eb[p, j] - spec.weight
+    place = panel.ea[r, p] + panel.eb[p, j] - spec.weight
     sig, e, _, special = exact_round(spec, x, y, place, np.int64(0), place, spec.product_mode, random)
     return round_result(spec, sig, e, negative, special)
 
@@ -158,13 +160,11 @@ def rounded_add(spec, a, b, mode, random):  # type: ignore[no-untyped-def]
 
 
 @routine
-def rounded(spec, sa, ea, ma, sb, eb, mb, r, p0, p1, j, c, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def rounded(spec, panel, r, p0, p1, j, c, tree, seed, element, step):  # type: ignore[no-untyped-def]
     """A block in which every product and every addition rounds: a balanced tree of the products, then c."""
     count = p1 - p0
     for i in range(count):
-        x = rounded_product(
-            spec, sa, ea, ma, sb, eb, mb, r, p0 + i, j, _random(spec, spec.product_mode, seed, element, step, i)
-        )
+        x = rounded_product(spec, panel, r, p0 + i, j, _random(spec, spec.product_mode, seed, element, step, i))
         tree[i, 0], tree[i, 1], tree[i, 2], tree[i, 3] = x
     operation = count
     while count > 1:
