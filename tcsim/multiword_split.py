@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.formats import Format, format_named
-from tcsim.rounding import round_to
 
 Array: TypeAlias = npt.NDArray[Any]
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -27,6 +26,8 @@ def split(
     `rounding` makes the first word, `rest` the others. `scale` is a power of two. ValueError where a finite value
     overflows the format, naming the element; an Inf or NaN has words (itself, 0, 0, …).
     """
+    from tcsim.rounding import round_to
+
     known = format_named(fmt)
     if not words >= 1:
         raise ValueError(f"a split needs at least 1 word; got words={words}")

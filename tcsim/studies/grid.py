@@ -64,13 +64,23 @@ def said(numbers: Mapping[Any, Any], form: str = ".2e") -> str:
     return ", ".join(f"{name} {float(value):{form}}" for name, value in numbers.items())
 
 
+# More looks than `plot` needs: some figures here have ten curves.
+_COLOURS = (*COLOURS, "#8B4513", "#6A3D9A", "#7F7F7F")
+_MARKERS = (*MARKERS, "<", ">", "*")
+
+
 def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: str, title: str = "", base: int | None = 2,
-           legend: bool = True, y: str = "log", styles: Mapping[str, str] | None = None) -> None:  # fmt: skip
-    """One labelled curve a line, told apart by colour and marker; `base` of the logarithmic x axis, None for a linear one."""
+           legend: bool = True, y: str = "log", styles: Mapping[str, str] | None = None,
+           looks: Mapping[str, tuple[int, int]] | None = None) -> None:  # fmt: skip
+    """One labelled curve a line, told apart by colour and marker; `base` of the logarithmic x axis, None for a linear one.
+
+    `styles` gives line styles, a dotted line being grey and bare; `looks` colour and marker by number, in place of the order.
+    """
     for i, (label, values) in enumerate(lines.items()):
         style = (styles or {}).get(label, "-")
-        marker = None if style in (":", "-.") else MARKERS[i % len(MARKERS)]
-        colour = "grey" if style in (":", "-.") else COLOURS[i % len(COLOURS)]
+        c, m = (looks or {}).get(label, (i, i))
+        marker = None if style in (":", "-.") else _MARKERS[m % len(_MARKERS)]
+        colour = "grey" if style in (":", "-.") else _COLOURS[c % len(_COLOURS)]
         axis.plot(x, values, style, color=colour, marker=marker, label=label)
     if base is not None:
         axis.set_xscale("log", base=base)

@@ -49,7 +49,7 @@ def compute(cell: Cell) -> Result:
     cut = [(x.view(np.uint32) & np.uint32(0xFFFFFFFE)).view(np.float32) for x in (a, b)]
     made = [
         gemm(a, b, "plain", unit=FP32, threads=1),
-        gemm(*cut, "plain", unit=FP32, threads=1),
+        gemm(cut[0], cut[1], "plain", unit=FP32, threads=1),
         gemm(a, b, "markidis", unit=built, threads=1, inside=True),
         gemm(a, b, "markidis", unit=built.replace(rounding="rne"), threads=1, inside=True),
         gemm(a, b, "markidis", unit=built.replace(rounding="rne", align_rounding="exact"), threads=1, inside=True),
@@ -59,7 +59,11 @@ def compute(cell: Cell) -> Result:
 
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
-    dims = {"range": list(RANGES), "k": _ks(params), "seed": [params["seed"] + s for s in range(params["seeds"])]}
+    dims: dict[str, Sequence[Any]] = {
+        "range": list(RANGES),
+        "k": _ks(params),
+        "seed": [params["seed"] + s for s in range(params["seeds"])],
+    }
     return gather(results, dims, {"residual": ("scheme",)}, {"scheme": METHODS}, gpu=params["gpu"], metric="relative residual")
 
 

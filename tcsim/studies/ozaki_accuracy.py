@@ -61,8 +61,8 @@ def compute(cell: Cell) -> Result:
     units += [units[1].replace(rounding="rne"), units[2].replace(rounding="ru")]
     others = [gemm(a[:, order], b[order], "ozaki-dp", unit=u, threads=1).c for u in units]
     size = np.abs(a), np.abs(b)
-    wide = {"d": 2, "bits": min(ozaki.slice_bits(k) + 4, 11)}
-    broken = [gemm(*size, "ozaki-dp", unit=g, threads=1, **wide).c for g in ("v100", "h200")]
+    wide = min(ozaki.slice_bits(k) + 4, 11)
+    broken = [gemm(*size, "ozaki-dp", unit=g, threads=1, d=2, bits=wide).c for g in ("v100", "h200")]
     return {
         "error": [metrics.max_relative(*made[name]) for name in METHODS],
         "same": float(all((c == dp).all() for c in others)),

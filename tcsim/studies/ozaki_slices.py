@@ -126,12 +126,25 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     figure, axes = subplots(1, 3, width=3.0, height=2.8)
     panels = (("dp", "cr_a", "sp", "slices"), ("dp_gemms", "cr_gemms", "sp_gemms", "products"))
     for axis, (dp, cr, sp, what) in zip(axes[0], panels, strict=False):
-        lines, styles = {}, {}
-        for name, variable, style in (("DP", dp, "-"), ("CR", cr, "--"), ("SP", sp, "-")):
-            for p in PHIS:
-                lines[f"{name}, φ = {p:g}"] = data[variable].sel(phi=p)
-                styles[f"{name}, φ = {p:g}"] = style
-        curves(axis, data.k, lines, xlabel="k", ylabel=what, title=what, base=None, y="linear", styles=styles, legend=False)
+        lines, styles, looks = {}, {}, {}
+        for (j, (name, variable, style)), (i, p) in product(
+            enumerate((("DP", dp, "-"), ("CR", cr, "--"), ("SP", sp, "-"))), enumerate(PHIS)
+        ):
+            label = f"{name}, φ = {p:g}"
+            lines[label], styles[label], looks[label] = data[variable].sel(phi=p), style, (i, j)
+        curves(
+            axis,
+            data.k,
+            lines,
+            xlabel="k",
+            ylabel=what,
+            title=what,
+            base=None,
+            y="linear",
+            styles=styles,
+            looks=looks,
+            legend=False,
+        )
     legend_right(figure, axes[0, 0])
     model = {f"φ = {p:g}": 0.7 * 92 / data.dp_gemms.sel(phi=p) for p in PHIS}
     curves(
