@@ -7,9 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 # These modules are light, and share a name with what they define: imported here, the name means the function.
+from tcsim.advise import advise
 from tcsim.formats import Format, formats
+from tcsim.gemm import gemm, schemes
 from tcsim.hardware import unit, units
 from tcsim.matmul import matmul
+from tcsim.quantize import dequantize, quantize
 from tcsim.schedule import Blocked, Sequential, SplitK
 from tcsim.trace import trace
 from tcsim.units import Unit
@@ -21,7 +24,7 @@ _LATER = {
     "decode": "bits",
     "round_to": "rounding",
 }
-_MODULES = ("rounding", "study")
+_MODULES = ("bounds", "cpfloat", "exact", "inputs", "metrics", "multiword", "ozaki", "rounding", "study")
 
 if TYPE_CHECKING:
     from tcsim.bits import decode as decode
@@ -34,8 +37,13 @@ __all__ = [
     "Sequential",
     "SplitK",
     "Unit",
+    "advise",
+    "dequantize",
     "formats",
+    "gemm",
     "matmul",
+    "quantize",
+    "schemes",
     "trace",
     "unit",
     "units",

@@ -26,7 +26,7 @@ def test_looking_units_up_needs_no_compiler() -> None:
     assert not loaded_after(code) & set(HEAVY)
 
 
-@pytest.mark.parametrize("name", ["matmul", "trace", "formats", "unit", "units"])
+@pytest.mark.parametrize("name", ["matmul", "trace", "formats", "unit", "units", "gemm", "advise", "quantize"])
 def test_names_shared_with_modules_are_functions(name: str) -> None:
     code = f"import tcsim, importlib; import tcsim.cli; import tcsim.matmul as _; assert callable(tcsim.{name}), tcsim.{name}"
     subprocess.run([sys.executable, "-c", code], check=True)

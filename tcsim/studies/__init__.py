@@ -1,5 +1,22 @@
-"""The studies, by name and module; each module declares a `STUDY` (see `base`)."""
+"""The studies by name; the module of the same name, with _ for -, declares its `STUDY` (see `base`)."""
 
-STUDIES = {
-    "rounding-growth": "rounding_growth",
-}
+_NAMES = (
+    "rounding-growth",
+    "fabsum",
+    "methods",
+    "terms",
+    "mantissa",
+    "lsb-cut",
+    "ozaki-slices",
+    "ozaki-accuracy",
+    "ozaki-integers",
+    "ozaki-residues",
+    "slice-choice",
+    "float32-emulation",
+    "fp8-accumulators",
+    "architectures",
+    "what-if",
+    "narrow-range",
+)
+
+STUDIES = {name: name.replace("-", "_") for name in _NAMES}
