@@ -12,7 +12,6 @@ from tcsim.schedule import Plan
 from tcsim.units import Unit
 
 SUM_BITS = 50  # |S| < 2^50 last places keeps M + S in M's binade
-LIFT = 1536  # as in kernels/aligned.cuh
 LARGEST_BLOCK = 64  # a stage of shared memory holds whole blocks
 
 
@@ -108,7 +107,7 @@ def _defines(unit: Unit, special: bool, tile: Tile) -> str:
         "KB": stage_k(unit, tile),
         "MIN_CTAS": tile.min_ctas,
     }
-    unroll = unit.block_size if unit.block_size <= tile.unroll else 8
+    unroll = max(u for u in range(1, tile.unroll + 1) if unit.block_size % u == 0)
     return "".join(f"#define {k} {v}\n" for k, v in values.items()) + f"constexpr int UNROLL = {unroll};\n"
 
 
@@ -145,8 +144,8 @@ def pack_source(unit: Unit, stored: Format, side: str) -> str:
     return "".join(
         [
             kernel_text("numbers.cuh"),
-            f"#define L {unit.block_size}\n#define SIDE_A {int(side == 'a')}\n",
-            f"#define SCALE {kept_fraction(unit) - 52 + LIFT - 1023 if side == 'a' else 0}\n",
+            f"#define L {unit.block_size}\n#define SIDE_A {int(side == 'a')}\n#define BOTTOM 123\n",
+            f"#define SCALE {kept_fraction(unit) - 52 if side == 'a' else 0}\n",
             f"#define FLOOR ({unit.min_exponent if floor_matters(unit) else 0})\n#define HAS_FLOOR {int(floor_matters(unit))}\n",
             f"#define SIGN_CHANGES {int(unit.align_rounding == 'rz')}\n",
             format_struct("STORED", stored),

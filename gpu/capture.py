@@ -38,10 +38,11 @@ def capture(path: str | Path, *, seed: int = 0, match: tuple[str, ...] = ()) -> 
         for j, distribution in enumerate(DISTRIBUTIONS):
             source = Source(seed * 4096 + i * 16 + j)
             k = row.k * (3 if distribution in ("mid", "cancel") else 1)
-            a, b = operands(source, unit.a_format, unit.b_format, ROWS, COLUMNS, k, distribution)
+            a_format, b_format, _ = row.formats
+            a, b = operands(source, a_format, b_format, ROWS, COLUMNS, k, distribution)
             c = codes(source, unit.out_format, (COLUMNS,), distribution)
             every = cp.ascontiguousarray(cp.broadcast_to(c, (1, ROWS, COLUMNS)))
-            problem = Problem(unit, Sequential().plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), every)
+            problem = Problem(unit, Sequential().plan(k), Operand(a, a_format), Operand(b, b_format), every)
             d = instructions.run_on_device(problem, row)
             for key, value in (("a", a[0]), ("b", b[0]), ("c", c), ("d", d[0])):
                 arrays[f"{row.name}/{distribution}/{key}"] = cp.asnumpy(value)

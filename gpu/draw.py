@@ -50,7 +50,7 @@ def codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str
         return _integers(source, fmt, shape, distribution)
     words = source.words(shape)
     if distribution == "uniform":
-        return _stored(fmt, words & _mask(fmt.width) & ~_mask(fmt.padding))
+        return _stored(fmt, words & (_mask(fmt.width) ^ _mask(fmt.padding)))
     field = _FIELDS.get(distribution, _mid)(source, fmt, shape)
     fraction = words >> 11 & _mask(fmt.mantissa_bits)
     if distribution == "maximal":

@@ -34,7 +34,7 @@ Packing = struct(
 Job = struct(
     "Job",
     " ".join(f"{side}_{f}" for side in "ab" for f in _PLANES.split()) + " c d inexact seed batch m n",
-    "blocks segment_blocks c_first zero field unused",
+    "blocks segment_blocks c_first field",
 )
 Chain = struct("Chain", "a b c d a_batch a_row a_k b_batch b_k b_column batch m n k")
 Task = struct(

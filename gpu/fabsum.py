@@ -169,7 +169,7 @@ def _is_plain(words: tuple[list[Any], list[Any]], c: Any) -> bool:
     """No infinity or NaN among float16 words, and every c zero or within [2^-60, 2^100]: one pass over each."""
     cp = device.cupy()
     largest = cp.ReductionKernel(
-        "uint16 x", "uint16 y", "(unsigned short)(x & 0x7FFF)", "max(a, b)", "y = a", "0", "largest_magnitude"
+        "uint16 x", "uint16 y", "(unsigned short)(x & 32767)", "max(a, b)", "y = a", "0", "largest_magnitude"
     )
     if any(int(largest(codes)) >= 0x7C00 for codes in (*words[0], *words[1])):
         return False

@@ -111,9 +111,10 @@ def _present() -> str:
 
 def draw_problem(row: Instruction, unit: Unit, distribution: str, source: Source, side: int, k: int) -> Problem:
     """A random problem for an instruction, its codes on the device."""
-    a, b = operands(source, unit.a_format, unit.b_format, side, side, k, distribution)
+    a_format, b_format, _ = row.formats
+    a, b = operands(source, a_format, b_format, side, side, k, distribution)
     c = codes(source, unit.out_format, (1, side, side), distribution)
-    return Problem(unit, Sequential().plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), c)
+    return Problem(unit, Sequential().plan(k), Operand(a, a_format), Operand(b, b_format), c)
 
 
 def compare(row: Instruction, unit: Unit, distribution: str, rounds: int, seed: int) -> Count:

@@ -6,31 +6,21 @@
 // *is* the product, cut to that place and added exactly. A unit truncates magnitudes: for a negative product everything
 // is negated, -(M + S) + |a b| rounded down, which truncates |a b| again. The host packs |a|, |b| and, as bit 31 of a
 // mask, whether the sign differs from the sign before, so one three-input XOR negates the accumulator when it must.
-// |S| < (L + 1) * 4 * 2^emax < 2^(50 + emax - F) is what the host checks. Everything is scaled by 2^SCALE, a's
-// values as they are packed, so that the exponent field of M is emax itself but for a constant.
+// |S| < (L + 1) * 4 * 2^emax < 2^(50 + emax - F) is what the host checks. Everything is scaled by 2^(F - 52), a's
+// values as they are packed, so M = 1.5 * 2^emax and its exponent field is emax itself.
 //
 // The host defines the structs of numbers.cuh, and: L F FLOOR (least emax of a block with a zero term, or NO_FLOOR)
 // ALIGN_MODE (0 rz, 1 rne, 4 rd, 7 exact) SPECIALS SIMPLE SUM LATE_C PER_INSTRUCTION, the tile BM BN TM TN, KB (k in a stage) and STAGES.
 
 #define NO_FLOOR (-100000)
 #define BIAS64 1023
-// Exponents are added and compared as pairs of float16 integers from 1024 on, whose bits are 0x6400 + integer - 1024: the
-// fastest pairs this hardware has. An emax of e has the integer e + LIFT, and the low 12 bits of that are the exponent
-// field of M: everything is scaled by 2^(F - 52) and by 2^513 more.
-#define LIFT 1536
-#define BOTTOM 0x64006400u  // 1024 twice: emax where nothing is known to be larger, below any format's exponents
-#define SCALE (F - 52 + LIFT - BIAS64)
+#define BOTTOM 123  // biased emax where nothing is known to be larger; far below any format's exponents
+#define SCALE (F - 52)
 #define HAS_FLOOR (FLOOR != NO_FLOOR)
 #define SIGN_CHANGES (ALIGN_MODE == 0)
 
 DEV double from_words(u32 high, u32 low) { return __hiloint2double((int)high, (int)low); }
 DEV u32 high_word(double x) { return (u32)__double2hiint(x); }
-// x with another high word. Opaque to the optimiser, so that a double whose low word is zero keeps it in its register
-// instead of being given a new zero each time.
-DEV void set_high(double &x, u32 high) {
-  asm("{\n.reg .b32 low, old;\nmov.b64 {low, old}, %0;\nmov.b64 %0, {low, %1};\n}" : "+d"(x) : "r"(high));
-}
-
 DEV double power_of_two(u32 biased) { return from_words(biased << 20, 0); }
 
 DEV double to_double(Value v, int scale) {
@@ -116,8 +106,8 @@ struct Job {
   u32 *inexact;  // outputs whose exact alignment did not fit: count, then elements (as two words each)
   u64 seed;
   i64 batch, m, n;
-  int blocks, segment_blocks, c_first, zero;
-  u32 field, unused;  // 0x7FF00000, the exponent of a double: not a literal, so that one instruction can mask and set
+  int blocks, segment_blocks, c_first;
+  u32 field;  // 0x7FF00000, the exponent of a double: not a literal, so that one instruction can mask and set
 };
 
 DEV void copy16(void *to, const void *from) {
@@ -195,33 +185,17 @@ DEV void pairs(u32 (&to)[TN / 2], const u8 *from, int first) {
   }
 }
 
-DEV u32 added(u32 x, u32 y) {
-  u32 r;
-  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
-  return r;
-}
-
-DEV u32 larger(u32 x, u32 y) {
-  u32 r;
-#if __CUDA_ARCH__ >= 800
-  asm("max.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
-#else  // positive, or minus infinity: integers compare as the numbers do
-  r = __vmaxs2(x, y);
-#endif
-  return r;
-}
-
 // The high word of M, from the exponents of a block's products (in the top bits of `products`) and of c.
 DEV u32 magic_of(u32 products, double c, u32 field) {
   u32 mine = high_word(c) & 0x7FFFFFFFu;
-  constexpr u32 unscale = (u32)(52 - F) << 20;
+  constexpr u32 unscale = (u32)-SCALE << 20;
   if (O::EMIN > A::EMIN + B::EMIN || HAS_FLOOR) {  // c aligns by its format's exponent, a zero by the unit's floor
     const bool zero = (mine | (u32)__double2loint(c)) == 0;
-    const u32 least = (u32)(O::EMIN + LIFT) << 20, none = HAS_FLOOR ? (u32)(FLOOR + LIFT) << 20 : 0;
+    const u32 least = (u32)(O::EMIN + BIAS64) << 20, none = HAS_FLOOR ? (u32)(FLOOR + BIAS64) << 20 : 0;
     mine = zero ? none : max(mine + unscale, least);
     products = max(products, mine);
   } else {
-    products = max(mine + unscale, products);
+    products = __viaddmax_u32(mine, unscale, products);
   }
   if (SPECIALS) products = min(products, 1900u << 20);
   return (products & field) | 0x80000u;
@@ -230,7 +204,7 @@ DEV u32 magic_of(u32 products, double c, u32 field) {
 DEV double unscaled(double x) { return __dmul_rn(x, power_of_two(BIAS64 - SCALE)); }
 
 #if KEEP_MAGIC || ALIGN_MODE == 1
-#define MAGIC(i, j, x) (high_word(magic[i][j]) & 0x7FFFFFFFu)
+#define MAGIC(i, j, x) magic[i][j]
 #else  // M again, from M + S; of an infinite M + S any finite M will do
 #define MAGIC(i, j, x) (SPECIALS ? min((high_word(x) & job.field) | 0x80000u, 0x7FE80000u) : (high_word(x) & job.field) | 0x80000u)
 #endif
@@ -249,16 +223,6 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #if ALIGN_MODE == 7
   double upper[TM][TN];
   u64 inexact = 0;
-#endif
-  double scratch[4];  // low words stay zero
-#pragma unroll
-  for (int i = 0; i < 4; i++) scratch[i] = from_words(0, job.zero);
-#if KEEP_MAGIC || ALIGN_MODE == 1
-  double magic[TM][TN];
-#pragma unroll
-  for (int i = 0; i < TM; i++)
-#pragma unroll
-    for (int j = 0; j < TN; j++) magic[i][j] = from_words(0, job.zero);
 #endif
 #if LATE_C || SUM
   double total[TM][TN];
@@ -312,7 +276,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #pragma unroll
         for (int i = 0; i < TM; i++)
 #pragma unroll
-          for (int j = 0; j < TN / 2; j++) emax[i][j] = HAS_FLOOR ? larger(fa[i], fb[j]) : BOTTOM;
+          for (int j = 0; j < TN / 2; j++) emax[i][j] = HAS_FLOOR ? __vmaxs2(fa[i], fb[j]) : BOTTOM * 0x10001u;
       }
 #pragma unroll UNROLL
       for (int k = q * L; k < q * L + L; k++) {
@@ -322,8 +286,11 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #pragma unroll
         for (int i = 0; i < TM; i++)
 #pragma unroll
-          for (int j = 0; j < TN / 2; j++) emax[i][j] = larger(added(ea[i], eb[j]), emax[i][j]);
+          for (int j = 0; j < TN / 2; j++) emax[i][j] = __viaddmax_s16x2(ea[i], eb[j], emax[i][j]);
       }
+#if KEEP_MAGIC || ALIGN_MODE == 1
+      u32 magic[TM][TN];
+#endif
 #pragma unroll
       for (int i = 0; i < TM; i++)
 #pragma unroll
@@ -331,11 +298,9 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
           const double c = acc[i][j];
           const u32 high = magic_of(j & 1 ? emax[i][j / 2] << 4 : emax[i][j / 2] << 20, c, job.field);
 #if KEEP_MAGIC || ALIGN_MODE == 1
-          double &m = magic[i][j];
-#else
-          double &m = scratch[j & 3];
+          magic[i][j] = high;
 #endif
-          set_high(m, ALIGN_MODE == 0 ? high | (high_word(c) & 0x80000000u) : high);
+          const double m = from_words(ALIGN_MODE == 0 ? high | (high_word(c) & 0x80000000u) : high, 0);
 #if ALIGN_MODE == 0
           const double x = __dadd_rd(fabs(c), m);
           acc[i][j] = from_words(high_word(x) ^ (high_word(c) & 0x80000000u), __double2loint(x));
@@ -368,7 +333,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #elif ALIGN_MODE == 4
             acc[i][j] = __fma_rd(x, y, acc[i][j]);
 #elif ALIGN_MODE == 1  // a tie goes to the even multiple of the product, so it is cut alone
-            const double m = magic[i][j];
+            const double m = from_words(magic[i][j], 0);
             acc[i][j] = __dadd_rn(acc[i][j], __dadd_rn(__fma_rn(x, y, m), -m));
 #else  // rounded down and up: all terms were exact where both sums agree
             acc[i][j] = __fma_rd(x, y, acc[i][j]);
@@ -393,12 +358,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
         for (int j = 0; j < TN; j++) {
           double x = acc[i][j];
           if (SIGN_CHANGES) x = SPECIALS ? from_words(high_word(x) ^ la[i] ^ lb[j], __double2loint(x)) : fabs(x);
-#if KEEP_MAGIC || ALIGN_MODE == 1
-          x = __dadd_rn(x, -fabs(magic[i][j]));
-#else
-          set_high(scratch[j & 3], MAGIC(i, j, x));
-          x = __dadd_rn(x, -scratch[j & 3]);
-#endif
+          x = __dadd_rn(x, -from_words(MAGIC(i, j, x), 0));
 #if ALIGN_MODE == 7
           const double above = __dadd_rn(upper[i][j], -from_words(MAGIC(i, j, upper[i][j]), 0));
           if (x < above || x > above) inexact |= 1ull << (i * TN + j);

@@ -3,17 +3,7 @@
 // The host defines SIDE_A (exponents twice in a word for a, once in 16 bits for b) and STORED, MINE: the stored format and
 // the unit's; SCALE, the power of two that values are scaled by. `order` says which k stands where; -1 is padding, which is no zero term.
 
-#define ZERO_EXPONENT (-65536)
-#define LIFT 1536  // as in aligned.cuh: a's exponents carry it
-
-// An integer as float16 bits; ZERO_EXPONENT is minus infinity, which no sum exceeds.
-DEV u16 half_bits(int x) {
-  if (x == ZERO_EXPONENT) return 0xFC00;
-  if (x == 0) return 0;
-  const u32 magnitude = x < 0 ? -x : x;
-  const int top = 31 - __clz(magnitude);
-  return (u16)((x < 0 ? 0x8000 : 0) | (top + 15) << 10 | ((magnitude << 10 >> top) & 0x3FF));
-}
+#define ZERO_EXPONENT (-16384)
 
 struct Packing {
   const u8 *codes;
@@ -24,8 +14,8 @@ struct Packing {
 };
 
 DEV void put_exponent(u32 *plane, i64 at, int e) {
-  if (SIDE_A) plane[at] = half_bits(e) * 0x10001u;
-  else ((u16 *)plane)[at] = half_bits(e);
+  if (SIDE_A) plane[at] = (u32)(e & 0xFFFF) * 0x10001u;
+  else ((u16 *)plane)[at] = (u16)e;
 }
 
 DEV void pack_block(const Packing &p, i64 row, i64 block, i64 batch) {
@@ -51,7 +41,7 @@ DEV void pack_block(const Packing &p, i64 row, i64 block, i64 batch) {
         high = (u32)(top + v.lsb + 1023 + SCALE) << 20 | ((u32)(top > 20 ? s >> (top - 20) : s << (20 - top)) & 0xFFFFFu);
         e = v.exponent;
       }
-      if (e != ZERO_EXPONENT && SIDE_A) e += LIFT;
+      if (e != ZERO_EXPONENT && SIDE_A) e += 1023;
     }
     const i64 at = (batch * p.k_pad + block * L + i) * p.pitch + row;
     p.value[at] = SIGN_CHANGES ? high : high | sign;
@@ -60,7 +50,7 @@ DEV void pack_block(const Packing &p, i64 row, i64 block, i64 batch) {
     put_exponent(p.exponent, at, e);
   }
   const i64 at = (batch * p.blocks_pad + block) * p.pitch + row;
-  if (HAS_FLOOR) put_exponent(p.floor, at, zero ? FLOOR + LIFT : 1024);
+  if (HAS_FLOOR) put_exponent(p.floor, at, zero ? FLOOR + 1023 : BOTTOM);
   if (SIGN_CHANGES) p.last[at] = before;
   if (special) atomicOr(p.special, 1u);
 }
