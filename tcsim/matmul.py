@@ -131,6 +131,8 @@ def _shapes(a: Codes, b: Codes) -> tuple[Codes, Codes, tuple[int, ...], tuple[bo
         raise ValueError(
             f"a of shape {a.shape} and b of shape {b.shape}: k differs, {left.shape[-1]} columns of a and {right.shape[-2]} rows of b"
         )
+    if left.ndim == right.ndim == 2:
+        return left, right, (), drop
     try:
         batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     except ValueError:
@@ -148,6 +150,8 @@ def _c_matrix(c: npt.ArrayLike, drop: tuple[bool, bool]) -> Array:
 
 def _three(codes: Codes, batch: tuple[int, ...]) -> Codes:
     """The array as (batch, rows, columns); without a copy unless several batch axes broadcast differently."""
+    if not batch and codes.ndim == 2:
+        return codes[np.newaxis]
     full = np.broadcast_to(codes, (*batch, *codes.shape[-2:]))
     return full.reshape(-1, *codes.shape[-2:]) if len(batch) != 1 else full
 

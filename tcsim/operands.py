@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,11 @@ def operand(x: npt.ArrayLike, fmt: Format, name: str, round: str | None = None) 
     array = native(np.asarray(x))
     if array.dtype.kind == "u":
         return Operand(_codes(array, fmt, name), fmt)
-    if fmt.integer:
-        values = array.view(fmt.storage) if array.dtype.name == fmt.name else _encoded(array, fmt, name, round)
-        return Operand(values, fmt)
-    if array.dtype.name == fmt.name or (array.dtype.name == "float32" and fmt.width == 32 and not fmt.padding):
+    stored = FORMATS.get(_dtype_name(array.dtype))
+    if stored is not None and stored == fmt:
         return Operand(array.view(fmt.storage), fmt)
-    stored = FORMATS.get(array.dtype.name)
+    if fmt.integer:
+        return Operand(_encoded(array, fmt, name, round), fmt)
     if stored is None or stored.integer or stored.name not in ("float32", "float64"):
         return Operand(_encoded(array, fmt, name, round), fmt)
     codes = array.view(stored.storage)
@@ -37,6 +37,11 @@ def operand(x: npt.ArrayLike, fmt: Format, name: str, round: str | None = None) 
         if bad is not None:
             return Operand(_encoded(array, fmt, name, round), fmt)
     return Operand(codes, stored)
+
+
+@cache
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    return dtype.name
 
 
 def native(array: Array) -> Array:
@@ -76,7 +81,7 @@ def scales(x: npt.ArrayLike | None, fmt: Format, shape: tuple[int, ...], name: s
     array = native(np.asarray(x))
     if array.dtype.kind == "u" and array.dtype == fmt.storage:
         codes = array & np.asarray((1 << fmt.width) - 1, dtype=array.dtype)
-    elif array.dtype.name == "float8_e4m3fn" and fmt.name == "float8_ue4m3fn":
+    elif _dtype_name(array.dtype) == "float8_e4m3fn" and fmt.name == "float8_ue4m3fn":
         codes = array.view(np.uint8) & np.uint8(0x7F)
     else:
         codes = _encoded(array, fmt, name, None)
@@ -91,7 +96,7 @@ def scales(x: npt.ArrayLike | None, fmt: Format, shape: tuple[int, ...], name: s
 def accumulator(c: npt.ArrayLike, fmt: Format, shape: tuple[int, ...]) -> Codes:
     """The codes of c, broadcast to the result's shape."""
     array = native(np.asarray(c))
-    exact = array.dtype.name == fmt.name
+    exact = _dtype_name(array.dtype) == fmt.name
     codes = array.view(fmt.storage) if exact else operand(array, fmt, "c").codes
     if not exact and codes.dtype != fmt.storage:
         codes = encode(array, fmt)
