@@ -1,0 +1,111 @@
+"""How fast the kernels run, each beside numpy's float32 matmul of the same shape on as many threads.
+
+    OPENBLAS_NUM_THREADS=1 TCSIM_BENCH_THREADS=1 pytest tests/bench --benchmark-only --benchmark-json=bench.json
+    python tests/bench/report.py bench.json
+
+Every record carries its multiply-adds; the report divides. The general kernel runs a smaller share of the shapes.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import tcsim
+from tcsim.kernels import cpu, general
+from tcsim.problem import Operand, Problem
+from tcsim.schedule import Blocked, Sequential, SplitK
+from tcsim.units import Unit
+
+THREADS = int(os.environ.get("TCSIM_BENCH_THREADS", "1"))
+CUBE, TALL, DEEP = (1, 512, 512, 512), (1, 256, 256, 1024), (1, 16, 16, 1 << 20)
+RAGGED = [(1, 1, 4096, 1024), (1, 4096, 1, 1024), (1, 300, 200, 777), (1, 65, 65, 1000), (2000, 16, 16, 16), (200, 64, 64, 64)]
+FP16 = {gpu: tcsim.unit(gpu, "float16") for gpu in ("v100", "a100", "h200")}
+FORMATS = {
+    "bf16 a100": tcsim.unit("a100", "bfloat16"),
+    "bf16 h200": tcsim.unit("h200", "bfloat16"),
+    "tf32 a100": tcsim.unit("a100", "tfloat32"),
+    "tf32 h200": tcsim.unit("h200", "tfloat32"),
+    "fp8 ada": tcsim.unit("ada", "float8_e4m3fn"),
+    "fp8 h200": tcsim.unit("h200", "float8_e4m3fn"),
+    "fp8 b200": tcsim.unit("b200", "float8_e4m3fn"),
+    **{f"fp16 out {gpu}": tcsim.unit(gpu, "float16", out="float16") for gpu in FP16},
+    "mi100 fp16": tcsim.unit("mi100", "float16"),
+    "mi100 fp32": tcsim.unit("mi100", "float32"),
+    "fp64": tcsim.unit("h200", "float64"),
+    "int8": tcsim.unit("h200", "int8"),
+}
+CASES = {
+    **{f"{gpu} {shape[1]}x{shape[2]}x{shape[3]}": (unit, shape) for gpu, unit in FP16.items() for shape in (TALL, CUBE, DEEP)},
+    **{name: (unit, CUBE) for name, unit in FORMATS.items()},
+    **{f"{gpu} {r}": (unit.replace(rounding=r), CUBE) for gpu, unit in FP16.items() for r in ("rne", "rna", "sr")},
+    **{f"{gpu} exact rne": (unit.replace(align_rounding="exact", rounding="rne"), CUBE) for gpu, unit in FP16.items()},
+    **{f"a100 {'x'.join(map(str, shape))}": (FP16["a100"], shape) for shape in RAGGED},
+}
+
+
+def problem_of(unit: Unit, shape: tuple[int, int, int, int], schedule: Sequential | SplitK | Blocked | None = None) -> Problem:
+    """Normally distributed operands, codes of integers uniform."""
+    batch, m, n, k = shape
+    rng = np.random.default_rng(0)
+
+    def operand(fmt: tcsim.Format, *sizes: int) -> Operand:
+        if fmt.integer:
+            return Operand(rng.integers(0, 256, sizes, dtype=np.uint8), fmt)
+        return Operand(tcsim.encode(tcsim.round_to(rng.standard_normal(sizes), fmt, rounding="rne"), fmt), fmt)
+
+    plan = (schedule or Sequential()).plan(k)
+    return Problem(unit, plan, operand(unit.a_format, batch, m, k), operand(unit.b_format, batch, k, n), None, seed=1)
+
+
+def timed(benchmark, run, shape: tuple[int, int, int, int], **info: str) -> None:  # type: ignore[no-untyped-def]
+    benchmark.extra_info.update(macs=int(np.prod(shape)), shape="x".join(map(str, shape)), threads=THREADS, **info)
+    benchmark.pedantic(run, rounds=7, warmup_rounds=1)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cpu(benchmark, case: str) -> None:  # type: ignore[no-untyped-def]
+    unit, shape = CASES[case]
+    problem = problem_of(unit, shape)
+    timed(benchmark, lambda: cpu.run(problem, THREADS), shape, case=case, kernel="cpu")
+
+
+@pytest.mark.parametrize("schedule", [SplitK(4, 64), Blocked(128, sum="float64"), Blocked(32)], ids=repr)
+def test_schedules(benchmark, schedule: SplitK | Blocked) -> None:  # type: ignore[no-untyped-def]
+    problem = problem_of(FP16["a100"], CUBE, schedule)
+    timed(benchmark, lambda: cpu.run(problem, THREADS), CUBE, case=f"a100 {schedule}", kernel="cpu")
+
+
+@pytest.mark.parametrize("special", ["none", "one NaN", "one infinity"])
+def test_specials(benchmark, special: str) -> None:  # type: ignore[no-untyped-def]
+    """What one special operand costs in a large matrix."""
+    shape = (1, 1024, 1024, 1024)
+    problem = problem_of(FP16["a100"], shape)
+    if special != "none":
+        problem.a.codes[0, 100, 200] = 0x7E00 if "NaN" in special else 0x7C00
+    timed(benchmark, lambda: cpu.run(problem, THREADS), shape, case=f"a100 {special}", kernel="cpu")
+
+
+@pytest.mark.parametrize("name", ["v100", "a100", "h200"])
+def test_general(benchmark, name: str) -> None:  # type: ignore[no-untyped-def]
+    shape = (1, 256, 256, 256)
+    problem = problem_of(FP16[name], shape)
+    out = np.zeros((1, 256, 256), np.uint32)
+    timed(benchmark, lambda: general.run(problem, out, THREADS), shape, case=f"{name} general", kernel="general")
+
+
+@pytest.mark.parametrize("shape", sorted({s for _, s in CASES.values()} | {(1, 1024, 1024, 1024), (1, 256, 256, 256)}), ids=str)
+def test_sgemm(benchmark, shape: tuple[int, int, int, int]) -> None:  # type: ignore[no-untyped-def]
+    """numpy's float32 matmul: set OPENBLAS_NUM_THREADS to TCSIM_BENCH_THREADS."""
+    batch, m, n, k = shape
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((batch, m, k), np.float32), rng.standard_normal((batch, k, n), np.float32)
+    timed(benchmark, lambda: a @ b, shape, case="sgemm", kernel="sgemm")
+
+
+def test_small_call(benchmark) -> None:  # type: ignore[no-untyped-def]
+    """A call of hardly any work: what starting one costs."""
+    problem = problem_of(FP16["a100"], (1, 16, 16, 16))
+    timed(benchmark, lambda: cpu.run(problem, 1), (1, 16, 16, 16), case="a100 small call", kernel="cpu")
