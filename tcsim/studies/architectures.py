@@ -124,7 +124,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     axes[0, 2].set(
         xlabel="ulps, A100 less H200 (ends: beyond)", ylabel="share of outputs", title=f"gauss, k = {int(data.k[-1])}"
     )
-    axes[0, 2].legend(frameon=False)
+    axes[0, 2].legend(frameon=False, loc="upper left", handlelength=1.0)
     return {"architectures": figure}
 
 

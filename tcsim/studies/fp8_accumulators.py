@@ -116,7 +116,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     figure, axes = subplots(len(INPUTS), len(GPUS), width=2.8, height=2.5, sharex=True, sharey=True)
     for row, d in zip(axes, INPUTS, strict=True):
         for axis, g in zip(row, GPUS, strict=True):
-            lines = {n: data.error.sel(gpu=g, inputs=d, promotion=n).clip(min=1e-10) for n in NAMES}
+            lines = {n: data.error.sel(gpu=g, inputs=d, promotion=n).where(lambda e: e > 0) for n in NAMES}
             curves(axis, data.k, lines, xlabel="k", ylabel="componentwise error", title=f"{g}, {d}", legend=False)
             axis.plot(data.k, np.full(data.k.size, 2.0**-13), ":", color="grey")
             axis.label_outer()

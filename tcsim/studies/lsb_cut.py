@@ -91,10 +91,16 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "seed 001",
         ),
         Claim(
-            "Rounding the accumulator to nearest restores the accuracy (the final rounding of each block alone)",
-            told(all(r < 2 for r in final.values()), list(final.values())) if last >= 2**12 else None,
-            f"final RN / fp32: {said(final, '.1f')}: what the alignment truncates drifts on",
+            "Rounding each block's result to nearest restores the accuracy on (-1, 1), the data of the paper (within a factor of 2)",
+            told(final["(-1, 1)"] < 2, final["(-1, 1)"]) if last >= 2**12 else None,
+            f"final RN / fp32 at k = {last}: {final['(-1, 1)']:.1f}",
             "seed 001",
+        ),
+        Claim(
+            "It restores the accuracy on (0, 1] too",
+            told(final["(0, 1]"] < 2, final["(0, 1]"]) if last >= 2**12 else None,
+            f"final RN / fp32 at k = {last}: {final['(0, 1]']:.1f}; what the alignment truncates drifts on",
+            "seed 004, section 4.3",
         ),
         Claim(
             "Rounding to nearest with exact alignment restores the accuracy",

@@ -130,7 +130,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     figure, axes = subplots(1, 3, width=2.9, height=2.9, sharey=True)
     median = data.error.median("seed")
     for axis, w in zip(axes[0], WORDS, strict=True):
-        lines = {u: median.sel(unit=u, words=w).clip(min=1e-12) for u in UNITS}
+        lines = {u: median.sel(unit=u, words=w) for u in UNITS}
         curves(
             axis,
             data.k,

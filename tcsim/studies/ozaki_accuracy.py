@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import FP32, SEED, count, curves, gather, gpu, rows, said, told
+from tcsim.studies.grid import FP32, SEED, count, curves, gather, gpu, legend_right, rows, said, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -120,14 +120,14 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     figure, axes = subplots(1, 2, width=3.6, height=3.0)
     panels = (("float64", "DP", "Figure 3: DGEMM, DP mode (CR mode is 0)"), ("float32", "SP", "Figure 8: SGEMM, SP mode"))
     for axis, (native, scheme, title) in zip(axes[0], panels, strict=True):
-        lines = {f"{scheme}, φ = {p:g}": data.error.sel(phi=p, scheme=scheme) for p in PHIS}
+        lines = {f"slices, φ = {p:g}": data.error.sel(phi=p, scheme=scheme) for p in PHIS}
         curves(axis, data.k, lines, xlabel="inner dimension", ylabel="largest relative error", title=title, legend=False)
         for i, p in enumerate(PHIS):
             values = data.error.sel(phi=p, scheme=native)
             axis.plot(
-                data.k, values, ":", color=COLOURS[i], marker=MARKERS[i], markerfacecolor="none", label=f"{native}, φ = {p:g}"
+                data.k, values, ":", color=COLOURS[i], marker=MARKERS[i], markerfacecolor="none", label=f"native, φ = {p:g}"
             )
-        axis.legend(frameon=False)
+    legend_right(figure, axes[0, 0])
     return {"figures-3-8": figure}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import SEED, count, curves, gather, rows, said, told
+from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, said, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -173,11 +173,16 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     from tcsim.studies.plot import subplots
 
     figure, axes = subplots(1, 2, width=3.6, height=3.1)
-    lines = {f"{v}, {_label(p)}": data.error.sel(phi=p, variant=v) for p in PHIS[1:] for v in ("ooy", "rn")}
-    lines |= {f"α·β bound, {_label(p)}": data.bound_alpha_beta.sel(phi=p) for p in PHIS[1:]}
-    styles = {f"rn, {_label(p)}": "--" for p in PHIS} | {f"α·β bound, {_label(p)}": ":" for p in PHIS}
+    lines, styles, looks = {}, {}, {}
+    for i, p in enumerate(PHIS[1:]):
+        for v, name in (("ooy", "cut"), ("rn", "nearest")):
+            label = f"{name}, {_label(p)}"
+            lines[label], looks[label] = data.error.sel(phi=p, variant=v), (i, i if v == "ooy" else i + 3)
+            styles[label] = "-" if v == "ooy" else "--"
+        lines[f"α·β bound, {_label(p)}"], styles[f"α·β bound, {_label(p)}"] = data.bound_alpha_beta.sel(phi=p), ":"
     curves(axes[0, 0], data.slices, lines, xlabel="slices", ylabel="componentwise relative error", base=None, styles=styles,
-           title=f"k = {data.attrs['k']}")  # fmt: skip
+           looks=looks, title=f"k = {data.attrs['k']}", legend=False)  # fmt: skip
+    legend_right(figure, axes[0, 0])
     lost = {"digits lost (cut)": data["first"].sel(how="ooy"), "full accuracy (cut)": data.full.sel(how="ooy"),
             "full accuracy (nearest)": data.full.sel(how="rn")}  # fmt: skip
     curves(axes[0, 1], data.slices, lost, xlabel="slices", ylabel="t", base=None, y="linear", title="two-scale test")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import SEED, count, curves, gather, rows, said, told
+from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, said, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -134,21 +134,13 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     for axis, name in zip(axes[0], ("relative", "componentwise"), strict=True):
         lines = {f"φ = {p:g}, {mode}": data[name].sel(phi=p, mode=mode) for p in PHIS for mode in MODES}
         styles = {f"φ = {p:g}, fast": "--" for p in PHIS}
-        curves(
-            axis,
-            data.moduli,
-            lines,
-            xlabel="moduli",
-            ylabel=f"largest {name} error",
-            base=None,
-            styles=styles,
-            legend=name == "relative",
-        )
+        looks = {f"φ = {p:g}, {mode}": (i, i + 4 * j) for i, p in enumerate(PHIS) for j, mode in enumerate(MODES)}
+        curves(axis, data.moduli, lines, xlabel="moduli", ylabel=f"largest {name} error", base=None, styles=styles, looks=looks,
+               title="dotted: float32 and float64, φ = 0.5", legend=False)  # fmt: skip
         for native in ("double", "single"):
             axis.axhline(float(data[native].sel(phi=0.5, metric=name)), color="grey", linestyle=":")
-    axes[0, 0].plot(list(PUBLISHED), list(PUBLISHED.values()), "k*", label="GH200, published (φ = 0.5)")
-    axes[0, 0].legend(frameon=False)
-    axes[0, 1].set_title("dotted: float32 and float64, φ = 0.5")
+    axes[0, 0].plot(list(PUBLISHED), list(PUBLISHED.values()), "k*", label="GH200, published, φ = 0.5")
+    legend_right(figure, axes[0, 0])
     return {"moduli": figure}
 
 
