@@ -93,11 +93,13 @@ def slices_needed(a: Slices, x: Array, y: Array, precision: int = 53) -> int:
     """Algorithm 3: the d >= 2 for which products p + q <= d + 1 reach the accuracy of a product in `precision` bits.
 
     With s = 2 sqrt(k) u |A|(|B|e), the smallest d with s_i > (d + 1)·(|2^c A_d|(|B|e))_i for every row i that is not
-    zero, A_d being the d-th slice; a d beyond the last slice needs nothing. The estimate is probabilistic.
+    zero, A_d being the d-th slice; a d beyond the last slice needs nothing. The estimate is probabilistic. `y` is B, or
+    the vector |B|e itself.
     """
     k = x.shape[1]
     scale_x, scale_y = (np.frexp(np.max(np.abs(z), initial=0.0))[1] for z in (x, y))
-    weights = np.abs(np.ldexp(y.astype(np.float64), -scale_y)).sum(axis=1)
+    size = np.abs(np.ldexp(y.astype(np.float64), -scale_y))
+    weights = size.sum(axis=1) if y.ndim == 2 else size
     s = 2.0 * np.sqrt(k) * 2.0**-precision * (np.abs(np.ldexp(x.astype(np.float64), -scale_x)) @ weights)
     d = 2
     while d <= len(a.parts):

@@ -136,7 +136,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
         styles = {f"φ = {p:g}, fast": "--" for p in PHIS}
         looks = {f"φ = {p:g}, {mode}": (i, i + 4 * j) for i, p in enumerate(PHIS) for j, mode in enumerate(MODES)}
         curves(axis, data.moduli, lines, xlabel="moduli", ylabel=f"largest {name} error", base=None, styles=styles, looks=looks,
-               title="dotted: float32 and float64, φ = 0.5", legend=False)  # fmt: skip
+               title="dotted: float32, float64", legend=False)  # fmt: skip
         for native in ("double", "single"):
             axis.axhline(float(data[native].sel(phi=0.5, metric=name)), color="grey", linestyle=":")
     axes[0, 0].plot(list(PUBLISHED), list(PUBLISHED.values()), "k*", label="GH200, published, φ = 0.5")
