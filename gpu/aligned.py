@@ -28,6 +28,7 @@ class Tile:
     min_ctas: int = 1
     keep_magic: bool = False
     unroll: int = 16
+    unroll_blocks: int = 1
 
     @property
     def threads(self) -> int:
@@ -108,7 +109,10 @@ def _defines(unit: Unit, special: bool, tile: Tile) -> str:
         "MIN_CTAS": tile.min_ctas,
     }
     unroll = max(u for u in range(1, tile.unroll + 1) if unit.block_size % u == 0)
-    return "".join(f"#define {k} {v}\n" for k, v in values.items()) + f"constexpr int UNROLL = {unroll};\n"
+    return (
+        "".join(f"#define {k} {v}\n" for k, v in values.items())
+        + f"constexpr int UNROLL = {unroll}, UNROLL_BLOCKS = {tile.unroll_blocks};\n"
+    )
 
 
 def stage_k(unit: Unit, tile: Tile) -> int:

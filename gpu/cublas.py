@@ -43,9 +43,17 @@ class Gemm:
 
 
 def gemm(
-    a: Any, b: Any, fmt: str, b_fmt: str | None = None, out: str = "float32", *, compute: str | None = None, names: bool = True
+    a: Any,
+    b: Any,
+    fmt: str,
+    b_fmt: str | None = None,
+    out: str = "float32",
+    *,
+    c: Any = None,
+    compute: str | None = None,
+    names: bool = True,
 ) -> Gemm:
-    """C = A·B by cuBLAS from codes a (m, k) and b (k, n), beta = 0.
+    """A·B by cuBLAS from codes a (m, k) and b (k, n); with `c`, codes (m, n) of the output, beta = 1 and c is overwritten.
 
     `fmt` and `b_fmt` are input formats, `out` the output's. ValueError for formats cuBLAS does not have. Kernel names come
     from PyTorch's profiler where PyTorch is installed and `names` is true; otherwise the tuple is empty.
@@ -61,13 +69,15 @@ def gemm(
     if compute not in COMPUTE_TYPES:
         raise unknown("compute type", compute, COMPUTE_TYPES)
     a, b = cp.ascontiguousarray(on_device(a)), cp.ascontiguousarray(on_device(b))
-    d = cp.empty((a.shape[0], b.shape[1]), format_named(fo).storage)
+    d = cp.empty((a.shape[0], b.shape[1]), format_named(fo).storage) if c is None else on_device(c)
+    if c is not None:
+        names = False
 
     def call() -> None:
         if eight:
             _matmul_fp8(a, cp.ascontiguousarray(b.T), d, fa, fb)
         else:
-            _gemm_ex(a, b, d, fa, fb, fo, compute)
+            _gemm_ex(a, b, d, (fa, fb, fo, compute), beta=int(c is not None))
 
     kernels = _kernel_names(call) if names else ()
     if not kernels:
@@ -79,20 +89,21 @@ def _code(fmt: str) -> int:
     return DATA_TYPES["float32" if fmt == "tfloat32" else fmt]
 
 
-def _gemm_ex(a: Any, b: Any, d: Any, fa: str, fb: str, fo: str, compute: str) -> None:
+def _gemm_ex(a: Any, b: Any, d: Any, kinds: tuple[str, str, str, str], beta: int) -> None:
     """Row-major C = A·B is column-major Cᵀ = Bᵀ·Aᵀ."""
     cp = device.cupy()
     from cupy.cuda import cublas
 
+    fa, fb, fo, compute = kinds
     (m, k), n = a.shape, b.shape[1]
     scalar = {"16f": np.float16, "64f": np.float64, "32i": np.int32}.get(compute, np.float32)
-    one, zero = np.array(1, scalar), np.array(0, scalar)
+    one, factor = np.array(1, scalar), np.array(beta, scalar)
     handle = cp.cuda.device.get_cublas_handle()
     mode = cublas.getPointerMode(handle)
     cublas.setPointerMode(handle, cublas.CUBLAS_POINTER_MODE_HOST)
     try:
         cublas.gemmEx(
-            handle, 0, 0, n, m, k, one.ctypes.data, b.data.ptr, _code(fb), n, a.data.ptr, _code(fa), k, zero.ctypes.data,
+            handle, 0, 0, n, m, k, one.ctypes.data, b.data.ptr, _code(fb), n, a.data.ptr, _code(fa), k, factor.ctypes.data,
             d.data.ptr, _code(fo), n, COMPUTE_TYPES[compute], -1,
         )  # fmt: skip
     finally:

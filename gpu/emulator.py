@@ -23,6 +23,7 @@ from tcsim.schedule import Plan
 from tcsim.units import Unit
 
 FASTEST = Tile()
+WIDE = Tile(bm=128, bn=128, tm=8, tn=8, min_k=32)  # for units whose rounding is simple: more outputs a thread
 SMALL = Tile(bm=16, bn=32, tm=2, tn=4)  # for batches of small products
 
 
@@ -72,15 +73,19 @@ def run_on_device(problem: Problem, tile: Tile | None = None) -> Any:
     if problem.plan.sum is None and is_chain(problem.unit):
         _chains(problem, out)
     elif k and aligned.fits(problem.unit, problem.plan):
-        _aligned(problem, out, tile or tile_for(m, n))
+        _aligned(problem, out, tile or tile_for(problem))
     else:
         _general(problem, out, None)
     return out
 
 
-def tile_for(m: int, n: int) -> Tile:
-    """The tile that wastes least on an m by n product."""
-    return SMALL if m <= 32 or n <= 64 else FASTEST
+def tile_for(problem: Problem) -> Tile:
+    """The tile that wastes least on a product, and keeps its numbers in registers."""
+    _, m, n, _ = problem.shape
+    if m <= 32 or n <= 64:
+        return SMALL
+    lean = aligned.simple(problem.unit) and problem.plan.sum is None and problem.unit.c_enters == "aligned"
+    return WIDE if lean and m >= 1024 and n >= 1024 else FASTEST
 
 
 def _chains(problem: Problem, out: Any) -> None:

@@ -21,6 +21,7 @@ from tcsim.errors import unknown
 BM, BK = 128, 64
 _TENSOR = {"float16": ("f16", 6), "bfloat16": ("bf16", 9)}  # PTX type, CUtensorMapDataType
 SHARED_BYTES = 227 << 10
+LARGEST_TURN = 128  # blocks up to this size let the two warpgroups take turns
 
 
 class _Map(ctypes.Structure):
@@ -60,7 +61,7 @@ def fabsum_source(block: int, sum_format: str, fmt: str, plain: bool) -> str:
     return "".join(
         [
             f"#define BN {n}\n#define B {block}\n#define WIDE_SUM {int(sum_format == 'float64')}\n#define STAGES {stages}\n",
-            f"#define PLAIN {int(plain)}\n",
+            f"#define PLAIN {int(plain)}\n#define TURNS {int(block <= LARGEST_TURN)}\n",
             f"__device__ __forceinline__ void mma(float (&d)[{count}], unsigned long long a, unsigned long long b, int keep) {{\n",
             f'  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 2}, 0;\\n"\n',
             f'  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{tensor}.{tensor} {{{registers}}}, %{count}, %{count + 1}, p, 1, 1, 0, 0;'

@@ -111,8 +111,24 @@ struct Job {
 };
 
 DEV void copy16(void *to, const void *from) {
+#if __CUDA_ARCH__ >= 800
   const u32 at = (u32)__cvta_generic_to_shared(to);
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
+#else
+  *(uint4 *)to = *(const uint4 *)from;
+#endif
+}
+
+DEV void end_of_stage() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;");
+#endif
+}
+
+DEV void wait_for_stage() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
+#endif
 }
 
 // ROWS rows of WIDTH_ bytes, `pitch` bytes apart in global memory, to shared memory.
@@ -157,7 +173,7 @@ DEV void load_stage(u8 *s, const Job &job, i64 batch, i64 row, i64 column, int s
     copy_rows<BLOCKS, BM * 4>(s + A_LAST, job.a.last + fa, job.a.pitch * 4);
     copy_rows<BLOCKS, BN * 4>(s + B_LAST, job.b.last + fb, job.b.pitch * 4);
   }
-  asm volatile("cp.async.commit_group;");
+  end_of_stage();
 }
 
 // N words of this thread's rows (contiguous) or columns (four, then four from the middle of the tile on).
@@ -255,16 +271,17 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 
   for (int s = 0; s < STAGES - 1; s++) {
     if (s < stages) load_stage(shared + s * STAGE_BYTES, job, batch, row0, column0, s);
-    else asm volatile("cp.async.commit_group;");
+    else end_of_stage();
   }
   int block = 0, in_segment = 0;
   for (int stage = 0; stage < stages; stage++) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
+    wait_for_stage();
     __syncthreads();
     if (stage + STAGES - 1 < stages)
       load_stage(shared + (stage + STAGES - 1) % STAGES * STAGE_BYTES, job, batch, row0, column0, stage + STAGES - 1);
-    else asm volatile("cp.async.commit_group;");
+    else end_of_stage();
     const u8 *s = shared + stage % STAGES * STAGE_BYTES;
+#pragma unroll UNROLL_BLOCKS
     for (int q = 0; q < BLOCKS && block < job.blocks; q++, block++) {
       u32 emax[TM][TN / 2];
       {

@@ -5,7 +5,7 @@
 // can merge the outer addition back into the unit), added outside in float (v1) or double (v2) to what came before.
 //
 // One producer warp brings tiles of 64 k by the bulk tensor copy engine; two warpgroups own 64 rows each.
-// The host defines BN (columns of a tile), B (the block), WIDE_SUM, PLAIN (no infinities or NaN, no tiny c), STAGES and
+// The host defines BN (columns of a tile), B (the block), WIDE_SUM, PLAIN (no infinities or NaN, no tiny c), TURNS, STAGES and
 // mma(d, a, b, scale_d).
 
 typedef unsigned char u8;
@@ -98,6 +98,19 @@ __device__ __forceinline__ float result(Sum x) {
   return (float)x;
 }
 
+// With small blocks the two warpgroups take turns: one adds up while the other has the tensor cores.
+__device__ __forceinline__ void take_turn(int me) {
+#if TURNS
+  asm volatile("bar.sync %0, 256;" ::"r"(1 + me) : "memory");
+#endif
+}
+
+__device__ __forceinline__ void give_turn(int me) {
+#if TURNS
+  asm volatile("bar.arrive %0, 256;" ::"r"(2 - me) : "memory");
+#endif
+}
+
 struct Stage {
   int index;
   u32 parity;
@@ -176,9 +189,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
     }
 
 #if B % BK == 0
+    if (group_of_warps == 1) give_turn(1);
     for (int t = 0; t < tiles;) {
       const int end = min(t + B / BK, tiles);
       before = -1;
+      take_turn(group_of_warps);
       for (int first = 1; t < end; t++, next(s), first = 0) {
         wait(full + s.index, s.parity);
         const u64 a = A_OF(s.index), b = B_OF(s.index);
@@ -192,6 +207,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
 #endif
         before = s.index;
       }
+      if (t < tiles || group_of_warps == 0) give_turn(group_of_warps);
       finish<0>(acc);
       if (speaks) arrive(empty + before);
 #pragma unroll

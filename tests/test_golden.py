@@ -1,0 +1,77 @@
+"""Golden vectors captured on hardware, replayed by the CPU backend whole and by the definition in samples."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tcsim_gpu.pairs import computed_by, named
+from tcsim_gpu.table import instructions_of
+
+from tcsim import reference
+from tcsim.formats import format_named
+from tcsim.hardware import UNITS
+from tcsim.kernels import cpu
+from tcsim.problem import Operand, Problem
+from tcsim.schedule import Sequential
+from tcsim.units import Unit
+
+FILES = sorted((Path(__file__).parent / "golden").glob("*.npz"))
+SAMPLE = 24
+
+
+def metadata(path: Path) -> dict[str, Any]:
+    with np.load(path) as stored:
+        return dict(json.loads(str(stored["meta"])))
+
+
+CASES = [(path, name) for path in FILES for name in metadata(path)["instructions"]]
+
+
+def unit_behind(gpu: str, name: str) -> Unit:
+    row = named(name)
+    return next(computed_by(row, u) for u in UNITS if u.gpu == gpu and row in instructions_of(u))
+
+
+def canonical(codes: Any, unit: Unit) -> Any:
+    """FP64 NaN carry an operand's payload on hardware, which no record models: any NaN is made the unit's own."""
+    if unit.out != "float64":
+        return codes
+    nan = (codes & np.uint64(2**63 - 1)) > np.uint64(0x7FF << 52)
+    return np.where(nan, np.uint64(unit.nan), codes)
+
+
+@pytest.mark.parametrize(("path", "name"), CASES, ids=[f"{p.stem}-{n}" for p, n in CASES])
+def test_hardware_is_reproduced(path: Path, name: str) -> None:
+    gpu = metadata(path)["table_gpu"]
+    unit, row = unit_behind(gpu, name), named(name)
+    rng = np.random.default_rng(0)
+    with np.load(path) as stored:
+        distributions = sorted({key.split("/")[1] for key in stored.files if key.startswith(f"{name}/")})
+        assert len(distributions) >= 9
+        for distribution in distributions:
+            a, b, c, d = (stored[f"{name}/{distribution}/{x}"] for x in "abcd")
+            assert d.size >= 2000
+            full = np.ascontiguousarray(np.broadcast_to(c, d.shape))[None]
+            formats = format_named(row.a), format_named(row.b)
+            problem = Problem(
+                unit, Sequential().plan(a.shape[1]), Operand(a[None], formats[0]), Operand(b[None], formats[1]), full
+            )
+            seen = canonical(d, unit)
+            np.testing.assert_array_equal(canonical(cpu.run(problem)[0], unit), seen, err_msg=distribution)
+            i, j = rng.integers(0, d.shape[0], 2), rng.integers(0, d.shape[1], SAMPLE // 2)
+            small = Problem(
+                unit,
+                problem.plan,
+                Operand(a[None, i], formats[0]),
+                Operand(b[None][:, :, j], formats[1]),
+                full[:, i][:, :, j],
+            )
+            np.testing.assert_array_equal(canonical(reference.run(small)[0], unit), seen[np.ix_(i, j)], err_msg=distribution)
+
+
+def test_the_files_say_where_they_come_from() -> None:
+    assert FILES
+    for path in FILES:
+        assert {"gpu", "driver", "cuda_driver", "date", "seed", "instructions"} <= set(metadata(path))
