@@ -53,8 +53,14 @@ def compute(cell: Cell) -> Result:
         return metrics.max_componentwise(c, reference, size)
 
     starts = {"fp16": None, "double-fp16": corrections}
+
+    def summed(words: str, kind: str) -> list[float]:
+        if words == "fp16" and kind == "float32":
+            return [np.nan] * len(BLOCKS)  # Figure 4.5 has v2 alone
+        return [error(unit(a1, b1, starts[words], schedule=Blocked(n, sum=kind))) for n in BLOCKS]
+
     return {
-        "error": [[[error(unit(a1, b1, starts[w], schedule=Blocked(n, sum=s))) for n in BLOCKS] for s in SUMS] for w in WORDS],
+        "error": [[summed(w, s) for s in SUMS] for w in WORDS],
         "chained": error(unit(a1, b1, corrections)),
         "ootomo": error(gemm(a, b, "ootomo", unit=unit).c),
         "fp32": error(gemm(a, b, "plain", unit=FP32, threads=1).c),
@@ -179,7 +185,8 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
         title="a100",
         legend=False,
     )
-    panels[0, 0].legend(frameon=False, loc="center right")
+    panels[0, 0].set_ylim(bottom=3e-7)
+    panels[0, 0].legend(frameon=False, loc="lower left")
     lines = {g: data.error.sel(gpu=g, words="double-fp16", sum="float64").isel(k=-1) for g in GPUS}
     lines["bound of v2"] = data.bound.sel(sum="float64").isel(k=-1)
     curves(panels[0, 1], data.block, lines, xlabel="block b", ylabel="componentwise relative error",
