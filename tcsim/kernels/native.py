@@ -6,9 +6,12 @@ itself, over the columns of a tile at once. Other roundings and outputs take the
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
-from tcsim.formats import FORMATS
+from tcsim.bits import decode as decode_codes
+from tcsim.formats import FORMATS, Format
 from tcsim.kernels.general import COLUMNS, ROWS, Tiles, add_outside, end_tile
 from tcsim.kernels.jit import default_threads, inline, kernel, routine, run_tasks
 from tcsim.kernels.memory import load, matrices
@@ -34,6 +37,16 @@ def supports(problem: Problem) -> bool:
     )
 
 
+@lru_cache(maxsize=32)
+def table(stored: Format, fmt: Format, flush: bool) -> np.ndarray:
+    """The float32 value of every code of a format of at most 16 bits; empty for wider ones."""
+    if stored.width > 16:
+        return np.empty(0, np.float32)
+    values = decode_codes(np.arange(1 << stored.width, dtype=stored.storage), stored).astype(np.float32)
+    least = np.float32(2.0**fmt.emin)
+    return np.where(np.abs(values) < least, np.float32(0), values) if flush else values
+
+
 @inline
 def value(m, t, i, j, stored, emin, precision, flush):  # type: ignore[no-untyped-def]
     """Code (t, i, j) as a float32, subnormals of its format as +0 where the unit flushes them."""
@@ -41,6 +54,20 @@ def value(m, t, i, j, stored, emin, precision, flush):  # type: ignore[no-untype
     if flush and sig != 0 and abs(sig) >> (precision - 1) == 0:
         return np.float32(0)
     return np.float32(to_float64(sig, e, negative, special, precision))
+
+
+@routine
+def pack(m, t, first, lines, columns, ks, positions, values, stored, emin, precision, flush, into):  # type: ignore[no-untyped-def]
+    """Values of lines first … first + lines of an operand at ks[:positions]: [line, position], or [position, line] of columns."""
+    for p in range(positions):
+        k = ks[p]
+        for line in range(lines):
+            i, j = (k, first + line) if columns else (first + line, k)
+            x = values[load(m, t, i, j)] if values.size else value(m, t, i, j, stored, emin, precision, flush)
+            if columns:
+                into[p, line] = x
+            else:
+                into[line, p] = x
 
 
 @inline
@@ -77,7 +104,7 @@ def run_chain(a, b, r, positions, width, acc, flush):  # type: ignore[no-untyped
 
 
 @kernel
-def run_tiles(first, last, a, b, c, d, spec, sums_, order, bounds, tiles):  # type: ignore[no-untyped-def]
+def run_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, bounds, tiles):  # type: ignore[no-untyped-def]
     """Tiles first … last - 1 of D = C + A·B."""
     capacity = max(_CHUNK, spec.period)
     rows, width = tiles.tile_rows, tiles.tile_columns
@@ -103,11 +130,8 @@ def run_tiles(first, last, a, b, c, d, spec, sums_, order, bounds, tiles):  # ty
         k, segment = bounds[0], 0
         while segment < bounds.size - 1:
             positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
-            for p in range(positions):
-                for r in range(ni):
-                    fa[r, p] = value(a, t, i0 + r, ks[p], spec.a_stored, spec.a_emin, spec.a_precision, spec.flush)
-                for j in range(nj):
-                    fb[p, j] = value(b, t, ks[p], j0 + j, spec.b_stored, spec.b_emin, spec.b_precision, spec.flush)
+            pack(a, t, i0, ni, False, ks, positions, a_values, spec.a_stored, spec.a_emin, spec.a_precision, spec.flush, fa)
+            pack(b, t, j0, nj, True, ks, positions, b_values, spec.b_stored, spec.b_emin, spec.b_precision, spec.flush, fb)
             for r in range(ni):
                 if spec.block == 1 and sums_.precision == 0:
                     run_chain(fa, fb, r, positions, nj, acc[r], spec.flush)
@@ -130,9 +154,13 @@ def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
     batch, m, n, _ = problem.shape
     count = threads or default_threads()
+    unit = problem.unit
+    tables = [
+        table(x.stored, fmt, unit.subnormals == "flush") for x, fmt in ((problem.a, unit.a_format), (problem.b, unit.b_format))
+    ]
     high = max(1, min(ROWS, m, -(-batch * m * -(-n // COLUMNS) // (4 * count))))
     tiles = Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n), 0)
     run_tasks(
         run_tiles, batch * -(-m // high) * -(-n // COLUMNS), threads, matrices(problem.a.codes), matrices(problem.b.codes),
-        matrices(problem.c), matrices(out), spec_of(problem), sums_of(problem), order_of(problem.unit), problem.plan.bounds, tiles,
+        matrices(problem.c), matrices(out), *tables, spec_of(problem), sums_of(problem), order_of(problem.unit), problem.plan.bounds, tiles,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.hardware import GPUS, unit, units
+from tcsim.matmul import matmul
 from tcsim.schedule import Schedule, Sequential, SplitK
 from tcsim.studies.base import Cell, Option, Params, Result, Study
 from tcsim.units import Unit
@@ -30,6 +31,7 @@ ROUNDINGS: dict[str, dict[str, str]] = {
     "final RN": {"rounding": "rne"},
     "final SR": {"rounding": "sr"},
     "exact alignment, RN": {"align_rounding": "exact", "rounding": "rne"},
+    "exact alignment, SR": {"align_rounding": "exact", "rounding": "sr"},
 }
 SIMULATED = ("fp32", "fp16", "double-fp16", "double-fp16, 4 products")
 ROWS = 16
@@ -52,28 +54,49 @@ def cells(params: Params) -> list[Cell]:
 def compute(cell: Cell) -> Result:
     """Every method's error for one distribution and k, keyed "unit|rounding|blocking|scheme"."""
     from tcsim import exact, inputs, metrics
-    from tcsim.gemm import gemm
 
     k, seed = cell["k"], cell["seed"]
     low, high = RANGES[cell["distribution"]]
     a, b = inputs.uniform(ROWS, k, ROWS, low=low, high=high, seed=seed)
     reference, magnitude = exact.product(a, b), exact.magnitude(a, b)
+    words = _two_words(a), _two_words(b)
     errors = {}
 
-    def measure(key: str, scheme: str, made_on: Unit, blocks: int, **options: Any) -> None:
-        c = gemm(a, b, scheme, unit=made_on, schedule=_schedule(k, blocks), threads=1, seed=seed, **options).c
+    def measure(key: str, c: Any) -> None:
         errors[key] = metrics.max_componentwise(c, reference, magnitude)
 
     for blocking, blocks in BLOCKINGS.items():
+        options = {"schedule": _schedule(k, blocks), "threads": 1, "seed": seed}
         for name, (rounding, changes) in product(cell["units"], ROUNDINGS.items()):
             made = unit(name, "float16").replace(**changes)
-            measure(f"{name}|{rounding}|{blocking}|fp16", "plain", made, blocks)
-            measure(f"{name}|{rounding}|{blocking}|double-fp16", "mmm-chained", made, blocks)
-        measure(f"simulated|fma1|{blocking}|fp32", "plain", _DIMENSION_1.replace(a="float32", b="float32"), blocks)
-        measure(f"simulated|fma1|{blocking}|fp16", "plain", _DIMENSION_1, blocks)
-        measure(f"simulated|fma1|{blocking}|double-fp16", "mmm", _DIMENSION_1, blocks)
-        measure(f"simulated|fma1|{blocking}|double-fp16, 4 products", "mmm", _DIMENSION_1, blocks, products="all")
+            measure(f"{name}|{rounding}|{blocking}|fp16", matmul(words[0][0], words[1][0], unit=made, **options))
+            measure(f"{name}|{rounding}|{blocking}|double-fp16", chained(*words, made, options))
+        fp32 = matmul(a, b, unit=_DIMENSION_1.replace(a="float32", b="float32"), **options)
+        measure(f"simulated|fma1|{blocking}|fp32", fp32)
+        for scheme, c in simulated(*words, options).items():
+            measure(f"simulated|fma1|{blocking}|{scheme}", c)
     return errors
+
+
+def _two_words(x: Any) -> tuple[Any, Any]:
+    """x = x1 + x2 in fp16, exactly, for inputs drawn that way."""
+    first = x.astype(np.float16)
+    return first, (x - first.astype(np.float32)).astype(np.float16)
+
+
+def chained(a: Any, b: Any, made: Unit, options: Any) -> Any:
+    """Algorithm 4.1: C <- A2·B1, C <- C + A1·B2, C <- C + A1·B1, each product accumulating onto C inside the unit."""
+    c = matmul(a[1], b[0], unit=made, **options)
+    c = matmul(a[0], b[1], c, unit=made, **options)
+    return matmul(a[0], b[0], c, unit=made, **options)
+
+
+def simulated(a: Any, b: Any, options: Any) -> dict[str, Any]:
+    """Algorithm 2.1 with a block FMA of dimension 1: products A_i·B_j of three or four kinds, added in fp32."""
+    kinds = ((0, 0), (0, 1), (1, 0), (1, 1))
+    first, second, third, fourth = (matmul(a[i], b[j], unit=_DIMENSION_1, **options) for i, j in kinds)
+    three = first + second + third
+    return {"fp16": first, "double-fp16": three, "double-fp16, 4 products": three + fourth}
 
 
 def _schedule(k: int, blocks: int) -> Schedule:

@@ -86,12 +86,12 @@ def _progress(study: Study, cells: list[Cell], todo: list[Cell], wanted: bool | 
 
     total = sum(study.weight(cell) for cell in cells)
     done = total - sum(study.weight(cell) for cell in todo)
-    hidden = not wanted if wanted is not None else not sys.stderr.isatty()
+    shown = wanted if wanted is not None else sys.stderr.isatty() or "ipykernel" in sys.modules
     return tqdm(
         total=total,
         initial=done,
         desc=study.name,
-        disable=hidden,
+        disable=not shown,
         bar_format="{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}",
     )
 
