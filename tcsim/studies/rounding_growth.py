@@ -31,7 +31,6 @@ ROUNDINGS: dict[str, dict[str, str]] = {
     "final RN": {"rounding": "rne"},
     "final SR": {"rounding": "sr"},
     "exact alignment, RN": {"align_rounding": "exact", "rounding": "rne"},
-    "exact alignment, SR": {"align_rounding": "exact", "rounding": "sr"},
 }
 SIMULATED = ("fp32", "fp16", "double-fp16", "double-fp16, 4 products")
 ROWS = 16

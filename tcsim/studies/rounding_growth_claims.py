@@ -30,7 +30,6 @@ def claims(data: xr.Dataset) -> list[Claim]:
         _final_only(data, "final RN", "Rounding the result of a block to nearest instead of toward zero cures the drift"),
         _final_only(data, "final SR", "Rounding the result of a block stochastically cures the drift"),
         _exact(data),
-        _exact_stochastic(data),
         _closed_form(data),
         _bounds(data),
     ]
@@ -166,16 +165,6 @@ def _exact(data: xr.Dataset) -> Claim:
         _told(data, SLOPE_K, all(s < 0.75 for s in slopes.values()) and all(r < 2 for r in ratios.values())),
         f"slopes {_said(slopes)}; double-fp16 / fp32 at k = {_last(data)}: {_said(ratios, '.3f')}",
         "Figure 4.3, right",
-    )
-
-
-def _exact_stochastic(data: xr.Dataset) -> Claim:
-    slopes = _slopes(data, "exact alignment, SR")
-    return Claim(
-        "With exact alignment and stochastic rounding the error grows like the square root of k at most",
-        _told(data, SLOPE_K, all(s < 0.75 for s in slopes.values())),
-        f"slopes {_said(slopes)}",
-        "section 4.3: the probabilistic model is always valid for stochastic rounding",
     )
 
 
