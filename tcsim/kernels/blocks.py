@@ -31,7 +31,7 @@ _FAR = 1 << 40
 
 
 @inline
-def cut_term(p, shift, cut):  # type: ignore[no-untyped-def]
+def cut_term(p, shift, cut):
     """p·2^-shift as an integer, |p| < 2^62, cut toward zero (0), downward (1) or to nearest-even (2)."""
     left = min(max(-shift, np.int64(0)), np.int64(62))
     right = min(max(shift, np.int64(0)), np.int64(63))
@@ -44,7 +44,7 @@ def cut_term(p, shift, cut):  # type: ignore[no-untyped-def]
 
 
 @inline
-def start_exponents(spec, width, c_sig, c_e, top, low, lsb):  # type: ignore[no-untyped-def]
+def start_exponents(spec, width, c_sig, c_e, top, low, lsb):
     """c as the first term of pass 1."""
     for j in range(width):
         zero = c_sig[j] == 0
@@ -54,7 +54,7 @@ def start_exponents(spec, width, c_sig, c_e, top, low, lsb):  # type: ignore[no-
 
 
 @inline
-def exponents(spec, panel, r, p0, p1, step, block, width, top, low, lsb):  # type: ignore[no-untyped-def]
+def exponents(spec, panel, r, p0, p1, step, block, width, top, low, lsb):
     """Pass 1: top[j] the largest exponent; low[j] = ZERO_E if a term is zero; lsb[j] the least place of a nonzero term,
     kept only where the quantum can depend on it. `za` and `zb` tell the blocks that hold a zero factor."""
     zero_row = panel.za[r, block] != 0
@@ -73,7 +73,7 @@ def exponents(spec, panel, r, p0, p1, step, block, width, top, low, lsb):  # typ
 
 
 @routine
-def zero_blocks(panel, rows, width, blocks, starts):  # type: ignore[no-untyped-def]
+def zero_blocks(panel, rows, width, blocks, starts):
     """Which blocks of the chunk hold a zero factor, for each row and each column."""
     for block in range(blocks):
         for r in range(rows):
@@ -88,7 +88,7 @@ def zero_blocks(panel, rows, width, blocks, starts):  # type: ignore[no-untyped-
 
 
 @routine
-def group_exponents(spec, panel, r, p0, p1, width, top, low, lsb):  # type: ignore[no-untyped-def]
+def group_exponents(spec, panel, r, p0, p1, width, top, low, lsb):
     """Pass 1 where exact groups align by their scales' exponents: a group is zero if all its products or a scale are."""
     for begin in range(p0, p1, spec.group):
         end = min(begin + spec.group, p1)
@@ -105,7 +105,7 @@ def group_exponents(spec, panel, r, p0, p1, width, top, low, lsb):  # type: igno
 
 
 @inline
-def quanta(spec, width, top, low, lsb, q, flag):  # type: ignore[no-untyped-def]
+def quanta(spec, width, top, low, lsb, q, flag):
     """q[j], where terms are cut; flag[j] where the sum would leave the 64-bit window. True if any column is flagged."""
     any_flag = False
     for j in range(width):
@@ -126,7 +126,7 @@ def quanta(spec, width, top, low, lsb, q, flag):  # type: ignore[no-untyped-def]
 
 
 @inline
-def shift_down(p, right, cut):  # type: ignore[no-untyped-def]
+def shift_down(p, right, cut):
     """p·2^-right for 0 <= right <= 63, |p| < 2^62, cut as in cut_term."""
     ones = (np.int64(1) << right) - 1
     if cut == 0:
@@ -137,7 +137,7 @@ def shift_down(p, right, cut):  # type: ignore[no-untyped-def]
 
 
 @inline
-def add_products(spec, panel, r, p0, p1, step, width, q, total, cut):  # type: ignore[no-untyped-def]
+def add_products(spec, panel, r, p0, p1, step, width, q, total, cut):
     """Add the products cut at 2^q, where 2^q is the largest exponent less `fraction`: scaled up first, they only move down."""
     up = max(spec.fraction - spec.weight, np.int64(0))
     for p in range(p0, p1, step):
@@ -147,7 +147,7 @@ def add_products(spec, panel, r, p0, p1, step, width, q, total, cut):  # type: i
 
 
 @inline
-def sums(spec, panel, r, p0, p1, step, width, q, total):  # type: ignore[no-untyped-def]
+def sums(spec, panel, r, p0, p1, step, width, q, total):
     """Pass 2: the cut products added exactly to total[j]."""
     if spec.cut == EXACT or spec.fraction > spec.room:
         for p in range(p0, p1, step):
@@ -163,14 +163,14 @@ def sums(spec, panel, r, p0, p1, step, width, q, total):  # type: ignore[no-unty
 
 
 @inline
-def start_sums(spec, width, c_sig, c_e, q, total):  # type: ignore[no-untyped-def]
+def start_sums(spec, width, c_sig, c_e, q, total):
     """c, cut at 2^q, as the first term of pass 2."""
     for j in range(width):
         total[j] = cut_term(c_sig[j], q[j] - c_e[j] + spec.out.mantissa, spec.cut)
 
 
 @routine
-def group_sums(spec, panel, r, p0, p1, width, q, total):  # type: ignore[no-untyped-def]
+def group_sums(spec, panel, r, p0, p1, width, q, total):
     """Pass 2 with exact groups."""
     for begin in range(p0, p1, spec.group):
         end = min(begin + spec.group, p1)
@@ -184,7 +184,7 @@ def group_sums(spec, panel, r, p0, p1, width, q, total):  # type: ignore[no-unty
 
 
 @inline
-def wide_start(spec, c_sig, c_e, top, low, lsb):  # type: ignore[no-untyped-def]
+def wide_start(spec, c_sig, c_e, top, low, lsb):
     """(limbs, q): as many limbs as the block's span needs, from its quantum 2^q up, holding c."""
     emax = top
     if spec.has_floor and low < ANY_ZERO:
@@ -197,7 +197,7 @@ def wide_start(spec, c_sig, c_e, top, low, lsb):  # type: ignore[no-untyped-def]
 
 
 @routine
-def wide_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  # type: ignore[no-untyped-def]
+def wide_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):
     """The block for one column in limbs: (sig, e, negative, special)."""
     limbs, q = wide_start(spec, c_sig, c_e, top, low, lsb)
     for p in range(p0, p1):
@@ -209,7 +209,7 @@ def wide_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  #
 
 
 @routine
-def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  # type: ignore[no-untyped-def]
+def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):
     """wide_block with exact groups as terms."""
     limbs, q = wide_start(spec, c_sig, c_e, top, low, lsb)
     for begin in range(p0, p1, spec.group):
@@ -224,7 +224,7 @@ def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):  
 
 
 @inline
-def special_product(a, b, a_sig, b_sig):  # type: ignore[no-untyped-def]
+def special_product(a, b, a_sig, b_sig):
     """NaN, infinity or FINITE from the marks (special + 4·negative) of two factors."""
     x, y = a & 3, b & 3
     if x == FINITE and y == FINITE:
@@ -235,7 +235,7 @@ def special_product(a, b, a_sig, b_sig):  # type: ignore[no-untyped-def]
 
 
 @inline
-def special_add(x, y):  # type: ignore[no-untyped-def]
+def special_add(x, y):
     """The special value of a sum: opposite infinities and NaN give NaN."""
     if x == FINITE:
         return y
@@ -243,7 +243,7 @@ def special_add(x, y):  # type: ignore[no-untyped-def]
 
 
 @routine
-def all_negative_zero(panel, r, p0, p1, j):  # type: ignore[no-untyped-def]
+def all_negative_zero(panel, r, p0, p1, j):
     """Whether every product of the block is -0."""
     for p in range(p0, p1):
         if panel.sa[r, p] != 0 and panel.sb[p, j] != 0:
@@ -254,7 +254,7 @@ def all_negative_zero(panel, r, p0, p1, j):  # type: ignore[no-untyped-def]
 
 
 @inline
-def mark_zeros(spec, panel, r, p0, p1, width, state, top, flag):  # type: ignore[no-untyped-def]
+def mark_zeros(spec, panel, r, p0, p1, width, state, top, flag):
     """Where zeros are signed and every term of a block is zero, the result is -0 if all of them are; flagged as DONE."""
     if spec.ieee_zero:
         for j in range(width):
@@ -265,7 +265,7 @@ def mark_zeros(spec, panel, r, p0, p1, width, state, top, flag):  # type: ignore
 
 
 @inline
-def finish_as(spec, total, q, random, width, flag, state, mode):  # type: ignore[no-untyped-def]
+def finish_as(spec, total, q, random, width, flag, state, mode):
     sig, e, negative, special = state[0], state[1], state[2], state[3]
     for j in range(width):
         x, ex, kind = round_sum(total[j], q[j], mode, random[j] if mode == SR else np.uint64(0), spec.kept, spec.out)
@@ -277,7 +277,7 @@ def finish_as(spec, total, q, random, width, flag, state, mode):  # type: ignore
 
 
 @inline
-def finish(spec, total, q, random, width, flag, state):  # type: ignore[no-untyped-def]
+def finish(spec, total, q, random, width, flag, state):
     """Pass 3: each sum rounded to the output; columns with a flag, or whose c is NaN or infinite, are left alone."""
     if spec.mode == RZ:
         finish_as(spec, total, q, random, width, flag, state, RZ)
@@ -292,7 +292,7 @@ def finish(spec, total, q, random, width, flag, state):  # type: ignore[no-untyp
 
 
 @routine
-def draw(seed, element, step, width, random):  # type: ignore[no-untyped-def]
+def draw(seed, element, step, width, random):
     """The random word of each column for one block rounding."""
     for j in range(width):
         random[j] = word(np.uint64(seed), np.uint64(element + j), np.uint64(step), np.uint64(0))

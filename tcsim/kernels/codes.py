@@ -25,7 +25,7 @@ class CodeRules(NamedTuple):
 
 
 @inline
-def _code(pattern, p, r):  # type: ignore[no-untyped-def]
+def _code(pattern, p, r):
     none = sub(p.one, p.one)
     sign = both(pattern, p.sign)
     a = differ(pattern, sign)
@@ -45,7 +45,7 @@ def _code(pattern, p, r):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pack(first, last, x, out, p, r):  # type: ignore[no-untyped-def]
+def pack(first, last, x, out, p, r):
     """The code of every pattern of chunks [first, last), all of them values of the format."""
     start = first * CHUNK
     x, out = x[start : last * CHUNK], out[start : last * CHUNK]
@@ -54,7 +54,7 @@ def pack(first, last, x, out, p, r):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _bad(pattern, p, infinite, nan, zero):  # type: ignore[no-untyped-def]
+def _bad(pattern, p, infinite, nan, zero):
     """Whether the format lacks this value: bits below its last place, beyond its range, or a special it has not."""
     none = sub(p.one, p.one)
     sign = both(pattern, p.sign)
@@ -69,7 +69,7 @@ def _bad(pattern, p, infinite, nan, zero):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def first_bad(x, p, infinite, nan, zero):  # type: ignore[no-untyped-def]
+def first_bad(x, p, infinite, nan, zero):
     """The place of the first pattern that the format lacks, -1 if it has them all."""
     for i in range(x.size):
         if _bad(x[i], p, infinite, nan, zero):
@@ -78,7 +78,7 @@ def first_bad(x, p, infinite, nan, zero):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def any_bad(first, last, x, p, infinite, nan, zero):  # type: ignore[no-untyped-def]
+def any_bad(first, last, x, p, infinite, nan, zero):
     """Whether the format lacks one of the patterns [first, last)."""
     x = x[first:last]
     found = False
@@ -88,7 +88,7 @@ def any_bad(first, last, x, p, infinite, nan, zero):  # type: ignore[no-untyped-
 
 
 @kernel
-def any_bad_rows(base, offsets, stride, count, p, infinite, nan, zero):  # type: ignore[no-untyped-def]
+def any_bad_rows(base, offsets, stride, count, p, infinite, nan, zero):
     """The same for rows of `count` patterns, `stride` apart, that begin at `offsets` of the flat array `base`."""
     for row in range(offsets.size):
         start = offsets[row]

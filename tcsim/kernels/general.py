@@ -65,7 +65,7 @@ class Tiles(NamedTuple):
 
 
 @routine
-def add_outside(x, y, precision, fmt):  # type: ignore[no-untyped-def]
+def add_outside(x, y, precision, fmt):
     """x + y rounded to nearest-even in a format of `precision` bits whose values are float64.
 
     Exact in float64 or rounded twice without harm: 53 >= 2·precision + 2 wherever the format is narrower.
@@ -80,7 +80,7 @@ def add_outside(x, y, precision, fmt):  # type: ignore[no-untyped-def]
 
 
 @routine
-def special_block(panel, r, p0, p1, j):  # type: ignore[no-untyped-def]
+def special_block(panel, r, p0, p1, j):
     """What NaN and infinite operands make of a block."""
     result = np.int64(FINITE)
     for p in range(p0, p1):
@@ -89,7 +89,7 @@ def special_block(panel, r, p0, p1, j):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def run_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, seed):  # type: ignore[no-untyped-def]
+def run_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, seed):
     """Tiles first … last - 1 of D = C + A·B."""
     capacity = max(CHUNK, spec.period)
     rows, width = tiles.tile_rows, tiles.tile_columns
@@ -130,7 +130,7 @@ def run_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, sums_, order, bou
 
 
 @routine
-def begin_tile(spec, sums_, c, t, i, j0, nj, r, state, late, total):  # type: ignore[no-untyped-def]
+def begin_tile(spec, sums_, c, t, i, j0, nj, r, state, late, total):
     """Load c into the place where it enters: the chain, the late sum or the schedule's sum."""
     out = spec.out
     for j in range(nj):
@@ -146,7 +146,7 @@ def begin_tile(spec, sums_, c, t, i, j0, nj, r, state, late, total):  # type: ig
 
 
 @routine
-def end_tile(spec, sums_, c, d, t, i, j0, nj, r, state, total):  # type: ignore[no-untyped-def]
+def end_tile(spec, sums_, c, d, t, i, j0, nj, r, state, total):
     """Write the codes: the chain's values, or the schedule's sums with a last c, rounded to the output."""
     out = spec.out
     for j in range(nj):
@@ -165,7 +165,7 @@ def end_tile(spec, sums_, c, d, t, i, j0, nj, r, state, total):  # type: ignore[
 
 
 @routine
-def pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, panel):  # type: ignore[no-untyped-def]
+def pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, panel):
     """Significand and exponent of the scales, at every position (a group reads those of its first)."""
     for p in range(positions):
         s = ks[p] // spec.scale_block
@@ -177,7 +177,7 @@ def pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, panel)
 
 @routine
 def run_row(spec, sums_, panel, r, width, blocks, starts, events, check, state, late, total, work, random,
-            tree, seed, element, step):  # type: ignore[no-untyped-def]  # fmt: skip
+            tree, seed, element, step):  # fmt: skip
     """All blocks of a chunk for one row of the tile."""
     out = spec.out
     for block in range(blocks):
@@ -204,16 +204,16 @@ def run_row(spec, sums_, panel, r, width, blocks, starts, events, check, state, 
                 total[j] = add_outside(total[j], x, sums_.precision, sums_.layout)
 
 
-def run_block(spec, *arguments):  # type: ignore[no-untyped-def]
+def run_block(spec, *arguments):
     """One block of one row, by the arithmetic that the type of `spec` names: Numba picks the function below."""
 
 
 @overload(run_block)
-def _run_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def _run_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):
     return {Plain: plain_block, Grouped: grouped_block, Staged: staged_block, Rounded: rounded_block}[spec.instance_class]
 
 
-def plain_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def plain_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):
     """Terms are products."""
     top, low, lsb, q, flag, total = work[0], work[1], work[2], work[3], work[4], work[5]
     start_exponents(spec, width, state[0], state[1], top, low, lsb)
@@ -230,7 +230,7 @@ def plain_block(spec, panel, r, p0, p1, block, width, state, work, random, tree,
     finish(spec, total, q, random, width, flag, state)
 
 
-def grouped_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def grouped_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):
     """Terms are exact groups of products."""
     top, low, lsb, q, flag, total = work[0], work[1], work[2], work[3], work[4], work[5]
     start_exponents(spec, width, state[0], state[1], top, low, lsb)
@@ -247,12 +247,12 @@ def grouped_block(spec, panel, r, p0, p1, block, width, state, work, random, tre
     finish(spec, total, q, random, width, flag, state)
 
 
-def staged_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def staged_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):
     """CDNA3."""
     two_stage_row(spec, panel, r, p0, p1, block, width, state, work, random)
 
 
-def rounded_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def rounded_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):
     """Every operation rounded."""
     for j in range(width):
         c = (state[0, j], state[1, j], state[2, j], state[3, j])

@@ -108,7 +108,7 @@ def supports(problem: Problem) -> bool:
 
 
 @intrinsic(prefer_literal=True)
-def tile(typingctx, kind, a, b, c, numbers):  # type: ignore[no-untyped-def]
+def tile(typingctx, kind, a, b, c, numbers):
     """c[4, width] += A·B over `depth` packed products in ascending order; numbers: places in a, b, c, pitches of a and c, depth.
 
     a is (row, k) and b (k, column) for floats; for int8 an element is a pair of int16, two neighbours along k.
@@ -120,7 +120,7 @@ def tile(typingctx, kind, a, b, c, numbers):  # type: ignore[no-untyped-def]
     def body(builder: ir.IRBuilder, **arg: Any) -> None:
         _tile(builder, chosen, **arg)
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):
         emitted = ops.function(builder.module, f"tcsim_library_{chosen}", arguments, body)
         values = [builder.extract_value(args[4], i) for i in range(6)]
         arrays = [context.make_array(signature.args[i])(context, builder, args[i]).data for i in (1, 2, 3)]
@@ -157,13 +157,13 @@ def pair_product(x: Value, y: Value) -> Value:
 
 
 @inline
-def value(address, item):  # type: ignore[no-untyped-def]
+def value(address, item):
     """The float32 or float64 at an address, as float64."""
     return double_of_bits(peek64(address)) if item == 8 else np.float64(float_of_bits(np.uint32(peek32(address))))
 
 
 @inline
-def pack(kind, job, origin, item, across, along, lines, depth, across_pitch, along_pitch, target, at):  # type: ignore[no-untyped-def]
+def pack(kind, job, origin, item, across, along, lines, depth, across_pitch, along_pitch, target, at):
     """Copy lines x depth elements (pairs along k for int8) to target[at + line·across_pitch + k·along_pitch]."""
     for line in range(lines):
         start = origin + line * across
@@ -179,7 +179,7 @@ def pack(kind, job, origin, item, across, along, lines, depth, across_pitch, alo
 
 
 @inline
-def pack_panels(kind, job, t, j0, columns, width, k0, depth, target, chunk):  # type: ignore[no-untyped-def]
+def pack_panels(kind, job, t, j0, columns, width, k0, depth, target, chunk):
     for j in range(0, columns, width):
         origin = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
         count = min(width, columns - j)
@@ -187,7 +187,7 @@ def pack_panels(kind, job, t, j0, columns, width, k0, depth, target, chunk):  # 
 
 
 @inline
-def c_value(kind, job, t, i, j):  # type: ignore[no-untyped-def]
+def c_value(kind, job, t, i, j):
     """c at (i, j) as float64 or int64; 0 without c."""
     address = job.c + t * job.c_batch + i * job.c_row + j * job.c_column
     if kind == INTEGER:
@@ -196,12 +196,12 @@ def c_value(kind, job, t, i, j):  # type: ignore[no-untyped-def]
 
 
 @inline
-def sum_rounded(job, x):  # type: ignore[no-untyped-def]
+def sum_rounded(job, x):
     return np.float64(np.float32(x)) if job.sum == 32 else x
 
 
 @inline
-def code(kind, job, x):  # type: ignore[no-untyped-def]
+def code(kind, job, x):
     """The code of a result (float64 or int32 value held in float64)."""
     if kind == INTEGER:
         return np.int64(x) & 0xFFFFFFFF
@@ -219,7 +219,7 @@ def driver(kind: int) -> Any:
     """The compiled walk over tasks for DOUBLE, SINGLE or INTEGER."""
     number, width, step = _NAMES[kind], WIDTHS[kind], 2 if kind == INTEGER else 1
 
-    def work(first, last, job, bounds, out):  # type: ignore[no-untyped-def]
+    def work(first, last, job, bounds, out):
         """Tasks first … last, each a block of outputs through all of k."""
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high, pitch = -(-job.rows // ROWS) * ROWS, -(-job.columns // width) * width

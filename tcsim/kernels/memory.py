@@ -80,7 +80,7 @@ _store8, _store16, _store32 = _storer(8), _storer(16), _storer(32)
 
 
 @inline
-def load(m, t, i, j):  # type: ignore[no-untyped-def]
+def load(m, t, i, j):
     """Code (t, i, j) as int64."""
     address = np.int64(m.address + t * m.batch + i * m.row + j * m.column)
     if m.width == 2:
@@ -93,7 +93,7 @@ def load(m, t, i, j):  # type: ignore[no-untyped-def]
 
 
 @inline
-def store(m, t, i, j, code):  # type: ignore[no-untyped-def]
+def store(m, t, i, j, code):
     """Write code (t, i, j)."""
     address = np.int64(m.address + t * m.batch + i * m.row + j * m.column)
     if m.width == 4:

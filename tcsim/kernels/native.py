@@ -48,7 +48,7 @@ def table(stored: Format, fmt: Format, flush: bool) -> np.ndarray:
 
 
 @inline
-def value(m, t, i, j, stored, emin, precision, flush):  # type: ignore[no-untyped-def]
+def value(m, t, i, j, stored, emin, precision, flush):
     """Code (t, i, j) as a float32, subnormals of its format as +0 where the unit flushes them."""
     sig, e, negative, special = decode(load(m, t, i, j), stored, emin, precision)
     if flush and sig != 0 and abs(sig) >> (precision - 1) == 0:
@@ -57,7 +57,7 @@ def value(m, t, i, j, stored, emin, precision, flush):  # type: ignore[no-untype
 
 
 @routine
-def pack(m, t, first, lines, columns, ks, positions, values, stored, emin, precision, flush, into):  # type: ignore[no-untyped-def]
+def pack(m, t, first, lines, columns, ks, positions, values, stored, emin, precision, flush, into):
     """Values of lines first … first + lines of an operand at ks[:positions]: [line, position], or [position, line] of columns."""
     for p in range(positions):
         k = ks[p]
@@ -71,12 +71,12 @@ def pack(m, t, first, lines, columns, ks, positions, values, stored, emin, preci
 
 
 @inline
-def flushed(x, flush):  # type: ignore[no-untyped-def]
+def flushed(x, flush):
     return x * np.float32(0) if flush and abs(x) < _LEAST_NORMAL else x
 
 
 @routine
-def run_block(a, b, r, p0, p1, width, acc, tree, flush):  # type: ignore[no-untyped-def]
+def run_block(a, b, r, p0, p1, width, acc, tree, flush):
     """acc[j] + (the balanced tree of the block's products), every operation rounded."""
     count = p1 - p0
     for i in range(count):
@@ -95,7 +95,7 @@ def run_block(a, b, r, p0, p1, width, acc, tree, flush):  # type: ignore[no-unty
 
 
 @routine
-def run_chain(a, b, r, positions, width, acc, flush):  # type: ignore[no-untyped-def]
+def run_chain(a, b, r, positions, width, acc, flush):
     """A run of blocks of one product each."""
     for p in range(positions):
         x = a[r, p]
@@ -104,7 +104,7 @@ def run_chain(a, b, r, positions, width, acc, flush):  # type: ignore[no-untyped
 
 
 @kernel
-def run_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, bounds, tiles):  # type: ignore[no-untyped-def]
+def run_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, bounds, tiles):
     """Tiles first … last - 1 of D = C + A·B."""
     capacity = max(_CHUNK, spec.period)
     rows, width = tiles.tile_rows, tiles.tile_columns

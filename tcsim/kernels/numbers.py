@@ -81,13 +81,13 @@ def float64_of_bits(typingctx: Any, x: Any) -> Any:
 
 
 @inline
-def bit_length(x):  # type: ignore[no-untyped-def]
+def bit_length(x):
     """Bits of a non-negative int64."""
     return np.int64(64) - leading_zeros(x)
 
 
 @inline
-def decode(code, stored, emin, precision):  # type: ignore[no-untyped-def]
+def decode(code, stored, emin, precision):
     """(sig, e, negative, special) of an int64 code of `stored`, in a format with `emin` and `precision` that holds it."""
     magnitude = code & ~stored.sign
     negative = np.int64((code & stored.sign) != 0)
@@ -113,7 +113,7 @@ def decode(code, stored, emin, precision):  # type: ignore[no-untyped-def]
 
 
 @inline
-def encode(sig, e, negative, special, out, nan):  # type: ignore[no-untyped-def]
+def encode(sig, e, negative, special, out, nan):
     """The int64 code of a rounded value of the format `out`, whose NaN is `nan`."""
     sign = out.sign if negative else np.int64(0)
     if special == NAN:
@@ -126,7 +126,7 @@ def encode(sig, e, negative, special, out, nan):  # type: ignore[no-untyped-def]
 
 
 @inline
-def round_bias(mode, negative, kept, shift, random):  # type: ignore[no-untyped-def]
+def round_bias(mode, negative, kept, shift, random):
     """What to add to a magnitude before it is shifted right by 0 < shift < 64, as uint64. Rounding to odd is apart."""
     one = np.uint64(1)
     unit = one << np.uint64(shift)
@@ -144,7 +144,7 @@ def round_bias(mode, negative, kept, shift, random):  # type: ignore[no-untyped-
 
 
 @inline
-def round_sum(total, q, mode, random, kept_bits, out):  # type: ignore[no-untyped-def]
+def round_sum(total, q, mode, random, kept_bits, out):
     """total·2^q, |total| < 2^62, rounded to `kept_bits` significand bits of `out`: (sig, e, special)."""
     negative = total < 0
     magnitude = abs(total)
@@ -174,7 +174,7 @@ def round_sum(total, q, mode, random, kept_bits, out):  # type: ignore[no-untype
 
 
 @inline
-def to_float64(sig, e, negative, special, precision):  # type: ignore[no-untyped-def]
+def to_float64(sig, e, negative, special, precision):
     """The value as a float64, which holds it."""
     if special == NAN:
         return np.nan
@@ -188,7 +188,7 @@ def to_float64(sig, e, negative, special, precision):  # type: ignore[no-untyped
 
 
 @inline
-def round_float64(x, kept_bits, out):  # type: ignore[no-untyped-def]
+def round_float64(x, kept_bits, out):
     """A float64 rounded to nearest-even in `out`: (sig, e, negative, special)."""
     bits = bits_of_float64(x)
     negative = np.int64(bits < 0)

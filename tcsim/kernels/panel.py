@@ -34,12 +34,12 @@ class Panel(NamedTuple):
 
 
 @inline
-def _integers(rows, columns):  # type: ignore[no-untyped-def]
+def _integers(rows, columns):
     return np.empty((rows, columns), dtype=np.int64)
 
 
 @routine
-def new_panel(rows, columns, capacity, scales):  # type: ignore[no-untyped-def]
+def new_panel(rows, columns, capacity, scales):
     """Room for `capacity` positions, `scales` of them with block scales."""
     return Panel(
         _integers(rows, capacity), _integers(rows, capacity), _integers(rows, capacity), _integers(rows, capacity),
@@ -50,7 +50,7 @@ def new_panel(rows, columns, capacity, scales):  # type: ignore[no-untyped-def]
 
 
 @routine
-def plan_chunk(spec, order, bounds, start, segment, ks, starts, events):  # type: ignore[no-untyped-def]
+def plan_chunk(spec, order, bounds, start, segment, ks, starts, events):
     """Lay out whole instructions from k = start, as many as fit `ks`.
 
     Fills ks[p] with the k of position p, and for each block the position it starts at and its events; returns the
@@ -83,7 +83,7 @@ def plan_chunk(spec, order, bounds, start, segment, ks, starts, events):  # type
 
 
 @inline
-def operand(code, stored, emin, precision, flush, fixed):  # type: ignore[no-untyped-def]
+def operand(code, stored, emin, precision, flush, fixed):
     """decode, with subnormals as +0 where the unit flushes them, and in fixed point (unit 2^(emin - p + 1)) for groups."""
     sig, e, negative, special = decode(code, stored, emin, precision)
     if flush and sig != 0 and bit_length(abs(sig)) < precision:
@@ -94,7 +94,7 @@ def operand(code, stored, emin, precision, flush, fixed):  # type: ignore[no-unt
 
 
 @inline
-def block_scale(scales, t, i, j, spec):  # type: ignore[no-untyped-def]
+def block_scale(scales, t, i, j, spec):
     """(sig, e, is NaN) of a block scale; the bit above an unsigned format's width is ignored."""
     code = load(scales, t, i, j) & ((np.int64(1) << (spec.scale.exponent_bits + spec.scale.mantissa)) - 1)
     sig, e, _, special = decode(code, spec.scale, spec.scale.emin, spec.scale.mantissa + 1)
@@ -102,7 +102,7 @@ def block_scale(scales, t, i, j, spec):  # type: ignore[no-untyped-def]
 
 
 @routine
-def pack(m, t, first, lines, columns, ks, positions, scales, spec, side, sig, e, mark):  # type: ignore[no-untyped-def]
+def pack(m, t, first, lines, columns, ks, positions, scales, spec, side, sig, e, mark):
     """Decode lines first … first + lines of an operand at ks[:positions].
 
     A line is a row of a (columns = False, arrays [line, position]) or a column of b (columns = True, arrays

@@ -21,14 +21,14 @@ _TWO, _THREE = np.uint64(2), np.uint64(3)
 
 
 @inline
-def _round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+def _round(c0, c1, c2, c3, k0, k1):
     p0 = _M0 * c0
     p1 = _M1 * c2
     return (p1 >> _HIGH) ^ c1 ^ k0, p1 & _MASK, (p0 >> _HIGH) ^ c3 ^ k1, p0 & _MASK
 
 
 @inline
-def ten_rounds(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+def ten_rounds(c0, c1, c2, c3, k0, k1):
     """The four words of the block with counter c0 … c3 under key k0, k1, all below 2^32."""
     c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
     k0, k1 = (k0 + _W0) & _MASK, (k1 + _W1) & _MASK
@@ -52,13 +52,13 @@ def ten_rounds(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 
 @inline
-def words(seed, element, group, operation):  # type: ignore[no-untyped-def]
+def words(seed, element, group, operation):
     """The four 32-bit words for roundings 4·group … 4·group + 3 of output `element`, as a tuple of uint64."""
     return ten_rounds(element & _MASK, element >> _HIGH, group & _MASK, operation & _MASK, seed & _MASK, seed >> _HIGH)
 
 
 @inline
-def word(seed, element, step, operation):  # type: ignore[no-untyped-def]
+def word(seed, element, step, operation):
     """The 32 random bits of tcsim.philox.word, as a uint64: `words` of step // 4, entry step % 4."""
     w0, w1, w2, w3 = words(seed, element, step >> _TWO, operation)
     low = step & _THREE

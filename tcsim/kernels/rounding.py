@@ -57,7 +57,7 @@ class Fields(NamedTuple):
 
 
 @inline
-def magnitude_shift(a, p):  # type: ignore[no-untyped-def]
+def magnitude_shift(a, p):
     """Bits to drop from magnitude a, at most the width less one, and its exponent field (1 for the carrier's subnormals)."""
     field = shr(a, p.mantissa)
     field = pick(less(field, p.one), p.one, field)
@@ -66,7 +66,7 @@ def magnitude_shift(a, p):  # type: ignore[no-untyped-def]
 
 
 @inline
-def plain_shift(a, p):  # type: ignore[no-untyped-def]
+def plain_shift(a, p):
     """The same where the carrier's subnormals are zero or drop no more than its normal numbers; not held below width."""
     field = shr(a, p.mantissa)
     below = sub(p.deepest, field)
@@ -74,18 +74,18 @@ def plain_shift(a, p):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _by_sign(sign, p, pos, neg):  # type: ignore[no-untyped-def]
+def _by_sign(sign, p, pos, neg):
     return pick(same(sign, p.sign), neg, pos)
 
 
 @inline
-def keep_from(a, s, p):  # type: ignore[no-untyped-def]
+def keep_from(a, s, p):
     """`a` with its s low bits cleared."""
     return both(a, shl(sub(sub(p.one, p.one), p.one), s))
 
 
 @inline
-def finish(pattern, rounded, up, p):  # type: ignore[no-untyped-def]
+def finish(pattern, rounded, up, p):
     """The result's pattern: `rounded` or, below the smallest value, that value if `up`; then everything special."""
     none = sub(p.one, p.one)
     sign = both(pattern, p.sign)
@@ -102,7 +102,7 @@ def finish(pattern, rounded, up, p):  # type: ignore[no-untyped-def]
 
 
 @inline
-def finish_plain(pattern, rounded, up, infinities_apart, p):  # type: ignore[no-untyped-def]
+def finish_plain(pattern, rounded, up, infinities_apart, p):
     """The same where both signs are alike, -0 exists and nothing is flushed."""
     none = sub(p.one, p.one)
     a = both(pattern, sub(p.sign, p.one))
@@ -115,13 +115,13 @@ def finish_plain(pattern, rounded, up, infinities_apart, p):  # type: ignore[no-
 
 
 @inline
-def short_way(source, target, p):  # type: ignore[no-untyped-def]
+def short_way(source, target, p):
     """Whether a plain loop may go straight from one block to another; in place it would not vectorise."""
     return (p.plain == p.one) & (target.ctypes.data != source.ctypes.data)
 
 
 @inline
-def fetch(source, target):  # type: ignore[no-untyped-def]
+def fetch(source, target):
     """Bring a block to where it is then rounded in place."""
     if target.ctypes.data != source.ctypes.data:
         for i in range(target.size):
@@ -129,14 +129,14 @@ def fetch(source, target):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _to_nearest(a, s, p):  # type: ignore[no-untyped-def]
+def _to_nearest(a, s, p):
     mask = sub(shl(p.one, s), p.one)
     tie = both(either(shr(add(a, p.parity), s), p.tie_always), both(mask, p.tie_odd))
     return keep_from(add(a, add(shr(mask, p.one), tie)), s, p)
 
 
 @kernel
-def nearest(first, last, x, out, p):  # type: ignore[no-untyped-def]
+def nearest(first, last, x, out, p):
     """rne, rna, rnz: chunks [first, last) of the patterns x into out (which may be x)."""
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, BLOCK):
@@ -160,7 +160,7 @@ def nearest(first, last, x, out, p):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def directed(first, last, x, out, p):  # type: ignore[no-untyped-def]
+def directed(first, last, x, out, p):
     """rz, ru, rd; the short way is for rz alone."""
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, BLOCK):
@@ -183,7 +183,7 @@ def directed(first, last, x, out, p):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def odd(first, last, x, out, p):  # type: ignore[no-untyped-def]
+def odd(first, last, x, out, p):
     """ro: an inexact value goes to the neighbour whose code is odd."""
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, BLOCK):

@@ -21,13 +21,13 @@ from tcsim.kernels.wide import add_term, round_limbs, wide_product
 
 
 @inline
-def floor_shift(x, shift):  # type: ignore[no-untyped-def]
+def floor_shift(x, shift):
     """floor(x·2^-shift)."""
     return (x >> min(max(shift, np.int64(0)), np.int64(63))) << min(max(-shift, np.int64(0)), np.int64(62))
 
 
 @routine
-def two_stage_row(spec, panel, r, p0, p1, block, width, state, work, random):  # type: ignore[no-untyped-def]
+def two_stage_row(spec, panel, r, p0, p1, block, width, state, work, random):
     """CDNA3's block over the columns: products truncated at their own largest exponent, then against c, floors, one rounding."""
     sig, e, negative, special = state[0], state[1], state[2], state[3]
     total, place = _products_sum(spec, panel, r, p0, p1, block, width, work)
@@ -48,7 +48,7 @@ def two_stage_row(spec, panel, r, p0, p1, block, width, state, work, random):  #
 
 
 @inline
-def _products_sum(spec, panel, r, p0, p1, block, width, work):  # type: ignore[no-untyped-def]
+def _products_sum(spec, panel, r, p0, p1, block, width, work):
     """(total[j], place[j]): the sum of the truncated products is total·2^place, place = largest exponent - fraction."""
     top, low, lsb, place, total, other = work[0], work[1], work[2], work[3], work[4], work[5]
     step = 2 if spec.parity else 1
@@ -72,7 +72,7 @@ def _products_sum(spec, panel, r, p0, p1, block, width, work):  # type: ignore[n
 
 
 @inline
-def two_stage(spec, products, place, c_sig, c_e, random):  # type: ignore[no-untyped-def]
+def two_stage(spec, products, place, c_sig, c_e, random):
     """(sig, e, negative, special) of products·2^place + c. `c_e` is emin where c is zero."""
     f = spec.fraction
     emax = max(place + f, c_e)
@@ -88,7 +88,7 @@ def two_stage(spec, products, place, c_sig, c_e, random):  # type: ignore[no-unt
 
 
 @inline
-def overflowing(spec, panel, r, p, j):  # type: ignore[no-untyped-def]
+def overflowing(spec, panel, r, p, j):
     """Whether a product reaches 2^(emax + 1) of the output, which CDNA3 takes for infinity."""
     e = panel.ea[r, p] + panel.eb[p, j]
     x = abs(panel.sa[r, p] * panel.sb[p, j])
@@ -96,7 +96,7 @@ def overflowing(spec, panel, r, p, j):  # type: ignore[no-untyped-def]
 
 
 @inline
-def round_result(spec, sig, e, negative, special):  # type: ignore[no-untyped-def]
+def round_result(spec, sig, e, negative, special):
     """A rounded value with subnormals flushed and the unit's sign of zero."""
     if spec.flush and sig != 0 and bit_length(abs(sig)) <= spec.out.mantissa:
         sig, e = np.int64(0), np.int64(ZERO_E)
@@ -104,7 +104,7 @@ def round_result(spec, sig, e, negative, special):  # type: ignore[no-untyped-de
 
 
 @routine
-def exact_round(spec, x1, y1, l1, x2, l2, mode, random):  # type: ignore[no-untyped-def]
+def exact_round(spec, x1, y1, l1, x2, l2, mode, random):
     """x1·y1·2^l1 + x2·2^l2 rounded once to the output: (sig, e, negative, special)."""
     bits1, bits2 = bit_length(abs(x1)) + bit_length(abs(y1)), bit_length(abs(x2))
     low = min(l1 if bits1 > 1 else l2, l2 if bits2 > 0 else l1)
@@ -124,14 +124,14 @@ def exact_round(spec, x1, y1, l1, x2, l2, mode, random):  # type: ignore[no-unty
 
 
 @inline
-def _random(spec, mode, seed, element, step, operation):  # type: ignore[no-untyped-def]
+def _random(spec, mode, seed, element, step, operation):
     if mode != SR:
         return np.uint64(0)
     return word(np.uint64(seed), np.uint64(element), np.uint64(step), np.uint64(operation))
 
 
 @routine
-def rounded_product(spec, panel, r, p, j, random):  # type: ignore[no-untyped-def]
+def rounded_product(spec, panel, r, p, j, random):
     """(sig, e, negative, special) of one product rounded to the output."""
     special = special_product(panel.ma[r, p], panel.mb[p, j], panel.sa[r, p], panel.sb[p, j])
     negative = np.int64((panel.ma[r, p] >> 2) != (panel.mb[p, j] >> 2))
@@ -146,7 +146,7 @@ def rounded_product(spec, panel, r, p, j, random):  # type: ignore[no-untyped-de
 
 
 @routine
-def rounded_add(spec, a, b, mode, random):  # type: ignore[no-untyped-def]
+def rounded_add(spec, a, b, mode, random):
     """The rounded sum of two rounded values, each (sig, e, negative, special)."""
     special = special_add(a[3], b[3])
     if special != FINITE:
@@ -160,7 +160,7 @@ def rounded_add(spec, a, b, mode, random):  # type: ignore[no-untyped-def]
 
 
 @routine
-def rounded(spec, panel, r, p0, p1, j, c, tree, seed, element, step):  # type: ignore[no-untyped-def]
+def rounded(spec, panel, r, p0, p1, j, c, tree, seed, element, step):
     """A block in which every product and every addition rounds: a balanced tree of the products, then c."""
     count = p1 - p0
     for i in range(count):

@@ -66,13 +66,13 @@ class Job(NamedTuple):
 
 
 @inline
-def c_code(job, t, i, j):  # type: ignore[no-untyped-def]
+def c_code(job, t, i, j):
     address = job.c + t * job.c_batch + i * job.c_row + j * job.c_column
     return peek16(address) if job.half else peek32(address)
 
 
 @inline
-def c_double(job, code):  # type: ignore[no-untyped-def]
+def c_double(job, code):
     """The value of a code of c."""
     if not job.half:
         return np.float64(float_of_bits(np.uint32(code)))
@@ -83,7 +83,7 @@ def c_double(job, code):  # type: ignore[no-untyped-def]
 
 
 @inline
-def start_c(job, t, i0, rows, j0, columns, pitch, c, bad):  # type: ignore[no-untyped-def]
+def start_c(job, t, i0, rows, j0, columns, pitch, c, bad):
     """Fill the accumulators from c; what the fast arithmetic cannot hold becomes 0 and is marked."""
     for i in range(rows):
         for j in range(columns):
@@ -108,7 +108,7 @@ def start_c(job, t, i0, rows, j0, columns, pitch, c, bad):  # type: ignore[no-un
 
 
 @inline
-def rounded_sum(job, x):  # type: ignore[no-untyped-def]
+def rounded_sum(job, x):
     """x, the float64 sum of two numbers of the sum format, rounded to it. Rounding twice to float32 does no harm here."""
     if job.sum == SUM32:
         return np.float64(np.float32(x))
@@ -119,7 +119,7 @@ def rounded_sum(job, x):  # type: ignore[no-untyped-def]
 
 
 @inline
-def fold(job, size, c, total):  # type: ignore[no-untyped-def]
+def fold(job, size, c, total):
     """Add a segment's results to the sums; the accumulators start over."""
     for at in range(size):
         part = np.float64(c[at])
@@ -130,7 +130,7 @@ def fold(job, size, c, total):  # type: ignore[no-untyped-def]
 
 
 @inline
-def result_code(job, at, c, total):  # type: ignore[no-untyped-def]
+def result_code(job, at, c, total):
     """The code of an accumulator, or of a sum rounded to the output; zeros are +0 unless the unit keeps their sign."""
     if job.sum != NO_SUM:
         x = total[at]
@@ -144,7 +144,7 @@ def result_code(job, at, c, total):  # type: ignore[no-untyped-def]
 
 
 @inline
-def store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out):  # type: ignore[no-untyped-def]
+def store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out):
     """Write the codes of a task; how many were left as `redo`."""
     left = 0
     for i in range(rows):
@@ -164,7 +164,7 @@ def store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column
 
 
 @inline
-def pack_a(job, arrays, edge, t, i0, rows, columns, k0, depth, pitch):  # type: ignore[no-untyped-def]
+def pack_a(job, arrays, edge, t, i0, rows, columns, k0, depth, pitch):
     """Rows of a, with codes for 64-column panels; and for 16-column ones in `edge`, those of four rows side by side."""
     source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
     zero, one = np.int64(0), np.int64(1)
@@ -180,7 +180,7 @@ def pack_a(job, arrays, edge, t, i0, rows, columns, k0, depth, pitch):  # type: 
 
 
 @inline
-def pack_b(job, arrays, t, j0, columns, k0, depth):  # type: ignore[no-untyped-def]
+def pack_b(job, arrays, t, j0, columns, k0, depth):
     """Columns of b in panels, 64 wide, then 16 wide; a panel from column j on lies at j·chunk."""
     j, codes, groups = np.int64(0), np.int64(0), VECTORS * job.bits // 32
     while j < columns:
@@ -194,7 +194,7 @@ def pack_b(job, arrays, t, j0, columns, k0, depth):  # type: ignore[no-untyped-d
 
 
 @inline
-def mark_specials(arrays, item, address, across, count, along, depth, marks):  # type: ignore[no-untyped-def]
+def mark_specials(arrays, item, address, across, count, along, depth, marks):
     """Find the lines (rows of a, columns of b) of a chunk that hold NaN or infinities; `arrays` are scratch."""
     report, zero, one = arrays[3], np.int64(0), np.int64(1)
     for line in range(count):
@@ -206,7 +206,7 @@ def mark_specials(arrays, item, address, across, count, along, depth, marks):  #
 
 
 @inline
-def chunk_end(job, bounds, segment, k0):  # type: ignore[no-untyped-def]
+def chunk_end(job, bounds, segment, k0):
     """Where a chunk from k0 on ends: at k, or where a block of a segment ends."""
     end = k0 + job.chunk
     if end >= job.k:
@@ -217,7 +217,7 @@ def chunk_end(job, bounds, segment, k0):  # type: ignore[no-untyped-def]
 
 
 @inline
-def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, pitch, a, edge, b, scratch, row_marks, column_marks):  # type: ignore[no-untyped-def]
+def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, pitch, a, edge, b, scratch, row_marks, column_marks):
     """Pack a chunk of both operands, each (values, codes, Decoding, report); lines with specials are marked."""
     a[3][0] = 0
     pack_a(job, a, edge, t, i0, rows, columns, k0, depth, pitch)
@@ -234,7 +234,7 @@ def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, pitch, a, edge, b, scra
 
 
 @inline
-def start(job, t, i0, rows, j0, columns, pitch, c, bad, total):  # type: ignore[no-untyped-def]
+def start(job, t, i0, rows, j0, columns, pitch, c, bad, total):
     """Accumulators, sums and marks at the start of a task."""
     c[:], bad[:], total[:] = 0, 0, -0.0  # -0 + x is x, a zero's sign included
     if job.c and job.sum == NO_SUM:
@@ -244,7 +244,7 @@ def start(job, t, i0, rows, j0, columns, pitch, c, bad, total):  # type: ignore[
 
 
 @inline
-def add_c(job, t, i0, rows, j0, columns, pitch, total):  # type: ignore[no-untyped-def]
+def add_c(job, t, i0, rows, j0, columns, pitch, total):
     """Add c to the sums; exact where they are zero."""
     for i in range(rows):
         for j in range(columns):
@@ -256,7 +256,7 @@ def add_c(job, t, i0, rows, j0, columns, pitch, total):  # type: ignore[no-untyp
 def driver(kind: int, width: int, words: int, half: int) -> Any:
     """The compiled driver for a kind of rounding and a width of sums; see simd_tile."""
 
-    def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):  # type: ignore[no-untyped-def]
+    def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):
         """Tasks first … last; left[task] counts outputs written as `redo`."""
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // VECTORS) * VECTORS

@@ -173,7 +173,7 @@ _NUMBERS = ("lda", "ldc", "row", "depth", "element", "row_step", "column_step", 
 
 
 @intrinsic(prefer_literal=True)
-def tile(typingctx, kind, ranged, careful, arrays, numbers):  # type: ignore[no-untyped-def]
+def tile(typingctx, kind, ranged, careful, arrays, numbers):
     """One tile of 4 x 16 outputs; arrays: (a, b, c, to, report, par); numbers: places in a, b and c, then _NUMBERS."""
     chosen = (kind.literal_value, bool(ranged.literal_value), bool(careful.literal_value))
     arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
@@ -181,7 +181,7 @@ def tile(typingctx, kind, ranged, careful, arrays, numbers):  # type: ignore[no-
     def body(b: ir.IRBuilder, **arg: Any) -> None:
         _tile(b, *chosen, **arg)
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):
         emitted = ops.function(builder.module, "tcsim_exact_" + "_".join(str(int(x)) for x in chosen), arguments, body)
         kinds = signature.args[3].types
         found = [builder.extract_value(args[3], i) for i in range(len(kinds))]
@@ -194,10 +194,10 @@ def tile(typingctx, kind, ranged, careful, arrays, numbers):  # type: ignore[no-
     return types.void(kind, ranged, careful, arrays, numbers), codegen
 
 
-def _flag(name: str):  # type: ignore[no-untyped-def]
+def _flag(name: str):
     @intrinsic
-    def call(typingctx):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def call(typingctx):
+        def codegen(context, builder, signature, args):
             function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, [I32]), name)
             return builder.call(function, [I32(FE_INEXACT)])
 
@@ -210,13 +210,13 @@ was_inexact, forget_inexact = _flag("fetestexcept"), _flag("feclearexcept")
 
 
 @inline
-def widen(source, target, count):  # type: ignore[no-untyped-def]
+def widen(source, target, count):
     for i in range(count):
         target[i] = np.float64(source[i])
 
 
 @inline
-def pack(job, t, first, lines, across, along, item, origin, k0, depth, single, codes, double, numbers, report, columns):  # type: ignore[no-untyped-def]
+def pack(job, t, first, lines, across, along, item, origin, k0, depth, single, codes, double, numbers, report, columns):
     """Unpack rows of a (columns == 0), or columns of b in panels of 16, to float64."""
     arrays, zero, one = (single, codes, numbers, report), np.int64(0), np.int64(1)
     source = origin + first * across + k0 * along
@@ -239,7 +239,7 @@ def pack(job, t, first, lines, across, along, item, origin, k0, depth, single, c
 
 
 @inline
-def keep(c, bad, to, at, pitch, good):  # type: ignore[no-untyped-def]
+def keep(c, bad, to, at, pitch, good):
     """Put a tile's accumulators in their place, or mark its outputs."""
     for r in range(ROWS):
         if good:
@@ -253,7 +253,7 @@ def keep(c, bad, to, at, pitch, good):  # type: ignore[no-untyped-def]
 def driver(kind: int, ranged: int) -> Any:
     """The compiled driver for a kind of rounding: the walk of simd_drive with exact tiles."""
 
-    def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):  # type: ignore[no-untyped-def]
+    def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):
         """Tasks first … last; left[task] counts outputs written as `redo`."""
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // ROWS) * ROWS

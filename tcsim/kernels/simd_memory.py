@@ -13,10 +13,10 @@ _MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
 _INF64 = np.int64(0x7FF0000000000000)
 
 
-def _peek(width: int):  # type: ignore[no-untyped-def]
+def _peek(width: int):
     @intrinsic
-    def peek(typingctx, address):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def peek(typingctx, address):
+        def codegen(context, builder, signature, args):
             pointer = builder.inttoptr(args[0], ir.IntType(width).as_pointer())
             return (
                 builder.zext(builder.load(pointer, align=1), ir.IntType(64)) if width < 64 else builder.load(pointer, align=1)
@@ -30,10 +30,10 @@ def _peek(width: int):  # type: ignore[no-untyped-def]
 peek8, peek16, peek32, peek64 = (_peek(width) for width in (8, 16, 32, 64))
 
 
-def _bits(source: types.Type, target: types.Type):  # type: ignore[no-untyped-def]
+def _bits(source: types.Type, target: types.Type):
     @intrinsic
-    def bits(typingctx, x):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def bits(typingctx, x):
+        def codegen(context, builder, signature, args):
             return builder.bitcast(args[0], context.get_value_type(target))
 
         return target(source), codegen
@@ -46,7 +46,7 @@ bits_of_float, float_of_bits = _bits(types.float32, types.uint32), _bits(types.u
 
 
 @inline
-def float_of_half(code):  # type: ignore[no-untyped-def]
+def float_of_half(code):
     """The value of a finite float16 code, as float32."""
     magnitude = np.int64(code) & 0x7FFF
     value = float_of_bits(np.uint32(magnitude << 13)) * np.float32(2.0**112)
@@ -54,7 +54,7 @@ def float_of_half(code):  # type: ignore[no-untyped-def]
 
 
 @inline
-def half_of_double(x):  # type: ignore[no-untyped-def]
+def half_of_double(x):
     """The float16 code (int64) nearest to x, ties to even, infinite from 65520 on; x is not NaN."""
     bits = bits_of_double(x)
     sign = np.int64(0x8000) if bits < 0 else np.int64(0)

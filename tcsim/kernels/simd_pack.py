@@ -158,7 +158,7 @@ _ITEMS = ((1, I8), (2, I16), (4, I32), (8, I64))
 
 
 @intrinsic
-def unpack_rows(typingctx, arrays, item, at, code_at, numbers):  # type: ignore[no-untyped-def]
+def unpack_rows(typingctx, arrays, item, at, code_at, numbers):
     """Unpack a matrix of codes into arrays[0][at:] (float32) and arrays[1][code_at:] (uint32 of exponent codes).
 
     arrays: (values, codes, numbers of the Decoding, report); report[0] gathers SPECIAL and HAS_NAN. item: bytes of a
@@ -168,7 +168,7 @@ def unpack_rows(typingctx, arrays, item, at, code_at, numbers):  # type: ignore[
     """
     arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):
         kinds = signature.args[0].types
         found = [builder.extract_value(args[0], i) for i in range(len(kinds))]
         data = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]

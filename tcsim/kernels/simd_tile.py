@@ -329,7 +329,7 @@ _NUMBERS = ("lda", "ldc", "height", "depth", "element", "row_step", "column_step
 
 
 @intrinsic(prefer_literal=True)
-def strip(typingctx, panel, kind, width, words, half, arrays, numbers):  # type: ignore[no-untyped-def]
+def strip(typingctx, panel, kind, width, words, half, arrays, numbers):
     """Walk the rows of a strip against one panel of `panel` columns (64 or 16); c and bad are updated in place.
 
     arrays: (a, ea, b, eb, c, bad, par) flat and C-contiguous; ea and eb of 32 bits with several codes each.
@@ -343,7 +343,7 @@ def strip(typingctx, panel, kind, width, words, half, arrays, numbers):  # type:
     def body(b: ir.IRBuilder, **arg: Any) -> None:
         _strip(b, *chosen, **arg)
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):
         emitted = ops.function(builder.module, "tcsim_strip_" + "_".join(map(str, chosen)), arguments, body)
         kinds = signature.args[5].types
         found = [builder.extract_value(args[5], i) for i in range(len(kinds))]

@@ -17,7 +17,7 @@ _ZERO64, _LOW, _HIGH = np.uint64(0), np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 @inline
-def _proportional(pattern, random, p):  # type: ignore[no-untyped-def]
+def _proportional(pattern, random, p):
     """Away from zero iff floor(f·2^width) + random >= 2^width, f being the discarded fraction of the last place."""
     a = both(pattern, sub(p.sign, p.one))
     s, field = magnitude_shift(a, p)
@@ -31,7 +31,7 @@ def _proportional(pattern, random, p):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _proportional_plain(pattern, random, p):  # type: ignore[no-untyped-def]
+def _proportional_plain(pattern, random, p):
     """The same for formats that drop a bit at least, whose smallest value is far above the carrier's or drops no more."""
     a = both(pattern, sub(p.sign, p.one))
     s, field = plain_shift(a, p)
@@ -44,7 +44,7 @@ def _proportional_plain(pattern, random, p):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _equal(pattern, random, p):  # type: ignore[no-untyped-def]
+def _equal(pattern, random, p):
     """Away from zero iff inexact and the highest random bit is set."""
     a = both(pattern, sub(p.sign, p.one))
     s, _ = magnitude_shift(a, p)
@@ -55,7 +55,7 @@ def _equal(pattern, random, p):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _fill(random, seed, start):  # type: ignore[no-untyped-def]
+def _fill(random, seed, start):
     """The words of (seed, element, step 0) for elements from `start` on, where random.size elements share a high half.
 
     Two streams, because one alone waits for its own multiplications.
@@ -73,7 +73,7 @@ def _fill(random, seed, start):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _stochastic_block(source, target, random, high, coin, p):  # type: ignore[no-untyped-def]
+def _stochastic_block(source, target, random, high, coin, p):
     if short_way(source, target, p) & (not coin):
         for i in range(target.size):
             target[i] = _proportional_plain(source[i], shl(like(random[i], p.one), high), p)
@@ -88,7 +88,7 @@ def _stochastic_block(source, target, random, high, coin, p):  # type: ignore[no
 
 
 @kernel
-def stochastic(first, last, x, out, p, seed, coin):  # type: ignore[no-untyped-def]
+def stochastic(first, last, x, out, p, seed, coin):
     """sr, or with `coin` sr-equal: the word of (seed, element i, step 0)."""
     random = np.empty(BLOCK, np.uint32)
     high = sub(p.top, like(np.uint32(31), p.top))
@@ -100,7 +100,7 @@ def stochastic(first, last, x, out, p, seed, coin):  # type: ignore[no-untyped-d
 
 
 @kernel
-def stochastic_given(first, last, x, out, p, random, coin):  # type: ignore[no-untyped-def]
+def stochastic_given(first, last, x, out, p, random, coin):
     """The same with the caller's bits, at the high end of the carrier's width."""
     none = sub(p.one, p.one)
     end = min(last * CHUNK, x.size)
@@ -110,13 +110,13 @@ def stochastic_given(first, last, x, out, p, random, coin):  # type: ignore[no-u
 
 
 @inline
-def _tie_up(above, to_odd, p):  # type: ignore[no-untyped-def]
+def _tie_up(above, to_odd, p):
     """1 if a tie goes up from the integer `above` the point."""
     return both(differ(above, to_odd), p.one)
 
 
 @inline
-def _reduced(pattern, random, n, to_odd, p):  # type: ignore[no-untyped-def]
+def _reduced(pattern, random, n, to_odd, p):
     """Away from zero iff round(f·2^n) + r >= 2^n; r are the n high bits of `random`, and there are bits to spare below."""
     none = sub(p.one, p.one)
     a = both(pattern, sub(p.sign, p.one))
@@ -145,7 +145,7 @@ def _reduced(pattern, random, n, to_odd, p):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def stochastic_reduced(first, last, x, out, p, random, n, to_odd):  # type: ignore[no-untyped-def]
+def stochastic_reduced(first, last, x, out, p, random, n, to_odd):
     """sr-nearest, or with to_odd = 1 sr-nearest-odd: float64 patterns, n <= 32 bits at the high end of uint64."""
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, BLOCK):
@@ -157,7 +157,7 @@ def stochastic_reduced(first, last, x, out, p, random, n, to_odd):  # type: igno
 
 
 @kernel
-def random_words(first, last, out, seed):  # type: ignore[no-untyped-def]
+def random_words(first, last, out, seed):
     """The words of (seed, element i, step 0) themselves, chunks [first, last)."""
     random = np.empty(BLOCK, np.uint32)
     end = min(last * CHUNK, out.size)

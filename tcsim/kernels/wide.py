@@ -28,7 +28,7 @@ _LOW = 0xFFFFFFFF
 
 
 @inline
-def wide_product(x, y):  # type: ignore[no-untyped-def]
+def wide_product(x, y):
     """(high, low) of x·y for 0 <= x, y < 2^63: x·y = high·2^64 + low, as uint64."""
     mask = np.uint64(_LOW)
     half = np.uint64(32)
@@ -41,7 +41,7 @@ def wide_product(x, y):  # type: ignore[no-untyped-def]
 
 
 @routine
-def bits_of(limbs, position, count):  # type: ignore[no-untyped-def]
+def bits_of(limbs, position, count):
     """`count` < 64 bits of a non-negative row of limbs, from bit `position` (below bit 0 there are zeros)."""
     result = np.uint64(0)
     for i in range(count):
@@ -54,7 +54,7 @@ def bits_of(limbs, position, count):  # type: ignore[no-untyped-def]
 
 
 @routine
-def any_below(limbs, position):  # type: ignore[no-untyped-def]
+def any_below(limbs, position):
     """Whether a non-negative row of limbs has a bit below `position`."""
     if position <= 0:
         return False
@@ -68,7 +68,7 @@ def any_below(limbs, position):  # type: ignore[no-untyped-def]
 
 
 @inline
-def round_up(mode, negative, kept, rest32, below, random):  # type: ignore[no-untyped-def]
+def round_up(mode, negative, kept, rest32, below, random):
     """Whether a magnitude kept.rest32·2^-32 (and more where `below`) rounds away from zero in the last place."""
     half = np.uint64(1) << np.uint64(31)
     nonzero = rest32 != 0 or below
@@ -88,7 +88,7 @@ def round_up(mode, negative, kept, rest32, below, random):  # type: ignore[no-un
 
 
 @routine
-def add_term(limbs, high, low, negative, shift, cut):  # type: ignore[no-untyped-def]
+def add_term(limbs, high, low, negative, shift, cut):
     """Add ±(high·2^64 + low)·2^shift to the limbs, a negative shift cutting the bits below 2^0 (0 rz, 1 rd, 2 rne)."""
     if shift < 0:
         s = -shift
@@ -140,7 +140,7 @@ def add_term(limbs, high, low, negative, shift, cut):  # type: ignore[no-untyped
 
 
 @routine
-def normalise(limbs):  # type: ignore[no-untyped-def]
+def normalise(limbs):
     """Carry the limbs into 0 … 2^32 - 1 and make the sum non-negative; whether it was negative."""
     carry = np.int64(0)
     for i in range(limbs.size):
@@ -158,7 +158,7 @@ def normalise(limbs):  # type: ignore[no-untyped-def]
 
 
 @routine
-def round_limbs(limbs, base, mode, random, kept_bits, out):  # type: ignore[no-untyped-def]
+def round_limbs(limbs, base, mode, random, kept_bits, out):
     """The sum of the limbs rounded to `kept_bits` significand bits of `out`: (sig, e, negative, special)."""
     negative = normalise(limbs)
     top = np.int64(-1)
