@@ -24,6 +24,7 @@ from tcsim.units import Unit
 
 FASTEST = Tile()
 WIDE = Tile(bm=128, bn=128, tm=8, tn=8, min_k=32)  # for units whose rounding is simple: more outputs a thread
+WIDE_SHORT = Tile(bm=128, bn=128, tm=8, tn=8, min_k=40)  # the same for short blocks
 SMALL = Tile(bm=16, bn=32, tm=2, tn=4)  # for batches of small products
 
 
@@ -84,8 +85,17 @@ def tile_for(problem: Problem) -> Tile:
     _, m, n, _ = problem.shape
     if m <= 32 or n <= 64:
         return SMALL
-    lean = aligned.simple(problem.unit) and problem.plan.sum is None and problem.unit.c_enters == "aligned"
-    return WIDE if lean and m >= 1024 and n >= 1024 else FASTEST
+    unit = problem.unit
+    lean = aligned.simple(unit) and problem.plan.sum is None and unit.c_enters == "aligned" and min(m, n) >= 1024
+    wide = (WIDE_SHORT if unit.block_size <= 8 else WIDE,) if lean else ()
+    room = _shared_bytes()
+    return next(t for t in (*wide, FASTEST, SMALL) if t is SMALL or t.stages * aligned.stage_bytes(unit, True, t) <= room)
+
+
+def _shared_bytes() -> int:
+    """Shared memory that a thread block of the GPU present may have."""
+    cp = device.cupy()
+    return int(cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)["sharedMemPerBlockOptin"])
 
 
 def _chains(problem: Problem, out: Any) -> None:

@@ -17,6 +17,7 @@ _NAMES = (
     "architectures",
     "what-if",
     "narrow-range",
+    "gpu-multiword",
 )
 
 STUDIES = {name: name.replace("-", "_") for name in _NAMES}

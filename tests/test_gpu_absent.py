@@ -1,0 +1,57 @@
+"""Without a GPU or CuPy the module imports, and every verb says what is missing and how to get it."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tcsim_gpu import cli, device, pairs
+from tcsim_gpu.table import INSTRUCTIONS, instructions_of
+
+import tcsim
+from tcsim.hardware import UNITS
+
+ABSENT = pytest.mark.skipif(device.available(), reason="a GPU is here")
+
+
+def test_import_loads_no_cupy() -> None:
+    code = "import sys, tcsim_gpu, tcsim_gpu.emulator, tcsim_gpu.cli; assert 'cupy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@ABSENT
+@pytest.mark.parametrize("backend", ["cuda", "hardware"])
+def test_backends_say_what_is_missing(backend: str) -> None:
+    a = np.ones((2, 16), np.float16)
+    with pytest.raises(device.NoGPU, match="CuPy|GPU"):
+        tcsim.matmul(a, a.T, unit=tcsim.unit("h200", "float16"), backend=backend)
+
+
+@ABSENT
+@pytest.mark.parametrize("verb", sorted(cli.COMMANDS))
+def test_verbs_say_what_is_missing(verb: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    arguments = [str(tmp_path / "x.npz")] if verb == "capture" else []
+    result = CliRunner().invoke(cli.COMMANDS[verb], arguments)
+    assert result.exit_code != 0
+    assert isinstance(result.exception, device.NoGPU)
+
+
+def test_doctor_speaks_of_gpu_and_compiler() -> None:
+    lines = "\n".join(cli.doctor())
+    assert "CuPy" in lines
+    assert "CUDA compiler" in lines
+
+
+def test_instruction_names_are_unique() -> None:
+    names = [row.name for row in INSTRUCTIONS]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("gpu", pairs.gpus())
+def test_every_mma_unit_has_an_instruction(gpu: str) -> None:
+    missing = {u.label for u in UNITS if u.gpu == gpu and not instructions_of(u) and u.instruction != "tcgen05"}
+    assert missing <= {"rtx-blackwell mxfp4_block16 -> float32 (mma)"}  # PTX pairs blocks of 16 with ue4m3 alone
+    for row, unit in pairs.pairs_of(gpu):
+        assert row.out == unit.out
+        assert unit.block_size <= max(row.k, 1)
