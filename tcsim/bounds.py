@@ -2,7 +2,7 @@
 
 Unless a docstring says otherwise a bound is a factor f with |C̃ - C| <= f·|A||B| elementwise, free of underflow and
 overflow; `elementwise` makes it an array for given A and B. u(fmt) = 2^-precision is the unit roundoff. `k` is the
-inner dimension (seed 004 calls it n).
+inner dimension (Fasi et al. 2022 calls it n).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def elementwise(factor: float, a: npt.ArrayLike, b: npt.ArrayLike) -> Doubles:
     return factor * magnitude
 
 
-# Multiword products, seed 004 section 2
+# Multiword products, Fasi et al. 2022 section 2
 
 
 def multiword_all(
@@ -161,7 +161,7 @@ def drift(unit: Unit, k: int) -> float:
     return 2.0**-23 / 3.0 * drift_constant(unit) * k
 
 
-# The Ozaki scheme in integers, seed 003
+# The Ozaki scheme in integers, Abdelfattah et al. 2025
 
 
 def kappa(x: npt.ArrayLike, *, axis: int) -> float:

@@ -20,14 +20,14 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 Words: TypeAlias = npt.NDArray[np.uint64]
 Pair: TypeAlias = tuple[Floats, Floats]
 
-# Exponent ranges of seed 000's input types, upper end exclusive as in its code.
+# Exponent ranges of Precision Boosting's input types, upper end exclusive as in its code.
 NORMAL, SMALL, TINY = (-15, 14), (-35, -15), (-100, -35)
 
 
 def uniform(m: int, k: int, n: int, *, low: float = 0.0, high: float = 1.0, seed: int = 0, exact: bool = True) -> Pair:
     """A and B uniform on (low, high]; with `exact`, values that two fp16 words hold exactly, as float32.
 
-    Seed 004, section 4.2.2: x is replaced by x1 + x2 with x1 = fl16(x) and x2 = fl16(x - x1). Otherwise 53-bit float64.
+    Fasi et al. 2022, section 4.2.2: x is replaced by x1 + x2 with x1 = fl16(x) and x2 = fl16(x - x1). Otherwise 53-bit float64.
     """
 
     def draw(raw: Words) -> Floats:
@@ -46,9 +46,9 @@ def double_fp16(x: Floats) -> npt.NDArray[np.float32]:
 
 
 def exp_rand(raw: Words, low: int, high: int) -> npt.NDArray[np.float32]:
-    """One float32 a word: exponent uniform on low..high-1, 23 random fraction bits, random sign (seed 000).
+    """One float32 a word: exponent uniform on low..high-1, 23 random fraction bits, random sign.
 
-    The upper end is exclusive, as in seed 000's code.
+    The upper end is exclusive, as in Precision Boosting's code.
     """
     exponent = ((raw >> np.uint64(32)) * np.uint64(high - low) >> np.uint64(32)).astype(np.int64) + low
     fraction = (raw & np.uint64(0x7FFFFF)).astype(np.float64) * 2.0**-23
@@ -57,7 +57,7 @@ def exp_rand(raw: Words, low: int, high: int) -> npt.NDArray[np.float32]:
 
 
 def seed000(kind: int, m: int, k: int, n: int, *, seed: int = 0, variant: str = "text") -> Pair:
-    """Seed 000's input type 0 to 4 as float32; `variant` "text" is the article, "code" the published program.
+    """Precision Boosting's input type 0 to 4 as float32; `variant` "text" is the article, "code" the published program.
 
     0: uniform on (-1, 1). 1: A, B exp_rand(-15, 14). 2: A as 1, B exp_rand(-35, -15). 3: both exp_rand(-35, -15).
     4: A exp_rand(-100, -35), B exp_rand(-100, 14). The program tosses a coin for which side of type 2 is small; its
@@ -66,7 +66,7 @@ def seed000(kind: int, m: int, k: int, n: int, *, seed: int = 0, variant: str = 
     if kind not in range(5):
         raise unknown("input type", kind, map(str, range(5)))
     if variant not in ("text", "code"):
-        raise unknown("variant of seed 000's inputs", variant, ("text", "code"))
+        raise unknown("variant of Precision Boosting's inputs", variant, ("text", "code"))
     if kind == 0:
         return _pair(m, k, n, seed, 1, lambda raw: (2.0 * _rand(raw[..., 0]) - 1.0).astype(np.float32))
     toss = int(_raw(seed, 2, 1)[0] >> np.uint64(32))
@@ -83,7 +83,7 @@ def seed000(kind: int, m: int, k: int, n: int, *, seed: int = 0, variant: str = 
 
 
 def phi_range(m: int, k: int, n: int, *, phi: float = 1.0, seed: int = 0) -> Pair:
-    """(rand - 0.5)·exp(phi·randn) in float64: seed 002's matrices, whose range of magnitudes grows with phi."""
+    """(rand - 0.5)·exp(phi·randn) in float64: Mukunoki et al. 2020's matrices, whose range of magnitudes grows with phi."""
     return _pair(m, k, n, seed, 3, lambda raw: (_rand(raw[..., 0]) - 0.5) * np.exp(phi * _randn(raw[..., 1], raw[..., 2])))
 
 
@@ -104,7 +104,7 @@ def log_uniform(m: int, k: int, n: int, *, low: float = -10.0, high: float = 10.
 
 
 def tapered(t: int, *, pairs: int = 1, seed: int = 0) -> Pair:
-    """Seed 003's two-scale test: rows randn·[2^-t, 1] and columns randn·[2^t; 1], one output on each diagonal place.
+    """Abdelfattah et al. 2025's two-scale test: rows randn·[2^-t, 1] and columns randn·[2^t; 1], one output on each diagonal place.
 
     The products' terms are of order 1 whatever t, but a fixed-point slicing by row and column sees them t bits down.
     Shapes (pairs, 2) and (2, pairs).

@@ -28,17 +28,17 @@ def difference(computed: npt.ArrayLike, reference: Reference) -> Doubles:
 
 
 def componentwise(computed: npt.ArrayLike, reference: Reference, magnitude: npt.ArrayLike) -> Doubles:
-    """|C - Ĉ|_ij / (|A||B|)_ij for magnitude = |A||B|; 0 where both numerator and denominator are 0 (seed 004, 3.1)."""
+    """|C - Ĉ|_ij / (|A||B|)_ij for magnitude = |A||B|; 0 where both numerator and denominator are 0 (Fasi et al. 2022, 3.1)."""
     return _ratio(np.abs(difference(computed, reference)), np.asarray(magnitude, dtype=np.float64))
 
 
 def max_componentwise(computed: npt.ArrayLike, reference: Reference, magnitude: npt.ArrayLike) -> float:
-    """max_ij |C - Ĉ|_ij / (|A||B|)_ij, the metric (3.1) of seed 004."""
+    """max_ij |C - Ĉ|_ij / (|A||B|)_ij, the metric (3.1) of Fasi et al. 2022."""
     return float(np.max(componentwise(computed, reference, magnitude)))
 
 
 def frobenius(computed: npt.ArrayLike, reference: Reference) -> float:
-    """||C - Ĉ||_F / ||C||_F, the relative residual of seed 001; 0 for 0/0."""
+    """||C - Ĉ||_F / ||C||_F, the relative residual of Ootomo and Yokota 2022; 0 for 0/0."""
     gap, whole = difference(computed, reference), _parts(reference)[0]
     scale = max(float(np.max(np.abs(gap))), float(np.max(np.abs(whole))))
     if not np.isfinite(scale) or scale == 0.0:
@@ -57,12 +57,12 @@ def mean_relative(computed: npt.ArrayLike, reference: Reference) -> float:
 
 
 def max_relative(computed: npt.ArrayLike, reference: Reference) -> float:
-    """Largest |C - Ĉ|/|C| of the elements, seed 002's measure."""
+    """Largest |C - Ĉ|/|C| of the elements, Mukunoki et al. 2020's measure."""
     return float(np.max(relative(computed, reference)))
 
 
 def capped_relative(computed: npt.ArrayLike, reference: Reference) -> float:
-    """Mean of min(1, |C - Ĉ| / max(|C|, 2^-200)), a NaN counting 1: what seed 000's program plots."""
+    """Mean of min(1, |C - Ĉ| / max(|C|, 2^-200)), a NaN counting 1: what Precision Boosting's program plots."""
     gap = np.abs(difference(computed, reference))
     c = np.asarray(computed, dtype=np.float64)
     errors = _ratio(gap, np.maximum(np.abs(_parts(reference)[0]), 2.0**-200))

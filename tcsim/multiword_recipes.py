@@ -26,15 +26,15 @@ def plain(*, fmt: str = "float16") -> Recipe:
 
 
 def fabsum(*, block: int = 128, sum: str = "float32", fmt: str = "float16") -> Recipe:
-    """Seed 004, Algorithm 4.2 (sum="float32", v1) or 4.3 (sum="float64", v2) on fl(A), fl(B)."""
+    """Fasi et al. 2022, Algorithm 4.2 (sum="float32", v1) or 4.3 (sum="float64", v2) on fl(A), fl(B)."""
     return Recipe("fabsum", fmt, 1, (((1, 1),),), first=Blocked(block, sum=sum))
 
 
 def markidis(*, scale: float = 1.0, inside: bool = False, block: int = 0, fmt: str = "float16") -> Recipe:
     """Markidis et al. 2018: all four products of two words.
 
-    Added small to large in float32, AB + (dAB/s + (AdB/s + dAdB/s²)), as seed 000's program does; `inside` chains them
-    through the unit's accumulator instead (scale 1 only), as the original and seed 001 do. `block` > 0 accumulates AB
+    Added small to large in float32, AB + (dAB/s + (AdB/s + dAdB/s²)), as Precision Boosting's program does; `inside` chains them
+    through the unit's accumulator instead (scale 1 only), as the original and Ootomo and Yokota 2022 do. `block` > 0 accumulates AB
     outside the unit every `block` of k.
     """
     order = ((2, 2), (1, 2), (2, 1), (1, 1))
@@ -70,7 +70,7 @@ def ootomo_tf32(*, block: int = 8, last: bool = False) -> Recipe:
 
 
 def split_terms(*, terms: str | int = "3", scale: float = 2.0**11, block: int = 16, fmt: str = "float16") -> Recipe:
-    """Seed 000's split-n with 1, 2, 2', 3, 4, 9 or 16 terms: products by descending i + j, divided by s^(i+j-2), summed
+    """Precision Boosting's split-n with 1, 2, 2', 3, 4, 9 or 16 terms: products by descending i + j, divided by s^(i+j-2), summed
     small to large in float32. 2 is {AB, dAB}, 2' {AB, AdB}; 9 takes three words, 16 four. `block` = 0 accumulates inside."""
     if str(terms) not in TERMS:
         raise unknown("number of terms", terms, TERMS)
@@ -88,7 +88,7 @@ def split_terms(*, terms: str | int = "3", scale: float = 2.0**11, block: int = 
 
 
 def mmm(*, words: int = 2, fmt: str = "float16", products: str | Pairs = "triangle", scale: float = 1.0) -> Recipe:
-    """Seed 004, Algorithm 2.1: C <- C + A_iB_j for i, j = 1..p, added in float32.
+    """Fasi et al. 2022, Algorithm 2.1: C <- C + A_iB_j for i, j = 1..p, added in float32.
 
     `products`: "triangle" for i + j <= p + 1, "all" for p², or the pairs themselves.
     """
@@ -96,7 +96,7 @@ def mmm(*, words: int = 2, fmt: str = "float16", products: str | Pairs = "triang
 
 
 def mmm_chained(*, words: int = 2, fmt: str = "float16", products: str | Pairs = "triangle", scale: float = 1.0) -> Recipe:
-    """Seed 004, Algorithm 4.1 for any p: C <- A_iB_j + C through the unit's accumulator, smallest products first.
+    """Fasi et al. 2022, Algorithm 4.1 for any p: C <- A_iB_j + C through the unit's accumulator, smallest products first.
 
     For p = 2 the order is A2B1, A1B2, A1B1.
     """
@@ -107,7 +107,7 @@ def mmm_chained(*, words: int = 2, fmt: str = "float16", products: str | Pairs =
 def mmm_fabsum(
     *, block: int = 128, sum: str = "float32", words: int = 2, fmt: str = "float16", products: str | Pairs = "triangle"
 ) -> Recipe:
-    """Seed 004, Algorithm 4.4: as 4.1, but A1B1 by FABsum with blocks of `block` (v1 for float32, v2 for float64)."""
+    """Fasi et al. 2022, Algorithm 4.4: as 4.1, but A1B1 by FABsum with blocks of `block` (v1 for float32, v2 for float64)."""
     return mmm_chained(words=words, fmt=fmt, products=products).replace(name="mmm-fabsum", first=Blocked(block, sum=sum))
 
 

@@ -1,7 +1,7 @@
 """Splitting a matrix into words of a narrow format.
 
 Word i is A_i = fl_low(R_i) with R_1 = A and R_{i+1} = (R_i - A_i)·s, so A ~ sum_i A_i s^-(i-1). With s = 1 this is
-equation (2.2) of seed 004; with s = 2^11 the low word of fp16 keeps clear of underflow (seed 001). The subtraction is
+equation (2.2) of Fasi et al. 2022; with s = 2^11 the low word of fp16 keeps clear of underflow. The subtraction is
 exact in float64.
 """
 

@@ -44,7 +44,7 @@ def test_cost_is_products_at_peak_rate(positive):
 
 
 def test_when_the_native_product_is_better(positive):
-    """Seed 003's question: a V100 has fast float64 and no INT8, so float64 accuracy is cheapest native; RTX cards differ."""
+    """Abdelfattah et al. 2025's question: a V100 has fast float64 and no INT8, so float64 accuracy is cheapest native; RTX cards differ."""
     assert advise(*positive, 1e-14, unit="v100").native
     best = advise(*positive, 1e-14, unit="rtx-blackwell").best
     assert best is not None

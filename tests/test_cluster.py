@@ -33,7 +33,10 @@ def kill_one_worker(client: Any, store: Path) -> None:
 
 def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
     expected = run(SLOW, out=tmp_path / "here", jobs=1, figures=False)
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster, distributed.Client(cluster) as client:
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
         killer = threading.Thread(target=kill_one_worker, args=(client, tmp_path / "there" / "cells"))
         killer.start()
         outcome = run(SLOW, out=tmp_path / "there", client=client, figures=False)

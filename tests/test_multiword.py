@@ -215,7 +215,7 @@ def test_split_n_lists_terms_by_descending_weight(terms, words):
 
 
 def test_more_terms_are_never_much_worse_and_three_reach_float32():
-    """Seed 000's second figure: monotone within noise, three terms at float32's own error on type 1."""
+    """Precision Boosting's second figure: monotone within noise, three terms at float32's own error on type 1."""
     a, b = inputs.seed000(1, 48, 256, 48, seed=2)
     reference = exact.product(a, b)
     errors = {

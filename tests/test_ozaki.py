@@ -79,7 +79,7 @@ def test_slice_bits_of_fp16(k, bits):
 
 
 def test_the_papers_ceiling_is_not_safe():
-    """Seed 003 prints ceil((24 - log2 k)/2) for the bits of a slice; at k = 7168 that overflows 24 bits."""
+    """Abdelfattah et al. 2025 prints ceil((24 - log2 k)/2) for the bits of a slice; at k = 7168 that overflows 24 bits."""
     assert np.ceil((24 - np.log2(7168)) / 2) == 6
     assert 7168 * 4**6 > 2**24 > 7168 * 4 ** ozaki.slice_bits(7168)
 
@@ -271,7 +271,7 @@ def test_grouped_sums_save_float64_additions_and_lose_nothing():
 
 
 def test_slice_counts_may_differ():
-    """Seed 003: κ_A and κ_B, hence the slices they need, are independent. Here only A's small elements count."""
+    """Abdelfattah et al. 2025: κ_A and κ_B, hence the slices they need, are independent. Here only A's small elements count."""
     a, b = inputs.tapered(20, pairs=20)
     b[1] = 0.0
     reference, size = exact.product(a, b), exact.magnitude(a, b)

@@ -36,7 +36,24 @@ def test_default_instruction(gpu: str, fmt: str, instruction: str) -> None:
 
 
 def test_every_gpu_is_there() -> None:
-    named = ["v100", "t4", "a100", "a2", "a30", "a40", "l40s", "ada", "h100", "h200", "b200", "rtx-blackwell", "mi100", "mi210", "mi250", "mi300x"]
+    named = [
+        "v100",
+        "t4",
+        "a100",
+        "a2",
+        "a30",
+        "a40",
+        "l40s",
+        "ada",
+        "h100",
+        "h200",
+        "b200",
+        "rtx-blackwell",
+        "mi100",
+        "mi210",
+        "mi250",
+        "mi300x",
+    ]
     assert list(dict.fromkeys(u.gpu for u in tcsim.units())) == named
 
 

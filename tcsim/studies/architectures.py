@@ -93,7 +93,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "The Ozaki scheme's bits are the same everywhere",
             told(ozaki == 0, ozaki),
             f"largest share of differing outputs {ozaki:.0%}",
-            "seed 002, reproducibility",
+            "Mukunoki et al. 2020, reproducibility",
         ),
     ]  # fmt: skip
 
@@ -139,7 +139,7 @@ def table(data: xr.Dataset) -> str:
 STUDY = Study(
     name="architectures",
     title="The same product on V100 to B200",
-    reproduces="bitwise comparison of architectures, first differing k, ulps (E19)",
+    reproduces="bitwise comparison of architectures, first differing k, ulps",
     cells=cells,
     compute=compute,
     dataset=dataset,

@@ -1,4 +1,4 @@
-"""The cure of seed 004: blocked summation outside the tensor core, for double-fp16 and for fp16.
+"""The cure of Fasi et al. 2022: blocked summation outside the tensor core, for double-fp16 and for fp16.
 
 Fasi, Higham, Lopez, Mary and Mikaitis 2022, Algorithms 4.2 to 4.4, Figures 4.4 and 4.5 (right panels): A and B are exact
 sums of two fp16 numbers from (0, 1], A1·B1 is added every b of k in float32 (v1) or float64 (v2), and the error is the
@@ -205,7 +205,7 @@ def table(data: xr.Dataset) -> str:
 STUDY = Study(
     name="fabsum",
     title="Blocked summation outside the tensor core",
-    reproduces="seed 004, Figures 4.4 and 4.5, accuracy (E06)",
+    reproduces="Fasi et al. 2022, Figures 4.4 and 4.5, accuracy",
     cells=cells,
     compute=compute,
     dataset=dataset,

@@ -165,7 +165,7 @@ def table(data: xr.Dataset) -> str:
 STUDY = Study(
     name="float32-emulation",
     title="float32 from tf32 and bf16 products",
-    reproduces="CUTLASS examples 27 and 78, BF16x3, x6, x9: error over k (E17)",
+    reproduces="CUTLASS examples 27 and 78, BF16x3, x6, x9: error over k",
     cells=cells,
     compute=compute,
     dataset=dataset,

@@ -135,7 +135,7 @@ def table(data: xr.Dataset) -> str:
 STUDY = Study(
     name="fp8-accumulators",
     title="fp8 accumulators and promotion",
-    reproduces="fp8 accumulation of Ada, Hopper and B200, promotion every b (E18)",
+    reproduces="fp8 accumulation of Ada, Hopper and B200, promotion every b",
     cells=cells,
     compute=compute,
     dataset=dataset,

@@ -1,4 +1,4 @@
-"""Seed 004's GPU experiments on an H200: throughput and error of fp32, fp16, multiword products and FABsum.
+"""Fasi et al. 2022's GPU experiments on an H200: throughput and error of fp32, fp16, multiword products and FABsum.
 
 Fasi, Higham, Lopez, Mary and Mikaitis 2022, Figures 4.1, 4.2, 4.4 and 4.5. Throughput is 2n³ over the time of an n x n x n
 product (4.1), error the largest |C - C^|/(|A||B|) (3.1) of a 512 x k x 512 product of exact sums of two fp16. With
@@ -206,7 +206,7 @@ def table(data: xr.Dataset) -> str:
 STUDY = Study(
     name="gpu-multiword",
     title="Multiword products and FABsum on real tensor cores",
-    reproduces="S4 Figures 4.1, 4.2, 4.4 and 4.5: throughput and error on a GPU (H200 data included)",
+    reproduces="Fasi et al. 2022, Figures 4.1, 4.2, 4.4 and 4.5: throughput and error on a GPU (H200 data included)",
     cells=cells,
     compute=compute,
     dataset=dataset,

@@ -1,6 +1,6 @@
 """What two fp16 words keep of a float32: mantissa length and underflow, over every fraction.
 
-Ootomo and Yokota 2022 (seed 001): the expected length of the kept mantissa is 22.75 bits for rounding to nearest and
+Ootomo and Yokota 2022: the expected length of the kept mantissa is 22.75 bits for rounding to nearest and
 22.5 for truncation; the low word is subnormal or zero with probability 2^-(e+3) for a value in [2^e, 2^(e+1)).
 """
 
@@ -83,28 +83,28 @@ def claims(data: xr.Dataset) -> list[Claim]:
                 abs(length["RN, RN"] - 22.75) <= tolerance and abs(length["RZ, RZ"] - 22.5) <= tolerance, list(length.values())
             ),
             "; ".join(f"{s}: 23 - P(loss) = {length[s]:.4f}, mean error {error[s]:.4f} ulp" for s in SPLITS),
-            "seed 001; length counted as 23 less the probability of any loss",
+            "Ootomo and Yokota 2022; length counted as 23 less the probability of any loss",
         ),
         Claim(
             "The low word is subnormal or zero with probability min(1, 2^-(e+3)), and zero with 2^-(e+14), as long as the high "
             "word is normal (within 1e-3)",
             told(gap < 1e-3 and gap_zero < 1e-3, gap, gap_zero),
             f"largest deviations {gap:.1e} and {gap_zero:.1e} over e = -14..14, scaled and not",
-            "seed 001, underflow figure",
+            "Ootomo and Yokota 2022, underflow figure",
         ),
         Claim(
             "The probability of underflow increases as |v| approaches 2^15",
             told(not falling, plain.values),
             f"it falls all the way: {float(plain.sel(exponent=-5)):.3f} at e = -5, {float(plain.sel(exponent=0)):.3f} at 0, "
             f"{float(plain.sel(exponent=10)):.1e} at 10; the sentence would be true of 2^-15",
-            "seed 001",
+            "Ootomo and Yokota 2022",
         ),
         Claim(
             "Scaling by 2^11 makes underflow 2^11 times rarer",
             told(scaled < 2.0**-9, scaled),
             f"P at e = 0 falls from {float(nearest.sel(shift=0, exponent=0)):.4f} to "
             f"{float(nearest.sel(shift=11, exponent=0)):.1e}, residuals having 2^13 places; truncating: {halves:.2f} of it",
-            "seed 001",
+            "Ootomo and Yokota 2022",
         ),
     ]
 
@@ -145,7 +145,7 @@ def table(data: xr.Dataset) -> str:
 STUDY = Study(
     name="mantissa",
     title="Mantissa length and underflow of two fp16 words",
-    reproduces="seed 001: expected mantissa length 22.75 / 22.5, underflow probabilities (E09)",
+    reproduces="Ootomo and Yokota 2022: expected mantissa length 22.75 / 22.5, underflow probabilities",
     cells=cells,
     compute=compute,
     dataset=dataset,

@@ -160,7 +160,7 @@ def table(data: xr.Dataset) -> str:
 STUDY = Study(
     name="narrow-range",
     title="Twenty decades in fp16 words",
-    reproduces="narrow-range scaling and the public multiword data of the tensor-core models (E21)",
+    reproduces="narrow-range scaling and the public multiword data of the tensor-core models",
     cells=cells,
     compute=compute,
     dataset=dataset,

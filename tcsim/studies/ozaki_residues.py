@@ -156,7 +156,7 @@ def table(data: xr.Dataset) -> str:
 STUDY = Study(
     name="ozaki-residues",
     title="Ozaki scheme II by number of moduli",
-    reproduces="Ozaki scheme II: accuracy by moduli and range, against GEMMul8's published data (E16)",
+    reproduces="Ozaki scheme II: accuracy by moduli and range, against GEMMul8's published data",
     cells=cells,
     compute=compute,
     dataset=dataset,

@@ -1,6 +1,6 @@
 """How many slices and products DGEMM on fp16 tensor cores needs.
 
-Mukunoki, Ozaki, Ogita and Imamura 2020 (seed 002), Figures 5, 7 and 9 and Table 1: matrices (rand - 0.5)·exp(φ·randn),
+Mukunoki, Ozaki, Ogita and Imamura 2020, Figures 5, 7 and 9 and Table 1: matrices (rand - 0.5)·exp(φ·randn),
 d by Algorithm 3 (DP and SP mode), slices until nothing is left (CR mode). Splitting alone decides these numbers: no
 product is formed.
 """
@@ -212,7 +212,7 @@ def table(data: xr.Dataset) -> str:
 STUDY = Study(
     name="ozaki-slices",
     title="Slices and products of the Ozaki scheme on fp16 tensor cores",
-    reproduces="seed 002, Figures 5, 7 and 9 (numbers of slices and products), 66 products at k = 7168, Table 1's ratios (E12)",
+    reproduces="Mukunoki et al. 2020, Figures 5, 7 and 9 (numbers of slices and products), 66 products at k = 7168, Table 1's ratios",
     cells=cells,
     compute=compute,
     dataset=dataset,

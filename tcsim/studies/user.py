@@ -48,7 +48,14 @@ def grid(
     from tcsim.inputs import DISTRIBUTIONS
 
     plans: Mapping[str, Schedule] = {"sequential": Sequential()} if schedules is None else schedules
-    axes: dict[str, Any] = {"unit": units, "schedule": plans, "scheme": schemes, "distribution": distributions, "k": ks, "seed": seeds}
+    axes: dict[str, Any] = {
+        "unit": units,
+        "schedule": plans,
+        "scheme": schemes,
+        "distribution": distributions,
+        "k": ks,
+        "seed": seeds,
+    }
     for axis, values in axes.items():
         if not len(values):
             raise ValueError(f"study {name}: the axis {axis!r} is empty")

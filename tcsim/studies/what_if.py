@@ -97,7 +97,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "Rounding to nearest instead of truncating at the end removes most of H100's drift",
             told(nearest < 0.5, nearest),
             f"to nearest / truncating: {nearest:.2f}; with exact alignment {said(exact, '.3f')}",
-            "seed 004, section 4.3",
+            "Fasi et al. 2022, section 4.3",
         ),
         Claim(
             "With a final rounding to nearest each further alignment bit halves the error",
@@ -199,7 +199,7 @@ def table(data: xr.Dataset) -> str:
 STUDY = Study(
     name="what-if",
     title="Units that do not exist: block size, alignment bits, rounding",
-    reproduces="iso-error curves of the drift constant and a front of error against width (E03, E20)",
+    reproduces="iso-error curves of the drift constant and a front of error against width",
     cells=cells,
     compute=compute,
     dataset=dataset,
