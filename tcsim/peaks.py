@@ -7,7 +7,7 @@ from tcsim.formats import format_named
 
 # TFLOP/s (TOP/s for int8), dense, at boost clock, with float32 (int32) accumulation, from the vendors' data sheets; the
 # faster of CUDA and tensor cores for float64 and float32. V100 and A100 are Fasi et al. 2022's Table 4.1; the last two rows
-# are the GPUs of seeds 000 and 002.
+# are the GPUs of Precision Boosting and of Mukunoki et al. 2020.
 COLUMNS = ("float64", "float32", "tfloat32", "bfloat16", "float16", "float8", "int8")
 # fmt: off
 _TABLE: dict[str, tuple[float | None, ...]] = {

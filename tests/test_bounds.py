@@ -30,7 +30,7 @@ def test_table_2_1_of_seed_004(low, words, expected, k):
 
 
 def test_where_the_dominant_terms_cross():
-    """algorithms.md 3.10: 2·2^-11 = k·2^-24 at k = 16384, 3·2^-16 at k = 768."""
+    """reference values 3.10: 2·2^-11 = k·2^-24 at k = 16384, 3·2^-16 at k = 768."""
     assert bounds.dominant(16384, 1) == 4 * U16
     assert bounds.dominant(768, 2, low="bfloat16") == 6 * UBF**2
 
@@ -85,13 +85,13 @@ def test_recipes_cost_what_the_theory_says():
     [("v100", {}, 1.987e-8), ("a100", {}, 1.118e-8), ("h100", {}, 5.898e-9), ("h100", {"rounding": "rne"}, 4.967e-9)],
 )
 def test_drift_of_truncation(gpu, changes, per_k):
-    """algorithms.md 3.5: error per k of a chain of U(0, 1] products."""
+    """reference values 3.5: error per k of a chain of U(0, 1] products."""
     assert bounds.drift(unit(gpu, "float16").replace(**changes), 1) == pytest.approx(per_k, rel=1e-3)
 
 
 @pytest.mark.parametrize(("gpu", "k"), [("v100", 1 << 17), ("a100", 1 << 17), ("h100", 1 << 17), ("h200", 1 << 15)])
 def test_drift_predicts_the_simulation(gpu, k):
-    """algorithms.md 3.5: within 5 % of (2^-23/3)·κ·k where k/4 is a power of two."""
+    """reference values 3.5: within 5 % of (2^-23/3)·κ·k where k/4 is a power of two."""
     a, b = inputs.uniform(16, k, 16, seed=4)
     c = gemm(a, b, "mmm-chained", unit=gpu).c
     worst = metrics.max_componentwise(c, exact.product(a, b), exact.magnitude(a, b))

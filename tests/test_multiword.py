@@ -46,7 +46,7 @@ def binary(precision):
     ],
 )
 def test_words_needed_for_float32(fractions, precision, largest):
-    """algorithms.md 3.10: the largest relative residual of p words over every float32 fraction."""
+    """reference values 3.10: the largest relative residual of p words over every float32 fraction."""
     words = split(fractions, binary(precision), len(largest))
     for p, expected in enumerate(largest, start=1):
         residual = np.abs(fractions - joined(words[:p])) / fractions
@@ -64,7 +64,7 @@ def test_e5m2_needs_seven_words(fractions):
     [("rne", "rne", 0.25, 0.25), ("rz", "rne", 0.5, 0.625), ("rz", "rz", 0.5, 0.875)],
 )
 def test_mantissa_length_of_two_fp16_words(fractions, first, rest, loss, error):
-    """algorithms.md 3.1: E[length] = 23 - P(loss) is 22.75 to nearest and 22.5 truncating; mean |error| in ulps.
+    """reference values 3.1: E[length] = 23 - P(loss) is 22.75 to nearest and 22.5 truncating; mean |error| in ulps.
 
     The low words are scaled, so none underflows.
     """
@@ -77,7 +77,7 @@ def test_mantissa_length_of_two_fp16_words(fractions, first, rest, loss, error):
 @pytest.mark.parametrize("exponent", [0, -2, -5, -10])
 @pytest.mark.parametrize("shift", [0, 11])
 def test_underflow_of_the_low_word(fractions, exponent, shift):
-    """algorithms.md 3.2: P(subnormal or zero) = min(1, 2^-(e+3)) and P(zero) = 2^-(e+14), each 2^-11 of that when scaled.
+    """reference values 3.2: P(subnormal or zero) = min(1, 2^-(e+3)) and P(zero) = 2^-(e+14), each 2^-11 of that when scaled.
 
     Residuals lie on a grid of 2^13 places, so P(zero) holds from two places on and is 0 below; a low word that is zero
     because the high word is exact counts in neither.
@@ -233,7 +233,7 @@ def test_more_terms_are_never_much_worse_and_three_reach_float32():
     [(1, 1.9e-3, 2.9e-7, 4.0e-7, 2.9e-7), (2, 1.8e-2, 1.8e-2, 1.0e-5, 9.8e-6), (3, 2.4e-2, 2.4e-2, 4.8e-5, 1.9e-5)],
 )
 def test_splitting_errors_on_seed_000s_types(kind, fp16, markidis, ootomo_, scaled):
-    """algorithms.md 3.4, K = 256 and ideal accumulation: near the values there, which are one draw's (means of heavy tails)."""
+    """reference values 3.4, K = 256 and ideal accumulation: near the values there, which are one draw's (means of heavy tails)."""
     draws = [inputs.seed000(kind, 96, 256, 96, seed=seed) for seed in range(3)]
     references = [exact.product(a, b) for a, b in draws]
 
@@ -428,7 +428,7 @@ def test_stochastic_products_draw_their_own_numbers():
     [("v100", (2.2e-6, 4.7e-6, 2.0e-5)), ("a100", (1.1e-6, 2.5e-6, 1.1e-5)), ("h100", (5.5e-7, 1.2e-6, 5.6e-6))],
 )
 def test_fabsum_v2_on_positive_numbers(gpu, errors):
-    """algorithms.md 3.7: Algorithm 4.4 with b = 128, 256, 1024 and float64 sums, the same at any large k."""
+    """reference values 3.7: Algorithm 4.4 with b = 128, 256, 1024 and float64 sums, the same at any large k."""
     a, b = inputs.uniform(16, 1 << 14, 16, seed=1)
     reference, size = exact.product(a, b), exact.magnitude(a, b)
     for block, expected in zip((128, 256, 1024), errors, strict=True):
@@ -438,7 +438,7 @@ def test_fabsum_v2_on_positive_numbers(gpu, errors):
 
 @pytest.mark.parametrize("gpu", ["v100", "a100", "h100"])
 def test_accumulating_outside_every_16_is_as_good_on_every_gpu(gpu):
-    """algorithms.md 3.7: Ootomo's scheme errs alike on all units, 2.7e-6 to 2.8e-6 at k = 2^18 (slope 1/2): half at 2^16."""
+    """reference values 3.7: Ootomo's scheme errs alike on all units, 2.7e-6 to 2.8e-6 at k = 2^18 (slope 1/2): half at 2^16."""
     a, b = inputs.uniform(16, 1 << 16, 16, seed=1)
     worst = metrics.max_componentwise(gemm(a, b, "ootomo", unit=gpu).c, exact.product(a, b), exact.magnitude(a, b))
     assert 0.7e-6 < worst < 2.8e-6

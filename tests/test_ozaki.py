@@ -73,7 +73,7 @@ BITS = {1: 11, 2: 11, 4: 11, 64: 9, 256: 8, 1024: 7, 4096: 6, 7168: 5, 16384: 5,
 
 @pytest.mark.parametrize(("k", "bits"), BITS.items())
 def test_slice_bits_of_fp16(k, bits):
-    """algorithms.md 3.3; one or two terms could have 12 bits, but fp16 has 11."""
+    """reference values 3.3; one or two terms could have 12 bits, but fp16 has 11."""
     assert ozaki.slice_bits(k) == bits
     assert k * 4**bits <= 2**24
 
@@ -96,7 +96,7 @@ def test_budget_of_a_unit(gpu, fp8, budget):
     ("k", "phi", "d"), [(1024, 0.1, 9), (1024, 1.0, 9), (1024, 2.0, 10), (2048, 0.1, 10), (4096, 0.1, 10), (7168, 0.1, 11)]
 )
 def test_slices_for_double_precision(k, phi, d):
-    """algorithms.md 3.3 (256 rows): d = 11, so 66 products, at k = 7168, φ = 0.1; the other rows are as clear-cut."""
+    """reference values 3.3 (256 rows): d = 11, so 66 products, at k = 7168, φ = 0.1; the other rows are as clear-cut."""
     a, b = inputs.phi_range(256, k, 4, phi=phi)
     cut = ozaki.slices(a, ozaki.slice_bits(k), axis=1)
     wide = inputs.phi_range(1, k, 256, phi=phi, seed=1)[1]
@@ -201,7 +201,7 @@ GROUPS = [(1024, 7, 128), (4096, 7, 32), (16384, 7, 8), (65536, 7, 2), (131072, 
 
 @pytest.mark.parametrize(("k", "bits", "group"), GROUPS)
 def test_int8_slice_bits_and_groups(k, bits, group):
-    """algorithms.md 3.3: b = 7 up to k = 131072, then 6; EF groups of 128, 32, 8, 2, 1 products."""
+    """reference values 3.3: b = 7 up to k = 131072, then 6; EF groups of 128, 32, 8, 2, 1 products."""
     assert ozaki_int8.slice_bits(k) == bits
     assert ozaki_int8.group_size(k, bits) == group
     assert k * 4**bits * group <= 2**31
@@ -239,7 +239,7 @@ def test_int8_errors_stay_below_both_bounds(variant, k):
 
 
 def test_int8_error_falls_by_two_to_the_seven_a_slice():
-    """algorithms.md 3.8: k = 1024 with b = 7, φ = 0.1: 6.9e-7, 6.4e-11, 5.1e-15 for s = 3, 5, 7 (÷2^14 for two slices)."""
+    """reference values 3.8: k = 1024 with b = 7, φ = 0.1: 6.9e-7, 6.4e-11, 5.1e-15 for s = 3, 5, 7 (÷2^14 for two slices)."""
     a, b = inputs.phi_range(32, 1024, 32, phi=0.1)
     reference, size = exact.product(a, b), exact.magnitude(a, b)
     for s, expected in ((3, 6.9e-7), (5, 6.4e-11), (7, 5.1e-15)):
@@ -251,7 +251,7 @@ def test_int8_error_falls_by_two_to_the_seven_a_slice():
 @pytest.mark.parametrize("variant", ["ooy", "rn"])
 @pytest.mark.parametrize("s", [1, 2, 4, 6, 8, 10, 12])
 def test_tapered_scales_break_fixed_point_at_seven_bits_a_slice(variant, s):
-    """algorithms.md 3.8: the relative error of the two-scale test reaches 1 at t = 7s, when the lost terms are all there is."""
+    """reference values 3.8: the relative error of the two-scale test reaches 1 at t = 7s, when the lost terms are all there is."""
 
     def error(t):
         a, b = inputs.tapered(t, pairs=200)
@@ -307,7 +307,7 @@ def test_automatic_slices_keep_every_bit_or_the_threshold():
     ("n", "log2p", "bits"), [(7, 55.71, 22), (8, 63.58, 26), (14, 110.16, 49), (15, 117.78, 53), (16, 125.38, 57)]
 )
 def test_range_of_the_moduli(n, log2p, bits):
-    """algorithms.md 3.9."""
+    """reference values 3.9."""
     assert ozaki_crt.log2_range(n) == pytest.approx(log2p, abs=0.005)
     assert ozaki_crt.operand_bits(n, 1024) == bits
     assert ozaki_crt.log2_range(20) == pytest.approx(155.37, abs=0.005)

@@ -86,7 +86,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "The fourth term is worth a factor of 2 to 3 on Type 3, where the product of the low words is not small",
             told(1.8 <= fourth["type3"] <= 3.5, every),
             f"3 / 4 terms: {said(fourth, '.2f')}",
-            "algorithms.md 3.4",
+            "reference values 3.4",
         ),
     ]
 

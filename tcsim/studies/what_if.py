@@ -125,7 +125,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
                 signed,
             ),
             "L = 16, truncating: " + ", ".join(f"F = {f} {float(signed.sel(bits=f)):.1e}" for f in (23, 24, 25, 27)),
-            "algorithms.md 3.6",
+            "reference values 3.6",
         ),
         Claim(
             "No unit that truncates at the end is on the front of error against adder bits, beyond the cheapest",
