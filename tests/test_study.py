@@ -18,6 +18,9 @@ from tcsim.studies.run import run
 from tcsim.studies.store import Store, cell_key
 
 
+pytestmark = pytest.mark.xdist_group("study")  # one worker makes the module's data
+
+
 @pytest.fixture(scope="module")
 def growth(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, object]:
     out = tmp_path_factory.mktemp("growth")
