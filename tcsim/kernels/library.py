@@ -264,12 +264,21 @@ def driver(kind: int) -> Any:
     return kernel(work)
 
 
+def _tasks(batch: int, m: int, n: int, threads: int) -> tuple[int, int]:
+    """Rows and columns of a task, halved until every thread has some."""
+    rows, columns = min(m, _ROWS), min(n, _COLUMNS)
+    while threads > 1 and batch * -(-m // rows) * -(-n // columns) < 2 * threads and (rows > 16 or columns > 64):
+        if columns <= 64 or (rows > 16 and 2 * rows >= columns):
+            rows = -(-rows // 8) * 4
+        else:
+            columns = -(-columns // 128) * 64
+    return rows, columns
+
+
 def _job(problem: Problem, kind: int, threads: int) -> Job:
     a, b, c = problem.a.codes, problem.b.codes, problem.c
     batch, m, n, k = problem.shape
-    rows, columns = min(m, _ROWS), min(n, _COLUMNS)
-    while batch * -(-m // rows) * -(-n // columns) < 2 * threads and threads > 1 and max(rows, columns // 2) > 16:
-        rows, columns = (-(-rows // 8) * 4, columns) if 2 * rows >= columns else (rows, -(-columns // 128) * 64)
+    rows, columns = _tasks(batch, m, n, threads)
     address = 0 if c is None else c.__array_interface__["data"][0]
     sums = {None: 0, "float32": 32, "float64": 64}[None if kind == INTEGER else problem.plan.sum]
     at, ai, ak = a.strides
