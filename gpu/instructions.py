@@ -55,7 +55,7 @@ def instruction_for(unit: Unit, *, as_is: bool = False) -> Instruction:
 
 def runs_on(row: Instruction, capability: int) -> bool:
     """Whether a GPU of this compute capability has the instruction."""
-    return row.first <= capability if row.only is None else row.only == f"sm_{capability}a"
+    return bool(row.first <= capability if row.only is None else row.only == f"sm_{capability}a")
 
 
 def run(problem: Problem, *, as_is: bool = False, instruction: Instruction | None = None) -> Codes:

@@ -106,7 +106,7 @@ def _present() -> str:
     gpu = device.table_gpu()
     if gpu is None:
         raise ValueError(f"the unit table does not know {device.name()}; name one of its GPUs")
-    return gpu
+    return str(gpu)
 
 
 def draw_problem(row: Instruction, unit: Unit, distribution: str, source: Source, side: int, k: int) -> Problem:
@@ -129,8 +129,8 @@ def compare(row: Instruction, unit: Unit, distribution: str, rounds: int, seed: 
         count.outputs += seen.size
         wrong = int(differ.sum())
         if wrong and count.counterexample is None:
-            at = tuple(int(x) for x in cp.argwhere(differ)[0])
-            count.counterexample = counterexample(problem, row, at)
+            z, i_row, j_column = (int(x) for x in cp.argwhere(differ)[0])
+            count.counterexample = counterexample(problem, row, (z, i_row, j_column))
         count.mismatches += wrong
         if i == 0:
             small = corner(problem)
