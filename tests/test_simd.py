@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -269,3 +270,14 @@ AVX2_UNITS = [A100, H200, BF16, HALF, H200.replace(rounding="sr"), A100.replace(
 
 def avx2_results() -> list[np.ndarray]:
     return [fast(problem_of(unit, (1, 20, 90, 150), "mid")) for unit in AVX2_UNITS]
+
+
+@pytest.mark.parametrize("cut", [simd._tasks, library._tasks], ids=["simd", "library"])
+def test_every_shape_is_cut_into_tasks(cut: Callable[..., tuple[int, int]]) -> None:
+    """The cutting ends, with tasks that are not empty, for any shape and number of threads."""
+    for m in (1, 2, 15, 16, 17, 20, 64, 100, 300):
+        for n in (1, 16, 17, 63, 64, 65, 90, 127, 128, 129, 1000):
+            for batch, threads in ((1, 1), (1, 2), (1, 64), (3, 7)):
+                rows, columns = cut(batch, m, n, threads)
+                assert rows >= 1
+                assert columns >= 1
