@@ -230,7 +230,7 @@ def driver(kind: int) -> Any:
         for task in range(first, last):
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
-            c[:], total[:] = 0, -0.0
+            c[:], total[:] = 0, 0.0
             if job.c:
                 for i in range(rows):
                     for j in range(columns):

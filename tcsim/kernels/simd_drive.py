@@ -236,7 +236,8 @@ def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, pitch, a, edge, b, scra
 @inline
 def start(job, t, i0, rows, j0, columns, pitch, c, bad, total):
     """Accumulators, sums and marks at the start of a task."""
-    c[:], bad[:], total[:] = 0, 0, -0.0  # -0 + x is x, a zero's sign included
+    c[:], bad[:] = 0, 0
+    total[:] = -0.0 if job.c and job.c_first else 0.0  # -0 + c is c, a zero's sign included
     if job.c and job.sum == NO_SUM:
         start_c(job, t, i0, rows, j0, columns, pitch, c, bad)
     elif job.c and job.c_first:
