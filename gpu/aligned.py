@@ -49,7 +49,7 @@ def kept_fraction(unit: Unit) -> int:
 
 def fits(unit: Unit, plan: Plan) -> bool:
     """Whether the double-precision kernel computes this unit and schedule with every bit right."""
-    a, b, out = unit.a_format, unit.b_format, unit.out_format
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     if unit.arithmetic != "aligned" or unit.scale is not None or unit.subnormals != "keep" or unit.zero_sign != "positive":
         return False
     if max(a.mantissa_bits, b.mantissa_bits) > 20 or unit.block_size > LARGEST_BLOCK:
@@ -67,14 +67,14 @@ def floor_matters(unit: Unit) -> bool:
     """Whether the least emax of a block with a zero term can change a bit of any result."""
     if unit.min_exponent is None or unit.align_rounding == "exact":
         return False
-    a, b, out = unit.a_format, unit.b_format, unit.out_format
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     assert unit.fraction_bits is not None
     return unit.min_exponent > a.emin + b.emin or unit.min_exponent - unit.fraction_bits > out.emin - out.mantissa_bits
 
 
 def may_overflow(unit: Unit) -> bool:
     """Whether finite operands and c can give an infinite result."""
-    a, b, out = unit.a_format, unit.b_format, unit.out_format
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     if unit.fraction_bits is None or unit.align_rounding not in ("rz", "rne"):
         return True
     largest_sum = a.emax + b.emax + 2 + ceil(log2(unit.block_size))
@@ -83,7 +83,7 @@ def may_overflow(unit: Unit) -> bool:
 
 def simple(unit: Unit) -> bool:
     """Whether the final rounding is a truncation that meets neither subnormals nor overflow."""
-    a, b, out = unit.a_format, unit.b_format, unit.out_format
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     if unit.rounding != "rz" or may_overflow(unit):
         return False
     assert unit.fraction_bits is not None
@@ -134,8 +134,8 @@ def aligned_source(unit: Unit, plan: Plan, special: bool, tile: Tile) -> str:
             _defines(unit, special, tile),
             "".join(f"#define {k} {v}\n" for k, v in sums.items()),
             unit_struct(unit),
-            format_struct("A", unit.a_format),
-            format_struct("B", unit.b_format),
+            format_struct("A", unit.a_operand),
+            format_struct("B", unit.b_operand),
             format_struct("O", unit.out_format),
             kernel_text("aligned.cuh"),
         ]
@@ -144,7 +144,7 @@ def aligned_source(unit: Unit, plan: Plan, special: bool, tile: Tile) -> str:
 
 def pack_source(unit: Unit, stored: Format, side: str) -> str:
     """The packing kernel of operand `side` ("a" or "b")."""
-    mine = unit.a_format if side == "a" else unit.b_format
+    mine = unit.a_operand if side == "a" else unit.b_operand
     return "".join(
         [
             kernel_text("numbers.cuh"),

@@ -20,12 +20,9 @@ def pairs_of(gpu: str) -> list[tuple[Instruction, Unit]]:
 def computed_by(row: Instruction, unit: Unit) -> Unit:
     """The unit as an instruction with its own k runs it: a block is never longer than the instruction.
 
-    fp8 mma.sync on Hopper and B200 is emulated (c enters last): its operands are converted to float16 and align by the
-    exponents they have there, which differ for subnormals. An instruction shorter than the unit's period (mma.m16n8k16 of fp8 on Hopper) takes the period's k that it
-    has, in the same order, in blocks shortened alike.
+    An instruction shorter than the unit's period (mma.m16n8k16 of fp8 on Hopper) takes the period's k that it has, in
+    the same order, in blocks shortened alike.
     """
-    if unit.c_enters == "after" and unit.k_order is not None:
-        unit = unit.replace(a="float16", b="float16")
     if row.k >= unit.instruction_k or unit.arithmetic == "integer":
         return unit
     if unit.k_order is not None:

@@ -93,7 +93,7 @@ def k_order(unit: Unit) -> str:
 
 def fixed_point(unit: Unit) -> tuple[int, int]:
     """(lowest bit, 64-bit limbs) of a two's complement number that holds every term and sum of a block exactly."""
-    a, b, out = unit.a_format, unit.b_format, unit.out_format
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     low = a.emin - 2 * a.mantissa_bits + b.emin - 2 * b.mantissa_bits
     high = a.emax + b.emax + 2
     if unit.scale_format is not None:
@@ -112,10 +112,10 @@ def general_source(unit: Unit, stored_a: Format, stored_b: Format) -> str:
     """The exact kernel for any record."""
     low, limbs = fixed_point(unit)
     formats = {
-        "A": unit.a_format,
-        "B": unit.b_format,
+        "A": unit.a_operand,
+        "B": unit.b_operand,
         "O": unit.out_format,
-        "S": unit.scale_format or unit.a_format,
+        "S": unit.scale_format or unit.a_operand,
         "SA": stored_a,
         "SB": stored_b,
         "F16": format_named("float16"),
@@ -139,7 +139,7 @@ def is_chain(unit: Unit) -> bool:
     """Whether the unit is IEEE fused multiply-adds in ascending k (FP64, FP32), or wrapping integers."""
     if unit.arithmetic == "integer":
         return unit.out_format.width == 32
-    a, b, out = unit.a_format, unit.b_format, unit.out_format
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     held = all(f.precision <= out.precision and f.emin >= out.emin and f.emax <= out.emax for f in (a, b))
     plain = unit.scale is None and unit.subnormals == "keep" and unit.k_order is None and unit.c_enters == "aligned"
     exact = unit.arithmetic == "aligned" and unit.block_size == 1 and unit.align_rounding == "exact"
@@ -153,7 +153,7 @@ def chain_source(unit: Unit, stored_a: Format, stored_b: Format) -> str:
     """The kernel of a unit that is a chain of fused multiply-adds, or of wrapping integer products."""
     integers = unit.arithmetic == "integer"
     real = "unsigned" if integers else _REALS[unit.out_format.name]
-    formats = {"A": unit.a_format, "B": unit.b_format, "O": unit.out_format, "SA": stored_a, "SB": stored_b}
+    formats = {"A": unit.a_operand, "B": unit.b_operand, "O": unit.out_format, "SA": stored_a, "SB": stored_b}
     return "".join(
         [
             kernel_text("numbers.cuh"),

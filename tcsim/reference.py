@@ -62,7 +62,7 @@ class Dot:
         """The terms of a block: products, scaled products, or exact groups that align by their scales alone (1.2)."""
         unit = self.unit
         plain = [
-            product(flushed(unit, self.a[k], unit.a_format.emin), flushed(unit, self.b[k], unit.b_format.emin)) for k in ks
+            product(flushed(unit, self.a[k], unit.a_operand.emin), flushed(unit, self.b[k], unit.b_operand.emin)) for k in ks
         ]
         if unit.scale is None:
             return plain
@@ -108,8 +108,8 @@ def run(problem: Problem) -> Codes:
     batch, m, n, _ = problem.shape
     out = np.empty((batch, m, n), dtype=unit.out_format.storage)
     for t in range(batch):
-        rows = _values(problem.a.codes[t], problem.a.stored, unit.a_format)
-        columns = _values(problem.b.codes[t].T, problem.b.stored, unit.b_format)
+        rows = _values(problem.a.codes[t], problem.a.stored, unit.a_operand)
+        columns = _values(problem.b.codes[t].T, problem.b.stored, unit.b_operand)
         row_scales, column_scales = _scales(problem, t)
         for i in range(m):
             for j in range(n):

@@ -129,7 +129,7 @@ def trace(
         column_scales = values(
             scales(scale_b, unit.scale_format, (count,), "scale_b", unit.scale_block), unit.scale_format, None
         )
-    xs, ys = values(left.codes, left.stored, unit.a_format), values(right.codes, right.stored, unit.b_format)
+    xs, ys = values(left.codes, left.stored, unit.a_operand), values(right.codes, right.stored, unit.b_operand)
     draws = Draws(seed, 0)
     products = Dot(unit, xs, ys, row_scales, column_scales, draws).products(range(len(xs)))
     entry = flushed(unit, start, unit.out_format.emin)

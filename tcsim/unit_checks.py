@@ -75,6 +75,13 @@ def _check_formats(unit: Unit) -> None:
     for operand in (a, b):
         if not operand.zero:
             raise _refuse(unit, f"input format {operand.name}: it has no zero")
+    for operand, wide in ((a, unit.a_operand), (b, unit.b_operand)):
+        if (
+            wide.precision < operand.precision
+            or wide.emax < operand.emax
+            or wide.emin - wide.mantissa_bits > operand.emin - operand.mantissa_bits
+        ):
+            raise _refuse(unit, f"operand_format={wide.name}: it does not hold every value of {operand.name}")
     if not (out.signed and out.infinities and out.nan == "ieee"):
         raise _refuse(unit, f"output format {out.name}: results need a sign, infinities and NaN")
     if unit.nan_code is not None and not _is_nan(unit.nan_code, out):
@@ -158,5 +165,5 @@ def _check_rounded(unit: Unit) -> None:
 
 
 def _check_integer(unit: Unit) -> None:
-    _only(unit, "integer arithmetic", fraction_bits=None, align_rounding="exact", scale=None, min_exponent=None, c_enters="aligned",
+    _only(unit, "integer arithmetic", operand_format=None, fraction_bits=None, align_rounding="exact", scale=None, min_exponent=None, c_enters="aligned",
           subnormals="keep", out_precision=None, late_fraction_bits=None, parity_split=False, product_rounding="rne")  # fmt: skip

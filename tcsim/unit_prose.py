@@ -38,15 +38,11 @@ def _block(unit: Unit) -> str:
 
 
 def _inputs(unit: Unit) -> str:
-    kept = (
-        "Subnormal inputs keep their value."
-        if unit.subnormals == "keep"
-        else "Subnormal inputs, and subnormal results, count as zero."
-    )
+    kept = "Subnormal inputs keep their value." if unit.subnormals == "keep" else "Subnormal inputs and results count as zero."
+    which = f"two {unit.a} numbers" if unit.a == unit.b else f"a {unit.a} and a {unit.b} number"
+    converted = "" if unit.operand_format is None else f" (converted to {unit.operand_format} first, which changes no value)"
     return (
-        f"Each product of two {unit.a} numbers is exact and is not renormalised: its exponent is the sum of its factors'. {kept}"
-        if (unit.a == unit.b)
-        else f"Each product of a {unit.a} and a {unit.b} number is exact and is not renormalised: its exponent is the sum of its factors'. {kept}"
+        f"Each product of {which}{converted} is exact and is not renormalised: its exponent is the sum of its factors'. {kept}"
     )
 
 

@@ -65,6 +65,9 @@ class Unit:
     zero_sign
         "positive": every zero result is +0. "ieee": a negative sum that rounds to zero, and a sum of negative zeros
         alone, is -0.
+    operand_format
+        A format that both inputs are converted to, exactly, before they are multiplied: it then decides the exponents
+        they align by. None for their own.
     nan_code
         The pattern of every NaN result; None for all exponent and fraction bits set, sign clear (0x7FFFFFFF).
     """
@@ -92,6 +95,7 @@ class Unit:
     parity_split: bool = False
     product_rounding: str = "rne"
     zero_sign: str = "positive"
+    operand_format: str | Format | None = None
     nan_code: int | None = None
     name: str = field(default="", compare=False)
     evidence: str = field(default="?", compare=False)
@@ -100,7 +104,7 @@ class Unit:
     def __post_init__(self) -> None:
         from tcsim.unit_checks import check
 
-        for key in ("a", "b", "out", "scale"):
+        for key in ("a", "b", "out", "scale", "operand_format"):
             value = getattr(self, key)
             if value is not None:
                 object.__setattr__(self, key, format_named(value).name if isinstance(value, str) else value)
@@ -115,6 +119,16 @@ class Unit:
     @cached_property
     def b_format(self) -> Format:
         return format_named(self.b)
+
+    @cached_property
+    def a_operand(self) -> Format:
+        """The format in which a is multiplied."""
+        return self.a_format if self.operand_format is None else format_named(self.operand_format)
+
+    @cached_property
+    def b_operand(self) -> Format:
+        """The format in which b is multiplied."""
+        return self.b_format if self.operand_format is None else format_named(self.operand_format)
 
     @cached_property
     def out_format(self) -> Format:

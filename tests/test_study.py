@@ -17,7 +17,6 @@ import tcsim
 from tcsim.studies.run import run
 from tcsim.studies.store import Store, cell_key
 
-
 pytestmark = pytest.mark.xdist_group("study")  # one worker makes the module's data
 
 

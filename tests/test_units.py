@@ -116,9 +116,18 @@ def test_unknown_output_and_instruction() -> None:
         ({"arithmetic": "two-stage"}, "late_fraction_bits"),
         ({"arithmetic": "rounded"}, "rounds every operation"),
         ({"nan_code": 0}, "not a NaN"),
+        ({"operand_format": "float8_e5m2"}, "does not hold every value of float16"),
         ({"a": "float8_e8m0fnu"}, "it has no zero"),
     ],
 )
 def test_what_cannot_be_computed_is_refused(change: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         tcsim.unit("h200", "float16").replace(**change)
+
+
+def test_converted_operands_align_by_the_wider_format() -> None:
+    """2^15 (e5m2) times 2^-9 (an e4m3 subnormal, normal in fp16) aligns at 6, not at 15 - 6 = 9."""
+    mixed = tcsim.unit("h200", "float8_e5m2", b="float8_e4m3fn", instruction="mma")
+    block = tcsim.trace([2.0**15], [2.0**-9], unit=mixed)
+    assert block.terms[0].exponent == 6
+    assert tcsim.trace([2.0**15], [2.0**-9], unit=mixed.replace(operand_format=None)).terms[0].exponent == 9

@@ -31,9 +31,9 @@ UNITS = (
         )
     ),
     *rows(["b200"], "mma", FP8_PAIRS, "float32", block_size=16, fraction_bits=25, rounding="rz", min_exponent=-133,
-          k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", evidence="V", source=KHATTAK),
+          k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", operand_format="float16", evidence="V", source=KHATTAK),
     *rows(["b200"], "mma", FP8_PAIRS, "float16", block_size=16, fraction_bits=25, rounding="rne", min_exponent=-21,
-          k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", evidence="V", source=KHATTAK),
+          k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", operand_format="float16", evidence="V", source=KHATTAK),
     *(
         row
         for gpu, instruction in _F8F6F4

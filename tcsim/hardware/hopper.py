@@ -6,7 +6,7 @@ _GPUS = ("h100", "h200")
 _EVIDENCE = {"h100": "V", "h200": "H"}
 _SOURCE = f"{KHATTAK}; {H200}"
 
-# mma.sync fp8 is compiled into two fp16 block FMAs, the k with (k // 2) even before the k with (k // 2) odd.
+# mma.sync fp8 is compiled into two fp16 block FMAs of operands converted to fp16, the k with (k // 2) even before the k with (k // 2) odd.
 EMULATED_FP8_ORDER = tuple(k for odd in (0, 1) for k in range(32) if k // 2 % 2 == odd)
 
 UNITS = (
@@ -28,9 +28,9 @@ UNITS = (
     *rows(_GPUS, "wgmma", FP8_PAIRS, "float16", block_size=32, fraction_bits=13, rounding="rne", min_exponent=-21,
           evidence={"h100": "S", "h200": "H"}, source=_SOURCE),
     *rows(_GPUS, "mma", FP8_PAIRS, "float32", block_size=16, fraction_bits=25, rounding="rz", min_exponent=-133,
-          k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", evidence={"h100": "S", "h200": "H"}, source=H200),
+          k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", operand_format="float16", evidence={"h100": "S", "h200": "H"}, source=H200),
     *rows(_GPUS, "mma", FP8_PAIRS, "float16", block_size=16, fraction_bits=25, rounding="rne", min_exponent=-21,
-          k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", evidence=_EVIDENCE, source=_SOURCE),
+          k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", operand_format="float16", evidence=_EVIDENCE, source=_SOURCE),
     # m8n8k4 is no tensor-core instruction here: fused multiply-adds from zero, then c.
     *rows(_GPUS, "mma.m8n8k4", ["float16"], "float32", block_size=1, align_rounding="exact", rounding="rne", chain=4,
           c_enters="after", evidence={"h100": "S", "h200": "H"}, source=H200),

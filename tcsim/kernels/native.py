@@ -27,7 +27,7 @@ _LEAST_NORMAL = np.float32(2.0**-126)
 def supports(problem: Problem) -> bool:
     """Whether every operation of the unit is a float32 operation of the machine."""
     unit = problem.unit
-    operands = (unit.a_format, unit.b_format)
+    operands = (unit.a_operand, unit.b_operand)
     return (
         unit.arithmetic == "rounded"
         and (unit.rounding, unit.product_rounding) == ("rne", "rne")
@@ -156,7 +156,8 @@ def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
     count = threads or default_threads()
     unit = problem.unit
     tables = [
-        table(x.stored, fmt, unit.subnormals == "flush") for x, fmt in ((problem.a, unit.a_format), (problem.b, unit.b_format))
+        table(x.stored, fmt, unit.subnormals == "flush")
+        for x, fmt in ((problem.a, unit.a_operand), (problem.b, unit.b_operand))
     ]
     high = max(1, min(ROWS, m, -(-batch * m * -(-n // COLUMNS) // (4 * count))))
     tiles = Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n), 0)

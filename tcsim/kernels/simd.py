@@ -62,7 +62,7 @@ def _most(fmt: Format) -> float:
 @lru_cache(maxsize=256)
 def plan(unit: Unit) -> Plan | None:
     """How the fast path runs a unit, or None where it does not hold it."""
-    a, b, out = unit.a_format, unit.b_format, unit.out_format
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     if not (_operand(a) and _operand(b) and unit.block_size <= MOST_BLOCK):
         return None
     if unit.align_rounding == "exact":
@@ -85,14 +85,14 @@ def _exact_plan(unit: Unit) -> Plan | None:
     par = exact_par(unit)
     if par is None:
         return None
-    ranged = max(unit.a_format.exponent_bits, unit.b_format.exponent_bits) > 5
+    ranged = max(unit.a_operand.exponent_bits, unit.b_operand.exponent_bits) > 5
     least, most = (1, 254) if ranged else (27, 227)
     return Plan(simd_exact.RANDOM if unit.rounding == "sr" else simd_exact.NEAREST, EXACT, ranged, par, least << 23, most << 23)
 
 
 def _plan(unit: Unit, f: int) -> Plan | None:
     """Exponent codes, the floor of emax, and the width of sums; None where a number would not fit."""
-    a, b, out = unit.a_format, unit.b_format, unit.out_format
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     lowest, half = a.emin + b.emin, out.width == 16
     floor_e = unit.min_exponent
     if floor_e is not None and floor_e > max(out.emin, lowest):
@@ -221,8 +221,8 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     job = _job(problem, how, out, threads or default_threads())
     par = how.par.copy()
     par[simd_exact.Par.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
-    numbers_a = _numbers(problem.a.stored, problem.unit.a_format, A_OFFSET, how.words)
-    numbers_b = _numbers(problem.b.stored, problem.unit.b_format, B_OFFSET, how.words)
+    numbers_a = _numbers(problem.a.stored, problem.unit.a_operand, A_OFFSET, how.words)
+    numbers_b = _numbers(problem.b.stored, problem.unit.b_operand, B_OFFSET, how.words)
     if _turned(problem):
         numbers_a, numbers_b = numbers_b, numbers_a
     tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)

@@ -69,7 +69,7 @@ class Rounded(Spec):
 
 @lru_cache(maxsize=256)
 def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> Spec:
-    a, b, out = unit.a_format, unit.b_format, unit.out_format
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     grouped = unit.group_size > 1
     scale = layout(unit.scale_format or a)
     weight = a.mantissa_bits + b.mantissa_bits

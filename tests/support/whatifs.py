@@ -49,6 +49,11 @@ def whatifs() -> list[Unit]:
         half.replace(subnormals="flush", zero_sign="ieee"),
     ]
     made += [fp8.replace(b="float8_e4m3fn", k_order=tuple(range(31, -1, -1)))]
+    mixed = tcsim.unit("h200", "float8_e5m2", b="float8_e4m3fn", instruction="mma")
+    made += [
+        mixed.replace(fraction_bits=12),
+        h200.replace(a="float8_e4m3fn", b="float8_e5m2", operand_format="float32", fraction_bits=9),
+    ]
     fp64, fp32 = tcsim.unit("h200", "float64"), tcsim.unit("mi100", "float32")
     made += [
         fp64.replace(rounding=r, zero_sign=z)
