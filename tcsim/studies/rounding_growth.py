@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tcsim.bounds import drift_constant
 from tcsim.hardware import GPUS, unit, units
 from tcsim.matmul import matmul
 from tcsim.schedule import Schedule, Sequential, SplitK
@@ -121,7 +122,7 @@ def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Datase
             else:
                 at = (d, blockings.index(blocking), names.index(name), roundings.index(rounding), SCHEMES.index(scheme), i)
                 error[at] = value
-    kappas = np.array([[kappa(unit(n, "float16").replace(**c)) for c in ROUNDINGS.values()] for n in names])
+    kappas = np.array([[drift_constant(unit(n, "float16").replace(**c)) for c in ROUNDINGS.values()] for n in names])
     k = np.array(ks, dtype=np.float64)
     bounds = np.stack([2 * 2.0**-11 + k * 2.0**-24, k * 2.0**-24])
     return xr.Dataset(
@@ -135,19 +136,6 @@ def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Datase
                 "arithmetic": list(SIMULATED), "k": ks},
         attrs={"metric": "max |C - C^| / (|A||B|), Fasi et al. (3.1)", "reference": "exact product", "outputs": ROWS * ROWS},
     )  # fmt: skip
-
-
-def kappa(u: Unit) -> float:
-    """The drift constant: err / k = (2^-23 / 3)·kappa for double-fp16 on (0, 1], in one chain of blocks.
-
-    With e = fraction_bits - 23 extra bits, truncated products lose 2^-e / 2 of a unit in the last place each, and a
-    final truncation (1 - 2^-e) / 2 once a block of L: kappa = 2^-e / 2 + [RZ] (1 - 2^-e) / (2 L). An exact alignment and
-    an unbiased final rounding lose nothing on average: kappa = 0.
-    """
-    extra = 2.0 ** -((u.fraction_bits or 0) - 23)
-    truncated = 0.0 if u.align_rounding == "exact" else extra
-    final = (1 - truncated) / (2 * u.block_size) if u.rounding == "rz" else 0.0
-    return truncated / 2 + final
 
 
 def slope(k: Any, error: Any, least: int = 2**11) -> float:

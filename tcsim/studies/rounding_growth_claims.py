@@ -181,7 +181,7 @@ def _closed_form(data: xr.Dataset) -> Claim:
         "The error is the drift err / k = (2^-23 / 3)·kappa within 5 % for k >= 2^14",
         _told(data, DRIFT_K, all(x <= 0.05 for x in off.values())),
         f"largest deviations {_said(off, '.1%')}",
-        "closed form, see kappa",
+        "tcsim.bounds.drift_constant",
     )
 
 
