@@ -89,7 +89,8 @@ def tile_for(problem: Problem) -> Tile:
     lean = aligned.simple(unit) and problem.plan.sum is None and unit.c_enters == "aligned" and min(m, n) >= 1024
     wide = (WIDE_SHORT if unit.block_size <= 8 else WIDE,) if lean else ()
     room = _shared_bytes()
-    return next(t for t in (*wide, FASTEST, SMALL) if t is SMALL or t.stages * aligned.stage_bytes(unit, True, t) <= room)
+    fits = (t for t in (*wide, FASTEST) if t.stages * aligned.stage_bytes(unit, True, t) <= room)
+    return next(fits, SMALL)
 
 
 def _shared_bytes() -> int:

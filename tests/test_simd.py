@@ -84,7 +84,13 @@ def test_what_the_fast_path_holds() -> None:
     """Every what-if above, every plain NVIDIA unit, MI100 and the fp64 and fp32 chains."""
     assert all(held(u) for u in WHATIFS)
     for unit in tcsim.units():
-        plain = (unit.arithmetic, unit.scale, unit.k_order, unit.group_size) == ("aligned", None, None, 1)
+        plain = (unit.arithmetic, unit.scale, unit.k_order, unit.group_size, unit.c_enters) == (
+            "aligned",
+            None,
+            None,
+            1,
+            "aligned",
+        )
         assert held(unit) == plain or unit.arithmetic == "integer", unit.label
     assert not simd.supports(problem_of(H200.replace(rounding="rd"), (1, 1, 1, 4), "mid"))
     assert not simd.supports(problem_of(H200.replace(fraction_bits=30), (1, 1, 1, 4), "mid"))

@@ -32,7 +32,7 @@ UNITS = (
     *rows(_GPUS, "mma", FP8_PAIRS, "float16", block_size=16, fraction_bits=25, rounding="rne", min_exponent=-21,
           k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", operand_format="float16", evidence=_EVIDENCE, source=_SOURCE),
     # m8n8k4 is no tensor-core instruction here: fused multiply-adds from zero, then c.
-    *rows(_GPUS, "mma.m8n8k4", ["float16"], "float32", block_size=1, align_rounding="exact", rounding="rne", chain=4,
-          c_enters="after", evidence={"h100": "S", "h200": "H"}, source=H200),
+    *rows(["h200"], "mma.m8n8k4", ["float16"], "float32", block_size=1, align_rounding="exact", rounding="rne", chain=4,
+          c_enters="after", evidence="H", source=H200),
     *ieee_fma(_GPUS, "mma", "float64", source=PTX),
 )  # fmt: skip
