@@ -177,18 +177,26 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 
 def _panels(data: xr.Dataset, methods: Sequence[str], both: bool = False) -> Any:
-    from tcsim.studies import plot
+    from tcsim.studies.grid import legend_right
+    from tcsim.studies.plot import COLOURS, MARKERS, subplots
 
-    figure, axes = plot.subplots(1, 3 if both else 2)
+    figure, axes = subplots(1, 3 if both else 2)
     left, *right = np.ravel(axes)
-    for m in methods:
-        style = {"ls": "--" if " v2" in m else "-", "marker": "o", "ms": 3, "label": m}
+    for i, m in enumerate(methods):
+        style = {
+            "ls": "--" if " v2" in m else "-",
+            "marker": MARKERS[i % len(MARKERS)],
+            "color": COLOURS[i % len(COLOURS)],
+            "label": m,
+        }
         left.plot(data.n, data.throughput.sel(scheme=m), **style)
         for axis, d in zip(right, DISTRIBUTIONS, strict=False):
             axis.plot(data.k, data.error.sel(scheme=m, distribution=d), **style)
-            axis.set(xscale="log", yscale="log", xlabel="k", ylabel="error (3.1)", title=f"entries in {d}")
-    left.set(xscale="log", xlabel="n", ylabel="effective Tflop/s", title="throughput")
-    left.legend(fontsize=6)
+            axis.set(
+                xscale="log", yscale="log", xlabel="inner dimension k", ylabel="componentwise error", title=f"entries in {d}"
+            )
+    left.set(xscale="log", xlabel="order n", ylabel="effective Tflop/s", title="throughput")
+    legend_right(figure, left)
     return figure
 
 
