@@ -12,14 +12,17 @@ from tcsim_gpu import device, instructions
 from tcsim_gpu.draw import DISTRIBUTIONS, Source, codes, operands
 from tcsim_gpu.pairs import pairs_of
 
+from tcsim.errors import unknown
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 
 ROWS, COLUMNS = 32, 64
 
 
-def capture(path: str | Path, *, seed: int = 0, match: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Write the outputs of every instruction of the GPU present, under every distribution, to an .npz file.
+def capture(
+    path: str | Path, *, seed: int = 0, match: tuple[str, ...] = (), distributions: tuple[str, ...] = tuple(DISTRIBUTIONS)
+) -> dict[str, Any]:
+    """Write the outputs of every instruction of the GPU present, under every distribution named, to an .npz file.
 
     Keys are "<instruction>/<distribution>/<a|b|c|d>": codes of a (32, k), b (k, 64), c (64,) the same for every row, and
     d (32, 64); k is three times the instruction's for "cancel" and "mid", the instruction's own otherwise. "meta" is JSON:
@@ -29,13 +32,17 @@ def capture(path: str | Path, *, seed: int = 0, match: tuple[str, ...] = ()) -> 
     gpu = device.table_gpu()
     if gpu is None:
         raise ValueError(f"the unit table does not know {device.name()}; there is nothing to call its vectors")
+    for name in distributions:
+        if name not in DISTRIBUTIONS:
+            raise unknown("distribution", name, DISTRIBUTIONS)
     arrays: dict[str, Any] = {}
     names = []
     for i, (row, unit) in enumerate(pairs_of(gpu)):
         if not instructions.runs_on(row, device.capability()) or (match and not any(t in row.name for t in match)):
             continue
         names.append(row.name)
-        for j, distribution in enumerate(DISTRIBUTIONS):
+        for distribution in distributions:
+            j = list(DISTRIBUTIONS).index(distribution)
             source = Source(seed * 4096 + i * 16 + j)
             k = row.k * (3 if distribution in ("mid", "cancel") else 1)
             a_format, b_format, _ = row.formats

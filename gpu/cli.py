@@ -73,12 +73,14 @@ def _progress(count: Any) -> None:
 @click.command()
 @click.argument("path", type=click.Path(dir_okay=False), default="golden.npz")
 @click.argument("match", nargs=-1, metavar="[INSTRUCTION]...")
+@click.option("--distribution", "distributions", multiple=True, help="only this distribution (repeatable)")
 @click.option("--seed", type=int, default=0, show_default=True)
-def capture(path: str, match: tuple[str, ...], seed: int) -> None:
+def capture(path: str, match: tuple[str, ...], distributions: tuple[str, ...], seed: int) -> None:
     """Write golden vectors of the GPU present to PATH (.npz)."""
     from tcsim_gpu.capture import capture as run
+    from tcsim_gpu.draw import DISTRIBUTIONS
 
-    meta = run(path, seed=seed, match=match)
+    meta = run(path, seed=seed, match=match, distributions=distributions or tuple(DISTRIBUTIONS))
     click.echo(f"{path}: {len(meta['instructions'])} instructions of {meta['gpu']}, {Path(path).stat().st_size / 1e6:.1f} MB")
 
 

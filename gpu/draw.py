@@ -1,4 +1,4 @@
-"""Inputs that try hard: codes of a format drawn on the GPU from nine distributions, the same for the same seed."""
+"""Inputs that try hard: codes of a format drawn on the GPU from ten distributions, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ DISTRIBUTIONS = {
     "special": "a few infinities and NaN among middling numbers",
     "maximal": "significands of almost all ones, exponents within 1",
     "uniform": "uniformly random bits",
+    "nan": "many NaN of every payload, infinities and zeros among middling numbers",
 }
 
 
@@ -65,6 +66,8 @@ def codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str
         out = cp.where(source.chance(shape, share), sign if fmt.nan != "negative-zero" else 0, out)
     if distribution == "special":
         out = _with_specials(source, fmt, out, sign)
+    if distribution == "nan":
+        out = _with_payloads(source, fmt, out, sign)
     return _stored(fmt, out)
 
 
@@ -118,6 +121,7 @@ _FIELDS: dict[str, Callable[[Source, Format, tuple[int, ...]], Any]] = {
     "zeros": _mid,
     "cancel": _mid,
     "special": _mid,
+    "nan": _mid,
     "full": lambda s, f, shape: s.between(shape, 0, _top(f)),
     "tiny": _tiny,
     "big": _big,
@@ -136,6 +140,21 @@ def _with_specials(source: Source, fmt: Format, out: Any, sign: Any) -> Any:
         payload = fmt.inf_code | 1 << fmt.padding
         out = cp.where(source.chance(out.shape, 0.002), sign | payload, out)
     return out
+
+
+def _with_payloads(source: Source, fmt: Format, out: Any, sign: Any) -> Any:
+    cp = device.cupy()
+    out = cp.where(source.chance(out.shape, 0.1), sign if fmt.nan != "negative-zero" else 0, out)
+    if fmt.inf_code is not None:
+        out = cp.where(source.chance(out.shape, 0.02), sign | fmt.inf_code, out)
+    if fmt.nan_code is None:
+        return out
+    code = cp.full_like(out, fmt.nan_code)
+    if fmt.nan == "ieee":
+        assert fmt.inf_code is not None
+        payload = cp.maximum(source.words(out.shape) & _mask(fmt.mantissa_bits), 1)
+        code = sign | fmt.inf_code | payload << fmt.padding
+    return cp.where(source.chance(out.shape, 0.05), code, out)
 
 
 def _integers(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str) -> Any:

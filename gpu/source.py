@@ -75,6 +75,8 @@ def unit_struct(unit: Unit) -> str:
         "FLUSH": int(unit.subnormals == "flush"),
         "IEEE_ZERO": int(unit.zero_sign == "ieee"),
         "NAN_CODE": unit.nan,
+        "KEEPS_NAN": int(unit.keeps_nan),
+        "CONVERTED_NAN": unit.out_format.nan_code or 0,
         "SCALED": int(unit.scale is not None),
         "SCALE_BLOCK": max(unit.scale_block, 1),
         "PARITY_SPLIT": int(unit.parity_split),

@@ -17,7 +17,7 @@ from tcsim.problem import Codes, Problem
 from tcsim.reference_blocks import ZERO, Draws, block, flushed, integer_block, to_output
 from tcsim.schedule import Plan
 from tcsim.units import Unit
-from tcsim.values import Value, decode, encode, exact_sum, product, round_value, special_sum
+from tcsim.values import NAN, Value, decode, encode, exact_sum, product, round_value, special_sum
 
 
 def add_rounded(unit: Unit, x: Value, y: Value, sum_format: str) -> Value:
@@ -75,6 +75,15 @@ class Dot:
         scaled = product(total, scale)
         return scaled._replace(exponent=scale.exponent, zero=scale.zero or all(t.zero for t in terms))
 
+    def kept_nan(self, k: int, sum_so_far: Value) -> Value:
+        """The NaN that a unit which keeps them makes of one product and the sum so far."""
+        for x in (self.b[k], sum_so_far, self.a[k]):
+            if x.special == "nan":
+                assert x.payload is not None
+                out = self.unit.out_format
+                return x._replace(payload=x.payload | 1 << (out.mantissa_bits - 1 + out.padding))
+        return NAN._replace(payload=self.unit.nan)
+
     def chain(self, c: Value | None, start: int, stop: int) -> Value:
         """The unit walked from start to stop, from c (None for zero)."""
         result = ZERO._replace(exponent=self.unit.out_format.emin) if c is None else c
@@ -82,7 +91,9 @@ class Dot:
             late = self.unit.c_enters == "after"
             partial = ZERO._replace(exponent=self.unit.out_format.emin) if late else result
             for ks in blocks:
-                partial = block(self.unit, self.products(ks), partial, self.draws)
+                before, partial = partial, block(self.unit, self.products(ks), partial, self.draws)
+                if partial.special == "nan" and self.unit.keeps_nan:
+                    partial = self.kept_nan(ks[0], before)
                 self.draws.step += 1
             result = add_rounded(self.unit, result, partial, self.unit.out_format.name) if late else partial
         return result
@@ -91,7 +102,8 @@ class Dot:
         """The schedule's segments, and their sum."""
         bounds = plan.bounds.tolist()
         if plan.sum is None:
-            return self.chain(c, bounds[0], bounds[-1])
+            total = self.chain(c, bounds[0], bounds[-1])
+            return total if self.unit.keeps_nan and bounds[-1] else total._replace(payload=None)
         total = c if c is not None and plan.c_first else ZERO
         for start, stop in pairwise(bounds):
             total = add_rounded(self.unit, total, self.chain(None, start, stop), plan.sum)
@@ -99,6 +111,7 @@ class Dot:
             total = add_rounded(self.unit, total, c, plan.sum)
         if self.unit.arithmetic == "integer":
             return total
+        total = total._replace(payload=None)
         return to_output(self.unit, total, "rne", precision=self.unit.out_format.precision)
 
 
@@ -116,7 +129,8 @@ def run(problem: Problem) -> Codes:
                 draws = Draws(problem.seed, (t * m + i) * n + j)
                 c = None if problem.c is None else decode(int(problem.c[t, i, j]), unit.out_format)
                 dot = Dot(unit, rows[i], columns[j], row_scales[i], column_scales[j], draws)
-                out[t, i, j] = encode(dot.walk(problem.plan, c), unit.out_format, unit.nan)
+                result = dot.walk(problem.plan, c)
+                out[t, i, j] = encode(result, unit.out_format, unit.nan if result.payload is None else result.payload)
     return out
 
 

@@ -28,7 +28,7 @@ def _refuse(unit: Unit, reason: str) -> ValueError:
 
 
 def _check_choices(unit: Unit) -> None:
-    from tcsim.units import ALIGN_ROUNDINGS, ARITHMETICS, C_ENTERS, EVIDENCE, ROUNDINGS, SUBNORMALS, ZERO_SIGNS
+    from tcsim.units import ALIGN_ROUNDINGS, ARITHMETICS, C_ENTERS, EVIDENCE, NAN_FROM, ROUNDINGS, SUBNORMALS, ZERO_SIGNS
 
     for what, value, known in (
         ("arithmetic", unit.arithmetic, ARITHMETICS),
@@ -38,6 +38,7 @@ def _check_choices(unit: Unit) -> None:
         ("subnormals", unit.subnormals, SUBNORMALS),
         ("zero_sign", unit.zero_sign, ZERO_SIGNS),
         ("c_enters", unit.c_enters, C_ENTERS),
+        ("nan_from", unit.nan_from, NAN_FROM),
         ("evidence", unit.evidence, tuple(EVIDENCE)),
     ):
         if value not in known:

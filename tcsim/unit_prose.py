@@ -67,9 +67,15 @@ def _result(unit: Unit) -> str:
         else f", of which it keeps {unit.kept_bits} significand bits (e{out.exponent_bits}m{unit.kept_bits - 1})"
     )
     zero = "A zero result is +0." if unit.zero_sign == "positive" else "Zeros are signed as in IEEE 754."
+    nan = f"NaN results are {unit.nan:#x}."
+    if unit.keeps_nan:
+        nan = (
+            f"A NaN operand becomes the result, made quiet: b's before the sum so far, that before a's. Other NaN results "
+            f"are {unit.nan:#x}."
+        )
     return (
         f"The sum is rounded once to {out.name}{width}, {_ROUND[unit.rounding]}. From 2^{out.emax + 1} on it is infinite. {zero} "
-        f"NaN results are {unit.nan:#x}."
+        f"{nan}"
     )
 
 

@@ -18,6 +18,7 @@ ROUNDINGS = ("rz", "rne", "rna", "ru", "rd", "ro", "sr")
 SUBNORMALS = ("keep", "flush")
 ZERO_SIGNS = ("positive", "ieee")
 C_ENTERS = ("aligned", "after")
+NAN_FROM = ("code", "operand")
 EVIDENCE = {
     "V": "explains every row of the public hardware vectors bit for bit",
     "H": "measured on an NVIDIA H200, no mismatch",
@@ -70,6 +71,10 @@ class Unit:
         they align by. None for their own.
     nan_code
         The pattern of every NaN result; None for all exponent and fraction bits set, sign clear (0x7FFFFFFF).
+    nan_from
+        "code": every NaN result is `nan_code`. "operand": a NaN operand is kept, made quiet: b's before that of c or
+        of the sum so far, and that before a's; only a NaN that no operand brought is `nan_code`. So it is where a block
+        is one product and a, b and the output have one format, along one chain; other sums give `nan_code`.
     """
 
     gpu: str
@@ -97,6 +102,7 @@ class Unit:
     zero_sign: str = "positive"
     operand_format: str | Format | None = None
     nan_code: int | None = None
+    nan_from: str = "code"
     name: str = field(default="", compare=False)
     evidence: str = field(default="?", compare=False)
     source: str = field(default="user", compare=False)
@@ -143,6 +149,12 @@ class Unit:
         """The code of a NaN result."""
         code = self.out_format.nan_code if self.nan_code is None else self.nan_code
         return 0 if code is None else code
+
+    @property
+    def keeps_nan(self) -> bool:
+        """Whether a chain's NaN is an operand's."""
+        one = (self.arithmetic, self.block_size, self.c_enters, self.scale) == ("aligned", 1, "aligned", None)
+        return self.nan_from == "operand" and one and self.a_operand == self.b_operand == self.out_format
 
     @property
     def kept_bits(self) -> int:

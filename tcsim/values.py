@@ -16,7 +16,7 @@ class Value(NamedTuple):
     """An exact value: a number, or `special` "nan", "inf" or "-inf".
 
     `negative` is the sign, of a zero too. `zero` marks a zero operand or product, which has no exponent of its own; a
-    sum that cancels to zero is not one.
+    sum that cancels to zero is not one. `payload` is the code that a NaN operand came with.
     """
 
     significand: int = 0
@@ -25,6 +25,7 @@ class Value(NamedTuple):
     negative: bool = False
     special: str = ""
     zero: bool = False
+    payload: int | None = None
 
 
 NAN = Value(special="nan")
@@ -43,7 +44,8 @@ def decode(code: int, stored: Format, fmt: Format | None = None) -> Value:
     if stored.nan == "negative-zero" and code == stored.nan_code:
         return NAN
     if magnitude > stored.max_code:
-        return infinity(negative) if magnitude == stored.inf_code else NAN
+        kept = code if fmt is None or fmt == stored else fmt.nan_code  # a conversion gives the one NaN of its format
+        return infinity(negative) if magnitude == stored.inf_code else NAN._replace(payload=kept)
     emin = stored.emin if fmt is None else fmt.emin
     field, fraction = divmod(magnitude >> stored.padding, 1 << stored.mantissa_bits)
     hidden = 1 << stored.mantissa_bits if field or not stored.zero else 0

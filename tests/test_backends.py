@@ -11,7 +11,7 @@ from support.vectors import Case, cases, files, needs_vectors
 from support.whatifs import distinct, label, whatifs
 
 from tcsim import reference
-from tcsim.kernels import cpu, general
+from tcsim.kernels import cpu, general, payload
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim.units import Unit
@@ -62,6 +62,7 @@ def run(backend: str, problem: Problem) -> np.ndarray:
     if problem.unit.arithmetic == "integer":
         return cpu.run(problem, 1)
     general.run(problem, out, 1)
+    payload.restore(problem, out, lambda part: run("general", part))
     return out
 
 

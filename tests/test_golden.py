@@ -34,14 +34,6 @@ def unit_behind(gpu: str, name: str) -> Unit:
     return next(computed_by(row, u) for u in UNITS if u.gpu == gpu and row in instructions_of(u))
 
 
-def canonical(codes: Any, unit: Unit) -> Any:
-    """FP64 NaN carry an operand's payload on hardware, which no record models: any NaN is made the unit's own."""
-    if unit.out != "float64":
-        return codes
-    nan = (codes & np.uint64(2**63 - 1)) > np.uint64(0x7FF << 52)
-    return np.where(nan, np.uint64(unit.nan), codes)
-
-
 @pytest.mark.parametrize(("path", "name"), CASES, ids=[f"{p.stem}-{n}" for p, n in CASES])
 def test_hardware_is_reproduced(path: Path, name: str) -> None:
     gpu = metadata(path)["table_gpu"]
@@ -49,7 +41,7 @@ def test_hardware_is_reproduced(path: Path, name: str) -> None:
     rng = np.random.default_rng(0)
     with np.load(path) as stored:
         distributions = sorted({key.split("/")[1] for key in stored.files if key.startswith(f"{name}/")})
-        assert len(distributions) >= 9
+        assert len(distributions) >= 9 or distributions == ["nan"]
         for distribution in distributions:
             a, b, c, d = (stored[f"{name}/{distribution}/{x}"] for x in "abcd")
             assert d.size >= 2000
@@ -58,8 +50,7 @@ def test_hardware_is_reproduced(path: Path, name: str) -> None:
             problem = Problem(
                 unit, Sequential().plan(a.shape[1]), Operand(a[None], formats[0]), Operand(b[None], formats[1]), full
             )
-            seen = canonical(d, unit)
-            np.testing.assert_array_equal(canonical(cpu.run(problem)[0], unit), seen, err_msg=distribution)
+            np.testing.assert_array_equal(cpu.run(problem)[0], d, err_msg=distribution)
             i, j = rng.integers(0, d.shape[0], 2), rng.integers(0, d.shape[1], SAMPLE // 2)
             small = Problem(
                 unit,
@@ -68,7 +59,7 @@ def test_hardware_is_reproduced(path: Path, name: str) -> None:
                 Operand(b[None][:, :, j], formats[1]),
                 full[:, i][:, :, j],
             )
-            np.testing.assert_array_equal(canonical(reference.run(small)[0], unit), seen[np.ix_(i, j)], err_msg=distribution)
+            np.testing.assert_array_equal(reference.run(small)[0], d[np.ix_(i, j)], err_msg=distribution)
 
 
 def test_the_files_say_where_they_come_from() -> None:

@@ -62,6 +62,10 @@ def codes(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...], kind: s
         sign = words & np.uint64(fmt.sign_bit)
         words = (words & np.uint64((1 << bits) - 1)) | field | sign
         words[rng.random(shape) < 0.05] = 0
+    if kind == "nan" and fmt.inf_code is not None:
+        low = np.uint64((1 << (fmt.width - 1)) - 1)
+        words = np.where(rng.random(shape) < 0.1, words | np.uint64(fmt.inf_code), words)
+        words = np.where(rng.random(shape) < 0.05, words & ~low | np.uint64(fmt.inf_code), words)
     return words.astype(fmt.storage)
 
 
@@ -115,7 +119,7 @@ def test_exact_kernel_equals_the_definition(unit: Unit, tmp_path: Path) -> None:
     rng = np.random.default_rng(20260101)
     k = 2 * unit.instruction_k + 3
     plans = (tcsim.Sequential(), tcsim.SplitK(2, unit.instruction_k), tcsim.Blocked(unit.block_size + 1, "float64"))
-    for kind in ("middling", "any"):
+    for kind in ("middling", "any", "nan"):
         for schedule in plans:
             a, b = codes(rng, unit.a_format, (2, 3, k), kind), codes(rng, unit.b_format, (2, k, 4), kind)
             c = codes(rng, unit.out_format, (2, 3, 4), kind)

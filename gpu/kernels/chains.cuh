@@ -18,15 +18,34 @@ DEV REAL number(const Value &v) {
 #endif
 }
 
+#if !INTEGERS
 DEV u64 code_of(REAL x) {
-#if INTEGERS
-  return x;
-#else
-  if (x != x) return Unit::NAN_CODE;
   if (x == 0 && !Unit::IEEE_ZERO) return 0;
   return sizeof(REAL) == 8 ? (u64)__double_as_longlong((double)x) : (u64)__float_as_uint((float)x);
-#endif
 }
+#endif
+
+#if !INTEGERS
+// The code of a NaN result: the operand's that the unit keeps, found by walking the chain again.
+DEV u64 nan_of(const Chain &t, i64 z, i64 r, i64 s) {
+  if (!Unit::KEEPS_NAN || !t.k) return Unit::NAN_CODE;
+  const u64 quiet = 1ull << (O::MB - 1 + O::PAD);
+  u64 kept = t.c ? load_code(t.c, ((z * t.m + r) * t.n + s) * O::BYTES, O::BYTES) : 0;
+  REAL sum = number(decode<O>(kept, O::EMIN));
+  for (i64 k = 0; k < t.k; k++) {
+    const u64 a = load_code(t.a, z * t.a_batch + r * t.a_row + k * t.a_k, SA::BYTES);
+    const u64 b = load_code(t.b, z * t.b_batch + k * t.b_k + s * t.b_column, SB::BYTES);
+    const REAL x = number(decode<SA>(a, A::EMIN)), y = number(decode<SB>(b, B::EMIN)), next = fma(x, y, sum);
+    if (y != y)
+      kept = SB::WIDTH == O::WIDTH ? b : Unit::CONVERTED_NAN;
+    else if (sum == sum)
+      kept = x != x ? (SA::WIDTH == O::WIDTH ? a : Unit::CONVERTED_NAN) : Unit::NAN_CODE;
+    kept |= quiet;
+    sum = next;
+  }
+  return kept;
+}
+#endif
 
 extern "C" __global__ void __launch_bounds__(256) chains(const __grid_constant__ Chain t) {
   __shared__ REAL sa[16][65], sb[16][65];
@@ -68,6 +87,12 @@ extern "C" __global__ void __launch_bounds__(256) chains(const __grid_constant__
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       const i64 r = row0 + ty + 16 * i, s = column0 + tx + 16 * j;
-      if (r < t.m && s < t.n) store_code(t.d, (z * t.m + r) * t.n + s, O::BYTES, code_of(acc[i][j]));
+      if (r >= t.m || s >= t.n) continue;
+#if INTEGERS
+      const u64 code = acc[i][j];
+#else
+      const u64 code = acc[i][j] == acc[i][j] ? code_of(acc[i][j]) : nan_of(t, z, r, s);
+#endif
+      store_code(t.d, (z * t.m + r) * t.n + s, O::BYTES, code);
     }
 }

@@ -198,6 +198,21 @@ DEV Value add_outside(const Value &x, const Value &y, int sum_format) {
   return add_in<O>(x, y, O::MB + 1, RNE, 0);
 }
 
+// The NaN operand that a block of one product keeps: b's, then that of the sum so far, then a's.
+DEV Value kept_nan(const Operands &x, i64 k, const Value &sum) {
+  const u64 quiet = 1ull << (O::MB - 1 + O::PAD);
+  Value v = special_value(NOT_A_NUMBER, 0);
+  v.significand = Unit::NAN_CODE;
+  const u64 a = load_code(x.a, k * x.a_step, SA::BYTES), b = load_code(x.b, k * x.b_step, SB::BYTES);
+  if (decode<SB>(b, B::EMIN).kind == NOT_A_NUMBER)
+    v.significand = (SB::WIDTH == O::WIDTH ? b : Unit::CONVERTED_NAN) | quiet;
+  else if (sum.kind == NOT_A_NUMBER)
+    v.significand = (u64)sum.significand | quiet;
+  else if (decode<SA>(a, A::EMIN).kind == NOT_A_NUMBER)
+    v.significand = (SA::WIDTH == O::WIDTH ? a : Unit::CONVERTED_NAN) | quiet;
+  return v;
+}
+
 DEV Value chain(const Operands &x, Value result, i64 start, i64 stop, u64 seed, u64 element, u32 &step) {
   i64 ks[Unit::BLOCK];
   for (i64 base = start; base < stop; base += Unit::PERIOD) {
@@ -209,16 +224,18 @@ DEV Value chain(const Operands &x, Value result, i64 start, i64 stop, u64 seed, 
         if (k < stop) ks[count++] = k;
       }
       if (!count) continue;
-      partial = block(x, ks, count, partial, seed, element, step++);
+      const Value before = partial;
+      partial = block(x, ks, count, before, seed, element, step++);
+      if (Unit::KEEPS_NAN && partial.kind == NOT_A_NUMBER) partial = kept_nan(x, ks[0], before);
     }
     result = Unit::AFTER ? add_outside(result, partial, 0) : partial;
   }
   return result;
 }
 
-DEV u64 encode(const Value &v) {
+DEV u64 encode(const Value &v, u64 nan_code) {
   if (O::INTEGER) return v.negative ? 0u - (u32)v.significand : (u32)v.significand;
-  return encode_exact<O>(v, Unit::NAN_CODE);
+  return encode_exact<O>(v, nan_code);
 }
 
 struct Task {
@@ -248,9 +265,12 @@ DEV void one_output(const Task &t, i64 index) {
   u32 step = 0;
   const Value nothing = zero_value(O::EMIN, 0);
   Value c = t.c ? decode<O>(load_code(t.c, element * O::BYTES, O::BYTES), O::EMIN) : nothing;
+  if (Unit::KEEPS_NAN && c.kind == NOT_A_NUMBER) c.significand = load_code(t.c, element * O::BYTES, O::BYTES);
   Value total = c;
+  u64 nan_code = Unit::NAN_CODE;
   if (t.sum_format == 0) {
     total = chain(x, c, t.bounds[0], t.bounds[1], t.seed, element, step);
+    if (Unit::KEEPS_NAN && t.bounds[1] > t.bounds[0]) nan_code = (u64)total.significand;
   } else {
     if (!t.c_first) total = nothing;
     for (int s = 0; s < t.segments; s++)
@@ -266,7 +286,7 @@ DEV void one_output(const Task &t, i64 index) {
       total = flushed(total, O::EMIN, 1);
     }
   }
-  store_code(t.d, element, O::BYTES, encode(total));
+  store_code(t.d, element, O::BYTES, encode(total, nan_code));
 }
 
 #ifdef __CUDACC__

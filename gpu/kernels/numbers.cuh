@@ -20,7 +20,8 @@ enum { FINITE = 0, INFINITE = 1, NOT_A_NUMBER = 2 };
 enum { RZ = 0, RNE = 1, RNA = 2, RU = 3, RD = 4, RO = 5, SR = 6, EXACT = 7 };
 enum { NAN_IEEE = 0, NAN_ALL_ONES = 1, NAN_NEGATIVE_ZERO = 2, NAN_NONE = 3 };
 
-// (-1)^negative * significand * 2^lsb, aligned by `exponent`; `zero` marks a zero operand or product.
+// (-1)^negative * significand * 2^lsb, aligned by `exponent`; `zero` marks a zero operand or product. A unit that keeps
+// NaN operands has their codes in `significand`.
 struct Value {
   u128 significand;
   int lsb, exponent;

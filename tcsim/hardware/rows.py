@@ -46,13 +46,17 @@ def rows(
     )
 
 
-def ieee_fma(gpus: Iterable[str], instruction: str, fmt: str, *, source: str, nan_code: int | None = None) -> tuple[Unit, ...]:
+def ieee_fma(
+    gpus: Iterable[str], instruction: str, fmt: str, *, source: str, evidence: str | dict[str, str] = "S", **numbers: Any
+) -> tuple[Unit, ...]:
     """A unit that is a chain of IEEE fused multiply-adds in ascending k, rounded to nearest-even."""
     return rows(gpus, instruction, [fmt], fmt, block_size=1, align_rounding="exact", rounding="rne", zero_sign="ieee",
-                nan_code=nan_code, evidence="S", source=source)  # fmt: skip
+                evidence=evidence, source=source, **numbers)  # fmt: skip
 
 
-def int8_dot(gpus: Iterable[str], instruction: str, block_size: int, *, source: str) -> tuple[Unit, ...]:
+def int8_dot(
+    gpus: Iterable[str], instruction: str, block_size: int, *, source: str, evidence: str | dict[str, str] = "S"
+) -> tuple[Unit, ...]:
     """int8 x int8 -> int32, exact and wrapping, so the block size is only the instruction's k."""
     return rows(gpus, instruction, ["int8"], "int32", block_size=block_size, arithmetic="integer", align_rounding="exact",
-                evidence="S", source=source)  # fmt: skip
+                evidence=evidence, source=source)  # fmt: skip

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.kernels import general, library, native, simd
+from tcsim.kernels import general, library, native, payload, simd
 from tcsim.problem import Codes, Problem
 
 
 def run(problem: Problem, threads: int | None = None) -> Codes:
     """Codes of D = C + A·B, (batch, m, n): on the fast path where it holds the unit, else on the general kernel."""
+    out = _numbers(problem, threads)
+    payload.restore(problem, out, _numbers)
+    return out
+
+
+def _numbers(problem: Problem, threads: int | None = None) -> Codes:
+    """`run` with every NaN the unit's one."""
     batch, m, n, _ = problem.shape
     out = np.empty((batch, m, n), dtype=problem.unit.out_format.storage)
     if library.supports(problem):
