@@ -108,6 +108,7 @@ def doctor() -> list[str]:
 
             lines.append(f"  tcsim validate can judge {len(pairs_of(gpu))} instructions of {gpu} here")
     lines.append(_compiler())
+    lines.append("  instructions for sm_100a (tcgen05) and sm_120a compile; none of them has run on hardware yet")
     if not device.available():
         lines.append(f"  with a GPU, tcsim validate judges: {', '.join(CAPABILITY)}")
     return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tcsim_gpu.matrix_source import mma_step, registers, wgmma_step
+from tcsim_gpu.matrix_source import registers, step_source
 from tcsim_gpu.table import INSTRUCTIONS, Instruction
 
 _REGISTER = {"float32": "float", "float16": "unsigned", "int32": "int", "float64": "double"}
@@ -25,7 +25,11 @@ def all_instructions(target: str) -> str:
 
 def _kernel(i: int, row: Instruction) -> str:
     na, nb, nd = registers(row)
-    step = mma_step(row) if row.family == "mma" else wgmma_step(row)
+    step = step_source(row)
+    if row.family == "tcgen05":
+        scales = ", (u32)in[3], (u32)in[4]" if row.scale else ""
+        call = f"step((u32)in[0], in[1], in[2]{scales});"
+        return f'namespace row{i} {{\n{step}extern "C" __global__ void issue{i}(const u64 *in) {{ {call} }}\n}}\n'
     ab = "double" if row.a == "float64" else "u32"
     for name, value in (("R_D", _REGISTER[row.out]), ("R_AB", ab), ("D_REGS", nd), ("A_REGS", na), ("B_REGS", nb)):
         step = step.replace(name, str(value))

@@ -90,7 +90,7 @@ def run_on_device(problem: Problem, row: Instruction) -> Any:
         args.set(**dict(zip(("sb_batch", "sb_k", "sb_column"), sb.strides, strict=True)))
     args.set(segments=len(problem.plan.bounds) - 1, c_first=int(problem.plan.c_first))
     tiles = ceil(m / row.m) * ceil(n / row.n) * batch
-    groups = tiles if row.family == "wgmma" else ceil(tiles / 4)
+    groups = ceil(tiles / 4) if row.family == "mma" else tiles
     options = (f"-arch={row.only}",) if row.only else ()
     product = kernel(matrix_source(row, replace(problem.plan)), "product", options)
     product((min(groups, 1 << 20),), (128,), (args.argument(),))

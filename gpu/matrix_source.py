@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tcsim_gpu.descriptors import instruction_descriptor, shared_descriptor
 from tcsim_gpu.source import kernel_text
 from tcsim_gpu.table import PTX_TYPES, Instruction
 
@@ -23,7 +24,9 @@ def _shift(row: Instruction, fmt: str) -> int:
 
 
 def registers(row: Instruction) -> tuple[int, int, int]:
-    """Registers of a lane for a, b and d."""
+    """Registers of a lane for a, b and d; tcgen05.mma has none of its own, and results come in 32 bits each."""
+    if row.family == "tcgen05":
+        return 0, 0, row.n
     if (row.family, row.shape) == ("mma", "m8n8k4") and row.a == "float16":
         return 2, 2, 8 if row.out == "float32" else 4
     lanes = 128 if row.family == "wgmma" else 32
@@ -75,10 +78,30 @@ def wgmma_step(row: Instruction) -> str:
     )
 
 
+def tcgen05_step(row: Instruction) -> str:
+    """The function step(d, descriptor of a, descriptor of b[, scales]): the instruction with c in tensor memory at d."""
+    scaled = f".block_scale.scale_vec::{row.k // row.scale_block}X" if row.scale else ""
+    name = f"tcgen05.mma.cta_group::1.kind::{row.kind}{scaled}"
+    places, scales, ins = "", "", ""
+    if row.scale:
+        places, scales, ins = ", [%4], [%5]", ", u32 sa, u32 sb", ', "r"(sa), "r"(sb)'
+    text = f"{{\\n.reg .pred p;\\nsetp.eq.u32 p, 0, 0;\\n{name} [%0], %1, %2, %3{places}, p;\\n}}"
+    return (
+        f"__device__ __forceinline__ void step(u32 d, u64 a, u64 b{scales}) {{\n"
+        f'  asm volatile("{text}" :: "r"(d), "l"(a), "l"(b), "r"({instruction_descriptor(row):#010x}u){ins} : "memory");\n}}\n'
+    )
+
+
+def step_source(row: Instruction) -> str:
+    """The function `step` of an instruction."""
+    return {"mma": mma_step, "wgmma": wgmma_step, "tcgen05": tcgen05_step}[row.family](row)
+
+
 def matrix_source(row: Instruction, plan: Plan | None = None) -> str:
     """The GEMM kernel `product` of an instruction, for a schedule's kind of sum outside the unit."""
     a, b, out = row.formats
     na, nb, nd = registers(row)
+    tensor_memory = row.family == "tcgen05"
     volta = int((row.family, row.shape, row.a) == ("mma", "m8n8k4", "float16"))
     defines = {
         "M": row.m,
@@ -87,27 +110,30 @@ def matrix_source(row: Instruction, plan: Plan | None = None) -> str:
         "A_BYTES": int(a.storage[4:]) // 8,
         "B_BYTES": int(b.storage[4:]) // 8,
         "D_BYTES": out.width // 8,
-        "D_FLOAT": int(row.out == "float32"),
-        "A_SHIFT": _shift(row, row.a),
-        "B_SHIFT": _shift(row, row.b),
+        "D_FLOAT": int(row.out == "float32" and not tensor_memory),
+        "A_SHIFT": 0 if tensor_memory else _shift(row, row.a),
+        "B_SHIFT": 0 if tensor_memory else _shift(row, row.b),
+        "A_BITS": a.width,
+        "B_BITS": b.width,
         "A_REGS": na,
         "B_REGS": nb,
         "D_REGS": nd,
-        "PACK_D": 2 if row.out == "float16" else 1,
+        "PACK_D": 2 if row.out == "float16" and not tensor_memory else 1,
         "R_AB": "double" if row.a == "float64" else "u32",
-        "R_D": _REGISTER[row.out],
+        "R_D": "unsigned" if tensor_memory else _REGISTER[row.out],
         "REG_BITS": 64 if row.a == "float64" else 32,
         "BITS": _bits(row),
         "VOLTA": volta,
+        "TENSOR_MEMORY": int(tensor_memory),
+        "DESCRIPTOR": f"{shared_descriptor():#x}ull",
         "SCALE_BLOCK": row.scale_block,
         "SUM": 0 if plan is None or plan.sum is None else int(plan.sum.removeprefix("float")),
     }
-    step = mma_step(row) if row.family == "mma" else wgmma_step(row)
     return "".join(
         [
             "".join(f"#define {k} {v}\n" for k, v in defines.items()),
             kernel_text("matrix.cuh"),
-            step,
+            step_source(row),
             kernel_text(f"{row.family}.cuh"),
         ]
     )

@@ -1,4 +1,7 @@
-"""Every matrix instruction of PTX that this package can run, as rows: shape, formats, first architecture."""
+"""Every matrix instruction of PTX that this package can run, as rows: shape, formats, first architecture.
+
+Those of Hopper ran on an H200; those for sm_100a (tcgen05) and sm_120a compile and have never run on hardware.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ CAPABILITY = {
 class Instruction:
     """One matrix instruction: D = C + A·B for an m x k by k x n tile.
 
-    `family` is "mma" or "wgmma". `first` is the first compute capability that has it; `only` the architecture-specific
+    `family` is "mma", "wgmma" or "tcgen05". `first` is the first compute capability that has it; `only` the architecture-specific
     target that it needs ("sm_90a"), if any. `kind` is PTX's .kind qualifier; `scale` and `scale_block` those of a
     block-scaled instruction.
     """
@@ -92,7 +95,14 @@ def _same(*names: str) -> tuple[tuple[str, str], ...]:
     return tuple((n, n) for n in names)
 
 
-_F4 = "float4_e2m1fn"
+_F4, _E8M0, _UE4M3 = "float4_e2m1fn", "float8_e8m0fnu", "float8_ue4m3fn"
+_BLOCK_SCALED = (
+    ("mxf8f6f4", 32, FP864_PAIRS, _E8M0, 32),
+    ("mxf4", 64, _same(_F4), _E8M0, 32),
+    ("mxf4nvf4", 64, _same(_F4), _E8M0, 32),
+    ("mxf4nvf4", 64, _same(_F4), _E8M0, 16),
+    ("mxf4nvf4", 64, _same(_F4), _UE4M3, 16),
+)
 INSTRUCTIONS: tuple[Instruction, ...] = (
     *_rows("m8n8k4", _same("float16"), "float32 float16", 70),
     *_rows("m16n8k8", _same("float16"), "float32 float16", 75),
@@ -109,11 +119,22 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     *_rows("m64n8k8", _same("tfloat32"), "float32", 90, "wgmma", only="sm_90a"),
     *_rows("m64n8k32", FP8_PAIRS, "float32 float16", 90, "wgmma", only="sm_90a"),
     *_rows("m64n8k32", _same("int8"), "int32", 90, "wgmma", only="sm_90a"),
+    *_rows("m128n16k16", _same("float16"), "float32 float16", 100, "tcgen05", only="sm_100a", kind="f16"),
+    *_rows("m128n16k16", _same("bfloat16"), "float32", 100, "tcgen05", only="sm_100a", kind="f16"),
+    *_rows("m128n16k8", _same("tfloat32"), "float32", 100, "tcgen05", only="sm_100a", kind="tf32"),
+    *_rows("m128n16k32", _same("int8"), "int32", 100, "tcgen05", only="sm_100a", kind="i8"),
+    *_rows("m128n16k32", FP864_PAIRS, "float32 float16", 100, "tcgen05", only="sm_100a", kind="f8f6f4"),
+    *(
+        row
+        for family, shape, first in (("tcgen05", "m128n16", 100), ("mma", "m16n8", 120))
+        for kind, k, pairs, scale, block in _BLOCK_SCALED
+        if family == "tcgen05"
+        or (kind, scale, block) != ("mxf4nvf4", _E8M0, 16)  # mma.sync pairs blocks of 16 with ue4m3 alone
+        for row in _rows(
+            f"{shape}k{k}", pairs, "float32", first, family, only=f"sm_{first}a", kind=kind, scale=scale, scale_block=block
+        )
+    ),
     *_rows("m16n8k32", FP864_PAIRS, "float32 float16", 120, only="sm_120a", kind="f8f6f4"),
-    *_rows("m16n8k32", FP864_PAIRS, "float32", 120, only="sm_120a", kind="mxf8f6f4", scale="float8_e8m0fnu", scale_block=32),
-    *_rows("m16n8k64", _same(_F4), "float32", 120, only="sm_120a", kind="mxf4", scale="float8_e8m0fnu", scale_block=32),
-    *_rows("m16n8k64", _same(_F4), "float32", 120, only="sm_120a", kind="mxf4nvf4", scale="float8_e8m0fnu", scale_block=32),
-    *_rows("m16n8k64", _same(_F4), "float32", 120, only="sm_120a", kind="mxf4nvf4", scale="float8_ue4m3fn", scale_block=16),
 )
 
 
@@ -128,6 +149,7 @@ def instructions_of(unit: Unit) -> list[Instruction]:
         for row in INSTRUCTIONS
         if (row.family, row.a, row.b, row.out) == (family, unit.a, unit.b, unit.out)
         and (row.scale or None, row.scale_block) == (unit.scale, unit.scale_block)
+        and (unit.group_size > 1) == row.kind.startswith("mxf4")
         and row.first <= capability
         and (row.only is None or row.only == f"sm_{capability}a")
         and row.shape.endswith(shape)

@@ -34,6 +34,14 @@ def test_every_instruction_assembles(target: str) -> None:
         "wgmma.m64n8k8.tf32.tf32.f32",
         "mma.mxf8f6f4.m16n8k32.e2m3.e2m1.f32.ue8m0x32",
         "mma.mxf4nvf4.m16n8k64.e2m1.e2m1.f32.ue4m3x16",
+        "tcgen05.f16.m128n16k16.bf16.bf16.f32",
+        "tcgen05.f16.m128n16k16.f16.f16.f16",
+        "tcgen05.tf32.m128n16k8.tf32.tf32.f32",
+        "tcgen05.i8.m128n16k32.s8.s8.s32",
+        "tcgen05.f8f6f4.m128n16k32.e2m3.e2m1.f16",
+        "tcgen05.mxf8f6f4.m128n16k32.e5m2.e3m2.f32.ue8m0x32",
+        "tcgen05.mxf4.m128n16k64.e2m1.e2m1.f32.ue8m0x32",
+        "tcgen05.mxf4nvf4.m128n16k64.e2m1.e2m1.f32.ue4m3x16",
     ],
 )
 def test_gemm_of_an_instruction_compiles(name: str) -> None:

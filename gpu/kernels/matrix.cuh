@@ -1,5 +1,5 @@
-// A GEMM of bare matrix instructions: one warp (mma.sync) or warpgroup (wgmma) walks one tile along k, c in the
-// accumulators. Operands are codes with any strides; what lies outside the matrices is zero.
+// A GEMM of bare matrix instructions: one warp (mma.sync) or four (wgmma, tcgen05) walk one tile along k, c in
+// the accumulators. Operands are codes with any strides; what lies outside the matrices is zero.
 //
 // The host defines M N K of the instruction, A_BYTES B_BYTES D_BYTES (of a code), A_SHIFT B_SHIFT (of a narrow code in its
 // byte), A_REGS B_REGS D_REGS, the register types R_AB R_D, PACK_D (results in a register), SUM, and step(d, a, b).
@@ -68,6 +68,10 @@ union Bits {
 #define D_ROW(i) (D_BYTES == 4 ? (lane & 1) + ((i) & 2) + (lane >= 16 ? 4 : 0) : lane % 4 + (lane >= 16 ? 4 : 0))
 #define D_COLUMN(i) (D_BYTES == 4 ? ((i) & 4) + (lane & 2) + ((i) & 1) : (i))
 #define WRITES ((lane & 12) == 0)
+#elif TENSOR_MEMORY
+#define D_ROW(i) (warp_row + lane)
+#define D_COLUMN(i) (i)
+#define WRITES true
 #else
 #define D_ROW(i) (warp_row + lane / 4 + 8 * ((i) / 2))
 #define D_COLUMN(i) (lane % 4 * 2 + (i) % 2)
@@ -87,7 +91,7 @@ __device__ __forceinline__ u64 result_code(const R_D (&d)[D_REGS], int i) {
   x.single = d[i];
   return x.word;
 #else
-  return (u32)d[i];
+  return D_BYTES == 2 ? (u32)d[i] & 0xFFFF : (u32)d[i];
 #endif
 }
 
