@@ -1,0 +1,67 @@
+"""Golden vectors: what a real GPU was given and what it gave, in files that `tcsim capture` writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.matmul import matmul
+from tcsim.units import Unit
+
+Codes: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The outputs d = c + a·b of one instruction on inputs of one distribution, all as codes of their formats.
+
+    a (m, k), b (k, n), c broadcast to (m, n), d (m, n). `unit` is the record that should give d, with k walked in
+    ascending blocks.
+    """
+
+    instruction: str
+    distribution: str
+    unit: Unit
+    a: Codes
+    b: Codes
+    c: Codes
+    d: Codes
+
+    def differing(self, unit: Unit | None = None, *, backend: str = "cpu") -> npt.NDArray[np.bool_]:
+        """Which outputs' bits differ from those of `unit`, the vectors' own unless given."""
+        computed = np.asarray(matmul(self.a, self.b, self.c, unit=self.unit if unit is None else unit, backend=backend))
+        different: npt.NDArray[np.bool_] = computed.view(self.d.dtype) != self.d
+        return different
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A file of golden vectors: the machine they were captured on (GPU, driver, date, seed …) and the vectors."""
+
+    machine: dict[str, Any]
+    vectors: tuple[Vectors, ...]
+
+    @property
+    def outputs(self) -> int:
+        return sum(v.d.size for v in self.vectors)
+
+
+def read(path: str | Path) -> Golden:
+    """The golden vectors of a file. ValueError for a file that `tcsim capture` did not write."""
+    pairs = import_module("tcsim_gpu.pairs")
+    with np.load(path) as stored:
+        if "meta" not in stored.files:
+            raise ValueError(f"{path} has no golden vectors; `tcsim capture FILE` writes them where a GPU is")
+        machine = json.loads(str(stored["meta"]))
+        units = {row.name: unit for row, unit in pairs.pairs_of(machine["table_gpu"])}
+        vectors = []
+        for instruction, distribution in (key.split("/")[:2] for key in stored.files if key.endswith("/d")):
+            a, b, c, d = (stored[f"{instruction}/{distribution}/{name}"] for name in "abcd")
+            vectors.append(Vectors(instruction, distribution, units[instruction], a, b, c, d))
+    return Golden({k: v for k, v in machine.items() if k != "instructions"}, tuple(vectors))
