@@ -8,6 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from tcsim.studies.output import verdict_table
+
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 h2 { border-bottom: 1px solid #bbb; padding-bottom: .2rem; margin-top: 2.5rem; }
@@ -16,7 +18,6 @@ table { border-collapse: collapse; } td, th { padding: .25rem .6rem; text-align:
 pre { overflow-x: auto; background: #f5f5f5; padding: .6rem; font-size: 12px; } figure { display: inline-block; margin: .5rem; }
 img { max-width: 100%; height: auto; } figcaption { font-size: 12px; color: #555; }
 """
-_CLASS = {"holds": "holds", "does not hold": "fails"}
 
 
 def report(folder: Path, out: Path | None = None) -> Path:
@@ -44,18 +45,9 @@ def _section(path: Path) -> str:
     text = path.with_suffix(".txt")
     table = text.read_text().split("\n\n")[1] if text.is_file() else ""
     return (
-        f"<h2>{escape(document['title'])}</h2><p>{escape(document['reproduces'])}</p>{_claims(document['claims'])}{figures}"
+        f"<h2>{escape(document['title'])}</h2><p>{escape(document['reproduces'])}</p>{verdict_table(document['claims'])}{figures}"
         f"<pre>{escape(table)}</pre>{_provenance(document)}"
     )
-
-
-def _claims(claims: list[dict[str, str]]) -> str:
-    rows = "".join(
-        f"<tr><td class='{_CLASS.get(c['verdict'], 'untold')}'>{escape(c['verdict'])}</td><td>{escape(c['statement'])}<br>"
-        f"<small>{escape(c['evidence'])}</small></td><td><small>{escape(c['source'])}</small></td></tr>"
-        for c in claims
-    )
-    return f"<table><tr><th>verdict</th><th>claim and numbers</th><th>where</th></tr>{rows}</table>" if rows else ""
 
 
 def _figure(image: Path) -> str:

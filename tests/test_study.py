@@ -86,6 +86,17 @@ def test_growth_files(growth: tuple[Path, object]) -> None:
     assert "does not hold: Rounding the result of a block to nearest" in (out / "rounding-growth.txt").read_text()
 
 
+def test_an_outcome_in_a_notebook(growth: tuple[Path, object]) -> None:
+    outcome = growth[1]
+    page = outcome._repr_html_()
+    assert outcome.study.title in page
+    assert page.count("<tr>") == 1 + len(outcome.claims)
+    assert all(claim.verdict in page for claim in outcome.claims)
+    assert len(outcome.figure("overview-recursive").axes) == 8
+    with pytest.raises(ValueError, match="nearest: 'overview-recursive'"):
+        outcome.figure("overview-recursion")
+
+
 def test_growth_is_reused_and_reproducible(growth: tuple[Path, object], tmp_path: Path) -> None:
     again = tcsim.study.run("rounding-growth", quick=True, k_max=2**14, out=growth[0], jobs=1, figures=False)
     assert (again.computed, again.reused) == (0, 12)

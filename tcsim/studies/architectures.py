@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, told
+from tcsim.studies.grid import SEED, count, curves, gather, legend_below, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -99,33 +99,45 @@ def claims(data: xr.Dataset) -> list[Claim]:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
+    return {"architectures": _shares(data), "ulps": _ulps(data)}
+
+
+def _shares(data: xr.Dataset) -> Any:
+    """The share of outputs that differ against k, a panel a scheme."""
     from tcsim.studies.plot import subplots
 
-    figure, axes = subplots(1, 3, width=2.9, height=2.8)
-    shown = ("v100-a100", "a100-h200", "v100-h200", "h200-b200")
-    for axis, scheme in zip(axes[0, :2], ("plain", "ootomo"), strict=True):
+    figure, axes = subplots(1, 3, width=2.7, height=2.9, sharey=True)
+    shown = ("v100-a100", "a100-h200", "v100-h200", "a100-l40s", "h200-b200")
+    for axis, scheme in zip(axes[0], ("plain", "ootomo", "ozaki-sp"), strict=True):
         lines = {p: data.differ.sel(scheme=scheme, inputs="gauss", pair=p) for p in shown}
-        curves(
-            axis,
-            data.k,
-            lines,
-            xlabel="k",
-            ylabel="share of outputs that differ",
-            y="linear",
-            title=f"{scheme}, gauss",
-            legend=False,
-        )
-    legend_right(figure, axes[0, 0])
-    ulps = data.ulps.sel(inputs="gauss").isel(k=-1)
-    for i, scheme in enumerate(("plain", "mmm-chained", "ootomo")):
-        axes[0, 2].bar(
-            np.array(PLACES) + 0.27 * (i - 1), ulps.sel(scheme=scheme) / ulps.sel(scheme=scheme).sum(), width=0.27, label=scheme
-        )
-    axes[0, 2].set(
-        xlabel="ulps, A100 less H200 (ends: beyond)", ylabel="share of outputs", title=f"gauss, k = {int(data.k[-1])}"
-    )
-    axes[0, 2].legend(frameon=False, loc="upper left", handlelength=1.0)
-    return {"architectures": figure}
+        curves(axis, data.k, lines, xlabel="inner dimension k", ylabel="share of outputs that differ", y="linear",
+               title=f"{scheme}, gauss", legend=False)  # fmt: skip
+        axis.label_outer()
+    legend_below(figure, axes[0, 0], columns=5)
+    return figure
+
+
+def _ulps(data: xr.Dataset) -> Any:
+    """How far apart A100 and H200 are, in units of the last place, at three k."""
+    from tcsim.studies.plot import COLOURS, subplots
+
+    figure, axes = subplots(1, 3, width=2.7, height=2.6, sharey=True)
+    for axis, k in zip(axes[0], data.k.values[[2, data.k.size // 2, -1]], strict=True):
+        for i, scheme in enumerate(("plain", "ootomo")):
+            ulps = data.ulps.sel(inputs="gauss", scheme=scheme, k=k)
+            axis.bar(
+                np.array(PLACES) + 0.4 * i - 0.2,
+                ulps / ulps.sum(),
+                0.4,
+                color=COLOURS[i],
+                hatch=(None, "////")[i],
+                label=scheme,
+            )
+        axis.set_xticks((-8, -4, 0, 4, 8), ("≤ −8", "−4", "0", "4", "≥ 8"))
+        axis.set(xlabel="A100 − H200 in ulps", ylabel="share of outputs", title=f"gauss, k = {k}")
+        axis.label_outer()
+    legend_below(figure, axes[0, 0])
+    return figure
 
 
 def table(data: xr.Dataset) -> str:

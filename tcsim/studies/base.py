@@ -125,3 +125,25 @@ class Outcome:
     failed: list[tuple[Cell, str]] = field(default_factory=list)
     computed: int = 0
     reused: int = 0
+
+    def figure(self, stem: str) -> Any:
+        """One of the study's figures, a matplotlib Figure, drawn anew. ValueError names the nearest known stem."""
+        from tcsim.errors import unknown
+        from tcsim.studies.plot import style
+
+        with style():
+            drawn = self.study.figures(self.dataset)
+            if stem not in drawn:
+                raise unknown(f"figure of study {self.study.name}", stem, drawn)
+            drawn[stem].draw_without_rendering()  # matplotlib makes ticks when it draws: here, in the style
+        return drawn[stem]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the study and its verdicts."""
+        from html import escape
+
+        from tcsim.studies.output import verdict_table, verdicts
+
+        failed = f"<p>{len(self.failed)} cells failed</p>" if self.failed else ""
+        head = f"<b>{escape(self.study.title)}</b><br>{escape(self.study.reproduces)}"
+        return f"{head}{verdict_table(verdicts(self.claims))}{failed}"

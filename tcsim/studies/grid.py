@@ -97,6 +97,12 @@ def legend_right(figure: Any, axis: Any) -> None:
     figure.legend(handles, labels, loc="outside right upper", frameon=False, handlelength=2.2)
 
 
+def legend_below(figure: Any, axis: Any, columns: int = 3) -> None:
+    """The legend of one axis below all panels."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncol=columns, frameon=False, handlelength=2.4)
+
+
 def rows(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
     """A text table: numbers in three digits, columns aligned."""
     cells = [list(header), *([v if isinstance(v, str) else f"{v:.3g}" for v in row] for row in body)]

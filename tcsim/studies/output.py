@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Sequence
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tcsim.studies.base import Outcome
+from tcsim.studies.base import Claim, Outcome
+
+_CLASS = {"holds": "holds", "does not hold": "fails"}
 
 
 def provenance(outcome: Outcome) -> dict[str, Any]:
@@ -34,6 +38,21 @@ def text_of(outcome: Outcome) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def verdicts(claims: Sequence[Claim]) -> list[dict[str, str]]:
+    """The claims as they are stored."""
+    return [{"statement": c.statement, "verdict": c.verdict, "evidence": c.evidence, "source": c.source} for c in claims]
+
+
+def verdict_table(claims: Sequence[dict[str, str]]) -> str:
+    """Stored claims as an HTML table; nothing where there are none."""
+    rows = "".join(
+        f"<tr><td class='{_CLASS.get(c['verdict'], 'untold')}'>{escape(c['verdict'])}</td><td>{escape(c['statement'])}<br>"
+        f"<small>{escape(c['evidence'])}</small></td><td><small>{escape(c['source'])}</small></td></tr>"
+        for c in claims
+    )
+    return f"<table><tr><th>verdict</th><th>claim and numbers</th><th>where</th></tr>{rows}</table>" if rows else ""
+
+
 def write(outcome: Outcome, folder: Path, figures: bool) -> None:
     """Write the files of a run into `folder` and list them in `outcome.files`."""
     name = outcome.study.name
@@ -42,10 +61,7 @@ def write(outcome: Outcome, folder: Path, figures: bool) -> None:
     data, text, claims = folder / f"{name}.nc", folder / f"{name}.txt", folder / f"{name}.json"
     dataset.to_netcdf(data, engine="h5netcdf")
     text.write_text(text_of(outcome))
-    verdicts = [
-        {"statement": c.statement, "verdict": c.verdict, "evidence": c.evidence, "source": c.source} for c in outcome.claims
-    ]
-    claims.write_text(json.dumps({**provenance(outcome), "claims": verdicts}, indent=1))
+    claims.write_text(json.dumps({**provenance(outcome), "claims": verdicts(outcome.claims)}, indent=1))
     outcome.files += [data, text, claims]
     if figures:
         from tcsim.studies.plot import save, style

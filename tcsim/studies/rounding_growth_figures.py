@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tcsim.studies.grid import legend_below
 from tcsim.studies.plot import COLOURS, MARKERS, subplots
 
 if TYPE_CHECKING:
@@ -28,7 +29,38 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
                 legend_below(figure, axes[0, 0])
                 made[f"figure-4.3-{_FILE[d]}-{_FILE[b]}-{r.replace(',', '').replace(' ', '-').lower()}"] = figure
         made[f"overview-{_FILE[b]}"] = overview(data, b)
+    made["drift"] = drift(data)
     return made
+
+
+def drift(data: xr.Dataset) -> Any:
+    """The error for each unit of k against its closed form, and what causes it at the largest k."""
+    figure, axes = subplots(1, 2, width=3.8, height=3.0)
+    errors = data.error.sel(distribution="(0, 1]", blocking="recursive", scheme="double-fp16")
+    left, right = axes[0]
+    for i, u in enumerate(data.unit.values):
+        for rounding, line in (("hardware", "-"), ("final RN", "--")):
+            left.loglog(data.k, errors.sel(unit=u, rounding=rounding) / data.k, line, color=COLOURS[i], marker=MARKERS[i],
+                        label=f"{u}, {'as built' if line == '-' else rounding}")  # fmt: skip
+            closed = 2.0**-23 / 3 * float(data.kappa.sel(unit=u, rounding=rounding))
+            left.axhline(closed, color="grey", linestyle=":", label="closed form" if i == 0 and line == "-" else None)
+    _finish(left, "(0, 1], double-fp16: drift for each unit of k")
+    left.set_ylabel("componentwise relative error / k")
+    last = errors.isel(k=-1)
+    alignment = (last.sel(rounding="final RN") / last.sel(rounding="hardware")).clip(max=1)
+    places = range(data.unit.size)
+    right.barh(places, alignment, 0.6, color=COLOURS[0], label="truncation of aligned terms")
+    right.barh(places, 1 - alignment, 0.6, left=alignment, color=COLOURS[4], hatch="//", label="truncation of the result")
+    for y, share in zip(places, alignment.values, strict=True):
+        right.text(0.02, y, f"{share:.0%}", va="center", color="white")
+    right.set_yticks(places, data.unit.values)
+    right.invert_yaxis()
+    right.grid(False)
+    right.set(xlim=(0, 1), xlabel="share of the error", title=f"which truncation is to blame, k = {int(data.k[-1])}")
+    handles, labels = left.get_legend_handles_labels()
+    more, names = right.get_legend_handles_labels()
+    figure.legend(handles + more, labels + names, loc="outside lower center", ncol=3, frameon=False, handlelength=2.4)
+    return figure
 
 
 def overview(data: xr.Dataset, blocking: str) -> Any:
@@ -40,11 +72,6 @@ def overview(data: xr.Dataset, blocking: str) -> Any:
             axis.label_outer()
     legend_below(figure, axes[0, 0], columns=7)
     return figure
-
-
-def legend_below(figure: Any, axis: Any, columns: int = 3) -> None:
-    """One legend for the figure, outside its panels."""
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncol=columns, frameon=False, handlelength=2.4)
 
 
 def panel(axis: Any, data: xr.Dataset, distribution: str, blocking: str, rounding: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import SEED, count, gather, rows, said, told
+from tcsim.studies.grid import SEED, count, gather, legend_below, rows, said, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -153,38 +153,58 @@ def _pareto(data: xr.Dataset) -> dict[str, tuple[float, float]]:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
+    return {"what-if-units": _widths(data), "what-if-front": _front(data)}
+
+
+def _widths(data: xr.Dataset) -> Any:
+    """Error against fraction bits, a panel a distribution."""
     from tcsim.studies.plot import COLOURS, MARKERS, subplots
 
-    figure, axes = subplots(1, 3, width=3.2, height=3.0)
-    for axis, d in zip(axes[0, :2], INPUTS, strict=True):
+    figure, axes = subplots(1, 2, width=3.5, height=3.1)
+    places = range(len(BITS))
+    for axis, d in zip(axes[0], INPUTS, strict=True):
         for i, (r, n) in enumerate(product(("rz", "rne"), (4, 8, 16))):
-            at = data.error.sel(inputs=d, block=n, rounding=r)
-            axis.semilogy(
-                range(len(BITS)),
-                at,
-                "-" if r == "rz" else "--",
-                color=COLOURS[i % 3],
-                marker=MARKERS[i % 3],
-                label=f"L = {n}, {r}",
-            )
+            at = data.sel(inputs=d, block=n, rounding=r)
+            line = "-" if r == "rz" else "--"
+            axis.semilogy(places, at.error, line, color=COLOURS[i % 3], marker=MARKERS[i % 3], label=f"L = {n}, {r}")
             if d == "(0, 1]":
-                axis.semilogy(
-                    range(len(BITS)), data.theory.sel(inputs=d, block=n, rounding=r).where(lambda t: t > 0), ":", color="grey"
-                )
-        axis.set_xticks(range(len(BITS)), [*map(str, BITS[:-1]), "exact"])
-        axis.set(
-            xlabel="fraction bits F", ylabel="componentwise relative error", title=f"entries from {d}, k = {data.attrs['k']}"
-        )
-    axes[0, 0].legend(frameon=False, ncol=2)
-    error = data.error.sel(inputs="(0, 1]", bits=list(BITS[:-1]))
+                label = "closed form" if i == 0 else None
+                axis.semilogy(places, at.theory.where(at.theory > 0), ":", color="grey", label=label, zorder=0)
+        axis.set_xticks(places, [*map(str, BITS[:-1]), "exact"])
+        axis.set(xlabel="fraction bits F kept in alignment", title=f"entries from {d}, k = {data.attrs['k']}")
+    axes[0, 0].set_ylabel("componentwise relative error")
+    legend_below(figure, axes[0, 0], columns=4)
+    return figure
+
+
+_BUILT = {"V100": (4, 23), "A100": (8, 24), "H100": (16, 25)}
+
+
+def _front(data: xr.Dataset) -> Any:
+    """Error against the bits of the aligned adder, the units that no cheaper one beats, and those that were built."""
+    from tcsim.studies.plot import COLOURS, MARKERS, subplots
+
+    figure, axes = subplots(width=4.6, height=3.6)
+    axis = axes[0, 0]
+    few = list(BITS[:-1])
+    error, bits = data.error.sel(inputs="(0, 1]", bits=few), data.adder_bits.sel(bits=few)
     for i, r in enumerate(ROUNDINGS):
-        bits = data.adder_bits.sel(bits=list(BITS[:-1]))
-        axes[0, 2].loglog(bits.values.ravel(), error.sel(rounding=r).values.ravel(), MARKERS[i], color=COLOURS[i], label=r)
-    front = list(_pareto(data).values())
-    axes[0, 2].plot([p[0] for p in front], [p[1] for p in front], "-", color="grey", drawstyle="steps-post")
-    axes[0, 2].set(xlabel="adder bits (L + 1)(F + 1)", ylabel="error on (0, 1]", title="error against width")
-    axes[0, 2].legend(frameon=False)
-    return {"what-if-units": figure}
+        axis.loglog(bits.values.ravel(), error.sel(rounding=r).values.ravel(), MARKERS[i], color=COLOURS[i], alpha=0.55,
+                    markersize=3, label=f"final rounding {r}")  # fmt: skip
+    front = _pareto(data)
+    cost, least = zip(*front.values(), strict=True)
+    axis.plot(cost, least, "-", color="grey", drawstyle="steps-post", zorder=0, label="front")
+    names = list(front)
+    for name, shift, side in ((names[0], (5, 2), "left"), (names[-1], (-4, 6), "right")):
+        axis.annotate(name, front[name], textcoords="offset points", xytext=shift, fontsize=7, ha=side)
+    for gpu, (n, f) in _BUILT.items():
+        at = float(bits.sel(block=n, bits=f)), float(error.sel(block=n, bits=f, rounding="rz"))
+        axis.plot(*at, "o", markersize=9, markerfacecolor="none", markeredgecolor="black")
+        axis.annotate(gpu, at, textcoords="offset points", xytext=(6, -10), fontsize=8)
+    axis.set(xlabel="bits of the aligned adder, (L + 1)(F + 1)", ylabel="componentwise relative error",
+             title=f"error against width, (0, 1], k = {data.attrs['k']}")  # fmt: skip
+    legend_below(figure, axis, columns=2)
+    return figure
 
 
 def table(data: xr.Dataset) -> str:
