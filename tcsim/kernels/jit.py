@@ -58,6 +58,11 @@ def inline(function: Callable[..., Any]) -> Any:
     return numba.njit(function, error_model="numpy", boundscheck=False, inline="never", forceinline=True)
 
 
+def woven(function: Callable[..., Any]) -> Any:
+    """A helper that becomes part of its caller before anything is compiled: what it emits is optimised only once."""
+    return numba.njit(function, error_model="numpy", boundscheck=False, inline="always")
+
+
 def routine(function: Callable[..., Any]) -> Any:
     """A larger part of a kernel, compiled once and called: inlining it everywhere only costs compile time."""
     return numba.njit(function, error_model="numpy", boundscheck=False)

@@ -202,7 +202,7 @@ def _job(problem: Problem, how: Plan, out: Codes, threads: int) -> Job:
         a.__array_interface__["data"][0], at, ai, ak, a.itemsize, b.__array_interface__["data"][0], bt, bk, bj, b.itemsize,
         address, ct, ci, cj, ot, oi, oj, int(half), _SUMS[problem.plan.sum], int(problem.plan.c_first),
         unit.nan, redo if redo != unit.nan else redo ^ 1, how.c_least, how.c_most,
-        16 if how.words else 8, 0x00010001 if how.words else 0x01010101, int(unit.zero_sign == "ieee"),
+        16 if how.words else 8, int(unit.zero_sign == "ieee"),
     )  # fmt: skip
 
 

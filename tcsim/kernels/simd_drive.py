@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.kernels.jit import inline, kernel
+from tcsim.kernels.jit import inline, kernel, woven
 from tcsim.kernels.simd_memory import bits_of_float, float_of_bits, float_of_half, half_of_double, peek16, peek32
 from tcsim.kernels.simd_ops import LANES
-from tcsim.kernels.simd_pack import HAS_NAN, SPECIAL, unpack_rows
+from tcsim.kernels.simd_pack import ALONE, BELOW, BESIDE, HAS_NAN, SPECIAL, line_up, unpack_rows
 from tcsim.kernels.simd_tile import PANEL, VECTORS, strip
 
 NO_SUM, SUM16, SUM32, SUM64 = range(4)
@@ -61,7 +61,6 @@ class Job(NamedTuple):
     c_least: int
     c_most: int
     bits: int  # of an exponent code
-    repeat: int  # a code in every field of 32 bits
     signed_zero: int
 
 
@@ -163,46 +162,55 @@ def store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column
     return left
 
 
-@inline
-def pack_a(job, arrays, edge, t, i0, rows, columns, k0, depth, pitch):
-    """Rows of a, with codes for 64-column panels; and for 16-column ones in `edge`, those of four rows side by side."""
-    source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
-    zero, one = np.int64(0), np.int64(1)
-    if columns >= PANEL:
-        unpack_rows(arrays, job.a_item, zero, zero,
-                    (source, job.a_k, depth, job.a_row, rows, pitch, pitch, job.bits, job.repeat, zero, zero))  # fmt: skip
-    if columns % PANEL:
-        fold, groups = 32 // job.bits, VECTORS * job.bits // 32
-        for i in range(rows):
-            at = (i // VECTORS * groups + i % VECTORS // fold) * pitch
-            unpack_rows((arrays[0], edge, arrays[2], arrays[3]), job.a_item, i * pitch, at,
-                        (source + i * job.a_row, job.a_k, depth, zero, one, zero, zero, job.bits, one, zero, i % fold * job.bits))  # fmt: skip
+@woven
+def pack_a(job, arrays, edge, spare, t, i0, rows, columns, k0, depth, pitch):
+    """Rows of a, with codes for 64-column panels; and for 16-column ones in `edge`, those of neighbouring rows together."""
+    origin, groups = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k, VECTORS * job.bits // 32
+    for i in range(0, rows, LANES):
+        count = min(np.int64(LANES), rows - i)
+        source, row_step = line_up(spare, job.a_item, origin + i * job.a_row, job.a_row, count, job.a_k, depth)
+        numbers = (source, depth, row_step, count, pitch, pitch)
+        if columns >= PANEL:
+            unpack_rows(ALONE, arrays, min(job.a_item, 4), i * pitch, i * pitch, numbers)
+        if columns % PANEL:
+            beside = (arrays[0], edge, arrays[2], arrays[3])
+            unpack_rows(BELOW, beside, min(job.a_item, 4), i * pitch, i // VECTORS * groups * pitch, numbers)
 
 
-@inline
-def pack_b(job, arrays, t, j0, columns, k0, depth):
+@woven
+def pack_b(job, arrays, spare, t, j0, columns, k0, depth):
     """Columns of b in panels, 64 wide, then 16 wide; a panel from column j on lies at j·chunk."""
     j, codes, groups = np.int64(0), np.int64(0), VECTORS * job.bits // 32
     while j < columns:
         wide = columns - j >= PANEL
         width = np.int64(PANEL) if wide else np.int64(LANES)
-        source = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
-        unpack_rows(arrays, job.b_item, j * job.chunk, codes,
-                    (source, job.b_column, min(width, columns - j), job.b_k, depth, width, groups * LANES if wide else np.int64(LANES),
-                     job.bits, np.int64(1) if wide else job.repeat, (24 - job.bits) // 8 if wide else np.int64(0), np.int64(0)))  # fmt: skip
+        count = min(width, columns - j)
+        origin = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
+        source, row_step = line_up(spare, job.b_item, origin, job.b_k, depth, job.b_column, count)
+        if wide:
+            numbers = (source, count, row_step, depth, width, groups * LANES)
+            unpack_rows(BESIDE, arrays, min(job.b_item, 4), j * job.chunk, codes, numbers)
+        else:
+            numbers = (source, count, row_step, depth, width, np.int64(LANES))
+            unpack_rows(ALONE, arrays, min(job.b_item, 4), j * job.chunk, codes, numbers)
         j, codes = j + width, codes + groups * LANES * job.chunk
 
 
-@inline
-def mark_specials(arrays, item, address, across, count, along, depth, marks):
+@woven
+def mark_specials(arrays, spare, item, address, across, count, along, depth, marks):
     """Find the lines (rows of a, columns of b) of a chunk that hold NaN or infinities; `arrays` are scratch."""
-    report, zero, one = arrays[3], np.int64(0), np.int64(1)
-    for line in range(count):
+    report, zero = arrays[3], np.int64(0)
+    for i in range(count):
         report[0] = 0
-        unpack_rows(
-            arrays, item, zero, zero, (address + line * across, along, depth, zero, one, zero, zero, one, one, zero, zero)
-        )
-        marks[line] |= report[0]
+        source, _ = line_up(spare, item, address + i * across, across, np.int64(1), along, depth)
+        unpack_rows(ALONE, arrays, min(item, 4), zero, zero, (source, depth, zero, np.int64(1), zero, zero))
+        marks[i] |= report[0]
+
+
+@woven
+def spare_bytes(job):
+    """Room for codes that are lined up: 16 rows of a, or a panel of b, of a chunk."""
+    return np.zeros(max(LANES * job.a_item, min(job.columns, PANEL) * job.b_item) * job.chunk + LANES, np.uint8)
 
 
 @inline
@@ -220,17 +228,17 @@ def chunk_end(job, bounds, segment, k0):
 def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, pitch, a, edge, b, scratch, row_marks, column_marks):
     """Pack a chunk of both operands, each (values, codes, Decoding, report); lines with specials are marked."""
     a[3][0] = 0
-    pack_a(job, a, edge, t, i0, rows, columns, k0, depth, pitch)
+    pack_a(job, a, edge, scratch[2], t, i0, rows, columns, k0, depth, pitch)
     if a[3][0]:
         source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
         spare = (scratch[0], scratch[1], a[2], a[3])
-        mark_specials(spare, job.a_item, source, job.a_row, rows, job.a_k, depth, row_marks)
+        mark_specials(spare, scratch[2], job.a_item, source, job.a_row, rows, job.a_k, depth, row_marks)
     b[3][0] = 0
-    pack_b(job, b, t, j0, columns, k0, depth)
+    pack_b(job, b, scratch[2], t, j0, columns, k0, depth)
     if b[3][0]:
         source = job.b + t * job.b_batch + k0 * job.b_k + j0 * job.b_column
         spare = (scratch[0], scratch[1], b[2], b[3])
-        mark_specials(spare, job.b_item, source, job.b_column, columns, job.b_k, depth, column_marks)
+        mark_specials(spare, scratch[2], job.b_item, source, job.b_column, columns, job.b_k, depth, column_marks)
 
 
 @inline
@@ -253,9 +261,18 @@ def add_c(job, t, i0, rows, j0, columns, pitch, total):
             total[at] = rounded_sum(job, total[at] + c_double(job, c_code(job, t, i0 + i, j0 + j)))
 
 
+@inline
+def lines(count, kind):
+    """Zeros that start with a cache line: a vector across two of them loads at half speed."""
+    found = np.zeros(count + 64, kind)
+    size = found.itemsize
+    return found[-found.ctypes.data % 64 // size :][:count]
+
+
 @cache
 def driver(kind: int, width: int, words: int, half: int) -> Any:
     """The compiled driver for a kind of rounding and a width of sums; see simd_tile."""
+    code, per_lane = (np.uint16, 2) if words else (np.uint8, 4)
 
     def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):
         """Tasks first … last; left[task] counts outputs written as `redo`."""
@@ -264,16 +281,16 @@ def driver(kind: int, width: int, words: int, half: int) -> Any:
         pitch = -(-min(job.columns, job.n) // LANES) * LANES
         line, groups, report = -(-job.chunk // LANES) * LANES, VECTORS * job.bits // 32, np.zeros(1, np.int64)
         panels = pitch // PANEL + pitch % PANEL // LANES + 4
-        a = (np.zeros(high * line, np.float32), np.zeros(high * line, np.uint32), numbers_a, report)
+        a = (lines(high * line, np.float32), lines(per_lane * high * line, code), numbers_a, report)
         b = (
-            np.zeros(pitch * job.chunk, np.float32),
-            np.zeros(panels * groups * LANES * job.chunk, np.uint32),
+            lines(pitch * job.chunk, np.float32),
+            lines(per_lane * panels * groups * LANES * job.chunk, code),
             numbers_b,
             report,
         )
-        edge = np.zeros(high // VECTORS * line * groups if job.n % PANEL else 0, np.uint32)
-        scratch = (np.zeros(line, np.float32), np.zeros(line, np.uint32))
-        c, bad = np.zeros(high * pitch, np.float32), np.zeros(high * pitch, np.uint8)
+        edge = lines(per_lane * high // VECTORS * line * groups if job.n % PANEL else 0, code)
+        scratch = (np.zeros(line, np.float32), np.zeros(per_lane * line, code), spare_bytes(job))
+        c, bad = lines(high * pitch, np.float32), np.zeros(high * pitch, np.uint8)
         total = np.zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
         row_marks, column_marks = np.zeros(high, np.int64), np.zeros(pitch, np.int64)
         for task in range(first, last):

@@ -26,9 +26,9 @@ from numba.extending import intrinsic
 from tcsim.formats import FORMATS
 from tcsim.kernels import simd_ops as ops
 from tcsim.kernels.jit import inline, kernel
-from tcsim.kernels.simd_drive import NO_SUM, add_c, chunk_end, fold, mark_specials, start, store
+from tcsim.kernels.simd_drive import NO_SUM, add_c, chunk_end, fold, mark_specials, spare_bytes, start, store
 from tcsim.kernels.simd_ops import F32, F64, I32, I64, LANES, Value, Variable
-from tcsim.kernels.simd_pack import unpack_rows
+from tcsim.kernels.simd_pack import ALONE, line_up, unpack_rows
 from tcsim.kernels.simd_tile import Draws, elements
 from tcsim.units import Unit
 
@@ -216,26 +216,30 @@ def widen(source, target, count):
 
 
 @inline
-def pack(job, t, first, lines, across, along, item, origin, k0, depth, single, codes, double, numbers, report, columns):
-    """Unpack rows of a (columns == 0), or columns of b in panels of 16, to float64."""
-    arrays, zero, one = (single, codes, numbers, report), np.int64(0), np.int64(1)
-    source = origin + first * across + k0 * along
-    if columns == 0:
-        for i in range(lines):
-            unpack_rows(
-                arrays,
-                item,
-                zero,
-                zero,
-                (source + i * across, along, depth, zero, one, zero, zero, np.int64(8), one, zero, zero),
-            )
-            widen(single, double[i * job.chunk :], depth)
-        return
-    for j in range(0, lines, LANES):
-        count = min(np.int64(LANES), lines - j)
-        unpack_rows(arrays, item, zero, zero,
-                    (source + j * across, across, count, along, depth, np.int64(LANES), zero, np.int64(8), one, zero, zero))  # fmt: skip
-        widen(single, double[j * job.chunk :], depth * LANES)
+def pack_a(job, t, i0, rows, k0, depth, arrays, spare, double, marks):
+    """Rows of a chunk of a in float64; rows with specials are marked."""
+    origin, zero, one = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k, np.int64(0), np.int64(1)
+    arrays[3][0] = 0
+    for i in range(rows):
+        source, _ = line_up(spare, job.a_item, origin + i * job.a_row, job.a_row, one, job.a_k, depth)
+        unpack_rows(ALONE, arrays, min(job.a_item, 4), zero, zero, (source, depth, zero, one, zero, zero))
+        widen(arrays[0], double[i * job.chunk :], depth)
+    if arrays[3][0]:
+        mark_specials(arrays, spare, job.a_item, origin, job.a_row, rows, job.a_k, depth, marks)
+
+
+@inline
+def pack_b(job, t, j0, columns, k0, depth, arrays, spare, double, marks):
+    """Columns of a chunk of b in float64, in panels of 16; columns with specials are marked."""
+    origin, lanes = job.b + t * job.b_batch + k0 * job.b_k + j0 * job.b_column, np.int64(LANES)
+    arrays[3][0] = 0
+    for j in range(0, columns, LANES):
+        count = min(lanes, columns - j)
+        source, row_step = line_up(spare, job.b_item, origin + j * job.b_column, job.b_k, depth, job.b_column, count)
+        unpack_rows(ALONE, arrays, min(job.b_item, 4), 0, 0, (source, count, row_step, depth, lanes, np.int64(0)))
+        widen(arrays[0], double[j * job.chunk :], depth * LANES)
+    if arrays[3][0]:
+        mark_specials(arrays, spare, job.b_item, origin, job.b_column, columns, job.b_k, depth, marks)
 
 
 @inline
@@ -259,7 +263,8 @@ def driver(kind: int, ranged: int) -> Any:
         high = -(-min(job.rows, job.m) // ROWS) * ROWS
         pitch = -(-min(job.columns, job.n) // LANES) * LANES
         report, flaw, to = np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(ROWS * LANES, np.float32)
-        single, codes = np.zeros(LANES * (job.chunk + LANES), np.float32), np.zeros(job.chunk + LANES, np.uint32)
+        single = (np.zeros(LANES * (job.chunk + LANES), np.float32), np.zeros(4 * (job.chunk + LANES), np.uint8))
+        spare = spare_bytes(job)
         a, b = np.zeros(high * job.chunk, np.float64), np.zeros(pitch * job.chunk, np.float64)
         c, bad = np.zeros(high * pitch, np.float32), np.zeros(high * pitch, np.uint8)
         total = np.zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
@@ -275,51 +280,8 @@ def driver(kind: int, ranged: int) -> Any:
             while k < job.k:
                 if k == k1:
                     k0, k1 = k, chunk_end(job, bounds, segment, k)
-                    report[0] = 0
-                    at_a, at_b = job.a + t * job.a_batch, job.b + t * job.b_batch
-                    pack(
-                        job,
-                        t,
-                        i0,
-                        rows,
-                        job.a_row,
-                        job.a_k,
-                        job.a_item,
-                        at_a,
-                        k0,
-                        k1 - k0,
-                        single,
-                        codes,
-                        a,
-                        numbers_a,
-                        report,
-                        0,
-                    )
-                    if report[0]:
-                        mark_specials((single, codes, numbers_a, report), job.a_item, at_a + i0 * job.a_row + k0 * job.a_k,
-                                      job.a_row, rows, job.a_k, k1 - k0, row_marks)  # fmt: skip
-                    report[0] = 0
-                    pack(
-                        job,
-                        t,
-                        j0,
-                        columns,
-                        job.b_column,
-                        job.b_k,
-                        job.b_item,
-                        at_b,
-                        k0,
-                        k1 - k0,
-                        single,
-                        codes,
-                        b,
-                        numbers_b,
-                        report,
-                        1,
-                    )
-                    if report[0]:
-                        mark_specials((single, codes, numbers_b, report), job.b_item, at_b + j0 * job.b_column + k0 * job.b_k,
-                                      job.b_column, columns, job.b_k, k1 - k0, column_marks)  # fmt: skip
+                    pack_a(job, t, i0, rows, k0, k1 - k0, (*single, numbers_a, report), spare, a, row_marks)
+                    pack_b(job, t, j0, columns, k0, k1 - k0, (*single, numbers_b, report), spare, b, column_marks)
                     forget_inexact()
                 stop = min(bounds[segment + 1], k1)
                 for j in range(0, columns, LANES):

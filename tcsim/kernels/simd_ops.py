@@ -208,3 +208,24 @@ def function(module: ir.Module, name: str, arguments: dict[str, ir.Type], body: 
     body(builder, **dict(zip(arguments, made.args, strict=True)))
     builder.ret_void()
     return made
+
+
+def choose(
+    b: ir.IRBuilder,
+    which: ir.Value,
+    name: str,
+    bodies: list[tuple[int, Callable[..., None]]],
+    arguments: dict[str, ir.Type],
+    values: list[ir.Value],
+) -> None:
+    """Call the function of the body whose number `which` is; none of them, nothing."""
+    done = b.append_basic_block("chosen")
+    switch = b.switch(which, done)
+    for number, body in bodies:
+        emitted = function(b.module, f"{name}_{number}", arguments, body)
+        block = b.append_basic_block(f"{name}_{number}")
+        switch.add_case(number, block)
+        b.position_at_end(block)
+        b.call(emitted, values)
+        b.branch(done)
+    b.position_at_end(done)

@@ -1,12 +1,13 @@
-"""Packing for the fast path: codes of any layout become exact float32 values and exponent codes, 16 at a time.
+"""Packing for the fast path: codes become exact float32 values and exponent codes, 16 at a time.
 
 A magnitude of a format with M fraction bits, shifted left by 23 - M, is a float32 pattern whose value is off by the
 difference of the two biases; one multiplication by 2^(127 - bias) repairs it, subnormals included. Exponent codes are
 max(floor(log2 |x|), emin) of the *unit's* format plus an offset (63 for a, 64 for b), and `zero` for a zero, so that a
-sum of two codes is e + 127 or unmistakably small. NaN and infinities are packed as zeros and reported.
+sum of two codes is e + 127 or unmistakably small. NaN and infinities are reported; what is packed for them means
+nothing, for their rows and columns are computed elsewhere.
 
-Codes go into 32-bit lanes as `simd_tile` reads them: the code of one vector in every field of its lanes (`repeat`), or
-those of 2 or 4 neighbouring vectors side by side.
+Codes go into 32-bit lanes as `simd_tile` reads them: the code of one vector in every field of its lanes, or those of 2
+or 4 neighbouring vectors side by side. Operands that are not contiguous along a row are first lined up (`line_up`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from numba.extending import intrinsic
 
 from tcsim.formats import Format
 from tcsim.kernels import simd_ops as ops
+from tcsim.kernels.jit import woven
 from tcsim.kernels.simd_ops import F32, F64, I8, I16, I32, I64, LANES, Value, Variable
 
 SPECIAL, HAS_NAN = 1, 2  # bits of what packing reports
+ALONE, BESIDE, BELOW = range(3)  # whose codes share lanes: nobody's, those of vectors side by side, of vectors below each other
 WORD_ZERO = -8192  # the code of a zero where codes are 16 bits wide
 
 
@@ -36,7 +39,7 @@ class Decoding(NamedTuple):
     shift: int
     scale: int  # pattern of the float32 2^(127 - bias)
     largest: int  # largest finite magnitude
-    infinity: int  # magnitude of infinity, or -1
+    infinity: int  # magnitude of infinity, or the largest finite one
     nan: int  # a code that is NaN besides those beyond `largest`, or -1
     least: int  # emin + 127
     offset: int  # exponent field to code
@@ -55,7 +58,7 @@ def decoding(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarra
     magnitude = (1 << (width - 1 if stored.signed else width)) - 1
     nan = sign if stored.nan == "negative-zero" else -1
     return np.array(
-        Decoding(magnitude, sign, 32 - width, 23 - mantissa, scale, largest, -1 if infinity is None else infinity, nan,
+        Decoding(magnitude, sign, 32 - width, 23 - mantissa, scale, largest, largest if infinity is None else infinity, nan,
                  fmt.emin + 127, offset - 127, WORD_ZERO if words else 0, 0xFFFF if words else 0xFF),
         dtype=np.int64,
     )  # fmt: skip
@@ -68,123 +71,159 @@ class _Unpack:
         self.b = b
         values = [ops.load(b, numbers, i).cast(I32, "trunc").spread(LANES) for i in range(len(Decoding._fields))]
         self.n = Decoding(*values)  # type: ignore[arg-type]
-        self.seen = Variable(b, ops.constant(b, ir.VectorType(I32, LANES), 0))
+        vector = ir.VectorType(I32, LANES)
+        self.top, self.odd = Variable(b, ops.constant(b, vector, 0)), Variable(b, ops.constant(b, vector, -1))
 
     def unpack(self, codes: Value) -> tuple[Value, Value]:
-        """Values (as patterns) and exponent codes of 16 codes; specials are remembered in `seen`."""
-        if codes.element == I64:
-            codes = codes.bits_as(F64).cast(F32, "fptrunc").bits_as(I32)
-        elif codes.element != I32:
+        """Values (as patterns) and exponent codes of 16 codes; `report` later tells whether some were special."""
+        if codes.element != I32:
             codes = codes.cast(I32, "zext")
         n: Any = self.n
         magnitude = codes & n.magnitude
-        special = Value(self.b, self.b.or_(magnitude.compare("u>", n.largest).v, codes.compare("==", n.nan).v))
-        bits = magnitude.compare("!=", n.infinity).where(magnitude.like(SPECIAL | HAS_NAN), SPECIAL)
-        self.seen.set(self.seen.get() | special.where(bits, 0))
-        exact = (magnitude << n.shift).bits_as(F32) * n.scale.bits_as(F32)
-        pattern = special.where(magnitude.like(0), exact.bits_as(I32))
-        zero = pattern.compare("==", 0)
-        exponent = zero.where(n.zero, (pattern >> 23).call("smax", n.least) + n.offset)
+        self.top.set(self.top.get().call("umax", magnitude))
+        self.odd.set(self.odd.get().call("umin", codes ^ n.nan))
+        pattern = ((magnitude << n.shift).bits_as(F32) * n.scale.bits_as(F32)).bits_as(I32)
+        exponent = pattern.compare("==", 0).where(n.zero, (pattern >> 23).call("smax", n.least) + n.offset)
         return pattern | ((codes & n.sign) << n.sign_shift), exponent & n.field
 
-
-class _Target:
-    """Where unpacked vectors of one row go."""
-
-    def __init__(self, b: ir.IRBuilder, arg: dict[str, Any], row: Value) -> None:
-        self.b, self.arg = b, arg
-        self.bits, self.halvings, self.place = (Value(b, arg[name]) for name in ("bits", "halvings", "place"))
-        self.last = (Value(b, I64(1)) << self.halvings) - 1
-        self.repeat = Value(b, arg["repeat"]).cast(I32, "trunc")
-        self.values_row, self.codes_row = row * Value(b, arg["pitch"]), row * Value(b, arg["code_pitch"])
-
-    def store(self, values: Value, codes: Value, first: Value) -> None:
-        """Store 16 values at `first` of the row, and their codes beside those of the vectors that share their lanes."""
-        ops.store(self.b, values, self.arg["values"], self.values_row + first)
-        vector = first >> 4
-        beside = vector & self.last
-        at = self.codes_row + (vector >> self.halvings) * LANES
-        place = (beside * self.bits + self.place).cast(I32, "trunc")
-        placed = (codes * self.repeat) << place
-        old = ops.load(self.b, self.arg["codes"], at, LANES)
-        keep = place.compare("!=", 0).where(Value(self.b, I32(-1)), 0)
-        ops.store(self.b, placed | (old & keep), self.arg["codes"], at)
+    def report(self) -> Value:
+        """SPECIAL and HAS_NAN, as an i64, for all codes unpacked so far."""
+        n: Any = self.n
+        top, odd = self.top.get(), self.odd.get().compare("==", 0).any()
+        special = top.compare("u>", n.largest).any()
+        nan = Value(self.b, self.b.or_(top.compare("u>", n.infinity).any().v, odd.v))
+        return (nan.cast(I64, "zext") * (SPECIAL | HAS_NAN)) | (special.cast(I64, "zext") * SPECIAL)
 
 
-def _unpack_rows(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
-    """Rows of `count` codes `step` bytes apart, rows `row_step` bytes apart, to rows `pitch` elements apart."""
-    v = {name: Value(b, arg[name]) for name in ("source", "step", "count", "row_step", "rows")}
+def _side_by_side(codes: list[Value]) -> Value:
+    """Codes of several vectors in the fields of one; of a single vector, in every field."""
+    joined = codes[0]
+    for place, code in enumerate(codes[1:], 1):
+        joined = joined | (code << (place * 32 // len(codes)))
+    return joined
+
+
+def _in_every_field(code: Value, width: int) -> Value:
+    fields = 32 // width
+    narrow = code.bits_as(ir.IntType(width), LANES * fields)
+    return narrow.lanes([i // fields * fields for i in range(LANES * fields)]).bits_as(I32, LANES)
+
+
+def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: Any) -> None:
+    """Rows of `count` contiguous codes, rows `row_step` bytes apart; codes of ALONE, BESIDE or BELOW vectors together."""
+    v = {name: Value(b, arg[name]) for name in _NUMBERS}
     decoder = _Unpack(b, arg["numbers"])
-    whole = v["count"] & -LANES
-    together = v["step"].compare("==", item.width // 8)
-    with ops.loop(b, v["rows"]) as r:
-        first, target = v["source"] + r * v["row_step"], _Target(b, arg, r)
-        with b.if_else(together.v) as (contiguous, strided):
-            with contiguous, ops.loop(b, whole, LANES) as i:
-                codes = ops.load(b, b.inttoptr((first + i * v["step"]).v, item.as_pointer()), 0, LANES)
-                target.store(*decoder.unpack(codes), i)
-            with strided, ops.loop(b, whole, LANES) as i:
-                codes = _gather(b, item, first + i * v["step"], v["step"])
-                target.store(*decoder.unpack(codes), i)
-        with b.if_then(whole.compare("<", v["count"]).v):
-            codes = _gather_some(b, item, first + whole * v["step"], v["step"], v["count"] - whole)
-            target.store(*decoder.unpack(codes), whole)
-    seen = Variable(b, ops.load(b, arg["report"], 0))
-    for lane in range(LANES):
-        found = Value(b, b.extract_element(decoder.seen.get().v, I32(lane)))
-        seen.set(seen.get() | found.cast(I64, "zext"))
-    ops.store(b, seen.get(), arg["report"], 0)
+    together = 1 if way == ALONE else 32 // width
+    down, right = (together, 1) if way == BELOW else (1, together)
+    with ops.loop(b, v["rows"], down) as r:
+        rows = [(r + t).call("smin", v["rows"] - 1) for t in range(down)]
+        lines = [(v["source"] + row * v["row_step"], (r + t) * v["pitch"]) for t, row in enumerate(rows)]
+        code_row = r * v["code_pitch"] if way != BELOW else (r >> (down.bit_length() - 1)) * v["code_pitch"]
+
+        with ops.loop(b, v["count"], LANES * right) as i:
+            found = []
+            for source, place in lines:
+                for t in range(right):
+                    at = i + t * LANES
+                    codes = _codes(b, item, source + at * (item.width // 8), v["count"] - at)
+                    values, code = decoder.unpack(codes)
+                    ops.store(b, values, arg["values"], place + at)
+                    found.append(code)
+            joined = _side_by_side(found) if together > 1 else _in_every_field(found[0], width)
+            ops.store(b, joined, arg["codes"], code_row + (i >> (right.bit_length() - 1)))
+    ops.store(b, ops.load(b, arg["report"], 0) | decoder.report(), arg["report"], 0)
 
 
-def _gather(b: ir.IRBuilder, item: ir.Type, first: Value, step: Value) -> Value:
-    vector = ir.Constant(ir.VectorType(item, LANES), None)
-    for lane in range(LANES):
-        one = ops.load(b, b.inttoptr((first + step * lane).v, item.as_pointer()), 0)
-        vector = b.insert_element(vector, one.v, I32(lane))
-    return Value(b, vector)
-
-
-def _gather_some(b: ir.IRBuilder, item: ir.Type, first: Value, step: Value, count: Value) -> Value:
-    vector = Variable(b, ops.constant(b, ir.VectorType(item, LANES), 0))
-    with ops.loop(b, count) as lane:
-        one = ops.load(b, b.inttoptr((first + step * lane).v, item.as_pointer()), 0)
-        vector.set(Value(b, b.insert_element(vector.get().v, one.v, lane.cast(I32, "trunc").v)))
-    return vector.get()
+def _codes(b: ir.IRBuilder, item: ir.Type, address: Value, count: Value) -> Value:
+    """16 codes from an address on; where there are fewer, those and zeros."""
+    pointer = b.inttoptr(address.v, item.as_pointer())
+    codes = Variable(b, ops.constant(b, ir.VectorType(item, LANES), 0))
+    with b.if_else(count.compare(">=", LANES).v, likely=True) as (whole, some):
+        with whole:
+            codes.set(ops.load(b, pointer, 0, LANES))
+        with some, ops.loop(b, count) as lane:
+            one = ops.load(b, pointer, lane)
+            codes.set(Value(b, b.insert_element(codes.get().v, one.v, lane.cast(I32, "trunc").v)))
+    return codes.get()
 
 
 _POINTERS = {"values": I32, "codes": I32, "numbers": I64, "report": I64}
-_NUMBERS = ("source", "step", "count", "row_step", "rows", "pitch", "code_pitch", "bits", "repeat", "halvings", "place")
-_ITEMS = ((1, I8), (2, I16), (4, I32), (8, I64))
+_NUMBERS = ("source", "count", "row_step", "rows", "pitch", "code_pitch")
+_ITEMS = ((1, I8), (2, I16), (4, I32))
 
 
-@intrinsic
-def unpack_rows(typingctx, arrays, item, at, code_at, numbers):
-    """Unpack a matrix of codes into arrays[0][at:] (float32) and arrays[1][code_at:] (uint32 of exponent codes).
+@intrinsic(prefer_literal=True)
+def unpack_rows(typingctx, way, arrays, item, at, code_at, numbers):
+    """Unpack rows of contiguous codes: values to arrays[0][at:], exponent codes to arrays[1], from lane `code_at` on.
 
-    arrays: (values, codes, numbers of the Decoding, report); report[0] gathers SPECIAL and HAS_NAN. item: bytes of a
-    code. numbers: int64 (source address, step, count, row_step, rows, pitch, code_pitch, bits, repeat, halvings, place); steps in
-    bytes, pitches in elements, a code of `bits` bits times `repeat`, 2^halvings vectors sharing their lanes;
-    a `place` above 0 puts codes at that bit of lanes that others have begun.
+    way: ALONE, BESIDE (4 or 2 vectors that neighbour each other in a row share the lanes of their codes; count must be a
+    multiple of so many) or BELOW (vectors of as many neighbouring rows). arrays: (float32 values, exponent codes, numbers
+    of the Decoding, report); codes are uint8 or uint16, four or two to a lane; report[0] gathers SPECIAL and HAS_NAN.
+    item: bytes of a code, 1, 2 or 4. numbers: int64 (source address, count, row_step in bytes, rows, pitch in elements,
+    code_pitch in lanes).
     """
+    width, which = arrays.types[1].dtype.bitwidth, way.literal_value
     arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
 
     def codegen(context, builder, signature, args):
-        kinds = signature.args[0].types
-        found = [builder.extract_value(args[0], i) for i in range(len(kinds))]
+        kinds = signature.args[1].types
+        found = [builder.extract_value(args[1], i) for i in range(len(kinds))]
         data = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
-        data[0] = builder.bitcast(builder.gep(data[0], [args[2]]), I32.as_pointer())
-        data[1] = builder.gep(data[1], [args[3]])
-        values = [builder.extract_value(args[4], i) for i in range(len(_NUMBERS))]
-        done = builder.append_basic_block("unpacked")
-        switch = builder.switch(args[1], done)
-        for size, kind in _ITEMS:
-            emitted = ops.function(builder.module, f"tcsim_unpack_{size}", arguments, partial(_unpack_rows, item=kind))
-            block = builder.append_basic_block(f"unpack_{size}")
-            switch.add_case(size, block)
-            builder.position_at_end(block)
-            builder.call(emitted, [*data, *values])
-            builder.branch(done)
-        builder.position_at_end(done)
+        data[0] = builder.bitcast(builder.gep(data[0], [args[3]]), I32.as_pointer())
+        data[1] = builder.gep(builder.bitcast(data[1], I32.as_pointer()), [args[4]])
+        values = [builder.extract_value(args[5], i) for i in range(len(_NUMBERS))]
+        bodies = [(size, partial(_unpack_rows, item=kind, width=width, way=which)) for size, kind in _ITEMS]
+        ops.choose(builder, args[2], f"tcsim_unpack_{width}_{which}", bodies, arguments, [*data, *values])
         return context.get_dummy_value()
 
-    return types.void(arrays, item, at, code_at, numbers), codegen
+    return types.void(way, arrays, item, at, code_at, numbers), codegen
+
+
+def _copy_codes(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
+    """target[r * count + i] = the code at source + r * row_step + i * step, in squares that stay in the cache."""
+    v = {name: Value(b, arg[name]) for name in _COPY}
+    stored = I32 if item == I64 else item
+    target, zero = b.inttoptr(arg["target"], stored.as_pointer()), Value(b, I64(0))
+    with ops.loop(b, v["rows"], LANES) as r0, ops.loop(b, v["count"], LANES) as i0:
+        r1, i1 = (r0 + LANES).call("smin", v["rows"]), (i0 + LANES).call("smin", v["count"])
+        with ops.loop(b, i1, 1, i0) as i, ops.loop(b, r1, 1, r0) as r:
+            address = v["source"] + r * v["row_step"] + i * v["step"]
+            code = ops.load(b, b.inttoptr(address.v, item.as_pointer()), zero)
+            if item == I64:
+                code = code.bits_as(F64).cast(F32, "fptrunc").bits_as(I32)
+            ops.store(b, code, target, r * v["count"] + i)
+
+
+_COPY = ("target", "source", "row_step", "rows", "step", "count")
+
+
+@intrinsic
+def copy_codes(typingctx, item, numbers):
+    """Codes of `item` bytes in any layout to contiguous rows; float64 ones as float32. numbers: int64, as in _COPY."""
+
+    def codegen(context, builder, signature, args):
+        values = [builder.extract_value(args[1], i) for i in range(len(_COPY))]
+        ops.choose(
+            builder,
+            args[0],
+            "tcsim_line_up",
+            [(size, partial(_copy_codes, item=kind)) for size, kind in (*_ITEMS, (8, I64))],
+            dict.fromkeys(_COPY, I64),
+            values,
+        )
+        return context.get_dummy_value()
+
+    return types.void(item, numbers), codegen
+
+
+@woven
+def line_up(target, item, source, row_step, rows, step, count):
+    """Codes of any layout as contiguous rows in `target`, bytes. Returns where rows start and how far apart they are.
+
+    Codes that are contiguous along a row stay where they are; float64 ones become float32.
+    """
+    if step == item and item < 8:
+        return source, row_step
+    address = np.int64(target.ctypes.data)
+    copy_codes(item, (address, source, row_step, rows, step, count))
+    return address, np.int64(count * min(item, 4))

@@ -27,7 +27,7 @@ leave a mark in `bad`; such outputs are recomputed elsewhere. Padding lanes and 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import types
@@ -41,6 +41,7 @@ NATIVE, MASKED, INTEGER, RANDOM = range(4)
 PLAIN, CARRY, WIDE = range(3)
 PANEL = 64  # columns of a wide panel: one row of it is a tile
 VECTORS = 4  # of a tile; rows of one that is 16 columns wide
+ROWS = 2  # of a wide tile: while one row rounds its blocks, the other multiplies
 
 
 class Par(IntEnum):
@@ -71,6 +72,14 @@ _SIGN = -(1 << 31)
 _FIELD = 0x7F800000
 
 
+class Terms(NamedTuple):
+    """Where the factors of a group of vectors are: packed a and b, and (place in a, column in b) of each vector."""
+
+    a: Any
+    b: Any
+    places: list[tuple[Value, int]]
+
+
 class Tile:
     """Emits the code of one tile of `rows` x 16·`vectors` outputs; loads of the unit's numbers are shared by all tiles."""
 
@@ -79,7 +88,7 @@ class Tile:
         self.code = I16 if words else I8
         self.groups = VECTORS * self.code.width // 32
         self.wide = panel == PANEL
-        self.rows, self.vectors = (1, VECTORS) if self.wide else (VECTORS, 1)
+        self.rows, self.vectors = (ROWS, VECTORS) if self.wide else (VECTORS, 1)
         self.par = [ops.load(b, par, p) for p in range(PAR_COUNT)]
 
     def number(self, which: Par, bits: int = 32) -> Value:
@@ -90,14 +99,20 @@ class Tile:
     # 1. exponents
 
     def exponents(self, ea: Any, eb: Any, row: Value, pitch: Value, k: Value, stop: Value) -> list[Value]:
-        """The largest code sums of a block for the four vectors of a tile, as exponent fields in place."""
+        """The largest code sums of a block for the vectors of a tile, row by row, as exponent fields in place."""
         words, lanes = self.code == I16, LANES * 32 // self.code.width
         least = Value(self.b, I16(-(1 << 15))) if words else self.par[Par.FLOOR].cast(I8, "trunc")
-        tops = [Variable(self.b, least.spread(lanes)) for _ in range(self.groups)]
+        # the lines of ea and eb whose codes go together; in narrow tiles a line of ea has those of 2 or 4 rows
+        lines = (
+            [(r, g) for r in range(self.rows) for g in range(self.groups)]
+            if self.wide
+            else [(g, 0) for g in range(self.groups)]
+        )
+        tops = [Variable(self.b, least.spread(lanes)) for _ in lines]
 
         def raise_tops(k: Value) -> None:
-            for group, top in enumerate(tops):
-                mine = ops.load(self.b, ea, row + k + (pitch * group if not self.wide else 0)).spread(LANES)
+            for (line, group), top in zip(lines, tops, strict=True):
+                mine = ops.load(self.b, ea, row + k + pitch * line).spread(LANES)
                 other = ops.load(self.b, eb, (k * self.groups + group) * LANES if self.wide else k * LANES, LANES)
                 sums = mine.bits_as(self.code, lanes) + other.bits_as(self.code, lanes)
                 top.set(top.get().call("smax" if words else "umax", sums))
@@ -126,30 +141,26 @@ class Tile:
 
     # 2., 3. the sum
 
-    def products(
-        self, a: Any, bm: Any, row: Value, column: int, s: list[Value], k: Value, stop: Value, acc: list[Value]
-    ) -> list[Value]:
-        """acc plus the truncated products k … stop, for neighbouring vectors that share the loads of a."""
+    def products(self, terms: Terms, s: list[Value], k: Value, stop: Value, acc: list[Value]) -> list[Value]:
+        """acc plus the truncated products k … stop; LLVM loads what vectors have in common once."""
         totals = [Variable(self.b, x) for x in acc]
 
         def add(k: Value) -> None:
-            factor = ops.load(self.b, a, row + k).spread(LANES)
-            for i, total in enumerate(totals):
-                x = ops.load(self.b, bm, k * (LANES * self.vectors) + (column + i * LANES), LANES) * factor * s[i]
+            for (row, column), scale, total in zip(terms.places, s, totals, strict=True):
+                factor = ops.load(self.b, terms.a, row + k).spread(LANES)
+                x = ops.load(self.b, terms.b, k * (LANES * self.vectors) + column, LANES) * factor * scale
                 total.set(total.get() + x.cast(I32, "fptosi"))
 
         ops.each(self.b, k, stop, add)
         return [total.get() for total in totals]
 
-    def wide_products(
-        self, a: Any, bm: Any, row: Value, column: int, s: list[Value], k: Value, stop: Value, acc: list[Value]
-    ) -> list[Value]:
+    def wide_products(self, terms: Terms, s: list[Value], k: Value, stop: Value, acc: list[Value]) -> list[Value]:
         """The same in 64 bits, from groups that 32 bits hold."""
         totals = [Variable(self.b, x.cast(I64, "sext")) for x in acc]
         zeros = [x.like(0) for x in acc]
         with ops.loop(self.b, stop, self.par[Par.GROUP], k) as first:
             last = (first + self.par[Par.GROUP]).call("smin", stop)
-            for total, group in zip(totals, self.products(a, bm, row, column, s, first, last, zeros), strict=True):
+            for total, group in zip(totals, self.products(terms, s, first, last, zeros), strict=True):
                 total.set(total.get() + group.cast(I64, "sext"))
         return [total.get() for total in totals]
 
@@ -188,25 +199,16 @@ class Tile:
         result: Value = ((magnitude + more) >> drop) << drop
         return result
 
-    # a block of neighbouring vectors
+    # a block of several vectors
 
     def block(
-        self,
-        a: Any,
-        bm: Any,
-        row: Value,
-        column: int,
-        emax: list[Value],
-        c: list[Value],
-        k: Value,
-        stop: Value,
-        random: list[Value | None],
+        self, terms: Terms, emax: list[Value], c: list[Value], k: Value, stop: Value, random: list[Value | None]
     ) -> list[Value]:
         """The accumulators after products k … stop."""
         s = [(self.number(Par.SCALE) - e).bits_as(F32) for e in emax]
         start = [(x * y).cast(I32, "fptosi") for x, y in zip(c, s, strict=True)]
         first = [x.like(0) for x in start] if self.width == CARRY else start
-        total = (self.wide_products if self.width == WIDE else self.products)(a, bm, row, column, s, k, stop, first)
+        total = (self.wide_products if self.width == WIDE else self.products)(terms, s, k, stop, first)
         finish = self.carried if self.width == CARRY else lambda total, start, e, r: self.rounded(total, e, r)
         return [finish(*each) for each in zip(total, start, emax, random, strict=True)]
 
@@ -280,8 +282,13 @@ def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, pane
     tile = Tile(b, arg["par"], kind, width, words, half, panel)
     if kind < INTEGER:
         ops.set_rounding(b, tile.par[Par.MODE].cast(I32, "trunc"))
-    with ops.loop(b, v["height"], tile.rows) as i:
+    whole = v["height"] & -tile.rows if tile.wide else v["height"]
+    with ops.loop(b, whole, tile.rows) as i:
         _tile(b, tile, i, arg, v)
+    if tile.wide:
+        tile.rows = 1
+        with ops.loop(b, v["height"], 1, whole) as i:
+            _tile(b, tile, i, arg, v)
     if kind < INTEGER:
         ops.set_rounding(b, Value(b, I32(ops.NEAREST)))
 
@@ -299,13 +306,13 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[st
     with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
         stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
         tops = tile.exponents(arg["ea"], arg["eb"], codes_row, v["lda"], k, stop)
-        together = VECTORS if tile.wide else 1
-        for first in range(0, VECTORS, together):
-            group = range(first, first + together)
+        for first in range(0, len(members), VECTORS):
+            group = range(first, first + VECTORS)
+            terms = Terms(arg["a"], arg["bm"], [(rows[p], members[p][1] * LANES) for p in group])
             emax = [tile.with_c(tops[p], c[p].get()) for p in group]
             random = [draws[p].word(step.get()) if draws else None for p in group]
             before = [c[p].get() for p in group]
-            after = tile.block(arg["a"], arg["bm"], rows[first], members[first][1] * LANES, emax, before, k, stop, random)
+            after = tile.block(terms, emax, before, k, stop, random)
             for p, e, x in zip(group, emax, after, strict=True):
                 c[p].set(x)
                 if seen:
@@ -332,7 +339,7 @@ _NUMBERS = ("lda", "ldc", "height", "depth", "element", "row_step", "column_step
 def strip(typingctx, panel, kind, width, words, half, arrays, numbers):
     """Walk the rows of a strip against one panel of `panel` columns (64 or 16); c and bad are updated in place.
 
-    arrays: (a, ea, b, eb, c, bad, par) flat and C-contiguous; ea and eb of 32 bits with several codes each.
+    arrays: (a, ea, b, eb, c, bad, par) flat and C-contiguous; ea and eb of uint8 or uint16, several to a lane of 32 bits.
     numbers: int64 offsets into the first six, then lda, ldc, height, depth, element, row_step, column_step, step:
     pitches of a and c, rows and products, then place of the first output in the result, its steps, and the number of
     block roundings before.
@@ -349,6 +356,8 @@ def strip(typingctx, panel, kind, width, words, half, arrays, numbers):
         found = [builder.extract_value(args[5], i) for i in range(len(kinds))]
         pointers = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
         values = [builder.extract_value(args[6], i) for i in range(len(signature.args[6]))]
+        for place in (1, 3):  # codes are counted in lanes
+            pointers[place] = builder.bitcast(pointers[place], I32.as_pointer())
         moved = [builder.gep(p, [offset]) for p, offset in zip(pointers[:6], values[:6], strict=True)]
         builder.call(emitted, [*moved, pointers[6], *values[6:]])
         return context.get_dummy_value()
