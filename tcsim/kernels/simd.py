@@ -19,7 +19,7 @@ from tcsim.kernels.simd_drive import NO_SUM, SUM16, SUM32, SUM64, Job, driver
 from tcsim.kernels.simd_exact import exact_par
 from tcsim.kernels.simd_ops import LANES
 from tcsim.kernels.simd_pack import decoding
-from tcsim.kernels.simd_tile import CARRY, INTEGER, MASKED, NATIVE, PANEL, PAR_COUNT, PLAIN, RANDOM, WIDE, Par
+from tcsim.kernels.simd_tile import AWAY, CARRY, HALF, INTEGER, MASKED, NATIVE, PANEL, PAR_COUNT, PLAIN, RANDOM, WIDE, Par
 from tcsim.problem import Codes, Problem
 from tcsim.units import Unit
 
@@ -116,15 +116,27 @@ def _plan(unit: Unit, f: int) -> Plan | None:
         return None
     spare = 2**31 - 1 - unit.block_size * product
     width = WIDE if spare < 0 else PLAIN if spare >= 2 ** (f + 1) else CARRY
-    kind = RANDOM if unit.rounding == "sr" else NATIVE if unit.kept_bits == 24 else MASKED
-    if unit.rounding == "rna" or half or (unit.rounding == "rne" and unit.kept_bits < 24):
-        kind = max(kind, INTEGER)
+    kind = _kind(unit)
     smallest = min(lowest, out.emin) if floor_e is None else max(floor_e, min(lowest, out.emin))
     smallest = max(smallest, low - 127) if words else smallest
     if half and out.emin - (unit.kept_bits - 1) - (smallest - f) > 31:
         return None  # a fixed last place too far above the terms
     c_least = (1 << 23) if words else base << 23
     return Plan(kind, width, words, _par(unit, f, numbers, group), c_least, 0x7F7FFFFF if words else (127 + 100) << 23)
+
+
+def _kind(unit: Unit) -> int:
+    """How a block's sum is rounded; see `simd_tile`."""
+    half, short = unit.out_format.width == 16, unit.kept_bits < 24
+    if unit.rounding == "sr":
+        return RANDOM
+    if half:
+        return HALF if unit.rounding == "rne" and unit.kept_bits == 11 else INTEGER
+    if unit.rounding == "rna":
+        return AWAY
+    if unit.rounding == "rne" and short:
+        return INTEGER
+    return MASKED if short else NATIVE
 
 
 def _par(unit: Unit, f: int, numbers: dict[Par, int], group: int) -> np.ndarray[Any, Any]:
@@ -134,7 +146,7 @@ def _par(unit: Unit, f: int, numbers: dict[Par, int], group: int) -> np.ndarray[
         Par.GROUP: group,
         Par.SCALE: (254 + f) << 23,
         Par.UNSCALE: f << 23,
-        Par.MODE: 0 if unit.rounding == "rz" else 1,
+        Par.MODE: int(half or unit.rounding == "rne"),
         Par.MASK: -(1 << (24 - unit.kept_bits)) if not half else -1,
         Par.KEPT: unit.kept_bits,
         Par.GRID: 127 + f + unit.out_format.emin - (unit.kept_bits - 1) if half else 0,

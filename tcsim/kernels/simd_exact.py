@@ -29,7 +29,8 @@ from tcsim.kernels.jit import inline, kernel
 from tcsim.kernels.simd_drive import NO_SUM, add_c, chunk_end, fold, mark_specials, spare_bytes, start, store
 from tcsim.kernels.simd_ops import F32, F64, I32, I64, LANES, Value, Variable
 from tcsim.kernels.simd_pack import ALONE, line_up, unpack_rows
-from tcsim.kernels.simd_tile import Draws, elements
+from tcsim.kernels.simd_random import Draws
+from tcsim.kernels.simd_tile import elements
 from tcsim.units import Unit
 
 FE_INEXACT = {"x86_64": 0x20, "AMD64": 0x20, "aarch64": 0x10, "arm64": 0x10}.get(platform.machine(), 0)
@@ -147,19 +148,17 @@ def _tile(b: ir.IRBuilder, kind: int, ranged: bool, careful: bool, **arg: Any) -
     """One tile: reads c, writes the accumulators to `to`; report[0] is 0 where every bit is right."""
     v = {name: Value(b, arg[name]) for name in _NUMBERS}
     tile = _Exact(b, kind, ranged, careful, arg)
-    draws = [Draws(b, tile.par[Par.SEED], elements(b, v["row"] + r, 0, v)) for r in range(ROWS)] if kind == RANDOM else []
+    draws = Draws(b, tile.par[Par.SEED], [elements(b, v["row"] + r, 0, v) for r in range(ROWS)]) if kind == RANDOM else None
     places = [((v["row"] + r) * v["ldc"] + h * HALF) for r in range(ROWS) for h in (0, 1)]
     c = [Variable(b, ops.load(b, arg["c"], place, HALF).cast(F64, "fpext")) for place in places]
     step = Variable(b, v["step"])
     with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
         stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
         total = tile.sums([x.get() for x in c], k, stop, v["lda"])
+        words = draws.words(step.get()) if draws else []
         for i, x in enumerate(c):
-            random = None
-            if draws and i % 2 == 0:
-                word = draws[i // 2].word(step.get())
-            if draws:
-                random = word.lanes(list(range(i % 2 * HALF, i % 2 * HALF + HALF)))
+            half = list(range(i % 2 * HALF, i % 2 * HALF + HALF))
+            random = words[i // 2].lanes(half) if words else None
             x.set(tile.rounded(total[i], random).bits_as(F64))
         step.set(step.get() + 1)
     for i, x in enumerate(c):

@@ -13,8 +13,10 @@ products and the accumulator c:
 3. Per k: acc += truncate_to_int32((a·b)·s). a·b is exact in float32 (at most 24 bits), s is a power of two, and the
    conversion *is* the truncation of the magnitude: four vector operations a product, no shifts, no signs.
 4. S = acc + c; the new c = float32(S)·2^(emax - F). Converting S under the rounding mode "toward zero" normalises and
-   truncates in one step, under "nearest" it rounds to nearest-even (`NATIVE`; `MASKED` then keeps fewer bits). Other roundings and fp16 outputs add to
-   the magnitude of S below its last kept place, then cut it (`INTEGER`), stochastic ones a random word (`RANDOM`).
+   truncates in one step, under "nearest" it rounds to nearest-even (`NATIVE`; `MASKED` then keeps fewer bits). Ties away
+   (`AWAY`) and stochastic rounding (`RANDOM`) truncate after adding half a last place, or a random word, below it.
+   float16 results are rounded to nearest by adding and subtracting a large number (`HALF`). What is left is added and
+   cut in integers (`INTEGER`).
 
 Where L products can pass 2^31 (`WIDE`), groups that cannot are added in 64 bits; where only c can push the sum over
 (`CARRY`), a block that does so is finished again in 64 bits. Nothing else rounds: underflow of a·b or of a scaling by s
@@ -33,11 +35,11 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from tcsim import philox
 from tcsim.kernels import simd_ops as ops
 from tcsim.kernels.simd_ops import F32, I8, I16, I32, I64, LANES, Value, Variable
+from tcsim.kernels.simd_random import Draws
 
-NATIVE, MASKED, INTEGER, RANDOM = range(4)
+NATIVE, MASKED, AWAY, HALF, INTEGER, RANDOM = range(6)
 PLAIN, CARRY, WIDE = range(3)
 PANEL = 64  # columns of a wide panel: one row of it is a tile
 VECTORS = 4  # of a tile; rows of one that is 16 columns wide
@@ -55,9 +57,9 @@ class Par(IntEnum):
     LEAST = 5  # words: codes of nonzero products are raised to this
     HIGH = 6  # words: the largest code that fits
     LOW = 7  # words: the smallest nonzero one that fits
-    MODE = 8  # llvm.set.rounding's number, for NATIVE and MASKED
-    MASK = 9  # bits of a float32 result that are kept, for MASKED
-    KEPT = 10  # significand bits that are kept, for INTEGER and RANDOM
+    MODE = 8  # llvm.set.rounding's number
+    MASK = 9  # bits of a float32 result that are kept
+    KEPT = 10  # significand bits that are kept
     GRID = 11  # for float16 results: 127 + F + the exponent of the smallest subnormal
     ONE = 12  # 1: round to nearest, 0: toward zero
     EVEN = 13  # 1: ties to even, 0: ties away
@@ -68,6 +70,7 @@ class Par(IntEnum):
 PAR_COUNT = len(Par)
 _HALF_END = (127 + 16) << 23  # from here on a float16 is infinite
 _STICKY = (127 + 100) << 23  # what stands for infinity in an accumulator: no finite product reaches its last place
+_PLACES = (13 << 23) | (1 << 22)  # from the exponent field of x to 1.5·2^23 last places of x in 11 bits
 _SIGN = -(1 << 31)
 _FIELD = 0x7F800000
 
@@ -169,16 +172,49 @@ class Tile:
     def rounded(self, total: Value, emax: Value, random: Value | None) -> Value:
         """float32 of total·2^(emax-F), rounded as the unit does; total in 32 or 64 bits."""
         unscale = (emax - self.number(Par.UNSCALE)).bits_as(F32)
-        if self.kind < INTEGER:
+        if self.kind in (NATIVE, MASKED):
             value = total.cast(F32, "sitofp") * unscale
             return value if self.kind == NATIVE else (value.bits_as(I32) & self.number(Par.MASK)).bits_as(F32)
+        if self.kind == HALF and total.element == I32:
+            return self._nearest_half(total, unscale)
         sign = total >> (total.element.width - 32)
         sign = (sign if total.element == I32 else sign.cast(I32, "trunc")) & _SIGN
-        magnitude = self._cut(total.call("abs", flags=(False,)), emax, random)
+        magnitude = total.call("abs", flags=(False,))
+        added = not self.half and self.kind in (AWAY, RANDOM)
+        magnitude = magnitude + self._dither(magnitude, random) if added else self._cut(magnitude, emax, random)
         pattern = (magnitude.cast(F32, "uitofp") * unscale).bits_as(I32)
         if self.half:
             pattern = pattern.compare(">=", _HALF_END).where(pattern.like(_STICKY), pattern)
+        if added:
+            pattern = pattern & self.number(Par.MASK)
         result: Value = (pattern | sign).bits_as(F32)
+        return result
+
+    def _dither(self, magnitude: Value, random: Value | None) -> Value:
+        """What is added below the last kept place before truncation: a random word, or half of that place."""
+        kind, width = magnitude.element, magnitude.element.width
+        field = magnitude.cast(F32, "uitofp").bits_as(I32) >> 23
+        drop = field - (self.number(Par.KEPT) + 126)
+        word = random if random is not None else field.like(_SIGN)
+        if kind == I32:
+            shift = drop.like(width) - drop
+            return shift.compare("u<", width).where(word >> shift, 0)
+        shift = (drop.like(width - 1) - drop.call("smax", 0)).cast(I64, "zext")
+        return (word.cast(I64, "zext") << 31) >> shift
+
+    def _nearest_half(self, total: Value, unscale: Value) -> Value:
+        """The float16 nearest to total·unscale, ties to even, by adding 1.5·2^23 of its last places in float32.
+
+        A total of over 24 bits gives up its last 8, of which bit 8 then keeps whether any was set.
+        """
+        coarse = (total | ((total & 0xFF) + 0xFF)) & -0x100
+        short = (total + (1 << 24)).compare("u<", 1 << 25)
+        value = short.where(total, coarse).cast(F32, "sitofp") * unscale
+        field = (value.bits_as(I32) & _FIELD).call("smax", self.number(Par.C_LEAST))
+        magic = (field + _PLACES).bits_as(F32)
+        rounded = ((value + magic) - magic).bits_as(I32)
+        over = (rounded & ~_SIGN).compare(">=", _HALF_END)
+        result: Value = over.where((rounded & _SIGN) | _STICKY, rounded).bits_as(F32)
         return result
 
     def _cut(self, magnitude: Value, emax: Value, random: Value | None) -> Value:
@@ -241,47 +277,11 @@ class Range:
         )
 
 
-class Draws:
-    """The random words of 16 outputs, four steps at a time: Philox4x32-10 with even and odd lanes in 64-bit halves."""
-
-    def __init__(self, b: ir.IRBuilder, seed: Value, element: Value) -> None:
-        self.b, self.seed = b, seed
-        self.elements = [element.lanes(list(range(half, LANES, 2))) for half in (0, 1)]
-        with self.b.goto_entry_block():
-            self.words = self.b.alloca(ir.VectorType(I32, LANES), 4)
-        self.group = Variable(self.b, Value(self.b, I64(-1)))
-
-    def word(self, step: Value) -> Value:
-        """The words of one step, in ascending order of steps; four are drawn at a time."""
-        group = step >> 2
-        with self.b.if_then(group.compare("!=", self.group.get()).v):
-            self.draw(group)
-            self.group.set(group)
-        return Value(self.b, self.b.load(self.b.gep(self.words, [(step & 3).v])))
-
-    def draw(self, group: Value) -> None:
-        """Draw the four words of steps 4·group … 4·group + 3."""
-        halves = [self._rounds(element, group) for element in self.elements]
-        for i, (even, odd) in enumerate(zip(*halves, strict=True)):
-            self.b.store(((even & 0xFFFFFFFF) | (odd << 32)).bits_as(I32, LANES).v, self.b.gep(self.words, [I64(i)]))
-
-    def _rounds(self, element: Value, group: Value) -> list[Value]:
-        """Ten rounds on 8 lanes; the high half of a lane is meaningless except after a multiplication."""
-        k0, k1 = self.seed & 0xFFFFFFFF, self.seed >> 32
-        c0, c1, c2, c3 = element, element >> 32, element.like(group), element.like(0)
-        for _ in range(philox.ROUNDS):
-            p0, p1 = (c0 & 0xFFFFFFFF) * philox.M0, (c2 & 0xFFFFFFFF) * philox.M1
-            c0, c1, c2, c3 = (p1 >> 32) ^ (c1 ^ k0), p1, (p0 >> 32) ^ (c3 ^ k1), p0
-            k0, k1 = (k0 + philox.W0) & 0xFFFFFFFF, (k1 + philox.W1) & 0xFFFFFFFF
-        return [c0, c1, c2, c3]
-
-
 def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, panel: int, **arg: Any) -> None:
     """All rows of a packed strip against one panel of columns: c is read, walked through `depth` products, written."""
     v = {name: Value(b, arg[name]) for name in _NUMBERS}
     tile = Tile(b, arg["par"], kind, width, words, half, panel)
-    if kind < INTEGER:
-        ops.set_rounding(b, tile.par[Par.MODE].cast(I32, "trunc"))
+    ops.set_rounding(b, tile.par[Par.MODE].cast(I32, "trunc"))
     whole = v["height"] & -tile.rows if tile.wide else v["height"]
     with ops.loop(b, whole, tile.rows) as i:
         _tile(b, tile, i, arg, v)
@@ -289,8 +289,7 @@ def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, pane
         tile.rows = 1
         with ops.loop(b, v["height"], 1, whole) as i:
             _tile(b, tile, i, arg, v)
-    if kind < INTEGER:
-        ops.set_rounding(b, Value(b, I32(ops.NEAREST)))
+    ops.set_rounding(b, Value(b, I32(ops.NEAREST)))
 
 
 def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[str, Value]) -> None:
@@ -301,18 +300,18 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[st
     codes_row = i * v["lda"] if tile.wide else (i >> 2) * tile.groups * v["lda"]
     c = [Variable(b, ops.load(b, arg["c"], place, LANES)) for place in at]
     seen = [Range(tile) for _ in members] if tile.code == I16 else []
-    draws = [Draws(b, tile.par[Par.SEED], elements(b, i + r, col, v)) for r, col in members] if tile.kind == RANDOM else []
+    draws = Draws(b, tile.par[Par.SEED], [elements(b, i + r, col, v) for r, col in members]) if tile.kind == RANDOM else None
     step = Variable(b, v["step"])
     with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
         stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
         tops = tile.exponents(arg["ea"], arg["eb"], codes_row, v["lda"], k, stop)
+        words: list[Any] = draws.words(step.get()) if draws else [None] * len(members)
         for first in range(0, len(members), VECTORS):
             group = range(first, first + VECTORS)
             terms = Terms(arg["a"], arg["bm"], [(rows[p], members[p][1] * LANES) for p in group])
             emax = [tile.with_c(tops[p], c[p].get()) for p in group]
-            random = [draws[p].word(step.get()) if draws else None for p in group]
             before = [c[p].get() for p in group]
-            after = tile.block(terms, emax, before, k, stop, random)
+            after = tile.block(terms, emax, before, k, stop, [words[p] for p in group])
             for p, e, x in zip(group, emax, after, strict=True):
                 c[p].set(x)
                 if seen:
