@@ -24,7 +24,7 @@ _LATER = {
     "decode": "bits",
     "round_to": "rounding",
 }
-_MODULES = ("bounds", "cpfloat", "exact", "inputs", "metrics", "multiword", "ozaki", "rounding", "study")
+_MODULES = ("bounds", "cpfloat", "exact", "inputs", "metrics", "multiword", "ozaki", "rounding", "sparse", "study")
 
 if TYPE_CHECKING:
     from tcsim.bits import decode as decode

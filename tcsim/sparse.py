@@ -1,0 +1,91 @@
+"""Structured sparsity: what mma.sp computes is the dense unit's arithmetic on the values that were kept.
+
+An instruction with a 2:4 (tf32: 1:2) sparse A takes the kept values of a row and, for each, the element of B's column that
+stood at its place; products, blocks and rounding are those of the dense instruction of half the k. So a block of L products
+is L kept values, wherever they stood. Measured on an H200 (mma.sp of fp16, bf16, tf32, fp8 and int8, random metadata).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.matmul import matmul
+from tcsim.units import Unit
+
+Array = npt.NDArray[Any]
+Index = npt.NDArray[np.intp]
+
+
+def pattern(unit: Unit) -> tuple[int, int]:
+    """(kept, group): how many of how many neighbours along k an instruction keeps; (1, 2) for tf32, (2, 4) for others."""
+    return (1, 2) if unit.a_format.name == "tfloat32" else (2, 4)
+
+
+def compress(a: npt.ArrayLike, unit: Unit) -> tuple[Array, Index]:
+    """The kept values (m, k / 2) of a sparse matrix (m, k), and the column of `a` that each came from.
+
+    A group with fewer nonzeros than it keeps keeps zeros too, the first that there are. ValueError for a k that is no
+    multiple of the group, and for a group with more nonzeros than it keeps, which is named.
+    """
+    x = np.asarray(a)
+    kept, group = pattern(unit)
+    if x.ndim != 2 or x.shape[1] % group:
+        raise ValueError(f"a of shape {x.shape}: sparse operands are (m, k) with k a multiple of {group}")
+    groups = x.reshape(x.shape[0], -1, group)
+    nonzero = groups != 0
+    crowded = nonzero.sum(2) > kept
+    if crowded.any():
+        i, g = (int(v) for v in np.argwhere(crowded)[0])
+        columns = f"a[{i}, {g * group}:{(g + 1) * group}]"
+        raise ValueError(f"{columns} = {groups[i, g].tolist()}: at most {kept} of {group} neighbours may be nonzero")
+    first = np.argsort(~nonzero, axis=2, kind="stable")[:, :, :kept]  # nonzeros first, then zeros, each in order
+    within = np.sort(first, axis=2)
+    values = np.take_along_axis(groups, within, axis=2).reshape(x.shape[0], -1)
+    columns_of = within + np.arange(groups.shape[1])[None, :, None] * group
+    return values, columns_of.reshape(x.shape[0], -1).astype(np.intp)
+
+
+def sparse_matmul(
+    values: npt.ArrayLike, index: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike | None = None, *, unit: Unit, **options: Any
+) -> Array:
+    """C + A·B with every bit as `unit`'s sparse instruction computes it.
+
+    values, index
+        The kept values (m, k / 2) and the column of A, ascending, from which each came, as `compress` gives them.
+    b, c
+        (k, n), and (m, n) or None.
+    options
+        Those of `matmul` (backend, schedule, threads, seed, round). A schedule counts kept values: half of k.
+
+    Returns what `matmul` does. Every row of A meets rows of B of its own, so m·n·k/2 elements of B are gathered: this is
+    for looking at bits, not for speed. ValueError for an index that no metadata could hold, for block-scaled units, and for
+    backend="hardware", which runs dense instructions.
+    """
+    x, at, y = np.asarray(values), np.asarray(index), np.asarray(b)
+    kept, group = pattern(unit)
+    if options.get("backend") == "hardware":
+        raise ValueError("backend='hardware' runs dense instructions; sparse products have 'cpu', 'reference' and 'cuda'")
+    if unit.scale is not None:
+        raise ValueError(f"{unit.label}: which scales a sparse block-scaled instruction takes has not been seen")
+    if x.ndim != 2 or y.ndim != 2 or at.shape != x.shape or x.shape[1] * group != y.shape[0] * kept:
+        raise ValueError(
+            f"values {x.shape}, index {at.shape}, b {y.shape}: they must be (m, k/2), (m, k/2) and (k, n), {kept} of {group} kept"
+        )
+    _check_index(at, kept, group)
+    start = None if c is None else np.broadcast_to(np.asarray(c), (x.shape[0], y.shape[1]))[:, None, :]
+    return np.asarray(matmul(x[:, None, :], y[at], start, unit=unit, **options))[:, 0, :]
+
+
+def _check_index(index: Array, kept: int, group: int) -> None:
+    wrong = index // group != np.arange(index.shape[1]) // kept
+    if kept > 1:
+        wrong[:, 1:] |= (np.diff(index, axis=1) <= 0) & (np.arange(1, index.shape[1]) % kept != 0)
+    if wrong.any():
+        i, p = (int(v) for v in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"index[{i}, {p}] = {int(index[i, p])}: kept value {p} stands in columns {p // kept * group} to "
+            f"{p // kept * group + group - 1}, after its neighbour"
+        )
