@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from tcsim.trace import Block
+from tcsim.trace import Block, Term
 
 _KEPT, _ZERO, _DROPPED = "#0072B2", "#E8EEF4", "#D55E00"
 
 
-def bits(*blocks: Block, width: float = 5.2, row: float = 0.21) -> Any:
-    """A matplotlib Figure with a panel a block: a row a term, a column a power of two.
+def bits(*blocks: Block, titles: Sequence[str] = (), width: float = 5.2, row: float = 0.21) -> Any:
+    """A matplotlib Figure with a panel a block: a row a term that is not zero, a column a power of two.
 
     Blue squares are ones that are kept, pale ones zeros, orange crossed ones the ones that are dropped: from a term by the
     alignment, from the sum by the final rounding. The dashed line is the quantum that every term is cut at. A minus sign
-    stands before a negative term. `width` and `row`, the height of a row, in inches. ValueError for a block with an
-    infinity or a NaN, and for none.
+    stands before a negative term. `titles` are the units' labels unless given; `width` and `row`, the height of a row, in
+    inches. ValueError for a block with an infinity or a NaN, and for none.
     """
     from tcsim.studies.plot import style, subplots
 
@@ -27,11 +28,11 @@ def bits(*blocks: Block, width: float = 5.2, row: float = 0.21) -> Any:
             raise ValueError(
                 f"{block.unit}: a block with an infinity or a NaN, or without a sum of aligned terms, has no bits to draw"
             )
-    rows = max(len(block.terms) for block in blocks) + 2
+    rows = max(len(_terms(block)) for block in blocks) + 2
     with style():
         figure, axes = subplots(len(blocks), 1, width=width, height=row * rows + 0.45, sharex=True)
-        for axis, block in zip(axes[:, 0], blocks, strict=True):
-            _panel(axis, block)
+        for axis, block, title in zip(axes[:, 0], blocks, titles or [b.unit for b in blocks], strict=True):
+            _panel(axis, block, title)
         last = axes[-1, 0]
         low, high = _span(blocks)
         ticks = range(high, low - 1, -4)
@@ -51,18 +52,22 @@ def _legend(figure: Any) -> None:
     figure.legend(looks, names, loc="outside lower center", ncol=4, frameon=False, handlelength=1.4)
 
 
-def _panel(axis: Any, block: Block) -> None:
-    lines = [(t.name, t.value, t.kept) for t in block.terms]
+def _terms(block: Block) -> list[Term]:
+    return [t for t in block.terms if t.value]
+
+
+def _panel(axis: Any, block: Block, title: str) -> None:
+    lines = [(t.name, t.value, t.kept) for t in _terms(block)]
     result = Fraction(block.result)
     lines += [("sum", block.sum, _common(block.sum, result)), ("result", result, result)]
     for y, (_, value, kept) in enumerate(lines):
         _row(axis, y, value or Fraction(0), kept or Fraction(0))
     names = [("−" if (value or 0) < 0 else "") + name for name, value, _ in lines]
-    axis.axhline(len(block.terms) - 0.5, color="black", linewidth=0.6)
+    axis.axhline(len(lines) - 2.5, color="black", linewidth=0.6)
     if block.quantum is not None:
         axis.axvline(-block.quantum + 0.5, ymin=2 / len(lines), linestyle="--", color="black", linewidth=1.0)
     axis.set_yticks(range(len(lines)), names)
-    axis.set(ylim=(len(lines) - 0.5, -0.5), title=block.unit, aspect="auto")
+    axis.set(ylim=(len(lines) - 0.5, -0.5), title=title, aspect="auto")
     axis.grid(False)
     axis.tick_params(length=0)
 

@@ -43,6 +43,13 @@ def test_the_squares_are_the_numbers(gpu: str) -> None:
 def test_a_panel_a_block() -> None:
     blocks = [tcsim.trace(A, B, unit=tcsim.unit(gpu, "float16")) for gpu in ("v100", "b200")]
     assert len(bits(*blocks).axes) == 2
+    titles = [axis.get_title() for axis in bits(*blocks, titles=("built", "to come")).axes]
+    assert titles == ["built", "to come"]
+
+
+def test_zero_terms_have_no_row() -> None:
+    axis = bits(tcsim.trace([1.0, 0.0, 0.5], [1.0, 2.0, 1.0], unit=tcsim.unit("a100", "float16"))).axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["a[0]*b[0]", "a[2]*b[2]", "sum", "result"]
 
 
 def test_what_cannot_be_drawn() -> None:
