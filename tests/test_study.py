@@ -88,6 +88,9 @@ def test_growth_files(growth: tuple[Path, object]) -> None:
 
 def test_an_outcome_in_a_notebook(growth: tuple[Path, object]) -> None:
     outcome = growth[1]
+    failing = sum(claim.holds is False for claim in outcome.claims)
+    assert repr(outcome).startswith("<rounding-growth: 12 cells; claims: ")
+    assert f", {failing} does not hold" in repr(outcome)
     page = outcome._repr_html_()
     assert outcome.study.title in page
     assert page.count("<tr>") == 1 + len(outcome.claims)

@@ -126,6 +126,13 @@ class Outcome:
     computed: int = 0
     reused: int = 0
 
+    def __repr__(self) -> str:
+        counts = {
+            verdict: sum(c.verdict == verdict for c in self.claims) for verdict in ("holds", "does not hold", "cannot be told")
+        }
+        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+        return f"<{self.study.name}: {self.computed + self.reused} cells; claims: {said or 'none'}>"
+
     def figure(self, stem: str) -> Any:
         """One of the study's figures, a matplotlib Figure, drawn anew. ValueError names the nearest known stem."""
         from tcsim.errors import unknown

@@ -117,8 +117,10 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     for row, d in zip(axes, INPUTS, strict=True):
         for axis, g in zip(row, GPUS, strict=True):
             lines = {n: data.error.sel(gpu=g, inputs=d, promotion=n).where(lambda e: e > 0) for n in NAMES}
-            curves(axis, data.k, lines, xlabel="k", ylabel="componentwise error", title=f"{g}, {d}", legend=False)
-            axis.plot(data.k, np.full(data.k.size, 2.0**-13), ":", color="grey")
+            curves(
+                axis, data.k, lines, xlabel="inner dimension k", ylabel="componentwise error", title=f"{g}, {d}", legend=False
+            )
+            axis.plot(data.k, np.full(data.k.size, 2.0**-13), ":", color="grey", label="$2^{-13}$")
             axis.label_outer()
     legend_right(figure, axes[0, 0])
     return {"fp8-promotion": figure}

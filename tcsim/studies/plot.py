@@ -19,7 +19,7 @@ _STYLE = {
     "grid.linewidth": 0.4,
     "grid.alpha": 0.6,
     "figure.constrained_layout.use": True,
-    "figure.dpi": 140,
+    "figure.dpi": 120,
     "svg.hashsalt": "tcsim",
     "svg.fonttype": "none",
 }

@@ -82,8 +82,11 @@ def _report(
 
 
 def _progress(study: Study, cells: list[Cell], todo: list[Cell], wanted: bool | None) -> Any:
-    from tqdm.auto import tqdm
+    import warnings
 
+    with warnings.catch_warnings():  # a notebook without ipywidgets has a bar of text, and need not be told
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm
     total = sum(study.weight(cell) for cell in cells)
     done = total - sum(study.weight(cell) for cell in todo)
     shown = wanted if wanted is not None else sys.stderr.isatty() or "ipykernel" in sys.modules

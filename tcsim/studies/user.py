@@ -137,27 +137,22 @@ def _table(data: xr.Dataset) -> str:
 
 def _figures(data: xr.Dataset) -> dict[str, Any]:
     """A panel for each distribution and scheme: error against k, a curve for each unit and schedule."""
-    from tcsim.studies.grid import curves, legend_right
+    from tcsim.studies.grid import curves, legend_below
     from tcsim.studies.plot import subplots
 
-    figure, axes = subplots(data.distribution.size, data.scheme.size, width=3.6, height=2.8, sharex=True)
+    width = 4.4 if data.scheme.size == 1 else 3.6
+    figure, axes = subplots(data.distribution.size, data.scheme.size, width=width, height=2.9, sharex=True)
     errors = data.componentwise.median("seed")
+    one = data.schedule.size == 1
     for row, d in zip(axes, data.distribution.values, strict=True):
         for axis, s in zip(row, data.scheme.values, strict=True):
             lines = {
-                f"{u}, {p}": errors.sel(unit=u, schedule=p, scheme=s, distribution=d).values
+                u if one else f"{u}, {p}": errors.sel(unit=u, schedule=p, scheme=s, distribution=d).values
                 for u, p in product(data.unit.values, data.schedule.values)
             }
-            curves(
-                axis,
-                data.k.values,
-                lines,
-                xlabel="inner dimension k",
-                ylabel="componentwise error",
-                title=f"{s}, {d}",
-                legend=False,
-            )
-    legend_right(figure, axes[0, 0])
+            curves(axis, data.k.values, lines, xlabel="inner dimension k", ylabel="componentwise error",
+                   title=f"{s}, {d}", legend=False)  # fmt: skip
+    legend_below(figure, axes[0, 0], columns=2 * data.scheme.size)
     return {"errors": figure}
 
 
