@@ -1,6 +1,6 @@
 """The fast path: which units it holds, the numbers its kernels read, and how a problem is cut into tasks.
 
-The arithmetic is told in `simd_tile`, packing in `simd_pack`, the walk along k in `simd_drive`.
+The arithmetic is told in `simd_tile` and `simd_round`, packing in `simd_pack`, the walk along k in `simd_drive`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tcsim.kernels.simd_drive import NO_SUM, SUM16, SUM32, SUM64, Job, driver
 from tcsim.kernels.simd_exact import exact_par
 from tcsim.kernels.simd_ops import LANES
 from tcsim.kernels.simd_pack import decoding
-from tcsim.kernels.simd_tile import AWAY, CARRY, HALF, INTEGER, MASKED, NATIVE, PANEL, PAR_COUNT, PLAIN, RANDOM, WIDE, Par
+from tcsim.kernels.simd_round import AWAY, HALF, INTEGER, MASKED, NATIVE, PAR_COUNT, RANDOM, Par
+from tcsim.kernels.simd_tile import CARRY, PANEL, PLAIN, WIDE
 from tcsim.problem import Codes, Problem
 from tcsim.units import Unit
 
@@ -126,7 +127,7 @@ def _plan(unit: Unit, f: int) -> Plan | None:
 
 
 def _kind(unit: Unit) -> int:
-    """How a block's sum is rounded; see `simd_tile`."""
+    """How a block's sum is rounded; see `simd_round`."""
     half, short = unit.out_format.width == 16, unit.kept_bits < 24
     if unit.rounding == "sr":
         return RANDOM

@@ -19,10 +19,11 @@ from tcsim.kernels.jit import inline, kernel, woven
 from tcsim.kernels.simd_memory import bits_of_float, float_of_bits, float_of_half, half_of_double, peek16, peek32
 from tcsim.kernels.simd_ops import LANES
 from tcsim.kernels.simd_pack import ALONE, BELOW, BESIDE, HAS_NAN, SPECIAL, line_up, unpack_rows
+from tcsim.kernels.simd_round import STICKY
 from tcsim.kernels.simd_tile import PANEL, VECTORS, strip
 
 NO_SUM, SUM16, SUM32, SUM64 = range(4)
-_STICKY = np.uint32((127 + 100) << 23)  # an infinite float16 accumulator, see simd_tile
+_INFINITE = np.uint32(STICKY)  # float16 accumulator, see simd_round
 
 
 class Job(NamedTuple):
@@ -93,7 +94,7 @@ def start_c(job, t, i0, rows, j0, columns, pitch, c, bad):
                 if magnitude > 0x7C00:
                     bad[at] = HAS_NAN
                 elif magnitude == 0x7C00:
-                    c[at] = float_of_bits(_STICKY | np.uint32((code & 0x8000) << 16))
+                    c[at] = float_of_bits(_INFINITE | np.uint32((code & 0x8000) << 16))
                 else:
                     c[at] = float_of_half(code)
             else:
@@ -271,7 +272,7 @@ def lines(count, kind):
 
 @cache
 def driver(kind: int, width: int, words: int, half: int) -> Any:
-    """The compiled driver for a kind of rounding and a width of sums; see simd_tile."""
+    """The compiled driver for a kind of rounding (simd_round) and a width of sums (simd_tile)."""
     code, per_lane = (np.uint16, 2) if words else (np.uint8, 4)
 
     def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):

@@ -6,7 +6,7 @@ whatever the target has, with the same bits. Nothing here knows about tensor cor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -214,7 +214,7 @@ def choose(
     b: ir.IRBuilder,
     which: ir.Value,
     name: str,
-    bodies: list[tuple[int, Callable[..., None]]],
+    bodies: Sequence[tuple[int, Callable[..., None]]],
     arguments: dict[str, ir.Type],
     values: list[ir.Value],
 ) -> None:

@@ -1,22 +1,18 @@
 """The arithmetic of the fast path: a strip of outputs walked through the blocks of an aligned-sum unit, 16 lanes at once.
 
-A lane is one output; 16 neighbouring columns make a vector, four vectors a tile: 1 row x 64 columns, or 4 x 16 at edges.
+A lane is one output; 16 neighbouring columns make a vector, a tile is 2 rows x 64 columns, or 4 x 16 at edges.
 Operands come packed (`simd_pack`): exact float32 values and one exponent code each, so chosen that the codes of a and b
 add up to e + 127 where e = ea + eb, and that the sum stays below `FLOOR` where a factor is zero. For one block of L
 products and the accumulator c:
 
 1. E = max(FLOOR, largest code sum). Codes are bytes (or 16-bit words) and lane j of 32 bits holds those of column j in
-   all four vectors of the tile, so one vector operation serves 64 outputs, and a shift makes exponent fields of them.
+   four vectors of the tile, so one vector operation serves 64 outputs, and a shift makes exponent fields of them.
    Then E = max(E, exponent field of c). The unit's e_zero is a plain lower bound here (`simd.plan` says when it is), so
    it is part of FLOOR.
 2. s = 2^(F - emax), made by subtracting exponent fields. c enters as truncate_to_int32(c·s).
 3. Per k: acc += truncate_to_int32((a·b)·s). a·b is exact in float32 (at most 24 bits), s is a power of two, and the
    conversion *is* the truncation of the magnitude: four vector operations a product, no shifts, no signs.
-4. S = acc + c; the new c = float32(S)·2^(emax - F). Converting S under the rounding mode "toward zero" normalises and
-   truncates in one step, under "nearest" it rounds to nearest-even (`NATIVE`; `MASKED` then keeps fewer bits). Ties away
-   (`AWAY`) and stochastic rounding (`RANDOM`) truncate after adding half a last place, or a random word, below it.
-   float16 results are rounded to nearest by adding and subtracting a large number (`HALF`). What is left is added and
-   cut in integers (`INTEGER`).
+4. S = acc + c; the new c = S·2^(emax - F), rounded as `simd_round` tells.
 
 Where L products can pass 2^31 (`WIDE`), groups that cannot are added in 64 bits; where only c can push the sum over
 (`CARRY`), a block that does so is finished again in 64 bits. Nothing else rounds: underflow of a·b or of a scaling by s
@@ -28,7 +24,6 @@ leave a mark in `bad`; such outputs are recomputed elsewhere. Padding lanes and 
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -38,41 +33,12 @@ from numba.extending import intrinsic
 from tcsim.kernels import simd_ops as ops
 from tcsim.kernels.simd_ops import F32, I8, I16, I32, I64, LANES, Value, Variable
 from tcsim.kernels.simd_random import Draws
+from tcsim.kernels.simd_round import FIELD, RANDOM, Par, Rounding
 
-NATIVE, MASKED, AWAY, HALF, INTEGER, RANDOM = range(6)
 PLAIN, CARRY, WIDE = range(3)
 PANEL = 64  # columns of a wide panel: one row of it is a tile
 VECTORS = 4  # of a tile; rows of one that is 16 columns wide
 ROWS = 2  # of a wide tile: while one row rounds its blocks, the other multiplies
-
-
-class Par(IntEnum):
-    """The numbers of a unit that a tile reads, by place in an int64 array."""
-
-    BLOCK = 0  # L
-    GROUP = 1  # products that int32 holds, for WIDE
-    SCALE = 2  # (254 + F) << 23
-    UNSCALE = 3  # F << 23
-    FLOOR = 4  # the least code of a block, e + 127
-    LEAST = 5  # words: codes of nonzero products are raised to this
-    HIGH = 6  # words: the largest code that fits
-    LOW = 7  # words: the smallest nonzero one that fits
-    MODE = 8  # llvm.set.rounding's number
-    MASK = 9  # bits of a float32 result that are kept
-    KEPT = 10  # significand bits that are kept
-    GRID = 11  # for float16 results: 127 + F + the exponent of the smallest subnormal
-    ONE = 12  # 1: round to nearest, 0: toward zero
-    EVEN = 13  # 1: ties to even, 0: ties away
-    C_LEAST = 14  # the least exponent field of a nonzero c, in place
-    SEED = 15
-
-
-PAR_COUNT = len(Par)
-_HALF_END = (127 + 16) << 23  # from here on a float16 is infinite
-_STICKY = (127 + 100) << 23  # what stands for infinity in an accumulator: no finite product reaches its last place
-_PLACES = (13 << 23) | (1 << 22)  # from the exponent field of x to 1.5·2^23 last places of x in 11 bits
-_SIGN = -(1 << 31)
-_FIELD = 0x7F800000
 
 
 class Terms(NamedTuple):
@@ -92,12 +58,8 @@ class Tile:
         self.groups = VECTORS * self.code.width // 32
         self.wide = panel == PANEL
         self.rows, self.vectors = (ROWS, VECTORS) if self.wide else (VECTORS, 1)
-        self.par = [ops.load(b, par, p) for p in range(PAR_COUNT)]
-
-    def number(self, which: Par, bits: int = 32) -> Value:
-        """One of the unit's numbers in 16 lanes of i32 or i64."""
-        scalar = self.par[which] if bits == 64 else self.par[which].cast(I32, "trunc")
-        return scalar.spread(LANES)
+        self.rounding = Rounding(b, par, kind, half)
+        self.par, self.number, self.rounded = self.rounding.par, self.rounding.number, self.rounding.rounded
 
     # 1. exponents
 
@@ -126,7 +88,7 @@ class Tile:
 
     def _field(self, codes: Value, place: int) -> Value:
         """The codes at bit `place` of every 32, below 256, moved to where float32 has its exponent."""
-        return (codes << (23 - place) if place <= 23 else codes >> (place - 23)) & _FIELD
+        return (codes << (23 - place) if place <= 23 else codes >> (place - 23)) & FIELD
 
     def _in_range(self, top: Value) -> Value:
         """Word codes with zero products at FLOOR, and what is too small or too large at marks beside the range."""
@@ -137,7 +99,7 @@ class Tile:
     def with_c(self, top: Value, c: Value) -> Value:
         """emax of the block: the products' and c's."""
         pattern = c.bits_as(I32)
-        field = pattern & _FIELD
+        field = pattern & FIELD
         if self.half:  # a subnormal c has the exponent of the smallest normal number
             field = (pattern << 1).compare("!=", 0).where(field.call("smax", self.number(Par.C_LEAST)), 0)
         return top.call("smax", field)
@@ -166,74 +128,6 @@ class Tile:
             for total, group in zip(totals, self.products(terms, s, first, last, zeros), strict=True):
                 total.set(total.get() + group.cast(I64, "sext"))
         return [total.get() for total in totals]
-
-    # 4. rounding
-
-    def rounded(self, total: Value, emax: Value, random: Value | None) -> Value:
-        """float32 of total·2^(emax-F), rounded as the unit does; total in 32 or 64 bits."""
-        unscale = (emax - self.number(Par.UNSCALE)).bits_as(F32)
-        if self.kind in (NATIVE, MASKED):
-            value = total.cast(F32, "sitofp") * unscale
-            return value if self.kind == NATIVE else (value.bits_as(I32) & self.number(Par.MASK)).bits_as(F32)
-        if self.kind == HALF and total.element == I32:
-            return self._nearest_half(total, unscale)
-        sign = total >> (total.element.width - 32)
-        sign = (sign if total.element == I32 else sign.cast(I32, "trunc")) & _SIGN
-        magnitude = total.call("abs", flags=(False,))
-        added = not self.half and self.kind in (AWAY, RANDOM)
-        magnitude = magnitude + self._dither(magnitude, random) if added else self._cut(magnitude, emax, random)
-        pattern = (magnitude.cast(F32, "uitofp") * unscale).bits_as(I32)
-        if self.half:
-            pattern = pattern.compare(">=", _HALF_END).where(pattern.like(_STICKY), pattern)
-        if added:
-            pattern = pattern & self.number(Par.MASK)
-        result: Value = (pattern | sign).bits_as(F32)
-        return result
-
-    def _dither(self, magnitude: Value, random: Value | None) -> Value:
-        """What is added below the last kept place before truncation: a random word, or half of that place."""
-        kind, width = magnitude.element, magnitude.element.width
-        field = magnitude.cast(F32, "uitofp").bits_as(I32) >> 23
-        drop = field - (self.number(Par.KEPT) + 126)
-        word = random if random is not None else field.like(_SIGN)
-        if kind == I32:
-            shift = drop.like(width) - drop
-            return shift.compare("u<", width).where(word >> shift, 0)
-        shift = (drop.like(width - 1) - drop.call("smax", 0)).cast(I64, "zext")
-        return (word.cast(I64, "zext") << 31) >> shift
-
-    def _nearest_half(self, total: Value, unscale: Value) -> Value:
-        """The float16 nearest to total·unscale, ties to even, by adding 1.5·2^23 of its last places in float32.
-
-        A total of over 24 bits gives up its last 8, of which bit 8 then keeps whether any was set.
-        """
-        coarse = (total | ((total & 0xFF) + 0xFF)) & -0x100
-        short = (total + (1 << 24)).compare("u<", 1 << 25)
-        value = short.where(total, coarse).cast(F32, "sitofp") * unscale
-        field = (value.bits_as(I32) & _FIELD).call("smax", self.number(Par.C_LEAST))
-        magic = (field + _PLACES).bits_as(F32)
-        rounded = ((value + magic) - magic).bits_as(I32)
-        over = (rounded & ~_SIGN).compare(">=", _HALF_END)
-        result: Value = over.where((rounded & _SIGN) | _STICKY, rounded).bits_as(F32)
-        return result
-
-    def _cut(self, magnitude: Value, emax: Value, random: Value | None) -> Value:
-        """A magnitude rounded to the kept bits, or to the output's smallest subnormal where that is larger."""
-        kind, width = magnitude.element, magnitude.element.width
-        drop = (self.number(Par.KEPT, width) * -1 + width) - magnitude.call("ctlz", flags=(False,))
-        if self.half:
-            grid = self.number(Par.GRID) - (emax >> 23)
-            drop = drop.call("smax", grid if kind == I32 else grid.cast(I64, "sext")).call("smin", width - 1)
-        drop = drop.call("smax", 0)
-        if random is not None:
-            word = random >> 1 if kind == I32 else random.cast(I64, "zext") << 31
-            more = word >> (magnitude.like(width - 1) - drop)
-        else:
-            even = self.number(Par.EVEN, width)
-            half = (self.number(Par.ONE, width) << drop) >> 1
-            more = (half - even + ((magnitude >> drop) & even)).call("smax", 0)
-        result: Value = ((magnitude + more) >> drop) << drop
-        return result
 
     # a block of several vectors
 
