@@ -76,6 +76,7 @@ def unit_struct(unit: Unit) -> str:
         "IEEE_ZERO": int(unit.zero_sign == "ieee"),
         "NAN_CODE": unit.nan,
         "KEEPS_NAN": int(unit.keeps_nan),
+        "SATURATES": int(unit.overflow == "saturate"),
         "CONVERTED_NAN": unit.out_format.nan_code or 0,
         "SCALED": int(unit.scale is not None),
         "SCALE_BLOCK": max(unit.scale_block, 1),
@@ -140,7 +141,7 @@ def general_source(unit: Unit, stored_a: Format, stored_b: Format) -> str:
 def is_chain(unit: Unit) -> bool:
     """Whether the unit is IEEE fused multiply-adds in ascending k (FP64, FP32), or wrapping integers."""
     if unit.arithmetic == "integer":
-        return unit.out_format.width == 32
+        return unit.out_format.width == 32 and unit.overflow == "wrap"
     a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     held = all(f.precision <= out.precision and f.emin >= out.emin and f.emax <= out.emax for f in (a, b))
     plain = unit.scale is None and unit.subnormals == "keep" and unit.k_order is None and unit.c_enters == "aligned"

@@ -107,16 +107,18 @@ def rounded_block(unit: Unit, products: Sequence[Value], c: Value, draws: Draws)
     return add(level[0], c)
 
 
-def integer_block(products: Sequence[Value], c: Value) -> Value:
-    """Exact, wrapping modulo 2^32."""
+def integer_block(products: Sequence[Value], c: Value, overflow: str = "wrap") -> Value:
+    """Exact, wrapping modulo 2^32 or held at the ends of int32."""
     total = sum(p.significand for p in products) + c.significand
+    if overflow == "saturate":
+        return Value(min(max(total, -(1 << 31)), (1 << 31) - 1))
     return Value((total + (1 << 31)) % (1 << 32) - (1 << 31))
 
 
 def block(unit: Unit, products: Sequence[Value], c: Value | None, draws: Draws) -> Value:
     """One block of products and c (None where the unit adds c later) to one rounded result."""
     if unit.arithmetic == "integer":
-        return integer_block(products, c or ZERO)
+        return integer_block(products, c or ZERO, unit.overflow)
     start = Value(zero=True, exponent=unit.out_format.emin) if c is None else flushed(unit, c, unit.out_format.emin)
     if unit.arithmetic == "rounded":
         return rounded_block(unit, products, start, draws)

@@ -28,7 +28,17 @@ def _refuse(unit: Unit, reason: str) -> ValueError:
 
 
 def _check_choices(unit: Unit) -> None:
-    from tcsim.units import ALIGN_ROUNDINGS, ARITHMETICS, C_ENTERS, EVIDENCE, NAN_FROM, ROUNDINGS, SUBNORMALS, ZERO_SIGNS
+    from tcsim.units import (
+        ALIGN_ROUNDINGS,
+        ARITHMETICS,
+        C_ENTERS,
+        EVIDENCE,
+        NAN_FROM,
+        OVERFLOWS,
+        ROUNDINGS,
+        SUBNORMALS,
+        ZERO_SIGNS,
+    )
 
     for what, value, known in (
         ("arithmetic", unit.arithmetic, ARITHMETICS),
@@ -39,6 +49,7 @@ def _check_choices(unit: Unit) -> None:
         ("zero_sign", unit.zero_sign, ZERO_SIGNS),
         ("c_enters", unit.c_enters, C_ENTERS),
         ("nan_from", unit.nan_from, NAN_FROM),
+        ("overflow", unit.overflow, OVERFLOWS),
         ("evidence", unit.evidence, tuple(EVIDENCE)),
     ):
         if value not in known:
@@ -73,6 +84,8 @@ def _check_formats(unit: Unit) -> None:
         )
     if out.integer:
         return
+    if unit.overflow != "wrap":
+        raise _refuse(unit, f"overflow={unit.overflow!r}: only integer sums can; floating-point ones become infinite")
     for operand in (a, b):
         if not operand.zero:
             raise _refuse(unit, f"input format {operand.name}: it has no zero")
@@ -166,5 +179,7 @@ def _check_rounded(unit: Unit) -> None:
 
 
 def _check_integer(unit: Unit) -> None:
+    if unit.overflow == "saturate" and max(unit.a_format.width, unit.b_format.width) > 8:
+        raise _refuse(unit, f"overflow='saturate' and {unit.a} x {unit.b}: only int8 inputs")
     _only(unit, "integer arithmetic", operand_format=None, fraction_bits=None, align_rounding="exact", scale=None, min_exponent=None, c_enters="aligned",
           subnormals="keep", out_precision=None, late_fraction_bits=None, parity_split=False, product_rounding="rne")  # fmt: skip

@@ -125,6 +125,11 @@ def _rounded(unit: Unit) -> list[str]:
 
 
 def _integer(unit: Unit) -> list[str]:
+    if unit.overflow == "saturate":
+        products = f"{unit.block_size} products"
+        return [
+            f"Products and sums are exact integers; c and {products} at a time give the nearest value that {unit.out} holds."
+        ]
     return ["Products and sums are exact integers; the result wraps modulo 2^32."]
 
 

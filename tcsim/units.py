@@ -19,6 +19,7 @@ SUBNORMALS = ("keep", "flush")
 ZERO_SIGNS = ("positive", "ieee")
 C_ENTERS = ("aligned", "after")
 NAN_FROM = ("code", "operand")
+OVERFLOWS = ("wrap", "saturate")
 EVIDENCE = {
     "V": "explains every row of the public hardware vectors bit for bit",
     "H": "measured on an NVIDIA H200, no mismatch",
@@ -35,7 +36,7 @@ class Unit:
         "aligned": a block's products and c are aligned to their largest exponent, cut, added exactly and rounded once.
         "two-stage": the products are aligned and cut among themselves, then against c (CDNA3).
         "rounded": every product and every addition is rounded to `out`, additions as a balanced tree, then c.
-        "integer": exact, wrapping modulo 2^32.
+        "integer": exact, wrapping modulo 2^32 unless `overflow` says otherwise.
     block_size
         Products summed at once, L.
     fraction_bits
@@ -75,6 +76,9 @@ class Unit:
         "code": every NaN result is `nan_code`. "operand": a NaN operand is kept, made quiet: b's before that of c or
         of the sum so far, and that before a's; only a NaN that no operand brought is `nan_code`. So it is where a block
         is one product and a, b and the output have one format, along one chain; other sums give `nan_code`.
+    overflow
+        For "integer" alone: a block's sum beyond the output "wrap"s modulo 2^32, or "saturate"s at its least and largest
+        value, as an instruction with .satfinite does.
     """
 
     gpu: str
@@ -103,6 +107,7 @@ class Unit:
     operand_format: str | Format | None = None
     nan_code: int | None = None
     nan_from: str = "code"
+    overflow: str = "wrap"
     name: str = field(default="", compare=False)
     evidence: str = field(default="?", compare=False)
     source: str = field(default="user", compare=False)

@@ -169,6 +169,15 @@ DEV Value rounded_block(const Operands &x, const i64 *ks, int count, const Value
 }
 
 DEV Value integer_block(const Operands &x, const i64 *ks, int count, const Value &c) {
+  if (Unit::SATURATES) {
+    i64 sum = c.negative ? -(i64)c.significand : (i64)c.significand;
+    for (int i = 0; i < count; i++) {
+      Value p = plain_product(x, ks[i]);
+      sum += p.negative ? -(i64)p.significand : (i64)p.significand;
+    }
+    const i64 largest = 0x7FFFFFFF;
+    return decode<O>((u32)(sum > largest ? largest : sum < -largest - 1 ? -largest - 1 : sum), 0);
+  }
   u32 total = (u32)c.significand;
   if (c.negative) total = 0u - total;
   for (int i = 0; i < count; i++) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.kernels import general, library, native, payload, simd
+from tcsim.kernels import general, library, native, payload, saturate, simd
 from tcsim.problem import Codes, Problem
 
 
@@ -21,6 +21,8 @@ def _numbers(problem: Problem, threads: int | None = None) -> Codes:
     out = np.empty((batch, m, n), dtype=problem.unit.out_format.storage)
     if library.supports(problem):
         library.run(problem, out, threads)
+    elif problem.unit.overflow == "saturate":
+        saturate.run(problem, out)
     elif native.supports(problem):
         native.run(problem, out, threads)
     elif simd.supports(problem):

@@ -98,7 +98,8 @@ def kind_of(problem: Problem) -> int | None:
         return None
     if unit.arithmetic == "integer":
         known: set[Format] = {unit.a_format, unit.b_format, problem.a.stored, problem.b.stored}
-        return INTEGER if known == {int8} and unit.out_format == FORMATS["int32"] else None
+        wraps = unit.overflow == "wrap" and unit.out_format == FORMATS["int32"]
+        return INTEGER if known == {int8} and wraps else None
     return _fused(problem)
 
 
