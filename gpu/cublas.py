@@ -62,7 +62,8 @@ def gemm(
     `fast_accumulation` is cublasLt's flag for fp8. Seen on an H200, every bit of five shapes from 256 x 256 x 4096 to
     4096 x 4096 x 4096 (kernels nvjet_sm90_qqsss_*): with it a GEMM is Sequential() on the wgmma unit; without it (*_algo2_*)
     the tensor core's sum is added to a float32 one every 128 products, which is Blocked(128, sum="float32"). Where the
-    heuristic splits k (*_splitK_*, six ways for 128 x 128 x 16384) it is SplitK(6, 128) with the flag.
+    heuristic splits k (*_splitK_*, six ways for 128 x 128 x 16384) it is SplitK(6, 128) with the flag, and without it each
+    part is Blocked(128) and the parts are added in ascending order.
     """
     cp = device.cupy()
     fa, fb, fo = (format_named(f).name for f in (fmt, b_fmt or fmt, out))
