@@ -17,7 +17,7 @@ from support.whatifs import distinct, label
 import tcsim
 from tcsim import reference
 from tcsim.formats import FORMATS
-from tcsim.kernels import general, library, simd
+from tcsim.kernels import cpu, general, library, payload, simd
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 from tcsim.units import Unit
@@ -55,13 +55,12 @@ def problem_of(
 
 
 def fast(problem: Problem, threads: int = 2) -> np.ndarray:
+    if library.supports(problem):
+        return cpu.run(problem, threads)
     batch, m, n, _ = problem.shape
     out = np.full((batch, m, n), 0x55, dtype=problem.unit.out_format.storage)
-    if library.supports(problem):
-        library.run(problem, out, threads)
-    else:
-        assert simd.supports(problem)
-        simd.run(problem, out, threads, general.run_part)
+    assert simd.supports(problem)
+    simd.run(problem, out, threads, general.run_part)
     return out
 
 
@@ -69,6 +68,7 @@ def slow(problem: Problem) -> np.ndarray:
     batch, m, n, _ = problem.shape
     out = np.zeros((batch, m, n), dtype=problem.unit.out_format.storage)
     general.run(problem, out, 1)
+    payload.restore(problem, out, slow)
     return out
 
 
