@@ -232,7 +232,7 @@ def test_more_terms_are_never_much_worse_and_three_reach_float32():
     ("kind", "fp16", "markidis", "ootomo_", "scaled"),
     [(1, 1.9e-3, 2.9e-7, 4.0e-7, 2.9e-7), (2, 1.8e-2, 1.8e-2, 1.0e-5, 9.8e-6), (3, 2.4e-2, 2.4e-2, 4.8e-5, 1.9e-5)],
 )
-def test_splitting_errors_on_seed_000s_types(kind, fp16, markidis, ootomo_, scaled):
+def test_splitting_errors_on_precision_boostings_types(kind, fp16, markidis, ootomo_, scaled):
     """reference values 3.4, K = 256 and ideal accumulation: near the values there, which are one draw's (means of heavy tails)."""
     draws = [inputs.seed000(kind, 96, 256, 96, seed=seed) for seed in range(3)]
     references = [exact.product(a, b) for a, b in draws]
