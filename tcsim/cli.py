@@ -110,8 +110,11 @@ def run_options(name: str) -> list[Any]:
     return [
         click.Option(["--out"], type=click.Path(path_type=Path), help=f"folder of results [results/{name}]"),
         click.Option(["--quick"], is_flag=True, help="the small size, in seconds"),
-        click.Option(["--jobs"], type=int, help="processes [one for each core]"),
+        click.Option(["--jobs"], type=int, help="processes [one for each core, or GPU]"),
         click.Option(["--scheduler"], help="address of a Dask scheduler, such as tcp://host:8786"),
+        click.Option(
+            ["--backend"], default="cpu", show_default=True, help="cpu, or cuda: the products on GPUs, a process each"
+        ),
     ]
 
 

@@ -38,6 +38,8 @@ def test_show_prints_the_record_and_the_prose() -> None:
         (("study", "rounding-growth", "--units", "v100,b20"), "unknown unit 'b20' (nearest: 'b200')"),
         (("study", "rounding-growth", "--units", "mi250"), "aligns none; units that do: v100"),
         (("study", "rounding-growth", "--k-max", "many"), "k_max"),
+        (("study", "fabsum", "--k-max", "3000"), "k_max must be a power of two; got 3000"),
+        (("study", "terms", "--size", "0"), "size must be an integer of at least 1; got 0"),
     ],
 )
 def test_wrong_arguments(arguments: tuple[str, ...], message: str) -> None:

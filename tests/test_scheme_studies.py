@@ -15,6 +15,7 @@ STUDIES = {
     "fabsum": (),
     "float32_emulation": ("BF16x3 is at least ten times worse", "BF16x9 is almost true float32"),
     "fp8_accumulators": (),
+    "gpu_multiword": ("On (-0.5, 0.5] it stays well below fp16",),
     "lsb_cut": ("It restores the accuracy on (0, 1] too",),
     "mantissa": ("The probability of underflow increases",),
     "methods": ("Three terms come close to float32 down to Type 3",),

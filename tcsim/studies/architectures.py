@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import SEED, count, curves, gather, legend_below, rows, told
+from tcsim.studies.grid import SEED, curves, gather, largest, legend_below, outputs, powers_to, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,24 +23,21 @@ SCHEMES = ("plain", "mmm-chained", "ootomo", "ozaki-sp")
 PLACES = tuple(range(-8, 9))
 
 
-def _ks(params: Params) -> list[int]:
-    return [2**i for i in range(1, int(params["k_max"]).bit_length())]
-
-
 def cells(params: Params) -> list[Cell]:
     return [
-        {"inputs": d, "k": k, "outputs": params["outputs"], "seed": params["seed"]} for d, k in product(INPUTS, _ks(params))
+        {"inputs": d, "k": k, "outputs": params["outputs"], "seed": params["seed"]}
+        for d, k in product(INPUTS, powers_to(params["k_max"], 1))
     ]
 
 
-def compute(cell: Cell) -> Result:
+def compute(cell: Cell, backend: str = "cpu") -> Result:
     """differ: share of outputs whose bits differ, by scheme and pair of GPUs. ulps: histogram of A100 less H200 in ulps."""
     from tcsim import inputs, metrics
     from tcsim.gemm import gemm
 
     m = cell["outputs"]
     a, b = (x.astype(np.float32) for x in inputs.draw(cell["inputs"], m, cell["k"], m, seed=cell["seed"]))
-    made = {s: {g: gemm(a, b, s, unit=g, threads=1).c for g in GPUS} for s in SCHEMES}
+    made = {s: {g: gemm(a, b, s, unit=g, threads=1, backend=backend).c for g in GPUS} for s in SCHEMES}
     pairs = [[float((made[s][g].view(np.uint32) != made[s][h].view(np.uint32)).mean()) for g, h in PAIRS] for s in SCHEMES]
     steps = [list(metrics.ulp_histogram(made[s]["a100"], made[s]["h200"]).values()) for s in SCHEMES]
     return {"differ": pairs, "ulps": steps}
@@ -52,7 +49,9 @@ PAIRS = tuple(combinations(GPUS, 2))
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
     names = {"differ": ("scheme", "pair"), "ulps": ("scheme", "place")}
     coords = {"scheme": SCHEMES, "pair": [f"{g}-{h}" for g, h in PAIRS], "place": PLACES}
-    return gather(results, {"inputs": INPUTS, "k": _ks(params)}, names, coords, outputs=params["outputs"] ** 2)
+    return gather(
+        results, {"inputs": INPUTS, "k": powers_to(params["k_max"], 1)}, names, coords, outputs=params["outputs"] ** 2
+    )
 
 
 def _first(data: xr.Dataset, scheme: str, pair: str, inputs: str) -> int | None:
@@ -74,7 +73,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "H100, H200 and B200 give the same fp16 bits, and so do A100 and L40S",
             told(all(v == 0 for v in twins.values()), list(twins.values())),
             "largest share of differing outputs: " + ", ".join(f"{p} {v:.0%}" for p, v in twins.items()),
-            "hardware_numerics.md",
+            "Khattak and Mikaitis 2026, models of the GPUs",
         ),
         Claim(
             "Volta, Ampere and Hopper differ from k = 32 on at the latest",
@@ -159,8 +158,8 @@ STUDY = Study(
     figures=figures,
     table=table,
     options=(
-        count("k_max", 2**14, 2**10, "largest inner dimension, a power of two"),
-        count("outputs", 64, 16, "rows of A and columns of B"),
+        largest("k_max", 2**14, 2**10),
+        outputs(64, 16),
         SEED,
     ),
     weight=lambda cell: float(cell["k"]),

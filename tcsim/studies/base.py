@@ -75,7 +75,7 @@ class Study:
         The cells, each a flat dict of strings, numbers, booleans and tuples of those: all that its result depends on.
     compute(cell)
         The result of a cell: a dict of numbers, strings, lists or arrays. A module-level function, run in any process;
-        it uses one thread.
+        it uses one thread. One that takes a ``backend`` hands it to every product on a unit, and then runs on GPUs too.
     dataset(params, results)
         The results of all finished cells, as (cell, result) pairs, as an xarray Dataset; missing cells as NaN.
     claims(dataset), figures(dataset), table(dataset)
@@ -90,7 +90,7 @@ class Study:
     title: str
     reproduces: str
     cells: Callable[[Params], list[Cell]]
-    compute: Callable[[Cell], Result]
+    compute: Callable[..., Result]
     dataset: Callable[[Params, Sequence[tuple[Cell, Result]]], xr.Dataset]
     claims: Callable[[xr.Dataset], list[Claim]]
     figures: Callable[[xr.Dataset], dict[str, Any]]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import FP32, SEED, count, curves, gather, legend_right, rows, said, told
+from tcsim.studies.grid import FP32, SEED, curves, gather, largest, legend_right, outputs, powers_to, rows, said, told
 from tcsim.studies.rounding_growth import slope
 
 if TYPE_CHECKING:
@@ -26,15 +26,14 @@ SUMS = ("float32", "float64")
 WORDS = ("fp16", "double-fp16")
 
 
-def _ks(params: Params) -> list[int]:
-    return [2**i for i in range(11, int(params["k_max"]).bit_length())]
-
-
 def cells(params: Params) -> list[Cell]:
-    return [{"gpu": g, "k": k, "outputs": params["outputs"], "seed": params["seed"]} for g, k in product(GPUS, _ks(params))]
+    return [
+        {"gpu": g, "k": k, "outputs": params["outputs"], "seed": params["seed"]}
+        for g, k in product(GPUS, powers_to(params["k_max"], 11))
+    ]
 
 
-def compute(cell: Cell) -> Result:
+def compute(cell: Cell, backend: str = "cpu") -> Result:
     """error by words, version and block; chained: Algorithm 4.1; fp32: the float32 chain; ootomo: accumulated every 16."""
     from tcsim import exact, inputs, metrics
     from tcsim.gemm import gemm
@@ -46,7 +45,7 @@ def compute(cell: Cell) -> Result:
     a, b = inputs.uniform(m, cell["k"], m, seed=cell["seed"])
     reference, size = exact.product(a, b), exact.magnitude(a, b)
     (a1, a2), (b1, b2) = split(a, "float16", 2), split(b, "float16", 2)
-    unit = multiplier(cell["gpu"], threads=1)
+    unit = multiplier(cell["gpu"], threads=1, backend=backend)
     corrections = unit(a1, b2, unit(a2, b1))
 
     def error(c: Any) -> float:
@@ -63,14 +62,14 @@ def compute(cell: Cell) -> Result:
         "error": [[summed(w, s) for s in SUMS] for w in WORDS],
         "chained": error(unit(a1, b1, corrections)),
         "ootomo": error(gemm(a, b, "ootomo", unit=unit).c),
-        "fp32": error(gemm(a, b, "plain", unit=FP32, threads=1).c),
+        "fp32": error(gemm(a, b, "plain", unit=FP32, threads=1, backend=backend).c),
     }
 
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
     from tcsim import bounds
 
-    ks = _ks(params)
+    ks = powers_to(params["k_max"], 11)
     names = {"error": ("words", "sum", "block"), "chained": (), "ootomo": (), "fp32": ()}
     coords = {"words": WORDS, "sum": SUMS, "block": BLOCKS}
     data = gather(results, {"gpu": GPUS, "k": ks}, names, coords, outputs=params["outputs"] ** 2)
@@ -213,8 +212,8 @@ STUDY = Study(
     figures=figures,
     table=table,
     options=(
-        count("k_max", 2**20, 2**13, "largest inner dimension, a power of two"),
-        count("outputs", 32, 16, "rows of A and columns of B"),
+        largest("k_max", 2**20, 2**13),
+        outputs(32, 16),
         SEED,
     ),
     weight=lambda cell: float(cell["k"]),

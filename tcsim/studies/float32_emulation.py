@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import FP32, SEED, count, curves, gather, legend_right, rows, said, told
+from tcsim.studies.grid import FP32, SEED, count, curves, gather, largest, legend_right, outputs, powers_to, rows, said, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,18 +34,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 NAMES = (*METHODS, "fp32")
 
 
-def _ks(params: Params) -> list[int]:
-    return [2**i for i in range(2, int(params["k_max"]).bit_length())]
-
-
 def cells(params: Params) -> list[Cell]:
     return [
         {"inputs": d, "k": k, "seed": params["seed"] + s, "outputs": params["outputs"]}
-        for d, k, s in product(INPUTS, _ks(params), range(params["seeds"]))
+        for d, k, s in product(INPUTS, powers_to(params["k_max"], 2), range(params["seeds"]))
     ]
 
 
-def compute(cell: Cell) -> Result:
+def compute(cell: Cell, backend: str = "cpu") -> Result:
     """error: normalised L2 by GPU and method."""
     from tcsim import exact, inputs, metrics
     from tcsim.gemm import gemm
@@ -56,18 +52,18 @@ def compute(cell: Cell) -> Result:
     )  # fmt: skip
     a, b = (x.astype(np.float32) for x in pair)
     reference = exact.product(a, b)
-    fp32 = metrics.frobenius(gemm(a, b, "plain", unit=FP32, threads=1).c, reference)
+    fp32 = metrics.frobenius(gemm(a, b, "plain", unit=FP32, threads=1, backend=backend).c, reference)
 
     def error(gpu: str, name: str) -> float:
         scheme, options = METHODS[name]
         unit = "double" if "ideal" in name else gpu
-        return metrics.frobenius(gemm(a, b, scheme, unit=unit, threads=1, **options).c, reference)
+        return metrics.frobenius(gemm(a, b, scheme, unit=unit, threads=1, backend=backend, **options).c, reference)
 
     return {"error": [[*(error(g, n) for n in METHODS), fp32] for g in GPUS]}
 
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
-    dims = {"inputs": INPUTS, "k": _ks(params), "seed": [params["seed"] + s for s in range(params["seeds"])]}
+    dims = {"inputs": INPUTS, "k": powers_to(params["k_max"], 2), "seed": [params["seed"] + s for s in range(params["seeds"])]}
     return gather(results, dims, {"error": ("gpu", "scheme")}, {"gpu": GPUS, "scheme": NAMES}, metric="normalised L2")
 
 
@@ -148,7 +144,9 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     for row, g in zip(axes, GPUS, strict=True):
         for axis, d in zip(row, INPUTS, strict=True):
             lines = {n: median.sel(scheme=n, inputs=d, gpu=g) for n in NAMES if n != "BF16x9, ideal"}
-            curves(axis, data.k, lines, xlabel="k", ylabel="normalised L2 error", title=f"{g}, {d}", legend=False)
+            curves(
+                axis, data.k, lines, xlabel="inner dimension k", ylabel="normalised L2 error", title=f"{g}, {d}", legend=False
+            )
             axis.label_outer()
     legend_right(figure, axes[0, 0])
     return {"float32-emulation": figure}
@@ -173,9 +171,9 @@ STUDY = Study(
     figures=figures,
     table=table,
     options=(
-        count("k_max", 4096, 1024, "largest inner dimension, a power of two"),
+        largest("k_max", 4096, 1024),
         count("seeds", 5, 2, "draws"),
-        count("outputs", 32, 16, "rows of A and columns of B"),
+        outputs(32, 16),
         SEED,
     ),
     weight=lambda cell: float(cell["k"]),

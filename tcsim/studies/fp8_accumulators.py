@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, said, told
+from tcsim.studies.grid import SEED, curves, gather, largest, legend_right, outputs, powers_to, rows, said, told
 from tcsim.studies.rounding_growth import slope
 
 if TYPE_CHECKING:
@@ -25,17 +25,14 @@ BLOCKS = (32, 64, 128, 256, 512)
 NAMES = (*(f"every {b}" for b in BLOCKS), "never")
 
 
-def _ks(params: Params) -> list[int]:
-    return [2**i for i in range(6, int(params["k_max"]).bit_length())]
-
-
 def cells(params: Params) -> list[Cell]:
     return [
-        {"inputs": d, "k": k, "outputs": params["outputs"], "seed": params["seed"]} for d, k in product(INPUTS, _ks(params))
+        {"inputs": d, "k": k, "outputs": params["outputs"], "seed": params["seed"]}
+        for d, k in product(INPUTS, powers_to(params["k_max"], 6))
     ]
 
 
-def compute(cell: Cell) -> Result:
+def compute(cell: Cell, backend: str = "cpu") -> Result:
     """error: by GPU and promotion interval."""
     from tcsim import exact, inputs, metrics
     from tcsim.multiplier import multiplier
@@ -49,14 +46,14 @@ def compute(cell: Cell) -> Result:
     schedules = [*(Blocked(n) for n in BLOCKS), Sequential()]
 
     def error(gpu: str, schedule: Any) -> float:
-        unit = multiplier(gpu, "float8_e4m3fn", schedule=schedule, threads=1)
+        unit = multiplier(gpu, "float8_e4m3fn", schedule=schedule, threads=1, backend=backend)
         return metrics.max_componentwise(unit(a, b), reference, size)
 
     return {"error": [[error(g, s) for s in schedules] for g in GPUS]}
 
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
-    dims = {"inputs": INPUTS, "k": _ks(params)}
+    dims = {"inputs": INPUTS, "k": powers_to(params["k_max"], 6)}
     return gather(
         results, dims, {"error": ("gpu", "promotion")}, {"gpu": GPUS, "promotion": NAMES}, outputs=params["outputs"] ** 2
     )
@@ -78,7 +75,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "On Ada and Hopper an fp8 sum has a 14-bit window: even k = 64 errs by 2^-14 to 2^-10",
             told(all(2.0**-14 <= one[g] <= 2.0**-10 for g in ("ada", "h200")), list(one.values())),
             f"k = 64: {said(one, '.1e')} (2^-13 = 1.2e-04)",
-            "hardware_numerics.md; DeepGEMM issue 37",
+            "DeepGEMM issue 37",
         ),
         Claim(
             "There the error of positive sums grows at least like k (slope 0.8 to 1.5 for k = 2^7 to 2^12)",
@@ -145,8 +142,8 @@ STUDY = Study(
     figures=figures,
     table=table,
     options=(
-        count("k_max", 2**16, 2**12, "largest inner dimension, a power of two"),
-        count("outputs", 32, 12, "rows of A and columns of B"),
+        largest("k_max", 2**16, 2**12),
+        outputs(32, 12),
         SEED,
     ),
     weight=lambda cell: float(cell["k"]),

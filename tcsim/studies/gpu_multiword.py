@@ -18,6 +18,7 @@ import numpy as np
 
 from tcsim.errors import unknown
 from tcsim.studies.base import Cell, Claim, Option, Params, Result, Study
+from tcsim.studies.grid import largest, legend_right, powers_to
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,10 +45,6 @@ def _source(name: str) -> str:
     return name
 
 
-def _ks(params: Params) -> list[int]:
-    return [2**i for i in range(10, int(params["k_max"]).bit_length())]
-
-
 def cells(params: Params) -> list[Cell]:
     """A cell a method and size: throughput over n, error over k (both distributions where the paper has both)."""
     common = {"gpu": params["gpu"], "seed": params["seed"]}
@@ -55,7 +52,7 @@ def cells(params: Params) -> list[Cell]:
     error = [
         {"what": "error", "method": m, "size": k, "distribution": d, **common}
         for m in METHODS
-        for k in _ks(params)
+        for k in powers_to(params["k_max"], 10)
         for d in DISTRIBUTIONS
         if d == DISTRIBUTIONS[0] or m in METHODS[:3]
     ]
@@ -76,7 +73,7 @@ def compute(cell: Cell) -> Result:
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
     import xarray as xr
 
-    ks = _ks(params)
+    ks = powers_to(params["k_max"], 10)
     speed = np.full((len(METHODS), len(SIDES)), np.nan)
     error = np.full((len(METHODS), len(ks), len(DISTRIBUTIONS)), np.nan)
     for cell, result in results:
@@ -177,7 +174,6 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 
 def _panels(data: xr.Dataset, methods: Sequence[str], both: bool = False) -> Any:
-    from tcsim.studies.grid import legend_right
     from tcsim.studies.plot import COLOURS, MARKERS, subplots
 
     figure, axes = subplots(1, 3 if both else 2)
@@ -225,7 +221,7 @@ STUDY = Study(
         Option(
             "gpu", "recorded", "recorded", "'recorded' for the H200 data of the package, 'live' for the GPU present", _source
         ),
-        Option("k_max", 2**20, 2**20, "largest k of the errors, a power of two"),
+        largest("k_max", 2**20, 2**20),
         Option("seed", 1, 1, "seed of the inputs of live measurements"),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,6 +85,8 @@ def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: 
         axis.plot(x, values, style, color=colour, marker=marker, label=label)
     if base is not None:
         axis.set_xscale("log", base=base)
+    else:
+        axis.xaxis.get_major_locator().set_params(integer=True)
     if y == "log":
         axis.set_yscale("log")
     axis.set(xlabel=xlabel, ylabel=ylabel, title=title)
@@ -117,10 +120,9 @@ def powers(first: int, last: int, step: int = 1) -> tuple[int, ...]:
     return tuple(2**i for i in range(first, last + 1, step))
 
 
-def _count(value: Any) -> Any:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"must be an integer of at least 1; got {value!r}")
-    return value
+def powers_to(last: Any, first: int, step: int = 1) -> list[int]:
+    """The powers of two from 2^first to `last`, every `step`-th."""
+    return list(powers(first, int(last).bit_length() - 1, step))
 
 
 def _gpu(value: Any) -> str:
@@ -134,7 +136,30 @@ SEED = Option("seed", 0, 0, "seed of the inputs")
 
 def count(name: str, full: int, quick: int, text: str) -> Option:
     """An option that is an integer of at least 1."""
-    return Option(name, full, quick, text, _count)
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1; got {value!r}")
+        return value
+
+    return Option(name, full, quick, text, check)
+
+
+def largest(name: str, full: int, quick: int, text: str = "largest inner dimension, a power of two") -> Option:
+    """An option that is a power of two, up to which a study goes."""
+    counted = count(name, full, quick, text)
+
+    def check(value: Any) -> Any:
+        if counted.check(value) & (value - 1):
+            raise ValueError(f"{name} must be a power of two; got {value}")
+        return value
+
+    return replace(counted, check=check)
+
+
+def outputs(full: int, quick: int) -> Option:
+    """The option that says how many rows of A and columns of B there are."""
+    return count("outputs", full, quick, "rows of A and columns of B")
 
 
 def gpu(full: str = "a100") -> Option:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import FP32, SEED, count, curves, gather, gpu, rows, said, told
+from tcsim.studies.grid import FP32, SEED, count, curves, gather, gpu, largest, powers_to, rows, said, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,18 +23,14 @@ RANGES = {"(-1, 1)": -1.0, "(0, 1]": 0.0}
 METHODS = ("fp32", "fp32, last bit cut", "Markidis", "Markidis, final RN", "Markidis, exact alignment, RN", "Ootomo")
 
 
-def _ks(params: Params) -> list[int]:
-    return [2**i for i in range(6, int(params["k_max"]).bit_length(), 2)]
-
-
 def cells(params: Params) -> list[Cell]:
     return [
         {"range": r, "k": k, "seed": params["seed"] + s, "gpu": params["gpu"]}
-        for r, k, s in product(RANGES, _ks(params), range(params["seeds"]))
+        for r, k, s in product(RANGES, powers_to(params["k_max"], 6, 2), range(params["seeds"]))
     ]
 
 
-def compute(cell: Cell) -> Result:
+def compute(cell: Cell, backend: str = "cpu") -> Result:
     """residual: by method."""
     from tcsim import exact, inputs, metrics
     from tcsim.gemm import gemm
@@ -47,13 +43,15 @@ def compute(cell: Cell) -> Result:
     reference = exact.product(a, b)
     built = unit(cell["gpu"], "float16")
     cut = [(x.view(np.uint32) & np.uint32(0xFFFFFFFE)).view(np.float32) for x in (a, b)]
+    nearest = built.replace(rounding="rne")
+    how: dict[str, Any] = {"threads": 1, "backend": backend}
     made = [
-        gemm(a, b, "plain", unit=FP32, threads=1),
-        gemm(cut[0], cut[1], "plain", unit=FP32, threads=1),
-        gemm(a, b, "markidis", unit=built, threads=1, inside=True),
-        gemm(a, b, "markidis", unit=built.replace(rounding="rne"), threads=1, inside=True),
-        gemm(a, b, "markidis", unit=built.replace(rounding="rne", align_rounding="exact"), threads=1, inside=True),
-        gemm(a, b, "ootomo", unit=built, threads=1),
+        gemm(a, b, "plain", unit=FP32, **how),
+        gemm(cut[0], cut[1], "plain", unit=FP32, **how),
+        gemm(a, b, "markidis", unit=built, inside=True, **how),
+        gemm(a, b, "markidis", unit=nearest, inside=True, **how),
+        gemm(a, b, "markidis", unit=nearest.replace(align_rounding="exact"), inside=True, **how),
+        gemm(a, b, "ootomo", unit=built, **how),
     ]
     return {"residual": [metrics.frobenius(r.c, reference) for r in made]}
 
@@ -61,7 +59,7 @@ def compute(cell: Cell) -> Result:
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
     dims: dict[str, Sequence[Any]] = {
         "range": list(RANGES),
-        "k": _ks(params),
+        "k": powers_to(params["k_max"], 6, 2),
         "seed": [params["seed"] + s for s in range(params["seeds"])],
     }
     return gather(results, dims, {"residual": ("scheme",)}, {"scheme": METHODS}, gpu=params["gpu"], metric="relative residual")
@@ -150,7 +148,7 @@ STUDY = Study(
     figures=figures,
     table=table,
     options=(
-        count("k_max", 2**18, 2**12, "largest inner dimension, a power of two"),
+        largest("k_max", 2**18, 2**12),
         count("seeds", 5, 2, "draws"),
         gpu("a100"),
         SEED,

@@ -125,14 +125,17 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     curves(axes[0, 0], e, lines, xlabel="exponent e of |v|", ylabel="probability", base=None, legend=False)
     for shift in SCALES:
         for theory in ("underflow_theory", "zero_theory"):
-            axes[0, 0].plot(e, data[theory].sel(shift=shift), ":", color="grey")
+            # Below 2^-14 the high word is subnormal itself, and the closed forms end.
+            axes[0, 0].plot(e, data[theory].sel(shift=shift).where(e >= -14), ":", color="grey")
     axes[0, 0].set(ylim=(1e-5, 2), title="low word (dotted: closed forms)")
     legend_right(figure, axes[0, 0])
     bars = [23 - float(data.loss.sel(split=s)) for s in SPLITS]
-    axes[0, 1].bar(list(SPLITS), bars, color="#56B4E9")
+    axes[0, 1].barh(list(SPLITS), bars, 0.6, color="#56B4E9")
     for i, (s, v) in enumerate(zip(SPLITS, bars, strict=True)):
-        axes[0, 1].text(i, v, f"{v:.2f} bits\n{float(data.error.sel(split=s)):.3f} ulp", ha="center", va="bottom", fontsize=7.5)
-    axes[0, 1].set(ylim=(22, 23.1), ylabel="expected mantissa bits", title="rounding of the high, the low word")
+        said = f"{v:.2f} bits, error {float(data.error.sel(split=s)):.3f} ulp"
+        axes[0, 1].text(22.03, i, said, va="center", fontsize=7.5)
+    axes[0, 1].invert_yaxis()
+    axes[0, 1].set(xlim=(22, 23), xlabel="expected mantissa bits", title="rounding of the high, the low word")
     return {"mantissa-and-underflow": figure}
 
 

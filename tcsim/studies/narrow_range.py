@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, said, told
+from tcsim.studies.grid import SEED, count, curves, gather, largest, legend_right, powers_to, rows, said, told
 from tcsim.studies.rounding_growth import slope
 
 if TYPE_CHECKING:
@@ -31,15 +31,11 @@ WORDS = (1, 2, 3)
 PUBLISHED = {"v100": (2.15e-8, -0.12), "a100": (1.53e-6, 0.32), "b200": (2.23e-6, 0.35), "b200, final RN": (9.2e-9, -0.19)}
 
 
-def _ks(params: Params) -> list[int]:
-    return [2**i for i in range(8, int(params["k_max"]).bit_length())]
-
-
 def cells(params: Params) -> list[Cell]:
-    return [{"k": k, "seed": params["seed"] + s} for k, s in product(_ks(params), range(params["seeds"]))]
+    return [{"k": k, "seed": params["seed"] + s} for k, s in product(powers_to(params["k_max"], 8), range(params["seeds"]))]
 
 
-def compute(cell: Cell) -> Result:
+def compute(cell: Cell, backend: str = "cpu") -> Result:
     """error by unit and words, scaled; unscaled: bf16 with three words, whose range needs no scaling; native: float32."""
     from tcsim import exact, inputs, metrics
     from tcsim.gemm import gemm
@@ -52,7 +48,7 @@ def compute(cell: Cell) -> Result:
     norms = np.linalg.norm(a.astype(np.float64), axis=1)[:, None] * np.linalg.norm(b.astype(np.float64), axis=0)[None, :]
 
     def errors(scheme: str, on: Any, **options: Any) -> tuple[float, float]:
-        c = gemm(a, b, scheme, unit=on, threads=1, **options).c
+        c = gemm(a, b, scheme, unit=on, threads=1, backend=backend, **options).c
         return metrics.max_componentwise(c, reference, size), metrics.max_componentwise(c, reference, norms)
 
     made = {n: "double" if gpu == "double" else unit(gpu, "float16").replace(**changes) for n, (gpu, changes) in UNITS.items()}
@@ -70,7 +66,7 @@ def compute(cell: Cell) -> Result:
 
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
-    dims = {"k": _ks(params), "seed": [params["seed"] + s for s in range(params["seeds"])]}
+    dims = {"k": powers_to(params["k_max"], 8), "seed": [params["seed"] + s for s in range(params["seeds"])]}
     return gather(
         results,
         dims,
@@ -146,7 +142,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             axis,
             data.k,
             lines,
-            xlabel="k",
+            xlabel="inner dimension k",
             ylabel="componentwise relative error",
             title=f"{w} scaled fp16 word{'s' if w > 1 else ''}",
             legend=False,
@@ -178,6 +174,6 @@ STUDY = Study(
     claims=claims,
     figures=figures,
     table=table,
-    options=(count("k_max", 2**20, 2**12, "largest inner dimension, a power of two"), count("seeds", 3, 2, "draws"), SEED),
+    options=(largest("k_max", 2**20, 2**12), count("seeds", 3, 2, "draws"), SEED),
     weight=lambda cell: float(cell["k"]),
 )

@@ -2,7 +2,7 @@
 
 Mukunoki, Ozaki, Ogita and Imamura 2020, Figures 3 and 8: the largest relative error over the elements of
 square products of (rand - 0.5)·exp(φ·randn), the exact result rounded to float64 (float32 for SP mode) as reference.
-The slices run on a simulated tensor core; their bits are the same on every one, which E11 checks here too.
+The slices run on a simulated tensor core; their bits are the same on every one, which is checked too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import FP32, SEED, count, curves, gather, gpu, legend_right, rows, said, told
+from tcsim.studies.grid import FP32, SEED, curves, gather, gpu, largest, legend_right, outputs, powers_to, rows, said, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,18 +24,14 @@ METHODS = ("float64", "DP", "CR", "float32", "SP")
 OTHERS = ("v100", "a100", "h200", "b200")
 
 
-def _ks(params: Params) -> list[int]:
-    return [2**i for i in range(7, int(params["k_max"]).bit_length())]
-
-
 def cells(params: Params) -> list[Cell]:
     return [
         {"phi": p, "k": k, "outputs": params["outputs"], "gpu": params["gpu"], "seed": params["seed"]}
-        for p, k in product(PHIS, _ks(params))
+        for p, k in product(PHIS, powers_to(params["k_max"], 7))
     ]
 
 
-def compute(cell: Cell) -> Result:
+def compute(cell: Cell, backend: str = "cpu") -> Result:
     """error: largest relative error by method. same: whether DP's bits are the same on other units, orders, roundings;
     broken: whether slices four bits too wide differ between units."""
     from tcsim import exact, inputs, metrics, ozaki
@@ -48,21 +44,21 @@ def compute(cell: Cell) -> Result:
     double = total.rounded("float64")
     single = a.astype(np.float32), b.astype(np.float32)
     rounded = exact.rounded_product(*single, "float32")
-    dp = gemm(a, b, "ozaki-dp", unit=cell["gpu"], threads=1).c
+    dp = gemm(a, b, "ozaki-dp", unit=cell["gpu"], threads=1, backend=backend).c
     made = {
         "float64": (np.cumsum(a[:, :, None] * b[None, :, :], axis=1)[:, -1] if m * m * k <= 2**22 else a @ b, double),
         "DP": (dp, double),
-        "CR": (gemm(a, b, "ozaki-cr", unit=cell["gpu"], threads=1).c, double),
-        "float32": (gemm(*single, "plain", unit=FP32, threads=1).c, rounded),
-        "SP": (gemm(*single, "ozaki-sp", unit=cell["gpu"], threads=1).c, rounded),
+        "CR": (gemm(a, b, "ozaki-cr", unit=cell["gpu"], threads=1, backend=backend).c, double),
+        "float32": (gemm(*single, "plain", unit=FP32, threads=1, backend=backend).c, rounded),
+        "SP": (gemm(*single, "ozaki-sp", unit=cell["gpu"], threads=1, backend=backend).c, rounded),
     }
     order = np.random.default_rng(cell["seed"]).permutation(k)
     units = [unit(g, "float16") for g in OTHERS]
     units += [units[1].replace(rounding="rne"), units[2].replace(rounding="ru")]
-    others = [gemm(a[:, order], b[order], "ozaki-dp", unit=u, threads=1).c for u in units]
+    others = [gemm(a[:, order], b[order], "ozaki-dp", unit=u, threads=1, backend=backend).c for u in units]
     size = np.abs(a), np.abs(b)
     wide = min(ozaki.slice_bits(k) + 4, 11)
-    broken = [gemm(*size, "ozaki-dp", unit=g, threads=1, d=2, bits=wide).c for g in ("v100", "h200")]
+    broken = [gemm(*size, "ozaki-dp", unit=g, threads=1, backend=backend, d=2, bits=wide).c for g in ("v100", "h200")]
     return {
         "error": [metrics.max_relative(*made[name]) for name in METHODS],
         "same": float(all((c == dp).all() for c in others)),
@@ -72,7 +68,7 @@ def compute(cell: Cell) -> Result:
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
     names = {"error": ("scheme",), "same": (), "broken": ()}
-    dims = {"phi": PHIS, "k": _ks(params)}
+    dims = {"phi": PHIS, "k": powers_to(params["k_max"], 7)}
     return gather(results, dims, names, {"scheme": METHODS}, outputs=params["outputs"] ** 2, gpu=params["gpu"])
 
 
@@ -149,8 +145,8 @@ STUDY = Study(
     figures=figures,
     table=table,
     options=(
-        count("k_max", 4096, 512, "largest inner dimension, a power of two"),
-        count("outputs", 32, 16, "rows of A and columns of B"),
+        largest("k_max", 4096, 512),
+        outputs(32, 16),
         gpu("a100"),
         SEED,
     ),

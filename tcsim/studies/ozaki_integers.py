@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, said, told
+from tcsim.studies.grid import SEED, count, curves, gather, legend_right, outputs, rows, said, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -179,14 +179,25 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             label = f"{name}, {_label(p)}"
             lines[label], looks[label] = data.error.sel(phi=p, variant=v), (i, i if v == "ooy" else i + 3)
             styles[label] = "-" if v == "ooy" else "--"
-        lines[f"α·β bound, {_label(p)}"], styles[f"α·β bound, {_label(p)}"] = data.bound_alpha_beta.sel(phi=p), ":"
+        bound = "α·β bounds" if i == 0 else f"_bound {i}"  # one entry in the legend
+        lines[bound], styles[bound] = data.bound_alpha_beta.sel(phi=p), ":"
     curves(axes[0, 0], data.slices, lines, xlabel="slices", ylabel="componentwise relative error", base=None, styles=styles,
            looks=looks, title=f"k = {data.attrs['k']}", legend=False)  # fmt: skip
     legend_right(figure, axes[0, 0])
     lost = {"digits lost (cut)": data["first"].sel(how="ooy"), "full accuracy (cut)": data.full.sel(how="ooy"),
             "full accuracy (nearest)": data.full.sel(how="rn")}  # fmt: skip
-    curves(axes[0, 1], data.slices, lost, xlabel="slices", ylabel="t", base=None, y="linear", title="two-scale test")
-    axes[0, 1].plot(data.slices, 7 * data.slices, ":", color="grey")
+    curves(
+        axes[0, 1],
+        data.slices,
+        lost,
+        xlabel="slices",
+        ylabel="t (range 2^t in a row)",
+        base=None,
+        y="linear",
+        title="two-scale test",
+    )
+    axes[0, 1].plot(data.slices, 7 * data.slices, ":", color="grey", label="7 bits a slice")
+    axes[0, 1].legend(frameon=False, handlelength=2.2)
     return {"int8-slices": figure}
 
 
@@ -208,6 +219,6 @@ STUDY = Study(
     claims=claims,
     figures=figures,
     table=table,
-    options=(count("k", 1024, 256, "inner dimension"), count("outputs", 32, 12, "rows of A and columns of B"), SEED),
+    options=(count("k", 1024, 256, "inner dimension"), outputs(32, 12), SEED),
     weight=lambda cell: float(cell["slices"]),
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, said, told
+from tcsim.studies.grid import SEED, count, curves, gather, legend_right, outputs, rows, said, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -139,9 +139,12 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
         styles = {f"φ = {p:g}, fast": "--" for p in PHIS}
         looks = {f"φ = {p:g}, {mode}": (i, i + 4 * j) for i, p in enumerate(PHIS) for j, mode in enumerate(MODES)}
         curves(axis, data.moduli, lines, xlabel="moduli", ylabel=f"largest {name} error", base=None, styles=styles, looks=looks,
-               title="dotted: float32, float64", legend=False)  # fmt: skip
-        for native in ("double", "single"):
-            axis.axhline(float(data[native].sel(phi=0.5, metric=name)), color="grey", linestyle=":")
+               title=f"{name} error", legend=False)  # fmt: skip
+        for native, label in (("double", "float64"), ("single", "float32")):
+            value = float(data[native].sel(phi=0.5, metric=name))
+            axis.axhline(value, color="grey", linestyle=":")
+            axis.annotate(label, (1, value), xycoords=("axes fraction", "data"), textcoords="offset points", xytext=(-2, 2),
+                          ha="right", fontsize=7)  # fmt: skip
     axes[0, 0].plot(list(PUBLISHED), list(PUBLISHED.values()), "k*", label="GH200, published, φ = 0.5")
     legend_right(figure, axes[0, 0])
     return {"moduli": figure}
@@ -166,5 +169,5 @@ STUDY = Study(
     claims=claims,
     figures=figures,
     table=table,
-    options=(count("k", 1024, 256, "inner dimension"), count("outputs", 128, 12, "rows of A and columns of B"), SEED),
+    options=(count("k", 1024, 256, "inner dimension"), outputs(128, 12), SEED),
 )

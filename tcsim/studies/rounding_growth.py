@@ -51,7 +51,7 @@ def cells(params: Params) -> list[Cell]:
     ]
 
 
-def compute(cell: Cell) -> Result:
+def compute(cell: Cell, backend: str = "cpu") -> Result:
     """Every method's error for one distribution and k, keyed "unit|rounding|blocking|scheme"."""
     from tcsim import exact, inputs, metrics
 
@@ -66,7 +66,7 @@ def compute(cell: Cell) -> Result:
         errors[key] = metrics.max_componentwise(c, reference, magnitude)
 
     for blocking, blocks in BLOCKINGS.items():
-        options = {"schedule": _schedule(k, blocks), "threads": 1, "seed": seed}
+        options = {"schedule": _schedule(k, blocks), "threads": 1, "backend": backend, "seed": seed}
         for name, (rounding, changes) in product(cell["units"], ROUNDINGS.items()):
             made = unit(name, "float16").replace(**changes)
             measure(f"{name}|{rounding}|{blocking}|fp16", matmul(words[0][0], words[1][0], unit=made, **options))

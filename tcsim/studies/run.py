@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
+from tcsim.studies.backends import compute_on, gpu_count, use_next_gpu
 from tcsim.studies.base import Cell, Outcome, Params, Result, Study
 from tcsim.studies.store import Store, cell_key
 
@@ -30,6 +31,7 @@ def run(
     jobs: int | None = None,
     client: Any = None,
     scheduler: str | None = None,
+    backend: str = "cpu",
     progress: bool | None = None,
     figures: bool = True,
     **options: Any,
@@ -37,11 +39,15 @@ def run(
     """Run a study and write its data, table, claims and figures to `out` (results/NAME unless given).
 
     `jobs` processes compute cells, one for each core unless given; 1 computes in this process. With `client` (a
-    distributed.Client) or `scheduler` (its address) a Dask cluster does. The results are the same bit for bit. Finished
-    cells are kept under `out`, so an interrupted run goes on where it stopped, and a larger one reuses a smaller one's
-    cells. A cell that fails is reported and does not stop the rest. KeyboardInterrupt leaves what is finished.
+    distributed.Client) or `scheduler` (its address) a Dask cluster does. With ``backend="cuda"`` GPUs multiply: one process
+    for each GPU unless `jobs` says more, which then share them in turn; on a cluster every worker uses the GPU it has. The
+    results are the same bit for bit. Finished cells are kept under `out`, so an interrupted run goes on where it stopped, and
+    a larger one reuses a smaller one's cells. A cell that fails is reported and does not stop the rest. KeyboardInterrupt
+    leaves what is finished. RuntimeError, before any work, for "cuda" without a GPU.
     """
     params = study.params(quick=quick, **options)
+    compute = compute_on(study, backend)
+    gpus = gpu_count() if backend == "cuda" and client is None and scheduler is None else 0
     folder = Path(out) if out is not None else Path("results") / study.name
     store = Store(folder)
     cells = study.cells(params)
@@ -54,7 +60,7 @@ def run(
     todo = sorted((c for c in cells if id(c) not in results), key=study.weight, reverse=True)
     failed: list[tuple[Cell, str]] = []
     with _progress(study, cells, todo, progress) as bar:
-        for index, result, error in _finished(study.compute, todo, jobs, client, scheduler):
+        for index, result, error in _finished(compute, todo, jobs, client, scheduler, gpus):
             cell = todo[index]
             if result is None:
                 failed.append((cell, error))
@@ -107,7 +113,7 @@ def _attempt(compute: Callable[[Cell], Result], cell: Cell) -> tuple[Result | No
 
 
 def _finished(
-    compute: Callable[[Cell], Result], todo: list[Cell], jobs: int | None, client: Any, scheduler: str | None
+    compute: Callable[[Cell], Result], todo: list[Cell], jobs: int | None, client: Any, scheduler: str | None, gpus: int
 ) -> Iterator[tuple[int, Result | None, str]]:
     """(index, result, error) of each cell as it finishes."""
     if client is not None or scheduler is not None:
@@ -115,7 +121,7 @@ def _finished(
 
         yield from finished_on(client, scheduler, compute, todo)
         return
-    count = min(jobs if jobs is not None else default_jobs(), len(todo))
+    count = min(jobs if jobs is not None else gpus or default_jobs(), len(todo))
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}")
     if count <= 1:
@@ -125,26 +131,32 @@ def _finished(
     # The smallest cell first, here: it compiles the kernels into the cache that the processes then load.
     last = len(todo) - 1
     yield (last, *_attempt(compute, todo[last]))
-    yield from _in_processes(compute, todo[:last], count)
+    yield from _in_processes(compute, todo[:last], count, gpus)
 
 
-def _in_processes(compute: Callable[[Cell], Result], todo: list[Cell], count: int) -> Iterator[tuple[int, Result | None, str]]:
+def _in_processes(
+    compute: Callable[[Cell], Result], todo: list[Cell], count: int, gpus: int
+) -> Iterator[tuple[int, Result | None, str]]:
     """Cells in a pool. A worker that dies takes the pool along: what it left then runs in a process of its own each."""
     left = dict(enumerate(todo))
     try:
-        for index, result, error in _pooled(compute, left, count):
+        for index, result, error in _pooled(compute, left, count, gpus):
             del left[index]
             yield index, result, error
     except BrokenProcessPool:
         for index, cell in list(left.items()):
             try:
-                yield from _pooled(compute, {index: cell}, 1)
+                yield from _pooled(compute, {index: cell}, 1, gpus)
             except BrokenProcessPool as broken:
                 yield index, None, f"the process died: {broken}"
 
 
-def _pooled(compute: Callable[[Cell], Result], todo: dict[int, Cell], count: int) -> Iterator[tuple[int, Result | None, str]]:
-    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=_ignore_interrupt)
+def _pooled(
+    compute: Callable[[Cell], Result], todo: dict[int, Cell], count: int, gpus: int
+) -> Iterator[tuple[int, Result | None, str]]:
+    context = multiprocessing.get_context("spawn")
+    settle = (use_next_gpu, context.Value("i", 0), gpus) if gpus else ()
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=settle)
     try:
         pending: dict[Future[Any], int] = {pool.submit(_attempt, compute, cell): i for i, cell in todo.items()}
         while pending:
@@ -159,6 +171,8 @@ def _pooled(compute: Callable[[Cell], Result], todo: dict[int, Cell], count: int
     pool.shutdown()
 
 
-def _ignore_interrupt() -> None:
+def _start_worker(settle: Callable[..., None] | None = None, *arguments: Any) -> None:
     """Ctrl-C is the parent's to handle: it stops the workers once it has kept what they finished."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if settle is not None:
+        settle(*arguments)

@@ -89,7 +89,7 @@ def _schedule_fields(schedule: Schedule) -> dict[str, Any]:
     return {"kind": type(schedule).__name__, **{f.name: getattr(schedule, f.name) for f in fields(schedule)}}
 
 
-def _compute(cell: Cell) -> Result:
+def _compute(cell: Cell, backend: str = "cpu") -> Result:
     from tcsim import exact, inputs, metrics
     from tcsim.gemm import gemm
 
@@ -97,7 +97,9 @@ def _compute(cell: Cell) -> Result:
     schedule = _SCHEDULES[plan.pop("kind")](**plan)
     a, b = inputs.draw(cell["distribution"], cell["m"], cell["k"], cell["n"], seed=cell["seed"])
     reference, magnitude = exact.product(a, b), exact.magnitude(a, b)
-    c = gemm(a, b, cell["scheme"], unit=Unit(**cell["unit"]), schedule=schedule, threads=1, seed=cell["seed"]).c
+    c = gemm(
+        a, b, cell["scheme"], unit=Unit(**cell["unit"]), schedule=schedule, threads=1, backend=backend, seed=cell["seed"]
+    ).c
     return {
         "componentwise": metrics.max_componentwise(c, reference, magnitude),
         "residual": metrics.frobenius(c, reference),

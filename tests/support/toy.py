@@ -40,3 +40,25 @@ def slow_squares(cell: dict[str, int]) -> dict[str, float]:
 
 
 SLOW = replace(TOY, name="slow", compute=slow_squares, options=(Option("count", 16, 4, "how many"), Option("fails", 0, 0, "")))
+
+
+def enter_gpu(taken: Any, count: int) -> None:
+    """A worker's start on a machine of make-believe GPUs: the next one is remembered."""
+    with taken.get_lock():
+        index, taken.value = taken.value, taken.value + 1
+    os.environ["TOY_GPU"] = str(index % count)
+
+
+def placed(cell: dict[str, int], backend: str = "cpu") -> dict[str, float]:
+    time.sleep(0.2)
+    return {**squares(cell), "gpu": float(os.environ.get("TOY_GPU", -1)), "cuda": float(backend == "cuda")}
+
+
+def _placed_dataset(params: dict[str, int], results: list[tuple[dict[str, int], dict[str, float]]]) -> Any:
+    import xarray as xr
+
+    names = ("square", "gpu", "cuda")
+    return xr.Dataset({n: ("x", [r[n] for _, r in results]) for n in names}, coords={"x": [c["x"] for c, _ in results]})
+
+
+PLACED = replace(TOY, name="placed", compute=placed, dataset=_placed_dataset)
