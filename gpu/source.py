@@ -60,13 +60,15 @@ def unit_struct(unit: Unit) -> str:
     numbers = {
         "ARITHMETIC": ARITHMETIC_CODES[unit.arithmetic],
         "BLOCK": unit.block_size,
-        "PERIOD": unit.instruction_k,
+        "PERIOD": unit.instruction_k // unit.chains,
+        "CHAINS": unit.chains,
+        "NARROWS": int(unit.sum_format is not None),
         "FRACTION_BITS": unit.fraction_bits or 0,
         "LATE_FRACTION_BITS": unit.late_fraction_bits or 0,
         "ALIGN": ROUNDING_CODES[unit.align_rounding],
         "ROUNDING": ROUNDING_CODES[unit.rounding],
         "PRODUCT_ROUNDING": ROUNDING_CODES[unit.product_rounding],
-        "KEPT": unit.kept_bits,
+        "KEPT": unit.kept_bits if unit.sum_format is None else unit.wide.kept_bits,
         "HAS_MIN_EXPONENT": int(unit.min_exponent is not None),
         "MIN_EXPONENT": unit.min_exponent or 0,
         "GROUP": unit.group_size,
@@ -103,6 +105,8 @@ def fixed_point(unit: Unit) -> tuple[int, int]:
         s = unit.scale_format
         low += 2 * (s.emin - s.mantissa_bits)
         high += 2 * (s.emax + 1)
+    if unit.sum_format is not None:
+        out = unit.wide.out_format
     low = min(low, out.emin - out.mantissa_bits)
     longest_sum = 40  # log2 of the segments that a schedule may add outside the unit
     high = max(high, out.emax + 1) + max(longest_sum, 2 + ceil(log2(unit.block_size + 1)))
@@ -117,7 +121,8 @@ def general_source(unit: Unit, stored_a: Format, stored_b: Format) -> str:
     formats = {
         "A": unit.a_operand,
         "B": unit.b_operand,
-        "O": unit.out_format,
+        "O": unit.out_format if unit.sum_format is None else unit.wide.out_format,
+        "R": unit.out_format,
         "S": unit.scale_format or unit.a_operand,
         "SA": stored_a,
         "SB": stored_b,

@@ -7,7 +7,7 @@ shared with the kernels that are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -84,12 +84,26 @@ class Dot:
                 return x._replace(payload=x.payload | 1 << (out.mantissa_bits - 1 + out.padding))
         return NAN._replace(payload=self.unit.nan)
 
+    def narrowing_chain(self, c: Value | None, start: int, stop: int) -> Value:
+        """The chain of a unit whose instructions add in a wider format than their output."""
+        out, within = self.unit.out_format, replace(self, unit=self.unit.wide)
+        result = c
+        for base in range(start, stop, self.unit.instruction_k):
+            wide = within.chain(result, base, min(base + self.unit.instruction_k, stop))
+            narrow = encode(to_output(self.unit, wide, "rne"), out, self.unit.nan)
+            result = decode(narrow, out, self.unit.wide.out_format)
+        return ZERO if result is None else result
+
     def chain(self, c: Value | None, start: int, stop: int) -> Value:
         """The unit walked from start to stop, from c (None for zero)."""
+        if self.unit.sum_format is not None:
+            return self.narrowing_chain(c, start, stop)
         result = ZERO._replace(exponent=self.unit.out_format.emin) if c is None else c
         for blocks in instructions(self.unit, start, stop):
             late = self.unit.c_enters == "after"
-            partial = ZERO._replace(exponent=self.unit.out_format.emin) if late else result
+            partial = (
+                ZERO._replace(exponent=self.unit.out_format.emin, negative=self.unit.zero_sign == "ieee") if late else result
+            )
             for ks in blocks:
                 before, partial = partial, block(self.unit, self.products(ks), partial, self.draws)
                 if partial.special == "nan" and self.unit.keeps_nan:

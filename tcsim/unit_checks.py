@@ -17,6 +17,7 @@ def check(unit: Unit) -> None:
     _check_counts(unit)
     _check_formats(unit)
     _check_order(unit)
+    _check_sums(unit)
     _check_scales(unit)
     {"aligned": _check_aligned, "two-stage": _check_two_stage, "rounded": _check_rounded, "integer": _check_integer}[
         unit.arithmetic
@@ -57,7 +58,7 @@ def _check_choices(unit: Unit) -> None:
 
 
 def _check_counts(unit: Unit) -> None:
-    for key, least in (("block_size", 1), ("group_size", 1), ("chain", 1), ("scale_block", 0)):
+    for key, least in (("block_size", 1), ("group_size", 1), ("chain", 1), ("chains", 1), ("scale_block", 0)):
         value = getattr(unit, key)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise _refuse(unit, f"{key}={value!r}: it must be an integer of at least {least}")
@@ -72,6 +73,24 @@ def _check_counts(unit: Unit) -> None:
     if unit.chain > 1 and unit.c_enters != "after":
         raise _refuse(
             unit, f"chain={unit.chain} and c_enters={unit.c_enters!r}: blocks are chained from zero only for c_enters='after'"
+        )
+
+
+def _check_sums(unit: Unit) -> None:
+    if unit.sum_format is None:
+        if unit.chains > 1:
+            raise _refuse(
+                unit, f"chains={unit.chains} and no sum_format: chains rounded to the output are instructions of their own"
+            )
+        return
+    if (unit.c_enters, unit.scale, unit.k_order, unit.out_precision) != ("after", None, None, None) or unit.rounding == "sr":
+        raise _refuse(
+            unit,
+            f"sum_format={unit.sum_format!r}: it needs c_enters='after', ascending k, and no scales, out_precision or 'sr'",
+        )
+    if (str(unit.sum_format), str(unit.out)) != ("float32", "float16") or unit.subnormals != "keep":
+        raise _refuse(
+            unit, f"sum_format={unit.sum_format!r} and out={unit.out!r}: only float32 sums rounded to float16 are known"
         )
 
 

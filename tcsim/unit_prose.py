@@ -92,11 +92,16 @@ def _aligned(unit: Unit) -> list[str]:
             f"The largest exponent among {who} of a block is found{floor}. Every {terms[:-1]} is {_CUT[unit.align_rounding]} to a multiple of "
             f"2^(largest exponent - {unit.fraction_bits}). What is left is added exactly, whatever the carries."
         )
-    steps.append(_result(unit))
+    steps.append(_result(unit if unit.sum_format is None else unit.wide))
     if late:
         blocks = "one block" if unit.chain == 1 else f"{unit.chain} blocks"
         steps.append(
             f"c comes late: {blocks} are accumulated from zero, then c is added with one rounding to nearest-even in {unit.out_format.name}."
+        )
+    if unit.sum_format is not None:
+        steps[-1] = (
+            f"c comes late: {blocks} are accumulated, then added to c with one rounding to nearest-even in {unit.sum_format}. After "
+            f"{unit.chains} such sums, {unit.instruction_k} products, the result is rounded to nearest-even in {unit.out}, NaN {unit.nan:#x}."
         )
     return steps
 

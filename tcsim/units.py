@@ -54,8 +54,11 @@ class Unit:
     group_size
         Products summed exactly before alignment (mxf4: 16); a group then aligns by its scales' exponents alone.
     c_enters
-        "aligned": c is a term of every block. "after": `chain` blocks are accumulated from zero, then c is added
-        with one rounding to nearest-even.
+        "aligned": c is a term of every block. "after": `chain` blocks are accumulated from zero (from the first product
+        where zeros are signed), then c is added with one rounding to nearest-even.
+    sum_format, chains
+        For "after": the format in which blocks are rounded and c is added, `chains` chains of an instruction one after the
+        other, before one rounding to nearest-even to the output. None and 1 where that is the output's own.
     subnormals
         "keep", or "flush" (subnormal inputs and results of every operation count as zero).
     scale, scale_block
@@ -97,6 +100,8 @@ class Unit:
     group_size: int = 1
     c_enters: str = "aligned"
     chain: int = 1
+    sum_format: str | Format | None = None
+    chains: int = 1
     subnormals: str = "keep"
     scale: str | Format | None = None
     scale_block: int = 0
@@ -115,7 +120,7 @@ class Unit:
     def __post_init__(self) -> None:
         from tcsim.unit_checks import check
 
-        for key in ("a", "b", "out", "scale", "operand_format"):
+        for key in ("a", "b", "out", "scale", "operand_format", "sum_format"):
             value = getattr(self, key)
             if value is not None:
                 object.__setattr__(self, key, format_named(value).name if isinstance(value, str) else value)
@@ -169,7 +174,13 @@ class Unit:
     @property
     def instruction_k(self) -> int:
         """Products after which the unit starts over: c, or the order of k, repeats with this period."""
-        return max(self.block_size * self.chain, len(self.k_order or ()))
+        return max(self.block_size * self.chain * self.chains, len(self.k_order or ()))
+
+    @cached_property
+    def wide(self) -> Unit:
+        """The unit that runs inside an instruction: its results in `sum_format`, not rounded to the output."""
+        assert self.sum_format is not None
+        return replace(self, out=self.sum_format, sum_format=None, chains=1, nan_code=None)
 
     def replace(self, **changes: Any) -> Unit:
         """A what-if: the same unit with some fields changed.

@@ -11,7 +11,7 @@ from support.vectors import Case, cases, files, needs_vectors
 from support.whatifs import distinct, label, whatifs
 
 from tcsim import reference
-from tcsim.kernels import cpu, general, payload
+from tcsim.kernels import cpu, general, narrow, payload
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim.units import Unit
@@ -61,6 +61,9 @@ def run(backend: str, problem: Problem) -> np.ndarray:
     out = np.empty(problem.shape[:3], problem.unit.out_format.storage)
     if problem.unit.arithmetic == "integer":
         return cpu.run(problem, 1)
+    if problem.unit.sum_format is not None:
+        narrow.run(problem, out, lambda part: run("general", part))
+        return out
     general.run(problem, out, 1)
     payload.restore(problem, out, lambda part: run("general", part))
     return out

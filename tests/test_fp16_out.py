@@ -45,12 +45,28 @@ def test_ties_decided_by_the_least_bits_settle_the_floor(name: str) -> None:
 @pytest.mark.parametrize(
     "distribution", ["mid", "full", "tiny", "cancel", "big", "zeros", "special", "maximal", "uniform", "nan"]
 )
-def test_m8n8k4_is_fp32_rounded_once(distribution: str) -> None:
-    """Two chains of two products from zero, each added to c in float32, and one rounding: 115,343,360 outputs, 0 differ."""
+def test_m8n8k4_adds_pairs_of_products_in_fp32(distribution: str) -> None:
+    """Two chains of two products, each added to c in float32, then one rounding: 115,343,360 outputs, 0 differ."""
     a, b, c, d = stored(f"m8n8k4/{distribution}")
-    unit = tcsim.unit("h200", "float16", instruction="mma.m8n8k4").replace(chain=2)
-    values = [x.view(np.float16) for x in (a, b)]
-    single = tcsim.matmul(*values, c.view(np.float16).astype(np.float32), unit=unit)
+    unit = tcsim.unit("h200", "float16", out="float16", instruction="mma.m8n8k4")
+    problem = Problem(unit, Sequential().plan(4), Operand(a[None], FP16), Operand(b[None], FP16), c[None])
+    np.testing.assert_array_equal(cpu.run(problem)[0], d)
+    few = Problem(unit, problem.plan, Operand(a[None, :5], FP16), problem.b, c[None, :5])
+    np.testing.assert_array_equal(reference.run(few)[0], d[:5])
+    wide = tcsim.matmul(*(x.view(np.float16) for x in (a, b)), c.view(np.float16).astype(np.float32), unit=unit.wide)
     with np.errstate(over="ignore", invalid="ignore"):
-        got = np.where(np.isnan(single), np.uint16(FP16.nan_code or 0), single.astype(np.float16).view(np.uint16))
+        got = np.where(np.isnan(wide), np.uint16(unit.nan), wide.astype(np.float16).view(np.uint16))
     np.testing.assert_array_equal(got, d)
+
+
+def test_only_the_known_wide_sums() -> None:
+    unit = tcsim.unit("h200", "float16", out="float16", instruction="mma.m8n8k4")
+    assert "after 2 such sums, 4 products" in unit.explain().lower()
+    for changes, reason in (
+        ({"sum_format": None}, "no sum_format"),
+        ({"sum_format": "float64"}, "only float32 sums"),
+        ({"rounding": "sr"}, "'sr'"),
+        ({"c_enters": "aligned"}, "c_enters"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            unit.replace(**changes)

@@ -98,6 +98,8 @@ UNITS = [
     tcsim.unit("h200", "float64"),
     tcsim.unit("h200", "int8"),
     tcsim.unit("h200", "int8").replace(overflow="saturate", block_size=16),
+    tcsim.unit("h200", "float16", out="float16", instruction="mma.m8n8k4"),
+    tcsim.unit("h200", "float8_e4m3fn", instruction="mma").replace(zero_sign="ieee"),
     tcsim.unit("mi210", "float16"),
     tcsim.unit("mi300x", "float8_e4m3fnuz"),
     tcsim.unit("b200", "mxfp8_e4m3"),

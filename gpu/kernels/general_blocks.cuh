@@ -222,10 +222,21 @@ DEV Value kept_nan(const Operands &x, i64 k, const Value &sum) {
   return v;
 }
 
+// A result rounded to the output, as a value of the format that sums are kept in.
+DEV Value narrowed(const Value &v) {
+  if (v.kind) return v;
+  Wide sum;
+  clear(sum);
+  add(sum, v.significand, v.lsb, v.negative);
+  Value r = round_wide<R>(sum, v.negative, R::MB + 1, RNE, 0);
+  if (r.zero) r.negative = v.negative && Unit::IEEE_ZERO;
+  return decode<R>(encode_exact<R>(r, 0), O::EMIN);
+}
+
 DEV Value chain(const Operands &x, Value result, i64 start, i64 stop, u64 seed, u64 element, u32 &step) {
   i64 ks[Unit::BLOCK];
   for (i64 base = start; base < stop; base += Unit::PERIOD) {
-    Value partial = Unit::AFTER ? zero_value(O::EMIN, 0) : result;
+    Value partial = Unit::AFTER ? zero_value(O::EMIN, Unit::IEEE_ZERO) : result;
     for (int at = 0; at < Unit::PERIOD; at += Unit::BLOCK) {
       int count = 0;
       for (int i = 0; i < Unit::BLOCK; i++) {
@@ -238,13 +249,15 @@ DEV Value chain(const Operands &x, Value result, i64 start, i64 stop, u64 seed, 
       if (Unit::KEEPS_NAN && partial.kind == NOT_A_NUMBER) partial = kept_nan(x, ks[0], before);
     }
     result = Unit::AFTER ? add_outside(result, partial, 0) : partial;
+    if (Unit::NARROWS && ((base - start) / Unit::PERIOD % Unit::CHAINS == Unit::CHAINS - 1 || base + Unit::PERIOD >= stop))
+      result = narrowed(result);
   }
   return result;
 }
 
 DEV u64 encode(const Value &v, u64 nan_code) {
-  if (O::INTEGER) return v.negative ? 0u - (u32)v.significand : (u32)v.significand;
-  return encode_exact<O>(v, nan_code);
+  if (R::INTEGER) return v.negative ? 0u - (u32)v.significand : (u32)v.significand;
+  return encode_exact<R>(v, nan_code);
 }
 
 struct Task {
@@ -273,7 +286,7 @@ DEV void one_output(const Task &t, i64 index) {
   x.sb_step = t.sb_k;
   u32 step = 0;
   const Value nothing = zero_value(O::EMIN, 0);
-  Value c = t.c ? decode<O>(load_code(t.c, element * O::BYTES, O::BYTES), O::EMIN) : nothing;
+  Value c = t.c ? decode<R>(load_code(t.c, element * R::BYTES, R::BYTES), O::EMIN) : nothing;
   if (Unit::KEEPS_NAN && c.kind == NOT_A_NUMBER) c.significand = load_code(t.c, element * O::BYTES, O::BYTES);
   Value total = c;
   u64 nan_code = Unit::NAN_CODE;
@@ -290,12 +303,12 @@ DEV void one_output(const Task &t, i64 index) {
       clear(sum);
       add(sum, total.significand, total.lsb, total.negative);
       const int negative = total.negative;
-      total = round_wide<O>(sum, negative, O::MB + 1, RNE, 0);
+      total = round_wide<R>(sum, negative, R::MB + 1, RNE, 0);
       if (total.zero) total.negative = negative && Unit::IEEE_ZERO;
-      total = flushed(total, O::EMIN, 1);
+      total = flushed(total, R::EMIN, 1);
     }
   }
-  store_code(t.d, element, O::BYTES, encode(total, nan_code));
+  store_code(t.d, element, R::BYTES, encode(total, nan_code));
 }
 
 #ifdef __CUDACC__

@@ -32,10 +32,11 @@ UNITS = (
           k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", operand_format="float16", evidence=_MEASURED, source=H200),
     *rows(_GPUS, "mma", FP8_PAIRS, "float16", block_size=16, fraction_bits=25, rounding="rne", min_exponent=-21,
           k_order=EMULATED_FP8_ORDER, chain=2, c_enters="after", operand_format="float16", evidence=_EVIDENCE, source=_SOURCE),
-    # m8n8k4 is no tensor-core instruction here: fused multiply-adds from zero, then c. To fp16 (no record) it adds two chains of
-    # two products to c in fp32, one after the other, and rounds once: this record with chain=2, rounded to fp16 every 4 products.
+    # m8n8k4 is no tensor-core instruction here: fused multiply-adds from zero, then c; to fp16, pairs of products in fp32.
     *rows(["h200"], "mma.m8n8k4", ["float16"], "float32", block_size=1, align_rounding="exact", rounding="rne", chain=4,
           c_enters="after", evidence="H", source=H200),
+    *rows(["h200"], "mma.m8n8k4", ["float16"], "float16", block_size=1, align_rounding="exact", rounding="rne", chain=2,
+          chains=2, sum_format="float32", c_enters="after", zero_sign="ieee", evidence="H", source=H200),
     *ieee_fma(_GPUS, "mma", "float64", nan_code=0xFFF8000000000000, nan_from="operand", evidence=_MEASURED,
               source=f"{PTX}; {H200}"),
 )  # fmt: skip

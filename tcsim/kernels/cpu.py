@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.kernels import general, library, native, payload, saturate, simd
+from tcsim.kernels import general, library, narrow, native, payload, saturate, simd
 from tcsim.problem import Codes, Problem
 
 
@@ -19,7 +19,9 @@ def _numbers(problem: Problem, threads: int | None = None) -> Codes:
     """`run` with every NaN the unit's one."""
     batch, m, n, _ = problem.shape
     out = np.empty((batch, m, n), dtype=problem.unit.out_format.storage)
-    if library.supports(problem):
+    if problem.unit.sum_format is not None:
+        narrow.run(problem, out, _numbers)
+    elif library.supports(problem):
         library.run(problem, out, threads)
     elif problem.unit.overflow == "saturate":
         saturate.run(problem, out)

@@ -183,8 +183,9 @@ def run_row(spec, sums_, panel, r, width, blocks, starts, events, check, state, 
     for block in range(blocks):
         event, p0, p1 = events[block], starts[block], starts[block + 1]
         if (event & SEGMENT_START and sums_.precision != 0) or (event & INSTRUCTION_START and spec.after):
+            negative = 1 if spec.after and spec.ieee_zero else 0
             for j in range(width):
-                state[0, j], state[1, j], state[2, j], state[3, j] = 0, ZERO_E, 0, FINITE
+                state[0, j], state[1, j], state[2, j], state[3, j] = 0, ZERO_E, negative, FINITE
             if event & SEGMENT_START and sums_.precision != 0:
                 late[:width] = 0.0
         if check:

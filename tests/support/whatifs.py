@@ -37,6 +37,8 @@ def whatifs() -> list[Unit]:
     made += [h200.replace(out=o) for o in ("bfloat16", "float64", "float8_e5m2", "tfloat32")]
     made += [h200.replace(out="float64", rounding="sr", align_rounding="exact")]
     made += [h200.replace(out_precision=p, rounding=r) for p, r in ((1, "rne"), (5, "sr"), (14, "ru"))]
+    late = tcsim.unit("h200", "float8_e4m3fn", instruction="mma")
+    made += [late.replace(zero_sign="ieee"), late.replace(out="float16", zero_sign="ieee", rounding="rne")]
     made += [half.replace(out_precision=6, rounding="rne"), fp8.replace(out_precision=None, fraction_bits=25)]
     made += [
         h200.replace(k_order=tuple(range(15, -1, -1))),
