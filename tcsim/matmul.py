@@ -55,8 +55,9 @@ def matmul(
         codes of the scale format.
 
     Returns an array of the output format (float32, float16, float64, int32; values of other outputs as float32). NaN
-    results carry the unit's own pattern. ValueError for shapes that do not fit, values that a format cannot hold (its
-    index is named) and unknown names; TypeError for dtypes that are neither values nor codes.
+    results carry the unit's own pattern, or the operand's on units that keep it. ValueError for shapes that do not fit,
+    values that a format cannot hold (its index is named) and unknown names; TypeError for dtypes that are neither values
+    nor codes.
     """
     from tcsim.operands import accumulator, operand
 

@@ -105,11 +105,14 @@ def trace(
     """One block of `unit`: c + a[0]·b[0] + … of at most block_size products, term by term.
 
     a and b are vectors of equal length and c a number, as `matmul` takes them (values or codes). The shift of a term
-    is emax minus its exponent: how many places it moves to align with the largest. The printed form is a table.
+    is emax minus its exponent: how many places it moves to align with the largest. The printed form is a table. Of a unit
+    with a sum_format, whose blocks are rounded to that, c and the result are in that format.
     ValueError for vectors that are longer than a block or differ in length.
     """
     from tcsim.operands import accumulator, operand, scales
 
+    if unit.sum_format is not None:
+        unit = unit.wide
     left, right = operand(np.atleast_1d(a), unit.a_format, "a", round), operand(np.atleast_1d(b), unit.b_format, "b", round)
     if left.codes.ndim != 1 or left.codes.shape != right.codes.shape or not 0 < left.codes.size <= unit.block_size:
         raise ValueError(
@@ -131,7 +134,8 @@ def trace(
         )
     xs, ys = values(left.codes, left.stored, unit.a_operand), values(right.codes, right.stored, unit.b_operand)
     draws = Draws(seed, 0)
-    products = Dot(unit, xs, ys, row_scales, column_scales, draws).products(range(len(xs)))
+    dot = Dot(unit, xs, ys, row_scales, column_scales, draws)
+    products = dot.products(range(len(xs)))
     entry = flushed(unit, start, unit.out_format.emin)
     names = (
         [f"a[{i}]*b[{i}]" for i in range(len(products))]
@@ -143,7 +147,10 @@ def trace(
         if unit.group_size == 1
         else [""] * len(names)
     )
-    return _block(unit, [*products, entry], [*names, "c"], [*factors, ""], block(unit, products, entry, draws))
+    result = block(unit, products, entry, draws)
+    if result.special == "nan" and unit.keeps_nan:
+        result = dot.kept_nan(0, entry)
+    return _block(unit, [*products, entry], [*names, "c"], [*factors, ""], result)
 
 
 def _block(unit: Unit, terms: Sequence[Value], names: Sequence[str], factors: Sequence[str], result: Value) -> Block:
@@ -163,7 +170,7 @@ def _block(unit: Unit, terms: Sequence[Value], names: Sequence[str], factors: Se
         )
         for name, factor, t, k in zip(names, factors, terms, cut, strict=True)
     )
-    code = encode(result, unit.out_format, unit.nan)
+    code = encode(result, unit.out_format, unit.nan if result.payload is None else result.payload)
     value = _number(decode(code, unit.out_format))
     number = float(value) if value is not None else float(result.special)
     exact = _number(exact_sum(terms)) if finite else None

@@ -70,3 +70,10 @@ def test_only_the_known_wide_sums() -> None:
     ):
         with pytest.raises(ValueError, match=reason):
             unit.replace(**changes)
+
+
+def test_trace_shows_the_sum_that_is_kept() -> None:
+    unit = tcsim.unit("h200", "float16", out="float16", instruction="mma.m8n8k4")
+    shown = tcsim.trace([1.5], [1 / 1024 + 1], 2**-20, unit=unit)
+    assert shown.result == 1.5 * (1 + 1 / 1024) + 2**-20
+    assert shown.code == np.float32(shown.result).view(np.uint32)

@@ -117,3 +117,8 @@ def test_the_record_says_so() -> None:
     assert "b's before the sum so far, that before a's" in DMMA.explain()
     with pytest.raises(ValueError, match="nan_from"):
         DMMA.replace(nan_from="somewhere")
+
+
+def test_trace_shows_the_kept_nan() -> None:
+    shown = tcsim.trace(np.array([A1], np.uint64), np.array([ONE], np.uint64), unit=DMMA)
+    assert shown.code == A1 | QUIET
