@@ -18,6 +18,7 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 _RADIX = 32
+_CHUNK = 2**16  # terms of k that are in slices at a time: it bounds the memory
 _PRECISION = {"float64": (53, -1022), "float32": (24, -126), "float16": (11, -14)}
 
 
@@ -30,16 +31,17 @@ class Slices(NamedTuple):
     bits: int
 
 
-def integer_slices(x: npt.ArrayLike, bits: int, *, axis: int) -> Slices:
+def integer_slices(x: npt.ArrayLike, bits: int, *, axis: int, exponent: Ints | None = None) -> Slices:
     """Cut x into integer slices along its rows, without any error.
 
-    `axis` is the summation axis: the entries along it share the exponent 2^exponent > max |x|. Slices that are
-    zero everywhere are left out. ValueError for Inf or NaN.
+    `axis` is the summation axis: the entries along it share the exponent 2^exponent > max |x|, the least such one unless
+    given (with that axis kept). Slices that are zero everywhere are left out. ValueError for Inf or NaN.
     """
     rest = np.array(x, dtype=np.float64)
     if not np.isfinite(rest).all():
         raise ValueError("an exact product needs finite values")
-    exponent = np.frexp(np.max(np.abs(rest), axis=axis, initial=0.0, keepdims=True))[1].astype(np.int64)
+    if exponent is None:
+        exponent = np.frexp(np.max(np.abs(rest), axis=axis, initial=0.0, keepdims=True))[1].astype(np.int64)
     parts: list[Doubles] = []
     levels: list[int] = []
     level = 0
@@ -176,14 +178,29 @@ def slice_bits(k: int, budget: int = 53) -> int:
 def exact_sum(a: npt.ArrayLike, b: npt.ArrayLike) -> ExactSum:
     """A·B held exactly, for A (m, k) and B (k, n) of finite float64 values of any exponents."""
     a2, b2 = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    w = slice_bits(max(a2.shape[1], 1))
-    left, right = integer_slices(a2, w, axis=1), integer_slices(b2, w, axis=0)
-    last = w * (max(left.levels, default=0) + max(right.levels, default=0))
-    total = ExactSum(left.exponent[:, None] + right.exponent[None, :] - last, last + 64)
-    for p, x in zip(left.levels, left.parts, strict=True):
-        for q, y in zip(right.levels, right.parts, strict=True):
-            total.add(x @ y, last - w * (p + q))
+    k = a2.shape[1]
+    w = slice_bits(max(min(k, _CHUNK), 1))
+    (rows, deep), (columns, down) = _extent(a2, 1), _extent(b2, 0)
+    last = w * (-(-deep // w) + -(-down // w))
+    total = ExactSum(rows + columns - last, last + 64)
+    for start in range(0, k, _CHUNK):
+        left = integer_slices(a2[:, start : start + _CHUNK], w, axis=1, exponent=rows)
+        right = integer_slices(b2[start : start + _CHUNK], w, axis=0, exponent=columns)
+        for p, x in zip(left.levels, left.parts, strict=True):
+            for q, y in zip(right.levels, right.parts, strict=True):
+                total.add(x @ y, last - w * (p + q))
     return total
+
+
+def _extent(x: Doubles, axis: int) -> tuple[Ints, int]:
+    """The exponent above each row's largest entry, and the most bits that any row has from there down to its last place."""
+    if not np.isfinite(x).all():
+        raise ValueError("an exact product needs finite values")
+    size = np.abs(x)
+    top = np.frexp(np.max(size, axis=axis, initial=0.0, keepdims=True))[1].astype(np.int64)
+    least = np.min(size, axis=axis, initial=np.inf, where=size > 0, keepdims=True)
+    low = np.where(np.isfinite(least), np.frexp(np.where(np.isfinite(least), least, 1.0))[1] - 53, top)
+    return top, int(np.max(top - low, initial=0))
 
 
 def product(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Doubles, Doubles]:

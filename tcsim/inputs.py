@@ -20,6 +20,8 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 Words: TypeAlias = npt.NDArray[np.uint64]
 Pair: TypeAlias = tuple[Floats, Floats]
 
+_PART = 2**22  # words drawn at a time
+
 # Exponent ranges of Precision Boosting's input types, upper end exclusive as in its code.
 NORMAL, SMALL, TINY = (-15, 14), (-35, -15), (-100, -35)
 
@@ -171,10 +173,16 @@ def _raw(seed: int, stream: int, count: int) -> Words:
 
 
 def _pair(m: int, k: int, n: int, seed: int, words: int, make: Callable[[Words], Any]) -> tuple[Any, Any]:
-    """A and B from `words` 64-bit words an element, taken from one stream each, along k first."""
-    a = make(_raw(seed, 0, k * m * words).reshape(k, m, words))
-    b = make(_raw(seed, 1, k * n * words).reshape(k, n, words))
-    return np.ascontiguousarray(a.T), b
+    """A and B from `words` 64-bit words an element, taken from one stream each, along k first; `make` is elementwise."""
+    return np.ascontiguousarray(_along_k(k, m, seed, 0, words, make).T), _along_k(k, n, seed, 1, words, make)
+
+
+def _along_k(k: int, count: int, seed: int, stream: int, words: int, make: Callable[[Words], Any]) -> Any:
+    """(k, count) elements, made a part of k at a time, since the words take several times the memory of the elements."""
+    bits = np.random.PCG64(np.random.SeedSequence((seed, stream)))
+    step = max(1, _PART // max(count * words, 1))
+    sizes = [min(step, k - start) for start in range(0, k, step)] or [0]
+    return np.concatenate([make(bits.random_raw(rows * count * words).reshape(rows, count, words)) for rows in sizes])
 
 
 def _rand(raw: Words) -> Doubles:

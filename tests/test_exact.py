@@ -50,8 +50,10 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("chunk", [2**16, 5])
 @pytest.mark.parametrize("case", CASES)
-def test_products_are_correctly_rounded(case):
+def test_products_are_correctly_rounded(case, chunk, monkeypatch):
+    monkeypatch.setattr(exact, "_CHUNK", chunk)
     a, b = CASES[case]()
     hi, lo = exact.product(a, b)
     for fmt in FORMATS:

@@ -20,6 +20,13 @@ def test_smaller_k_is_a_prefix_and_seeds_differ(name):
     assert (other != a).any()
 
 
+@pytest.mark.parametrize("name", inputs.DISTRIBUTIONS)
+def test_parts_of_k_change_nothing(name, monkeypatch):
+    whole = inputs.draw(name, 4, 33, 3, seed=7)
+    monkeypatch.setattr(inputs, "_PART", 10)
+    assert all((x == y).all() for x, y in zip(whole, inputs.draw(name, 4, 33, 3, seed=7), strict=True))
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-0.5, 0.5)])
 def test_uniform_is_two_fp16_words(low, high):
     a, _ = inputs.uniform(16, 4096, 1, low=low, high=high)

@@ -44,7 +44,7 @@ def compute(cell: Cell, backend: str = "cpu") -> Result:
     m = cell["outputs"]
     a, b = inputs.uniform(m, cell["k"], m, seed=cell["seed"])
     reference, size = exact.product(a, b), exact.magnitude(a, b)
-    (a1, a2), (b1, b2) = split(a, "float16", 2), split(b, "float16", 2)
+    (a1, a2), (b1, b2) = ([w.astype(np.float16) for w in split(x, "float16", 2)] for x in (a, b))
     unit = multiplier(cell["gpu"], threads=1, backend=backend)
     corrections = unit(a1, b2, unit(a2, b1))
 
