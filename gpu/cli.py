@@ -19,6 +19,7 @@ from tcsim_gpu.table import CAPABILITY
 @click.option("--as-is", is_flag=True, help="allow --gpu to name another GPU than the one present")
 @click.option("--gpus", default="1", show_default=True, help="how many GPUs share the work, or 'all'")
 @click.option("--distribution", "distributions", multiple=True, help="only this distribution (repeatable)")
+@click.option("--sparse", is_flag=True, help="the sparse instructions (mma.sp), on one GPU")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--json", "json_path", type=click.Path(dir_okay=False), help="write the report as JSON")
 @click.option("--html", "html_path", type=click.Path(dir_okay=False), help="write the report as an HTML page")
@@ -29,6 +30,7 @@ def validate(
     as_is: bool,
     gpus: str,
     distributions: tuple[str, ...],
+    sparse: bool,
     seed: int,
     json_path: str | None,
     html_path: str | None,
@@ -47,15 +49,16 @@ def validate(
         raise WrongGPU(
             f"the GPU here is {device.name()}, not {gpu}: --as-is runs its instructions against {gpu}'s units all the same"
         )
-    found = run(
-        gpu,
-        match=match,
-        outputs=outputs,
-        distributions=distributions or tuple(DISTRIBUTIONS),
-        seed=seed,
-        devices=None if gpus == "all" else int(gpus),
-        progress=_progress,
-    )
+    names = distributions or tuple(DISTRIBUTIONS)
+    if sparse:
+        from tcsim_gpu.sparse import validate as run_sparse
+
+        found = run_sparse(
+            gpu or device.table_gpu(), match=match, outputs=outputs, distributions=names, seed=seed, progress=_progress
+        )
+    else:
+        devices = None if gpus == "all" else int(gpus)
+        found = run(gpu, match=match, outputs=outputs, distributions=names, seed=seed, devices=devices, progress=_progress)
     if json_path:
         Path(json_path).write_text(reports.as_json(found))
     if html_path:
