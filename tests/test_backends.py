@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,13 +12,27 @@ from support.patterns import KINDS, operands, problems, schedules
 from support.vectors import Case, cases, files, needs_vectors
 from support.whatifs import distinct, label, whatifs
 
+import tcsim
 from tcsim import reference
 from tcsim.kernels import cpu, general, narrow, payload
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim.units import Unit
 
-UNITS = [*distinct(), *whatifs()]
+FP16, FP32 = tcsim.unit("a100", "float16"), tcsim.unit("mi100", "float32")
+SINGLE = [
+    *(FP32.replace(rounding=r) for r in ("rz", "rna", "ru", "ro", "sr")),
+    *(FP16.replace(block_size=1, align_rounding="exact", rounding=r, out=o) for r, o in product(("rne", "rd", "sr"), ("bfloat16", "float64"))),
+    tcsim.unit("h200", "bfloat16").replace(block_size=1, align_rounding="exact", rounding="sr", subnormals="flush", zero_sign="ieee"),
+    *(tcsim.unit("h200", "float64").replace(rounding=r, zero_sign=z) for r, z in product(("rz", "ru", "rd"), ("ieee", "positive"))),
+    FP32.replace(block_size=1, align_rounding="exact", rounding="rna", c_enters="after", chain=3),
+]  # fmt: skip
+DEEP = [
+    tcsim.unit("mi300x", fmt).replace(fraction_bits=f, late_fraction_bits=late)
+    for fmt in ("float16", "float8_e4m3fnuz")
+    for f, late in ((30, 20), (20, 9), (12, 40))
+]
+UNITS = [*distinct(), *whatifs(), *SINGLE, *DEEP]
 
 
 def first_difference(got: np.ndarray, expected: np.ndarray) -> str:

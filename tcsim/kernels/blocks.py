@@ -1,142 +1,175 @@
 """One block of a unit for one row of a and a panel of columns of b: the aligned sum, 64 bits wide, over the columns.
 
-The loops over columns are straight-line integer arithmetic, so LLVM makes vector code of them. Three passes: the largest
-exponent; the terms cut at 2^q and added; the sum rounded. A block whose bits do not fit in 64 goes to `wide`, column by
-column.
+The loops over columns are straight-line integer arithmetic on arrays that do not overlap, so LLVM makes vector code of
+them. Three passes: the largest exponent; the terms cut at 2^q and added; the sum rounded. A block whose bits do not fit
+in 64 goes to `wide`, column by column.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from tcsim.kernels.jit import inline, routine
+from tcsim.kernels.jit import apart, borrowing, inline, routine
 from tcsim.kernels.numbers import (
     ANY_ZERO,
     FINITE,
     MINUS_INF,
     NAN,
     PLUS_INF,
-    RNE,
-    RZ,
     SR,
     ZERO_E,
+    bit_length,
     round_sum,
 )
-from tcsim.kernels.philox import word
+from tcsim.kernels.panel import HAS_SPECIAL, HAS_ZERO
+from tcsim.kernels.philox import words
+from tcsim.kernels.spec import Cut
 from tcsim.kernels.wide import add_term, round_limbs, wide_product
 
-EXACT = 3
 WIDE, DONE = 1, 2  # flags of a column: its sum needs limbs; its result is already there
 _FAR = 1 << 40
+TO_ZERO = Cut(-1, 0)
+
+
+class Row(NamedTuple):
+    """A row of the tile, pointers to its columns: what it carries from block to block, and room for a block's passes."""
+
+    sig: Any
+    e: Any
+    negative: Any
+    special: Any
+    c_sig: Any  # a c that is added later
+    c_e: Any
+    c_negative: Any
+    c_special: Any
+    top: Any  # the largest exponent
+    lsb: Any  # the least place of a nonzero term
+    floor: Any  # the exponent that the block has at least
+    q: Any  # terms are cut at 2^q
+    flag: Any
+    total: Any
+    lost: Any  # bits that were cut off, where that matters
+    random: Any  # [4·width]: the words of four blocks
+    term_sig: Any  # [terms·width], as are those below: groups of products, or rounded products and their sums
+    term_e: Any
+    term_negative: Any
+    term_special: Any
+    width: int
+
+
+@borrowing
+def start_over(width, row, negative):
+    """A sum that starts from zero, or with `negative` from -0, to which a zero of either sign adds as if it were first."""
+    for j in range(width):
+        row.sig[j], row.e[j], row.negative[j], row.special[j] = 0, ZERO_E, negative, FINITE
 
 
 @inline
 def cut_term(p, shift, cut):
-    """p·2^-shift as an integer, |p| < 2^62, cut toward zero (0), downward (1) or to nearest-even (2)."""
+    """p·2^-shift as an integer, |p| < 2^62, see shift_down."""
     left = min(max(-shift, np.int64(0)), np.int64(62))
     right = min(max(shift, np.int64(0)), np.int64(63))
-    ones = (np.int64(1) << right) - 1
-    if cut == 1 or cut == EXACT:
-        return (p >> right) << left
-    if cut == 0:
-        return ((p + ((p >> 63) & ones)) >> right) << left
-    return ((p + (ones >> 1) + ((p >> right) & ones & 1)) >> right) << left
-
-
-@inline
-def start_exponents(spec, width, c_sig, c_e, top, low, lsb):
-    """c as the first term of pass 1."""
-    for j in range(width):
-        zero = c_sig[j] == 0
-        top[j] = ZERO_E if zero else c_e[j]
-        low[j] = ZERO_E if zero else np.int64(0)
-        lsb[j] = _FAR if zero else c_e[j] - spec.out.mantissa
-
-
-@inline
-def exponents(spec, panel, r, p0, p1, step, block, width, top, low, lsb):
-    """Pass 1: top[j] the largest exponent; low[j] = ZERO_E if a term is zero; lsb[j] the least place of a nonzero term,
-    kept only where the quantum can depend on it. `za` and `zb` tell the blocks that hold a zero factor."""
-    zero_row = panel.za[r, block] != 0
-    for j in range(width):
-        low[j] = ZERO_E if zero_row or panel.zb[block, j] != 0 else low[j]
-    for p in range(p0, p1, step):
-        x = panel.ea[r, p]
-        for j in range(width):
-            top[j] = max(top[j], x + panel.eb[p, j])
-    if spec.cut == EXACT or spec.fraction > spec.room:
-        for p in range(p0, p1, step):
-            x = panel.ea[r, p]
-            for j in range(width):
-                e = x + panel.eb[p, j]
-                lsb[j] = min(lsb[j], e - spec.weight if e > ANY_ZERO else np.int64(_FAR))
-
-
-@routine
-def zero_blocks(panel, rows, width, blocks, starts):
-    """Which blocks of the chunk hold a zero factor, for each row and each column."""
-    for block in range(blocks):
-        for r in range(rows):
-            panel.za[r, block] = 0
-            for p in range(starts[block], starts[block + 1]):
-                panel.za[r, block] |= np.int64(panel.sa[r, p] == 0)
-        for j in range(width):
-            panel.zb[block, j] = 0
-        for p in range(starts[block], starts[block + 1]):
-            for j in range(width):
-                panel.zb[block, j] |= np.int64(panel.sb[p, j] == 0)
-
-
-@routine
-def group_exponents(spec, panel, r, p0, p1, width, top, low, lsb):
-    """Pass 1 where exact groups align by their scales' exponents: a group is zero if all its products or a scale are."""
-    for begin in range(p0, p1, spec.group):
-        end = min(begin + spec.group, p1)
-        for j in range(width):
-            e = panel.ga[r, begin, 1] + panel.gb[begin, j, 1]
-            nonzero = False
-            for p in range(begin, end):
-                nonzero = nonzero or panel.sa[r, p] * panel.sb[p, j] != 0
-            if not nonzero or panel.ga[r, begin, 0] * panel.gb[begin, j, 0] == 0:
-                low[j] = ZERO_E
-            else:
-                top[j] = max(top[j], e)
-                lsb[j] = min(lsb[j], e - spec.weight)
-
-
-@inline
-def quanta(spec, width, top, low, lsb, q, flag):
-    """q[j], where terms are cut; flag[j] where the sum would leave the 64-bit window. True if any column is flagged."""
-    any_flag = False
-    for j in range(width):
-        emax = top[j]
-        if spec.has_floor and low[j] < ANY_ZERO:
-            emax = max(emax, np.int64(spec.floor))
-        if spec.cut == EXACT:
-            at = lsb[j]
-        elif spec.fraction > spec.room:
-            at = max(emax - spec.fraction, lsb[j])
-        else:
-            at = emax - spec.fraction
-        nothing = emax < ANY_ZERO or at == _FAR
-        q[j] = np.int64(0) if nothing else at
-        flag[j] = np.int64(WIDE if emax - at > spec.room and not nothing else 0)
-        any_flag = any_flag or flag[j] != 0
-    return any_flag
+    return shift_down(p, right, cut) << left
 
 
 @inline
 def shift_down(p, right, cut):
-    """p·2^-right for 0 <= right <= 63, |p| < 2^62, cut as in cut_term."""
+    """p·2^-right for 0 <= right <= 63, |p| < 2^62, cut downward; but with the masks of `cut`, toward zero or to nearest-even."""
     ones = (np.int64(1) << right) - 1
-    if cut == 0:
-        return (p + ((p >> 63) & ones)) >> right
-    if cut == 1:
-        return p >> right
-    return (p + (ones >> 1) + ((p >> right) & ones & 1)) >> right
+    return (p + ((p >> 63) & ones & cut.to_zero) + (((ones >> 1) + ((p >> right) & ones & 1)) & cut.nearest)) >> right
 
 
-@inline
+@borrowing
+def start_block(spec, panel, r, block, width, row):
+    """c as the first term of pass 1, and the floor under the largest exponent where some term is zero."""
+    zero_row, floor = panel.za[r, block] & HAS_ZERO, spec.floor
+    for j in range(width):
+        zero = row.sig[j] == 0
+        row.top[j] = row.e[j]
+        lsb = row.e[j] - spec.out.mantissa
+        row.lsb[j] = np.int64(_FAR) if zero else lsb
+        some = (zero_row | panel.zb[block, j] & HAS_ZERO) != 0
+        row.floor[j] = floor if zero | some else np.int64(ZERO_E)
+
+
+@borrowing
+def largest_exponents(panel, r, p0, p1, step, width, top):
+    """Pass 1: top[j] the largest exponent."""
+    for p in range(p0, p1, step):
+        x = panel.ea[r, p]
+        for j in range(width):
+            top[j] = max(top[j], x + panel.eb[p, j])
+
+
+@borrowing
+def least_places(spec, panel, r, p0, p1, width, lsb):
+    """lsb[j] the least place of a nonzero term, where the quantum can depend on it."""
+    if spec.exact or spec.fraction > spec.room:
+        for p in range(p0, p1):
+            x = panel.ea[r, p]
+            for j in range(width):
+                e = x + panel.eb[p, j]
+                place = e - spec.weight
+                lsb[j] = min(lsb[j], place if e > ANY_ZERO else np.int64(_FAR))
+
+
+@borrowing
+def groups(spec, panel, r, p0, p1, width, row):
+    """Pass 1 where exact groups align by their scales' exponents: the groups' sums, and their largest exponent.
+
+    A group is zero if all its products or a scale are.
+    """
+    for g in range(-(-(p1 - p0) // spec.group)):
+        begin = p0 + g * spec.group
+        for j in range(width):
+            row.term_sig[g * row.width + j] = 0
+            row.lost[j] = 0
+        for p in range(begin, min(begin + spec.group, p1)):
+            x = panel.sa[r, p]
+            if x != 0:
+                for j in range(width):
+                    row.term_sig[g * row.width + j] += x * panel.sb[p, j]
+                    row.lost[j] |= panel.sb[p, j]
+        scale, e, floor = panel.ga[r, begin], panel.ha[r, begin], spec.floor
+        for j in range(width):
+            both, place = scale * panel.gb[begin, j], e + panel.hb[begin, j]
+            zero = (row.lost[j] == 0) | (both == 0)
+            row.floor[j] = floor if zero else row.floor[j]
+            row.top[j] = row.top[j] if zero else max(row.top[j], place)
+            row.lsb[j] = row.lsb[j] if zero else min(row.lsb[j], place - spec.weight)
+            row.term_sig[g * row.width + j] *= both
+            row.term_e[g * row.width + j] = place - spec.weight
+
+
+@borrowing
+def quanta(spec, width, row):
+    """q[j], where terms are cut; flag[j] where the sum would leave the 64-bit window. True if any column is flagged."""
+    any_flag = np.int64(0)
+    exact, deep = spec.exact != 0, spec.fraction > spec.room
+    for j in range(width):
+        emax = max(row.top[j], row.floor[j])
+        least = row.lsb[j]
+        at = emax - spec.fraction
+        at = max(at, least) if deep else at
+        at = least if exact else at
+        some = (emax > ANY_ZERO) & (at != _FAR)
+        row.q[j] = at if some else np.int64(0)
+        flag = np.int64(WIDE) if (emax - at > spec.room) & some else np.int64(0)
+        row.flag[j] = flag
+        any_flag |= flag
+    return any_flag != 0
+
+
+@borrowing
+def start_sums(spec, width, row):
+    """c, cut at 2^q, as the first term of pass 2."""
+    for j in range(width):
+        row.total[j] = cut_term(row.sig[j], row.q[j] - row.e[j] + spec.out.mantissa, spec.cut)
+
+
+@borrowing
 def add_products(spec, panel, r, p0, p1, step, width, q, total, cut):
     """Add the products cut at 2^q, where 2^q is the largest exponent less `fraction`: scaled up first, they only move down."""
     up = max(spec.fraction - spec.weight, np.int64(0))
@@ -146,80 +179,89 @@ def add_products(spec, panel, r, p0, p1, step, width, q, total, cut):
             total[j] += shift_down(x * panel.sb[p, j], min(q[j] - panel.eb[p, j] - place, np.int64(63)), cut)
 
 
-@inline
+@borrowing
+def add_exactly(spec, panel, r, p0, p1, step, width, q, total):
+    """Add the products, none of which has bits below 2^q (but for columns that are flagged)."""
+    for p in range(p0, p1, step):
+        x, place = panel.sa[r, p], panel.ea[r, p] - spec.weight
+        for j in range(width):
+            total[j] += x * panel.sb[p, j] << min(max(panel.eb[p, j] + place - q[j], np.int64(0)), np.int64(62))
+
+
+@borrowing
 def sums(spec, panel, r, p0, p1, step, width, q, total):
     """Pass 2: the cut products added exactly to total[j]."""
-    if spec.cut == EXACT or spec.fraction > spec.room:
+    if spec.exact:
+        add_exactly(spec, panel, r, p0, p1, step, width, q, total)
+    elif spec.fraction > spec.room:
         for p in range(p0, p1, step):
             x, place = panel.sa[r, p], panel.ea[r, p] - spec.weight
             for j in range(width):
                 total[j] += cut_term(x * panel.sb[p, j], q[j] - panel.eb[p, j] - place, spec.cut)
-    elif spec.cut == 0:
-        add_products(spec, panel, r, p0, p1, step, width, q, total, 0)
-    elif spec.cut == 1:
-        add_products(spec, panel, r, p0, p1, step, width, q, total, 1)
+    elif spec.cut.to_zero:
+        add_products(spec, panel, r, p0, p1, step, width, q, total, TO_ZERO)
     else:
-        add_products(spec, panel, r, p0, p1, step, width, q, total, 2)
+        add_products(spec, panel, r, p0, p1, step, width, q, total, spec.cut)
 
 
 @inline
-def start_sums(spec, width, c_sig, c_e, q, total):
-    """c, cut at 2^q, as the first term of pass 2."""
-    for j in range(width):
-        total[j] = cut_term(c_sig[j], q[j] - c_e[j] + spec.out.mantissa, spec.cut)
+def pair(x, x_e, y, y_e, room):
+    """(total, q), total·2^q standing for x·2^(x_e - room) + y·2^(y_e - room): x and y are below 2^(room + 2), room <= 58.
+
+    Both are floored at 2^(q + 1), which costs at most one of them any bits where the larger has its lowest 12 bits clear.
+    The sum then stands between two integers, and the lowest bit of `total`, set, says so: it rounds as the exact sum if
+    there are enough bits above that one.
+    """
+    top = max(x_e, y_e)
+    right, down = min(top - x_e, np.int64(63)), min(top - y_e, np.int64(63))
+    lost = x & ((np.int64(1) << right) - 1) | y & ((np.int64(1) << down) - 1)
+    return ((x >> right) + (y >> down)) << 1 | (np.int64(1) if lost != 0 else np.int64(0)), top - room - 1
 
 
-@routine
-def group_sums(spec, panel, r, p0, p1, width, q, total):
+@borrowing
+def group_sums(spec, terms, width, row):
     """Pass 2 with exact groups."""
-    for begin in range(p0, p1, spec.group):
-        end = min(begin + spec.group, p1)
+    for g in range(terms):
         for j in range(width):
-            group = np.int64(0)
-            for p in range(begin, end):
-                group += panel.sa[r, p] * panel.sb[p, j]
-            scale = panel.ga[r, begin, 0] * panel.gb[begin, j, 0]
-            e = panel.ga[r, begin, 1] + panel.gb[begin, j, 1]
-            total[j] += cut_term(group * scale, q[j] - e + spec.weight, spec.cut)
+            row.total[j] += cut_term(row.term_sig[g * row.width + j], row.q[j] - row.term_e[g * row.width + j], spec.cut)
 
 
 @inline
-def wide_start(spec, c_sig, c_e, top, low, lsb):
+def wide_start(spec, c_sig, c_e, top, lsb):
     """(limbs, q): as many limbs as the block's span needs, from its quantum 2^q up, holding c."""
-    emax = top
-    if spec.has_floor and low < ANY_ZERO:
-        emax = max(emax, np.int64(spec.floor))
-    q = lsb if spec.cut == EXACT else max(emax - spec.fraction, lsb)
-    limbs = np.zeros((emax + 66 - spec.room - q) // 32 + 5, dtype=np.int64)
+    q = lsb if spec.exact else max(top - spec.fraction, lsb)
+    limbs = np.zeros((top + 66 - spec.room - q) // 32 + 5, dtype=np.int64)
     if c_sig != 0:
-        add_term(limbs, np.uint64(0), np.uint64(abs(c_sig)), c_sig < 0, c_e - spec.out.mantissa - q, spec.cut)
+        add_term(limbs, np.uint64(0), np.uint64(abs(c_sig)), c_sig < 0, c_e - spec.out.mantissa - q, spec.limb_cut)
     return limbs, q
 
 
 @routine
-def wide_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):
+def wide_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random):
     """The block for one column in limbs: (sig, e, negative, special)."""
-    limbs, q = wide_start(spec, c_sig, c_e, top, low, lsb)
+    limbs, q = wide_start(spec, c_sig, c_e, top, lsb)
     for p in range(p0, p1):
         x, y = panel.sa[r, p], panel.sb[p, j]
         if x != 0 and y != 0:
             high, low_bits = wide_product(abs(x), abs(y))
-            add_term(limbs, high, low_bits, (x < 0) != (y < 0), panel.ea[r, p] + panel.eb[p, j] - spec.weight - q, spec.cut)
+            add_term(
+                limbs, high, low_bits, (x < 0) != (y < 0), panel.ea[r, p] + panel.eb[p, j] - spec.weight - q, spec.limb_cut
+            )
     return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
 
 
 @routine
-def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, low, lsb, random):
+def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random):
     """wide_block with exact groups as terms."""
-    limbs, q = wide_start(spec, c_sig, c_e, top, low, lsb)
+    limbs, q = wide_start(spec, c_sig, c_e, top, lsb)
     for begin in range(p0, p1, spec.group):
-        group, scale = np.int64(0), panel.ga[r, begin, 0] * panel.gb[begin, j, 0]
+        group, scale = np.int64(0), panel.ga[r, begin] * panel.gb[begin, j]
         for p in range(begin, min(begin + spec.group, p1)):
             group += panel.sa[r, p] * panel.sb[p, j]
         if group != 0 and scale != 0:
             high, low_bits = wide_product(abs(group), scale)
-            place = panel.ga[r, begin, 1] + panel.gb[begin, j, 1] - spec.weight - q
-            add_term(limbs, high, low_bits, group < 0, place, spec.cut)
+            place = panel.ha[r, begin] + panel.hb[begin, j] - spec.weight - q
+            add_term(limbs, high, low_bits, group < 0, place, spec.limb_cut)
     return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
 
 
@@ -237,9 +279,24 @@ def special_product(a, b, a_sig, b_sig):
 @inline
 def special_add(x, y):
     """The special value of a sum: opposite infinities and NaN give NaN."""
-    if x == FINITE:
-        return y
-    return x if y == FINITE or x == y else np.int64(NAN)
+    both = x if x == y else np.int64(NAN)
+    one = x if y == FINITE else both
+    return y if x == FINITE else one
+
+
+@routine
+def add_specials(panel, r, p0, p1, block, width, special):
+    """What NaN and infinite operands of a block make of its columns."""
+    if panel.za[r, block] & HAS_SPECIAL == 0:
+        found = np.int64(0)
+        for j in range(width):
+            found |= panel.zb[block, j]
+        if found & HAS_SPECIAL == 0:
+            return
+    for p in range(p0, p1):
+        a, sig = panel.ma[r, p], panel.sa[r, p]
+        for j in range(width):
+            special[j] = special_add(special[j], special_product(a, panel.mb[p, j], sig, panel.sb[p, j]))
 
 
 @routine
@@ -253,46 +310,69 @@ def all_negative_zero(panel, r, p0, p1, j):
     return True
 
 
-@inline
-def mark_zeros(spec, panel, r, p0, p1, width, state, top, flag):
-    """Where zeros are signed and every term of a block is zero, the result is -0 if all of them are; flagged as DONE."""
-    if spec.ieee_zero:
-        for j in range(width):
-            if state[3, j] == FINITE and top[j] < ANY_ZERO:
-                keeps = state[0, j] == 0 and state[2, j] != 0 and all_negative_zero(panel, r, p0, p1, j)
-                state[0, j], state[1, j], state[2, j] = 0, ZERO_E, np.int64(keeps)
-                flag[j] = DONE
+@borrowing
+def mark_zeros(panel, r, p0, p1, columns, row):
+    """Where every term of a block is zero, the result is -0 if all of them are; flagged as DONE."""
+    none = np.int64(0)
+    for j in range(columns):
+        none |= np.int64(1) if row.top[j] < ANY_ZERO else np.int64(0)
+    if none:
+        for j in range(columns):
+            if row.special[j] == FINITE and row.top[j] < ANY_ZERO:
+                keeps = row.sig[j] == 0 and row.negative[j] != 0 and all_negative_zero(panel, r, p0, p1, j)
+                row.sig[j], row.e[j], row.negative[j] = 0, ZERO_E, np.int64(keeps)
+                row.flag[j] = DONE
 
 
-@inline
-def finish_as(spec, total, q, random, width, flag, state, mode):
-    sig, e, negative, special = state[0], state[1], state[2], state[3]
-    for j in range(width):
-        x, ex, kind = round_sum(total[j], q[j], mode, random[j] if mode == SR else np.uint64(0), spec.kept, spec.out)
-        skip = flag[j] != 0 or special[j] != FINITE
-        sig[j] = sig[j] if skip else x
-        e[j] = e[j] if skip else ex
-        negative[j] = negative[j] if skip else np.int64(total[j] < 0)
-        special[j] = special[j] if skip else kind
-
-
-@inline
-def finish(spec, total, q, random, width, flag, state):
+@borrowing
+def finish(spec, width, row, word):
     """Pass 3: each sum rounded to the output; columns with a flag, or whose c is NaN or infinite, are left alone."""
-    if spec.mode == RZ:
-        finish_as(spec, total, q, random, width, flag, state, RZ)
-    elif spec.mode == RNE:
-        finish_as(spec, total, q, random, width, flag, state, RNE)
-    else:
-        finish_as(spec, total, q, random, width, flag, state, spec.mode)
+    for j in range(width):
+        total = row.total[j]
+        sig, e, special = round_sum(total, row.q[j], spec.how, row.random[word * row.width + j], spec.kept, spec.out)
+        keep = (row.flag[j] | row.special[j]) != 0
+        row.sig[j] = row.sig[j] if keep else sig
+        row.e[j] = row.e[j] if keep else e
+        negative = np.int64(1) if total < 0 else np.int64(0)
+        row.negative[j] = row.negative[j] if keep else negative
+        row.special[j] = row.special[j] if keep else special
     if spec.flush:
         for j in range(width):
-            if abs(state[0, j]) >> spec.out.mantissa == 0:
-                state[0, j], state[1, j] = 0, ZERO_E
+            small = abs(row.sig[j]) >> spec.out.mantissa == 0
+            row.sig[j] = np.int64(0) if small else row.sig[j]
+            row.e[j] = np.int64(ZERO_E) if small else row.e[j]
 
 
-@routine
-def draw(seed, element, step, width, random):
-    """The random word of each column for one block rounding."""
+@borrowing
+def add_product(spec, panel, r, p, width, row, word):
+    """All of a block of one product that is added to c exactly, see `pair`. True if some column is left alone, flagged WIDE:
+    its larger term was subnormal, and too few bits are left to round by."""
+    m, least = spec.out.mantissa, spec.kept + 1 + (32 if spec.mode == SR else 1)
+    x, e, negative, raise_c = panel.sa[r, p] << (spec.room - spec.weight), panel.ea[r, p], panel.ma[r, p] >> 2, spec.room - m
+    any_flag = np.int64(0)
     for j in range(width):
-        random[j] = word(np.uint64(seed), np.uint64(element + j), np.uint64(step), np.uint64(0))
+        c, product = row.sig[j] << raise_c, x * panel.sb[p, j]
+        total, q = pair(c, row.e[j], product, e + panel.eb[p, j], spec.room)
+        flag = np.int64(WIDE) if bit_length(abs(total)) < least else np.int64(0)
+        flag &= total
+        sig, place, special = round_sum(total, q, spec.how, row.random[word * row.width + j], spec.kept, spec.out)
+        minus = np.int64(1) if total < 0 else np.int64(0)
+        minus = row.negative[j] & (negative ^ panel.mb[p, j] >> 2) if (c | product) == 0 else minus
+        small = (spec.flush != 0) & (abs(sig) >> m == 0)
+        sig, place = np.int64(0) if small else sig, np.int64(ZERO_E) if small else place
+        keep = (flag | row.special[j]) != 0
+        row.sig[j] = row.sig[j] if keep else sig
+        row.e[j] = row.e[j] if keep else place
+        row.negative[j] = row.negative[j] if keep else minus
+        row.special[j] = row.special[j] if keep else special
+        row.flag[j] = flag
+        any_flag |= flag
+    return any_flag != 0
+
+
+@apart
+def draw(seed, element, group, operation, width, random, pitch):
+    """The random words of each column for the block roundings 4·group … 4·group + 3."""
+    for j in range(width):
+        w0, w1, w2, w3 = words(np.uint64(seed), np.uint64(element + j), np.uint64(group), np.uint64(operation))
+        random[j], random[pitch + j], random[2 * pitch + j], random[3 * pitch + j] = w0, w1, w2, w3

@@ -2,7 +2,7 @@
 
 A tile is walked along k in chunks. A chunk of both operands is decoded once (`panel`), then every row of the tile runs
 its blocks over all columns of the tile (`blocks`, `scalar`). What a column carries from block to block is the rounded
-value of the unit; `late` and `total` carry the additions outside it, of a late c and of the schedule.
+value of the unit; `total` carries the schedule's additions outside it.
 """
 
 from __future__ import annotations
@@ -14,40 +14,43 @@ from numba.extending import overload
 
 from tcsim.kernels.blocks import (
     WIDE,
+    Row,
+    add_product,
+    add_specials,
     draw,
-    exponents,
     finish,
-    group_exponents,
     group_sums,
+    groups,
+    largest_exponents,
+    least_places,
     mark_zeros,
     quanta,
-    special_add,
-    special_product,
-    start_exponents,
+    start_block,
+    start_over,
     start_sums,
     sums,
     wide_block,
     wide_groups,
-    zero_blocks,
 )
-from tcsim.kernels.jit import default_threads, kernel, routine, run_tasks
-from tcsim.kernels.memory import load, matrices, store
+from tcsim.kernels.jit import apart, borrowing, default_threads, inline, kernel, routine, run_tasks
+from tcsim.kernels.memory import at, load, matrices, store
 from tcsim.kernels.numbers import FINITE, SR, ZERO_E, decode, encode, round_float64, to_float64
 from tcsim.kernels.panel import (
     INSTRUCTION_END,
     INSTRUCTION_START,
     SEGMENT_END,
     SEGMENT_START,
-    block_scale,
+    mark_blocks,
     new_panel,
     pack,
+    pack_groups,
     plan_chunk,
 )
-from tcsim.kernels.scalar import rounded, two_stage_row
-from tcsim.kernels.spec import Grouped, Plain, Rounded, Staged, order_of, spec_of, sums_of
+from tcsim.kernels.scalar import add_c, in_vectors, keep_c, rounded, rounded_row, two_stage_row
+from tcsim.kernels.spec import Grouped, Plain, Rounded, Single, Staged, order_of, spec_of, sums_of
 from tcsim.problem import Codes, Problem
 
-ROWS, COLUMNS, CHUNK = 32, 64, 256
+ROWS, COLUMNS, CHUNK, LANES = 64, 64, 128, 8
 
 
 class Tiles(NamedTuple):
@@ -64,7 +67,7 @@ class Tiles(NamedTuple):
     first_batch: int
 
 
-@routine
+@inline
 def add_outside(x, y, precision, fmt):
     """x + y rounded to nearest-even in a format of `precision` bits whose values are float64.
 
@@ -79,186 +82,226 @@ def add_outside(x, y, precision, fmt):
     return to_float64(sig, e, negative, special, precision)
 
 
-@routine
-def special_block(panel, r, p0, p1, j):
-    """What NaN and infinite operands make of a block."""
-    result = np.int64(FINITE)
-    for p in range(p0, p1):
-        result = special_add(result, special_product(panel.ma[r, p], panel.mb[p, j], panel.sa[r, p], panel.sb[p, j]))
-    return result
-
-
 @kernel
-def run_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, seed):
+def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, seed):
     """Tiles first … last - 1 of D = C + A·B."""
     capacity = max(CHUNK, spec.period)
-    rows, width = tiles.tile_rows, tiles.tile_columns
+    rows, width = tiles.tile_rows, -(-tiles.tile_columns // LANES) * LANES
     ks = np.empty(capacity, dtype=np.int64)
     starts = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
     events = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
     panel = new_panel(rows, width, capacity, capacity if spec.group > 1 else 1)
-    state = np.empty((rows, 4, width), dtype=np.int64)  # sig, e, negative, special
-    late, total = np.empty((rows, width)), np.empty((rows, width))
-    work = np.empty((6, width), dtype=np.int64)  # top, low, lsb, q, flag, sum
-    random = np.zeros(width, dtype=np.uint64)
+    codes = np.empty(max(capacity, rows, width), dtype=np.int64)
+    values, total = np.empty(4 * rows * width, dtype=np.int64), np.empty((rows, width))
+    room, random = np.zeros((11 + 4 * spec.block) * width, np.int64), np.zeros(4 * width, np.uint64)
     tree = np.empty((spec.block, 4), dtype=np.int64)
-    across = -(-tiles.columns // width)
+    across = -(-tiles.columns // tiles.tile_columns)
     per_batch = across * -(-tiles.rows // rows)
     for task in range(first, last):
         t = tiles.first_batch + task // per_batch
         i0 = tiles.row + task % per_batch // across * rows
-        j0 = tiles.column + task % across * width
-        ni, nj = min(rows, tiles.row + tiles.rows - i0), min(width, tiles.column + tiles.columns - j0)
+        j0 = tiles.column + task % across * tiles.tile_columns
+        ni, nj = min(rows, tiles.row + tiles.rows - i0), min(tiles.tile_columns, tiles.column + tiles.columns - j0)
+        lanes = -(-nj // LANES) * LANES
+        panel.sb[:, nj:], panel.eb[:, nj:], panel.mb[:, nj:] = 0, ZERO_E, 0
         for r in range(ni):
-            begin_tile(spec, sums_, c, t, i0 + r, j0, nj, r, state, late, total)
-        k, segment, step = bounds[0], 0, 0
+            begin_tile(spec, sums_, c, t, i0 + r, j0, nj, row_of(values, room, random, r, width, spec.block), total[r])
+        k, segment, step = bounds[0], np.int64(0), np.int64(0)
         while segment < bounds.size - 1:
             positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
-            special_a = pack(a, t, i0, ni, False, ks, positions, scale_a, spec, 0, panel.sa, panel.ea, panel.ma)
-            special_b = pack(b, t, j0, nj, True, ks, positions, scale_b, spec, 1, panel.sb, panel.eb, panel.mb)
+            in_a = pack(a, t, i0, ni, np.int64(0), ks, positions, scale_a, spec, codes, panel.sa, panel.ea, panel.ma)
+            in_b = pack(b, t, j0, nj, np.int64(1), ks, positions, scale_b, spec, codes, panel.sb, panel.eb, panel.mb)
             if spec.group > 1:
-                pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, panel)
-            check = special_a or special_b
-            zero_blocks(panel, ni, nj, blocks, starts)
+                pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, blocks, starts, panel)
+            mark_blocks(panel, ni, lanes, blocks, starts)
             for r in range(ni):
                 element = (t * tiles.m + i0 + r) * tiles.n + j0
-                run_row(spec, sums_, panel, r, nj, blocks, starts, events, check, state[r], late[r],
-                        total[r], work, random, tree, seed, element, step)  # fmt: skip
+                row = row_of(values, room, random, r, width, spec.block)
+                run_row(kind, spec, sums_, panel, r, nj, lanes, blocks, starts, events, in_a | in_b, row, total[r],
+                        tree, seed, element, step)  # fmt: skip
             step += blocks
         for r in range(ni):
-            end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, r, state, total)
+            end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, row_of(values, room, random, r, width, spec.block), total[r])
+
+
+@inline
+def row_of(values, room, random, r, width, terms):
+    """Row r of a tile: four lines of its values, then the room that all rows share."""
+    sig, term = 4 * r * width, terms * width
+    return Row(
+        at(values, sig), at(values, sig + width), at(values, sig + 2 * width), at(values, sig + 3 * width),
+        at(room, 0), at(room, width), at(room, 2 * width), at(room, 3 * width), at(room, 4 * width), at(room, 5 * width),
+        at(room, 6 * width), at(room, 7 * width), at(room, 8 * width), at(room, 9 * width), at(room, 10 * width), at(random, 0),
+        at(room, 11 * width), at(room, 11 * width + term), at(room, 11 * width + 2 * term), at(room, 11 * width + 3 * term),
+        width,
+    )  # fmt: skip
 
 
 @routine
-def begin_tile(spec, sums_, c, t, i, j0, nj, r, state, late, total):
-    """Load c into the place where it enters: the chain, the late sum or the schedule's sum."""
+def begin_tile(spec, sums_, c, t, i, j0, nj, row, total):
+    """Load c into the place where it enters: the chain or the schedule's sum."""
     out = spec.out
+    start_over(row.width, row, 0)
+    total[:] = 0.0
+    if c.address == 0:
+        return
     for j in range(nj):
-        x = (np.int64(0), np.int64(ZERO_E), np.int64(0), np.int64(FINITE))
-        if c.address != 0:
-            sig, e, negative, special = decode(load(c, t, i, j0 + j), out, out.emin, out.mantissa + 1)
-            if spec.flush and sig != 0 and abs(sig) >> out.mantissa == 0 and sums_.precision == 0:
-                sig, e, negative = np.int64(0), np.int64(ZERO_E), np.int64(0)
-            x = (sig, e, negative, special)
-        state[r, 0, j], state[r, 1, j], state[r, 2, j], state[r, 3, j] = x
-        late[r, j] = to_float64(x[0], x[1], x[2], x[3], out.mantissa + 1)
-        total[r, j] = late[r, j] if sums_.c_first else 0.0
+        x, place, minus, kind = decode(load(c, t, i, j0 + j), out, out.emin, out.mantissa + 1)
+        if spec.flush and x != 0 and abs(x) >> out.mantissa == 0 and sums_.precision == 0:
+            x, place, minus = np.int64(0), np.int64(ZERO_E), np.int64(0)
+        row.sig[j], row.e[j], row.negative[j], row.special[j] = x, place, minus, kind
+        if sums_.c_first:
+            total[j] = to_float64(x, place, minus, kind, out.mantissa + 1)
 
 
 @routine
-def end_tile(spec, sums_, c, d, t, i, j0, nj, r, state, total):
-    """Write the codes: the chain's values, or the schedule's sums with a last c, rounded to the output."""
-    out = spec.out
+def end_tile(spec, sums_, c, d, t, i, j0, nj, row, total):
+    """Write the codes of a row."""
     for j in range(nj):
-        sig, e, negative, special = state[r, 0, j], state[r, 1, j], state[r, 2, j], state[r, 3, j]
-        if sums_.precision != 0:
-            x = total[r, j]
-            if c.address != 0 and not sums_.c_first:
-                cs, ce, cn, ck = decode(load(c, t, i, j0 + j), out, out.emin, out.mantissa + 1)
-                x = add_outside(x, to_float64(cs, ce, cn, ck, out.mantissa + 1), sums_.precision, sums_.layout)
-            sig, e, negative, special = round_float64(x, out.mantissa + 1, out)
-            if spec.flush and sig != 0 and abs(sig) >> out.mantissa == 0:
-                sig = np.int64(0)
-        if special == FINITE and sig == 0 and not spec.ieee_zero:
-            negative = np.int64(0)
-        store(d, t, i, j0 + j, encode(sig, e, negative, special, out, spec.nan))
+        x = (row.sig[j], row.e[j], row.negative[j], row.special[j])
+        end_output(spec, sums_, c, d, t, i, j0 + j, x, total[j])
 
 
 @routine
-def pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, positions, panel):
-    """Significand and exponent of the scales, at every position (a group reads those of its first)."""
-    for p in range(positions):
-        s = ks[p] // spec.scale_block
-        for r in range(ni):
-            panel.ga[r, p, 0], panel.ga[r, p, 1], _ = block_scale(scale_a, t, i0 + r, s, spec)
-        for j in range(nj):
-            panel.gb[p, j, 0], panel.gb[p, j, 1], _ = block_scale(scale_b, t, s, j0 + j, spec)
-
-
-@routine
-def run_row(spec, sums_, panel, r, width, blocks, starts, events, check, state, late, total, work, random,
-            tree, seed, element, step):  # fmt: skip
-    """All blocks of a chunk for one row of the tile."""
+def end_output(spec, sums_, c, d, t, i, j, x, total):
+    """Write a code: the chain's value x, or the schedule's sum with a last c, rounded to the output."""
     out = spec.out
-    for block in range(blocks):
-        event, p0, p1 = events[block], starts[block], starts[block + 1]
-        if (event & SEGMENT_START and sums_.precision != 0) or (event & INSTRUCTION_START and spec.after):
-            negative = 1 if spec.after and spec.ieee_zero else 0
-            for j in range(width):
-                state[0, j], state[1, j], state[2, j], state[3, j] = 0, ZERO_E, negative, FINITE
-            if event & SEGMENT_START and sums_.precision != 0:
-                late[:width] = 0.0
-        if check:
-            for j in range(width):
-                state[3, j] = special_add(state[3, j], special_block(panel, r, p0, p1, j))
-        if spec.mode == SR:
-            draw(seed, element, step + block, width, random)
-        run_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step)
-        if event & INSTRUCTION_END and spec.after:
-            for j in range(width):
-                x = to_float64(state[0, j], state[1, j], state[2, j], state[3, j], out.mantissa + 1)
-                late[j] = add_outside(late[j], x, out.mantissa + 1, out)
-                state[0, j], state[1, j], state[2, j], state[3, j] = round_float64(late[j], out.mantissa + 1, out)
-        if event & SEGMENT_END and sums_.precision != 0:
-            for j in range(width):
-                x = to_float64(state[0, j], state[1, j], state[2, j], state[3, j], out.mantissa + 1)
-                total[j] = add_outside(total[j], x, sums_.precision, sums_.layout)
+    if sums_.precision != 0:
+        if c.address != 0 and not sums_.c_first:
+            cs, ce, cn, ck = decode(load(c, t, i, j), out, out.emin, out.mantissa + 1)
+            total = add_outside(total, to_float64(cs, ce, cn, ck, out.mantissa + 1), sums_.precision, sums_.layout)
+        x = round_float64(total, out.mantissa + 1, out)
+        if spec.flush and abs(x[0]) >> out.mantissa == 0:
+            x = (np.int64(0), x[1], x[2], x[3])
+    minus = x[2] if x[0] != 0 or spec.ieee_zero else np.int64(0)
+    store(d, t, i, j, encode(x[0], x[1], minus, x[3], out, spec.nan))
 
 
-def run_block(spec, *arguments):
-    """One block of one row, by the arithmetic that the type of `spec` names: Numba picks the function below."""
-
-
-@overload(run_block)
-def _run_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):
-    return {Plain: plain_block, Grouped: grouped_block, Staged: staged_block, Rounded: rounded_block}[spec.instance_class]
-
-
-def plain_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):
+@borrowing
+def plain_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """Terms are products."""
-    top, low, lsb, q, flag, total = work[0], work[1], work[2], work[3], work[4], work[5]
-    start_exponents(spec, width, state[0], state[1], top, low, lsb)
-    exponents(spec, panel, r, p0, p1, 1, block, width, top, low, lsb)
-    wide = quanta(spec, width, top, low, lsb, q, flag)
-    start_sums(spec, width, state[0], state[1], q, total)
-    sums(spec, panel, r, p0, p1, 1, width, q, total)
-    mark_zeros(spec, panel, r, p0, p1, width, state, top, flag)
+    start_block(spec, panel, r, block, width, row)
+    largest_exponents(panel, r, p0, p1, 1, width, row.top)
+    least_places(spec, panel, r, p0, p1, width, row.lsb)
+    wide = quanta(spec, width, row)
+    start_sums(spec, width, row)
+    sums(spec, panel, r, p0, p1, 1, width, row.q, row.total)
+    if spec.ieee_zero:
+        mark_zeros(panel, r, p0, p1, columns, row)
     if wide:
-        for j in range(width):
-            if flag[j] == WIDE and state[3, j] == FINITE:
-                x = wide_block(spec, panel, r, p0, p1, j, state[0, j], state[1, j], top[j], low[j], lsb[j], random[j])
-                state[0, j], state[1, j], state[2, j], state[3, j] = x
-    finish(spec, total, q, random, width, flag, state)
+        for j in range(columns):
+            if row.flag[j] == WIDE and row.special[j] == FINITE:
+                top = max(row.top[j], row.floor[j])
+                x = wide_block(
+                    spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j], row.random[word * row.width + j]
+                )
+                row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+    finish(spec, width, row, word)
 
 
-def grouped_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):
+@borrowing
+def single_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+    """One product, added to c exactly."""
+    if add_product(spec, panel, r, p0, width, row, word):
+        for j in range(columns):
+            if row.flag[j] == WIDE and row.special[j] == FINITE:
+                place = panel.ea[r, p0] + panel.eb[p0, j]
+                top, lsb = max(row.e[j], place), min(row.e[j] - spec.out.mantissa, place - spec.weight)
+                x = wide_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, lsb, row.random[word * row.width + j])
+                row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+
+
+@borrowing
+def grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """Terms are exact groups of products."""
-    top, low, lsb, q, flag, total = work[0], work[1], work[2], work[3], work[4], work[5]
-    start_exponents(spec, width, state[0], state[1], top, low, lsb)
-    group_exponents(spec, panel, r, p0, p1, width, top, low, lsb)
-    wide = quanta(spec, width, top, low, lsb, q, flag)
-    start_sums(spec, width, state[0], state[1], q, total)
-    group_sums(spec, panel, r, p0, p1, width, q, total)
-    mark_zeros(spec, panel, r, p0, p1, width, state, top, flag)
+    start_block(spec, panel, r, block, width, row)
+    groups(spec, panel, r, p0, p1, width, row)
+    wide = quanta(spec, width, row)
+    start_sums(spec, width, row)
+    group_sums(spec, -(-(p1 - p0) // spec.group), width, row)
+    if spec.ieee_zero:
+        mark_zeros(panel, r, p0, p1, columns, row)
     if wide:
-        for j in range(width):
-            if flag[j] == WIDE and state[3, j] == FINITE:
-                x = wide_groups(spec, panel, r, p0, p1, j, state[0, j], state[1, j], top[j], low[j], lsb[j], random[j])
-                state[0, j], state[1, j], state[2, j], state[3, j] = x
-    finish(spec, total, q, random, width, flag, state)
+        for j in range(columns):
+            if row.flag[j] == WIDE and row.special[j] == FINITE:
+                top = max(row.top[j], row.floor[j])
+                x = wide_groups(
+                    spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j], row.random[word * row.width + j]
+                )
+                row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+    finish(spec, width, row, word)
 
 
-def staged_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):
+@borrowing
+def staged_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """CDNA3."""
-    two_stage_row(spec, panel, r, p0, p1, block, width, state, work, random)
+    two_stage_row(spec, panel, r, p0, p1, width, columns, row, word)
 
 
-def rounded_block(spec, panel, r, p0, p1, block, width, state, work, random, tree, seed, element, step):
+@borrowing
+def rounded_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """Every operation rounded."""
-    for j in range(width):
-        c = (state[0, j], state[1, j], state[2, j], state[3, j])
+    if in_vectors(spec, panel, r, block, columns):
+        rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step + block)
+        return
+    for j in range(columns):
+        c = (row.sig[j], row.e[j], row.negative[j], row.special[j])
         x = rounded(spec, panel, r, p0, p1, j, c, tree, seed, element + j, step + block)
-        state[0, j], state[1, j], state[2, j], state[3, j] = x
+        row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+
+
+def rows_of(block_of):
+    """The walk of a row through the blocks of a chunk, each by `block_of`."""
+
+    @apart
+    def run_row(spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element,
+                step):  # fmt: skip
+        """All blocks of a chunk for one row of the tile: `columns` columns, and a few more that fill vectors."""
+        out = spec.out
+        for block in range(blocks):
+            event, p0, p1 = events[block], starts[block], starts[block + 1]
+            if event & SEGMENT_START and sums_.precision != 0:
+                start_over(width, row, 0)
+            if event & INSTRUCTION_START and spec.after:
+                keep_c(width, row)
+                start_over(width, row, spec.ieee_zero)
+            if check:
+                add_specials(panel, r, p0, p1, block, width, row.special)
+            word = (step + block) & 3
+            if spec.mode == SR and (word == 0 or block == 0):
+                draw(seed, element, (step + block) >> 2, 0, width, row.random, row.width)
+            block_of(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step)
+            if event & INSTRUCTION_END and spec.after:
+                add_c(spec, width, row)
+            if event & SEGMENT_END and sums_.precision != 0:
+                for j in range(width):
+                    x = to_float64(row.sig[j], row.e[j], row.negative[j], row.special[j], out.mantissa + 1)
+                    total[j] = add_outside(total[j], x, sums_.precision, sums_.layout)
+
+    return run_row
+
+
+WALKS = {
+    Plain: rows_of(plain_block),
+    Single: rows_of(single_block),
+    Grouped: rows_of(grouped_block),
+    Staged: rows_of(staged_block),
+    Rounded: rows_of(rounded_block),
+}
+
+
+def run_row(kind, *arguments):
+    """All blocks of a chunk for one row, by the arithmetic that the type of `kind` names."""
+
+
+@overload(run_row)
+def _run_row(kind, spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element, step):
+    walk = WALKS[kind.instance_class]
+
+    def run(kind, spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element, step):
+        walk(spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element, step)
+
+    return run
 
 
 def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
@@ -279,8 +322,9 @@ def run_part(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int, j1
 
 def _run(problem: Problem, out: Codes, threads: int | None, batches: int, tiles: Tiles) -> None:
     tasks = batches * -(-tiles.rows // tiles.tile_rows) * -(-tiles.columns // tiles.tile_columns)
+    kind, spec = spec_of(problem)
     run_tasks(
-        run_tiles, tasks, threads, matrices(problem.a.codes), matrices(problem.b.codes), matrices(problem.c), matrices(out),
-        matrices(problem.scale_a), matrices(problem.scale_b), spec_of(problem), sums_of(problem), order_of(problem.unit),
+        run_tiles, tasks, threads, kind, matrices(problem.a.codes), matrices(problem.b.codes), matrices(problem.c), matrices(out),
+        matrices(problem.scale_a), matrices(problem.scale_b), spec, sums_of(problem), order_of(problem.unit),
         problem.plan.bounds, tiles, np.uint64(problem.seed),
     )  # fmt: skip

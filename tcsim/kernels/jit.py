@@ -14,6 +14,7 @@ from typing import Any
 
 import numba
 from numba.core import config
+from numba.core.compiler import Compiler
 
 
 def _source_hash() -> str:
@@ -43,7 +44,7 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:
-        return numba.njit(function, cache=True, error_model="numpy", boundscheck=False, **options)
+        return numba.njit(function, cache=True, error_model="numpy", boundscheck=False, _nrt=True, **options)
     finally:
         config.CACHE_DIR = previous
 
@@ -55,7 +56,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 def inline(function: Callable[..., Any]) -> Any:
     """A helper called from kernels, inlined by LLVM."""
-    return numba.njit(function, error_model="numpy", boundscheck=False, inline="never", forceinline=True)
+    return numba.njit(function, error_model="numpy", boundscheck=False, inline="never", forceinline=True, _nrt=True)
 
 
 def woven(function: Callable[..., Any]) -> Any:
@@ -65,7 +66,25 @@ def woven(function: Callable[..., Any]) -> Any:
 
 def routine(function: Callable[..., Any]) -> Any:
     """A larger part of a kernel, compiled once and called: inlining it everywhere only costs compile time."""
-    return numba.njit(function, error_model="numpy", boundscheck=False)
+    return numba.njit(function, error_model="numpy", boundscheck=False, _nrt=True)
+
+
+class _Apart(Compiler):  # type: ignore[misc]
+    """Numba's compiler with array arguments declared not to overlap: it has the flag, but no option that sets it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.state.flags.noalias = True
+
+
+def borrowing(function: Callable[..., Any]) -> Any:
+    """An inlined helper that makes, keeps and returns no arrays: Numba then counts no references, which costs more than a block."""
+    return numba.njit(function, error_model="numpy", boundscheck=False, inline="never", forceinline=True, _nrt=False)
+
+
+def apart(function: Callable[..., Any]) -> Any:
+    """A routine that makes, keeps and returns no arrays, and whose arrays never overlap: LLVM makes vector code of its loops."""
+    return numba.njit(function, error_model="numpy", boundscheck=False, _nrt=False, pipeline_class=_Apart)
 
 
 @cache

@@ -79,6 +79,30 @@ _load8, _load16, _load32 = _loader(8), _loader(16), _loader(32)
 _store8, _store16, _store32 = _storer(8), _storer(16), _storer(32)
 
 
+@intrinsic
+def at(typingctx: Any, array: Any, index: Any) -> Any:
+    """A pointer to an element of a 1-D array, which must outlive it: cheaper to hand on than an array."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.gep(data, [args[1]])
+
+    return types.CPointer(array.dtype)(array, types.int64), codegen
+
+
+def record(values: Any) -> np.void:
+    """A NamedTuple of integers and further such tuples as a record, which kernels are handed by its address."""
+
+    def kind(x: Any) -> list[tuple[str, Any]]:
+        return [(name, kind(y) if isinstance(y, tuple) else np.int64) for name, y in zip(x._fields, x, strict=True)]
+
+    def plain(x: Any) -> Any:
+        return tuple(plain(y) for y in x) if isinstance(x, tuple) else x
+
+    made: np.void = np.array([plain(values)], dtype=np.dtype(kind(values)))[0]
+    return made
+
+
 @inline
 def load(m, t, i, j):
     """Code (t, i, j) as int64."""

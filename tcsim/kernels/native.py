@@ -12,7 +12,7 @@ import numpy as np
 
 from tcsim.bits import decode as decode_codes
 from tcsim.formats import FORMATS, Format
-from tcsim.kernels.general import COLUMNS, ROWS, Tiles, add_outside, end_tile
+from tcsim.kernels.general import COLUMNS, ROWS, Tiles, add_outside, end_output
 from tcsim.kernels.jit import default_threads, inline, kernel, routine, run_tasks
 from tcsim.kernels.memory import load, matrices
 from tcsim.kernels.numbers import decode, round_float64, to_float64
@@ -112,7 +112,6 @@ def run_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, b
     fa, fb = np.empty((rows, capacity), np.float32), np.empty((capacity, width), np.float32)
     acc, total = np.empty((rows, width), np.float32), np.empty((rows, width))
     tree = np.empty((spec.block, width), np.float32)
-    state = np.empty((rows, 4, width), dtype=np.int64)
     across = -(-tiles.n // width)
     per_batch = across * -(-tiles.m // rows)
     for task in range(first, last):
@@ -127,7 +126,7 @@ def run_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, b
                 )
                 acc[r, j] = x
                 total[r, j] = np.float64(x) if sums_.c_first else 0.0
-        k, segment = bounds[0], 0
+        k, segment = bounds[0], np.int64(0)
         while segment < bounds.size - 1:
             positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
             pack(a, t, i0, ni, False, ks, positions, a_values, spec.a_stored, spec.a_emin, spec.a_precision, spec.flush, fa)
@@ -145,9 +144,8 @@ def run_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, b
                             total[r, j] = add_outside(total[r, j], np.float64(acc[r, j]), sums_.precision, sums_.layout)
         for r in range(ni):
             for j in range(nj):
-                sig, e, negative, special = round_float64(np.float64(acc[r, j]), np.int64(24), spec.out)
-                state[r, 0, j], state[r, 1, j], state[r, 2, j], state[r, 3, j] = sig, e, negative, special
-            end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, r, state, total)
+                x = round_float64(np.float64(acc[r, j]), np.int64(24), spec.out)
+                end_output(spec, sums_, c, d, t, i0 + r, j0 + j, x, total[r, j])
 
 
 def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
@@ -163,5 +161,5 @@ def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
     tiles = Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n), 0)
     run_tasks(
         run_tiles, batch * -(-m // high) * -(-n // COLUMNS), threads, matrices(problem.a.codes), matrices(problem.b.codes),
-        matrices(problem.c), matrices(out), *tables, spec_of(problem), sums_of(problem), order_of(problem.unit), problem.plan.bounds, tiles,
+        matrices(problem.c), matrices(out), *tables, spec_of(problem)[1], sums_of(problem), order_of(problem.unit), problem.plan.bounds, tiles,
     )  # fmt: skip

@@ -25,6 +25,29 @@ RZ, RNE, RNA, RU, RD, RO, SR = range(7)
 MODES = {"rz": RZ, "rne": RNE, "rna": RNA, "ru": RU, "rd": RD, "ro": RO, "sr": SR}
 
 
+class Rounding(NamedTuple):
+    """A rounding as what is added to a magnitude before its lowest bits are cut off; masks of all ones, or single bits."""
+
+    near: int  # mask: just below half a unit
+    even: int  # 1: the least more if what is kept is odd
+    away: int  # 1: the least more
+    up: int  # mask: just below a unit to positive numbers
+    down: int  # mask: just below a unit to negative numbers
+    odd: int  # 1: what is kept becomes odd if anything is cut
+
+
+ROUNDINGS = {
+    RZ: Rounding(0, 0, 0, 0, 0, 0),
+    RNE: Rounding(-1, 1, 0, 0, 0, 0),
+    RNA: Rounding(-1, 0, 1, 0, 0, 0),
+    RU: Rounding(0, 0, 0, -1, 0, 0),
+    RD: Rounding(0, 0, 0, 0, -1, 0),
+    RO: Rounding(0, 0, 0, 0, 0, 1),
+    SR: Rounding(0, 0, 0, 0, 0, 0),  # a random number below a unit instead
+}
+NEAREST = ROUNDINGS[RNE]
+
+
 class Layout(NamedTuple):
     """A Format in integers, for kernels."""
 
@@ -90,26 +113,21 @@ def bit_length(x):
 def decode(code, stored, emin, precision):
     """(sig, e, negative, special) of an int64 code of `stored`, in a format with `emin` and `precision` that holds it."""
     magnitude = code & ~stored.sign
-    negative = np.int64((code & stored.sign) != 0)
-    if code == stored.nan_code or magnitude > stored.max_code:
-        infinite = magnitude == stored.inf_code
-        return np.int64(0), np.int64(ZERO_E), negative, np.int64((PLUS_INF + negative) if infinite else NAN)
+    negative = np.int64(1) if code & stored.sign != 0 else np.int64(0)
     fields = magnitude >> stored.padding
-    fraction = fields & ((np.int64(1) << stored.mantissa) - 1)
     field = fields >> stored.mantissa
-    significand = fraction
-    exponent = field - stored.bias
-    if field > 0 or stored.zero == 0:
-        significand = fraction | (np.int64(1) << stored.mantissa)
-    else:
-        exponent += 1
-    if significand == 0:
-        return np.int64(0), np.int64(ZERO_E), negative, np.int64(FINITE)
-    lsb = exponent - stored.mantissa
+    normal = np.int64(1) if (field > 0) | (stored.zero == 0) else np.int64(0)
+    significand = fields & ((np.int64(1) << stored.mantissa) - 1) | normal << stored.mantissa
+    lsb = field + 1 - normal - stored.bias - stored.mantissa
     e = max(bit_length(significand) - 1 + lsb, emin)
-    shift = lsb - (e - (precision - 1))
-    significand = significand << shift if shift >= 0 else significand >> -shift
-    return (-significand if negative else significand), e, negative, np.int64(FINITE)
+    up = lsb - (e - (precision - 1))
+    significand = (significand << min(max(up, np.int64(0)), np.int64(63))) >> min(max(-up, np.int64(0)), np.int64(63))
+    no_number = (code == stored.nan_code) | (magnitude > stored.max_code)
+    other = np.int64(PLUS_INF) + negative if magnitude == stored.inf_code else np.int64(NAN)
+    special = other if no_number else np.int64(FINITE)
+    nothing = no_number | (significand == 0)
+    sig = np.int64(0) if nothing else (-significand if negative else significand)
+    return sig, np.int64(ZERO_E) if nothing else e, negative, special
 
 
 @inline
@@ -126,83 +144,66 @@ def encode(sig, e, negative, special, out, nan):
 
 
 @inline
-def round_bias(mode, negative, kept, shift, random):
-    """What to add to a magnitude before it is shifted right by 0 < shift < 64, as uint64. Rounding to odd is apart."""
-    one = np.uint64(1)
-    unit = one << np.uint64(shift)
-    if mode == RNE:
-        return (unit >> one) - one + np.uint64(kept & 1)
-    if mode == RNA:
-        return unit >> one
-    if mode == RU:
-        return np.uint64(0) if negative else unit - one
-    if mode == RD:
-        return unit - one if negative else np.uint64(0)
-    if mode == SR:
-        return random >> np.uint64(32 - shift) if shift <= 32 else random << np.uint64(shift - 32)
-    return np.uint64(0)
+def round_sum(total, q, how, random, kept_bits, out):
+    """total·2^q, |total| < 2^62, rounded to `kept_bits` significand bits of `out`: (sig, e, special).
 
-
-@inline
-def round_sum(total, q, mode, random, kept_bits, out):
-    """total·2^q, |total| < 2^62, rounded to `kept_bits` significand bits of `out`: (sig, e, special)."""
-    negative = total < 0
+    A magnitude is kept.rest in binary; something below 2^(bits of rest) is added and the rest is cut off, see Rounding.
+    Stochastic rounding adds `random`, 32 bits (else 0), at the upper end of the rest. No branch, so that a loop of these
+    becomes vector code.
+    """
+    up, down, odd, emax = how.up, how.down, how.odd, out.emax  # read here, not where a condition would make gathers of it
     magnitude = abs(total)
     e = max(bit_length(magnitude) - 1 + q, out.emin)
     shift = e - (kept_bits - 1) - q
-    if shift > 63:  # only whether something was there, and for sr its leading bits, can matter
-        more = min(shift - 63, np.int64(63))
-        lost = np.int64(magnitude & ((np.int64(1) << more) - 1) != 0)
-        magnitude = (magnitude >> more) | lost
-        shift = np.int64(63)
-    if shift > 0:
-        kept = np.int64(
-            (np.uint64(magnitude) + round_bias(mode, negative, magnitude >> shift, shift, random)) >> np.uint64(shift)
-        )
-        if mode == RO:
-            kept = (magnitude >> shift) | np.int64(magnitude & ((np.int64(1) << shift) - 1) != 0)
-    else:
-        kept = magnitude << -shift
-    if kept >> kept_bits:
-        kept, e = kept >> 1, e + 1
+    far = min(
+        max(shift - 63, np.int64(0)), np.int64(63)
+    )  # beyond 63 bits only the leading ones and whether others follow count
+    lost = np.int64(1) if magnitude & ((np.int64(1) << far) - 1) != 0 else np.int64(0)
+    magnitude = (magnitude >> far) | lost
+    left, right = min(max(-shift, np.int64(0)), np.int64(63)), min(max(shift, np.int64(0)), np.int64(63))
+    ones = (np.int64(1) << right) - 1
+    cut = magnitude >> right
+    away = ones & (down if total < 0 else up)
+    near = ((ones >> 1) & how.near) + (((cut & how.even) | how.away) & ones & 1)
+    word = (np.uint64(random) << np.uint64(31)) >> np.uint64(63 - right)
+    biased = np.uint64(magnitude) + np.uint64(away + near) + word
+    kept = np.int64(biased >> np.uint64(right)) | (odd if magnitude & ones != 0 else np.int64(0))
+    kept = kept << left
+    over = kept >> kept_bits
+    kept, e = kept >> over, e + over
     sig = kept << (out.mantissa + 1 - kept_bits)
-    if sig == 0:
-        return np.int64(0), np.int64(ZERO_E), np.int64(FINITE)
-    if e > out.emax:
-        return np.int64(0), np.int64(ZERO_E), np.int64(MINUS_INF if negative else PLUS_INF)
-    return (-sig if negative else sig), e, np.int64(FINITE)
+    infinite = (sig != 0) & (e > emax)
+    special = (np.int64(MINUS_INF) if total < 0 else np.int64(PLUS_INF)) if infinite else np.int64(FINITE)
+    nothing = (sig == 0) | infinite
+    sig = np.int64(0) if nothing else (-sig if total < 0 else sig)
+    return sig, np.int64(ZERO_E) if nothing else e, special
 
 
 @inline
 def to_float64(sig, e, negative, special, precision):
     """The value as a float64, which holds it."""
-    if special == NAN:
-        return np.nan
-    if special != FINITE:
-        return np.inf if special == PLUS_INF else -np.inf
-    if sig == 0:
-        return -0.0 if negative else 0.0
-    lsb = e - (precision - 1)
+    lsb = (np.int64(0) if sig == 0 else e) - (precision - 1)
     first = max(lsb, np.int64(-1000))
-    return float(sig) * float64_of_bits((first + 1023) << 52) * float64_of_bits((lsb - first + 1023) << 52)
+    value = float(sig) * float64_of_bits((first + 1023) << 52) * float64_of_bits((lsb - first + 1023) << 52)
+    value = -value if sig == 0 and negative != 0 else value
+    infinite = np.inf if special == PLUS_INF else -np.inf
+    other = np.nan if special == NAN else infinite
+    return value if special == FINITE else other
 
 
 @inline
 def round_float64(x, kept_bits, out):
     """A float64 rounded to nearest-even in `out`: (sig, e, negative, special)."""
     bits = bits_of_float64(x)
-    negative = np.int64(bits < 0)
+    negative = np.int64(1) if bits < 0 else np.int64(0)
     magnitude = bits & np.int64(0x7FFFFFFFFFFFFFFF)
-    inf = np.int64(0x7FF0000000000000)
-    if magnitude >= inf:
-        return np.int64(0), np.int64(ZERO_E), negative, np.int64(NAN if magnitude > inf else PLUS_INF + negative)
     field = magnitude >> 52
-    significand = magnitude & ((np.int64(1) << 52) - 1)
-    if field > 0:
-        significand |= np.int64(1) << 52
-    else:
-        field = np.int64(1)
-    if significand == 0:
-        return np.int64(0), np.int64(ZERO_E), negative, np.int64(FINITE)
-    sig, e, special = round_sum(-significand if negative else significand, field - 1075, RNE, np.uint64(0), kept_bits, out)
-    return sig, e, negative, special
+    normal = np.int64(1) if field > 0 else np.int64(0)
+    significand = magnitude & ((np.int64(1) << 52) - 1) | normal << 52
+    inf = np.int64(0x7FF0000000000000)
+    significand = np.int64(0) if magnitude >= inf else significand
+    sig, e, special = round_sum(
+        -significand if negative else significand, field - normal - 1074, NEAREST, np.uint64(0), kept_bits, out
+    )
+    special = np.int64(PLUS_INF) + negative if magnitude == inf else special
+    return sig, e, negative, np.int64(NAN) if magnitude > inf else special

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.kernels.jit import inline, routine
+from tcsim.kernels.jit import apart, inline, routine
 from tcsim.kernels.memory import load
 from tcsim.kernels.numbers import FINITE, NAN, ZERO_E, bit_length, decode
 
@@ -14,11 +14,15 @@ from tcsim.kernels.numbers import FINITE, NAN, ZERO_E, bit_length, decode
 SEGMENT_START, INSTRUCTION_START, INSTRUCTION_END, SEGMENT_END = 1, 2, 4, 8
 
 
+# What a block's operands hold, as bits.
+HAS_ZERO, HAS_SPECIAL = 1, 2
+
+
 class Panel(NamedTuple):
     """A chunk of a tile's rows of a and columns of b, decoded: arrays [row, position] and [position, column].
 
-    `sa`, `sb` significands; `ea`, `eb` exponents; `ma`, `mb` special + 4·negative; `za`, `zb` whether a block holds a zero
-    factor, [row, block] and [block, column]; `ga`, `gb` significand and exponent of the block scale, for exact groups.
+    `sa`, `sb` significands; `ea`, `eb` exponents; `ma`, `mb` special + 4·negative; `za`, `zb` what a block holds,
+    [row, block] and [block, column]; for exact groups `ga`, `gb` significands and `ha`, `hb` exponents of the block scales.
     """
 
     sa: Any
@@ -26,16 +30,18 @@ class Panel(NamedTuple):
     ma: Any
     za: Any
     ga: Any
+    ha: Any
     sb: Any
     eb: Any
     mb: Any
     zb: Any
     gb: Any
+    hb: Any
 
 
 @inline
 def _integers(rows, columns):
-    return np.empty((rows, columns), dtype=np.int64)
+    return np.zeros((rows, columns), dtype=np.int64)
 
 
 @routine
@@ -43,9 +49,9 @@ def new_panel(rows, columns, capacity, scales):
     """Room for `capacity` positions, `scales` of them with block scales."""
     return Panel(
         _integers(rows, capacity), _integers(rows, capacity), _integers(rows, capacity), _integers(rows, capacity),
-        np.zeros((rows, scales, 2), dtype=np.int64),
+        _integers(rows, scales), _integers(rows, scales),
         _integers(capacity, columns), _integers(capacity, columns), _integers(capacity, columns), _integers(capacity, columns),
-        np.zeros((scales, columns, 2), dtype=np.int64),
+        _integers(scales, columns), _integers(scales, columns),
     )  # fmt: skip
 
 
@@ -83,17 +89,6 @@ def plan_chunk(spec, order, bounds, start, segment, ks, starts, events):
 
 
 @inline
-def operand(code, stored, emin, precision, flush, fixed):
-    """decode, with subnormals as +0 where the unit flushes them, and in fixed point (unit 2^(emin - p + 1)) for groups."""
-    sig, e, negative, special = decode(code, stored, emin, precision)
-    if flush and sig != 0 and bit_length(abs(sig)) < precision:
-        sig, e, negative = np.int64(0), np.int64(ZERO_E), np.int64(0)
-    if fixed and sig != 0:
-        sig, e = sig << (e - emin), np.int64(emin)
-    return sig, e, negative, special
-
-
-@inline
 def block_scale(scales, t, i, j, spec):
     """(sig, e, is NaN) of a block scale; the bit above an unsigned format's width is ignored."""
     code = load(scales, t, i, j) & ((np.int64(1) << (spec.scale.exponent_bits + spec.scale.mantissa)) - 1)
@@ -101,37 +96,81 @@ def block_scale(scales, t, i, j, spec):
     return sig, e, special != FINITE
 
 
-@routine
-def pack(m, t, first, lines, columns, ks, positions, scales, spec, side, sig, e, mark):
-    """Decode lines first … first + lines of an operand at ks[:positions].
+@apart
+def decode_line(codes, count, stored, emin, precision, flush, fixed, sig, e, mark):
+    """Significands, exponents and marks (special + 4·negative) of the first `count` codes; whether any is NaN or infinite.
 
-    A line is a row of a (columns = False, arrays [line, position]) or a column of b (columns = True, arrays
-    [position, line]). `mark` is special + 4·negative. The exponent of a power-of-two scale is added to e; returns
-    whether any element is NaN or infinite.
+    Subnormals become +0 where the unit flushes them; for groups numbers are in fixed point (unit 2^(emin - p + 1)).
+    """
+    found = np.int64(0)
+    for i in range(count):
+        x, ex, negative, special = decode(codes[i], stored, emin, precision)
+        small = (flush != 0) & (bit_length(abs(x)) < precision) & (x != 0)
+        x = np.int64(0) if small else x
+        negative = np.int64(0) if small else negative
+        up = ex - emin if fixed and x != 0 else np.int64(0)
+        sig[i] = x << up
+        e[i] = ex - up if x != 0 else np.int64(ZERO_E)
+        mark[i] = special + 4 * negative
+        found |= special
+    return found != 0
+
+
+@routine
+def pack(m, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, mark):
+    """Decode lines first … first + lines of an operand at ks[:positions]; whether any element is NaN or infinite.
+
+    A line is a row of a (side 0, arrays [line, position]) or a column of b (side 1, arrays [position, line]). The exponent of a power-of-two scale is added to e. `codes` is scratch.
     """
     emin, precision, stored = (
         (spec.b_emin, spec.b_precision, spec.b_stored) if side else (spec.a_emin, spec.a_precision, spec.a_stored)
     )
-    grouped, scaled = spec.group > 1, scales.address != 0
-    found = False
-    for p in range(positions):
-        k = ks[p]
-        for line in range(lines):
-            at = first + line
-            code = load(m, t, k, at) if columns else load(m, t, at, k)
-            x, ex, negative, special = operand(code, stored, emin, precision, spec.flush, grouped)
-            if scaled:
-                at_scale = k // spec.scale_block
-                _, es, bad = (
-                    block_scale(scales, t, at_scale, at, spec) if columns else block_scale(scales, t, at, at_scale, spec)
-                )
-                if not grouped and x != 0:
-                    ex += es
+    grouped, columns, found = spec.group > 1, side == 1, False
+    outer, inner = (positions, lines) if columns else (lines, positions)
+    for i in range(outer):
+        for j in range(inner):
+            codes[j] = load(m, t, ks[i], first + j) if columns else load(m, t, first + i, ks[j])
+        found |= decode_line(codes, inner, stored, emin, precision, spec.flush, grouped, sig[i], e[i], mark[i])
+    if scales.address != 0:
+        for i in range(outer):
+            for j in range(inner):
+                k, line = (ks[i], first + j) if columns else (ks[j], first + i)
+                at = k // spec.scale_block
+                _, es, bad = block_scale(scales, t, at, line, spec) if columns else block_scale(scales, t, line, at, spec)
+                if not grouped and sig[i, j] != 0:
+                    e[i, j] += es
                 if bad:
-                    special = np.int64(NAN)
-            found = found or special != FINITE
-            if columns:
-                sig[p, line], e[p, line], mark[p, line] = x, ex, special + 4 * negative
-            else:
-                sig[line, p], e[line, p], mark[line, p] = x, ex, special + 4 * negative
+                    mark[i, j] |= NAN
+                    found = True
     return found
+
+
+@routine
+def pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, blocks, starts, panel):
+    """Significand and exponent of the scales, at the first position of every group."""
+    for block in range(blocks):
+        for p in range(starts[block], starts[block + 1], spec.group):
+            s = ks[p] // spec.scale_block
+            for r in range(ni):
+                panel.ga[r, p], panel.ha[r, p], _ = block_scale(scale_a, t, i0 + r, s, spec)
+            for j in range(nj):
+                panel.gb[p, j], panel.hb[p, j], _ = block_scale(scale_b, t, s, j0 + j, spec)
+
+
+@apart
+def mark_blocks(panel, rows, width, blocks, starts):
+    """Which blocks of the chunk hold a zero factor or a special operand, for each row and each column."""
+    for block in range(blocks):
+        for r in range(rows):
+            found = np.int64(0)
+            for p in range(starts[block], starts[block + 1]):
+                found |= np.int64(HAS_ZERO) if panel.sa[r, p] == 0 else np.int64(0)
+                found |= np.int64(HAS_SPECIAL) if panel.ma[r, p] & 3 != 0 else np.int64(0)
+            panel.za[r, block] = found
+        for j in range(width):
+            panel.zb[block, j] = 0
+        for p in range(starts[block], starts[block + 1]):
+            for j in range(width):
+                found = np.int64(HAS_ZERO) if panel.sb[p, j] == 0 else np.int64(0)
+                found |= np.int64(HAS_SPECIAL) if panel.mb[p, j] & 3 != 0 else np.int64(0)
+                panel.zb[block, j] |= found

@@ -1,22 +1,33 @@
-"""Blocks that are not aligned sums, one output at a time: CDNA3's two stages, and units that round every operation."""
+"""Blocks that are not one aligned sum: CDNA3's two stages, and units that round every operation."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tcsim.kernels.blocks import all_negative_zero, exponents, special_add, special_product, sums
-from tcsim.kernels.jit import inline, routine
+from tcsim.kernels.blocks import (
+    all_negative_zero,
+    draw,
+    largest_exponents,
+    pair,
+    special_add,
+    special_product,
+    sums,
+)
+from tcsim.kernels.jit import borrowing, inline, routine
 from tcsim.kernels.numbers import (
     ANY_ZERO,
     FINITE,
     MINUS_INF,
+    NEAREST,
     PLUS_INF,
     SR,
     ZERO_E,
     bit_length,
     round_sum,
 )
+from tcsim.kernels.panel import HAS_SPECIAL
 from tcsim.kernels.philox import word
+from tcsim.kernels.spec import PAIR
 from tcsim.kernels.wide import add_term, round_limbs, wide_product
 
 
@@ -26,68 +37,77 @@ def floor_shift(x, shift):
     return (x >> min(max(shift, np.int64(0)), np.int64(63))) << min(max(-shift, np.int64(0)), np.int64(62))
 
 
-@routine
-def two_stage_row(spec, panel, r, p0, p1, block, width, state, work, random):
+@borrowing
+def two_stage_row(spec, panel, r, p0, p1, width, columns, row, word):
     """CDNA3's block over the columns: products truncated at their own largest exponent, then against c, floors, one rounding."""
-    sig, e, negative, special = state[0], state[1], state[2], state[3]
-    total, place = _products_sum(spec, panel, r, p0, p1, block, width, work)
+    _products_sum(spec, panel, r, p0, p1, width, row)
+    near = np.int64(0)
     for j in range(width):
-        if place[j] + spec.fraction >= spec.out.emax:
+        near |= np.int64(1) if row.q[j] + spec.fraction >= spec.out.emax else np.int64(0)
+    if near:
+        for j in range(columns):
             for p in range(p0, p1):
                 if overflowing(spec, panel, r, p, j):
-                    special[j] = special_add(
-                        special[j], np.int64(MINUS_INF if (panel.ma[r, p] ^ panel.mb[p, j]) & 4 else PLUS_INF)
-                    )
+                    infinity = np.int64(MINUS_INF if (panel.ma[r, p] ^ panel.mb[p, j]) & 4 else PLUS_INF)
+                    row.special[j] = special_add(row.special[j], infinity)
+    zeros = np.int64(0)
     for j in range(width):
-        x, ex, minus, kind = two_stage(
-            spec, total[j], place[j], sig[j], e[j] if sig[j] != 0 else np.int64(spec.out.emin), random[j]
-        )
-        zeros = total[j] == 0 and sig[j] == 0 and negative[j] != 0 and all_negative_zero(panel, r, p0, p1, j)
-        if special[j] == FINITE:
-            sig[j], e[j], negative[j], special[j] = x, ex, np.int64(minus or zeros), kind
+        zero = (row.total[j] == 0) & (row.sig[j] == 0) & (row.negative[j] != 0)
+        row.flag[j] = np.int64(1) if zero else np.int64(0)
+        zeros |= row.flag[j]
+    if zeros:
+        for j in range(columns):
+            if row.flag[j]:
+                row.flag[j] = np.int64(all_negative_zero(panel, r, p0, p1, j))
+    emin = spec.out.emin
+    for j in range(width):
+        c_e = row.e[j] if row.sig[j] != 0 else emin
+        sig, e, negative, special = two_stage(spec, row.total[j], row.q[j], row.sig[j], c_e, row.random[word * row.width + j])
+        keep = row.special[j] != FINITE
+        row.sig[j] = row.sig[j] if keep else sig
+        row.e[j] = row.e[j] if keep else e
+        row.negative[j] = row.negative[j] if keep else negative | row.flag[j]
+        row.special[j] = row.special[j] if keep else special
 
 
-@inline
-def _products_sum(spec, panel, r, p0, p1, block, width, work):
-    """(total[j], place[j]): the sum of the truncated products is total·2^place, place = largest exponent - fraction."""
-    top, low, lsb, place, total, other = work[0], work[1], work[2], work[3], work[4], work[5]
+@borrowing
+def _products_sum(spec, panel, r, p0, p1, width, row):
+    """The sum of the truncated products is total·2^q, q = largest exponent - fraction; of even and odd k apart if the unit does."""
     step = 2 if spec.parity else 1
     for half in range(step):
         for j in range(width):
-            top[j] = ZERO_E
-        exponents(spec, panel, r, p0 + half, p1, step, block, width, top, low, lsb)
+            row.top[j] = ZERO_E
+            row.floor[j] = 0
+        largest_exponents(panel, r, p0 + half, p1, step, width, row.top)
         for j in range(width):
-            top[j] = (top[j] if top[j] > ANY_ZERO else np.int64(ZERO_E)) - spec.fraction
-        into = other if half else total
-        into[:width] = 0
-        sums(spec, panel, r, p0 + half, p1, step, width, top, into)
+            row.top[j] = (row.top[j] if row.top[j] > ANY_ZERO else np.int64(ZERO_E)) - spec.fraction
+        sums(spec, panel, r, p0 + half, p1, step, width, row.top, row.floor)
         for j in range(width):
-            if half:
-                q = max(place[j], top[j])
-                total[j] = floor_shift(total[j], q - place[j]) + floor_shift(other[j], q - top[j])
-                place[j] = q
-            else:
-                place[j] = top[j]
-    return total, place
+            q = max(row.q[j], row.top[j]) if half else row.top[j]
+            before = floor_shift(row.total[j], q - row.q[j]) if half else np.int64(0)
+            row.total[j] = before + floor_shift(row.floor[j], q - row.top[j])
+            row.q[j] = q
 
 
 @inline
 def two_stage(spec, products, place, c_sig, c_e, random):
     """(sig, e, negative, special) of products·2^place + c. `c_e` is emin where c is zero."""
     f = spec.fraction
+    deep = max(spec.late + 1, f)
     emax = max(place + f, c_e)
-    q = emax - spec.late - 1
-    total = floor_shift(products, q - place)
-    if not spec.parity or c_e >= emax - f - 1:
-        total += floor_shift(c_sig, emax - f - (c_e - spec.out.mantissa)) << (spec.late + 1 - f)
+    q = emax - deep
+    total = floor_shift(products, emax - spec.late - 1 - place) << (deep - spec.late - 1)
+    c = floor_shift(c_sig, emax - f - (c_e - spec.out.mantissa)) << (deep - f)
+    near = (c_e >= emax - f - 1) | (spec.parity == 0)
+    total += c if near else np.int64(0)
     leading = max(bit_length(abs(total)) - 1 + q, spec.out.emin)
     more = max(leading - spec.late - q, np.int64(0)) if total != 0 else np.int64(0)
-    total, q = total >> more, q + more
-    sig, ex, special = round_sum(total, q, spec.mode, random, spec.kept, spec.out)
-    return sig, ex, total < 0, special
+    total, q = total >> min(more, np.int64(63)), q + more
+    sig, e, special = round_sum(total, q, spec.how, random, spec.kept, spec.out)
+    return sig, e, np.int64(1) if total < 0 else np.int64(0), special
 
 
-@inline
+@borrowing
 def overflowing(spec, panel, r, p, j):
     """Whether a product reaches 2^(emax + 1) of the output, which CDNA3 takes for infinity."""
     e = panel.ea[r, p] + panel.eb[p, j]
@@ -97,14 +117,143 @@ def overflowing(spec, panel, r, p, j):
 
 @inline
 def round_result(spec, sig, e, negative, special):
-    """A rounded value with subnormals flushed and the unit's sign of zero."""
-    if spec.flush and sig != 0 and bit_length(abs(sig)) <= spec.out.mantissa:
-        sig, e = np.int64(0), np.int64(ZERO_E)
-    return sig, e, negative if spec.ieee_zero or sig != 0 else np.int64(0), special
+    """A rounded value with subnormals flushed and the unit's sign of zero; of a special value, its sign alone."""
+    small = (spec.flush != 0) & (bit_length(abs(sig)) <= spec.out.mantissa)
+    nothing = small | (special != FINITE)
+    sig = np.int64(0) if nothing else sig
+    signed = (spec.ieee_zero != 0) | (sig != 0)
+    negative = negative if signed else np.int64(0)
+    minus = np.int64(1) if special == MINUS_INF else np.int64(0)
+    return sig, np.int64(ZERO_E) if nothing else e, negative if special == FINITE else minus, special
+
+
+@inline
+def ieee_sum(x, y, how, random, kept, out):
+    """The rounded sum of two values of `out`, each (sig, e, negative, special), where PAIR bits are enough; see `pair`."""
+    up = PAIR - out.mantissa
+    total, q = pair(x[0] << up, x[1], y[0] << up, y[1], np.int64(PAIR))
+    sig, e, special = round_sum(total, q, how, random, kept, out)
+    minus = np.int64(1) if total < 0 else np.int64(0)
+    given = special_add(x[3], y[3])
+    sig = sig if given == FINITE else np.int64(0)
+    e = e if given == FINITE else np.int64(ZERO_E)
+    return sig, e, x[2] & y[2] if (x[0] | y[0]) == 0 else minus, special if given == FINITE else given
+
+
+@inline
+def pair_sum(spec, x, y, random):
+    """ieee_sum by the unit's rounding, flushing and sign of zero."""
+    sig, e, negative, special = ieee_sum(x, y, spec.how, random, spec.kept, spec.out)
+    return round_result(spec, sig, e, negative, special)
+
+
+@borrowing
+def keep_c(width, row):
+    """Put c aside: the instruction starts from zero."""
+    for j in range(width):
+        row.c_sig[j], row.c_e[j], row.c_negative[j], row.c_special[j] = row.sig[j], row.e[j], row.negative[j], row.special[j]
+
+
+@borrowing
+def add_c(spec, width, row):
+    """c + the instruction's result, to nearest-even in the output format."""
+    for j in range(width):
+        c = (row.c_sig[j], row.c_e[j], row.c_negative[j], row.c_special[j])
+        x = (row.sig[j], row.e[j], row.negative[j], row.special[j])
+        row.sig[j], row.e[j], row.negative[j], row.special[j] = ieee_sum(
+            c, x, NEAREST, np.uint64(0), spec.out.mantissa + 1, spec.out
+        )
+
+
+@borrowing
+def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
+    """A block in which every product and every addition rounds, over the columns: a balanced tree of the products, then c."""
+    count = p1 - p0
+    for i in range(count):
+        if spec.product_mode == SR:
+            draw(seed, element, step >> 2, np.int64(i), width, row.random, row.width)
+        x, e, negative = panel.sa[r, p0 + i], panel.ea[r, p0 + i] - spec.weight, panel.ma[r, p0 + i] >> 2
+        for j in range(width):
+            random = row.random[(step & 3) * row.width + j] if spec.product_mode == SR else np.uint64(0)
+            product, minus = x * panel.sb[p0 + i, j], negative ^ (panel.mb[p0 + i, j] >> 2)
+            q = e + panel.eb[p0 + i, j] if product != 0 else np.int64(0)
+            sig, ex, special = round_sum(product, q, spec.product_how, random, spec.kept, spec.out)
+            result = round_result(spec, sig, ex, minus, special)
+            (
+                row.term_sig[i * row.width + j],
+                row.term_e[i * row.width + j],
+                row.term_negative[i * row.width + j],
+                row.term_special[i * row.width + j],
+            ) = result
+    operation = count
+    while count > 1:
+        for i in range(count // 2):
+            _add_terms(spec, 2 * i, 2 * i + 1, i, width, row, seed, element, step, operation)
+            operation += 1
+        if count % 2:
+            _copy_term(row.term_sig, (count - 1) * row.width, count // 2 * row.width, width)
+            _copy_term(row.term_e, (count - 1) * row.width, count // 2 * row.width, width)
+            _copy_term(row.term_negative, (count - 1) * row.width, count // 2 * row.width, width)
+            _copy_term(row.term_special, (count - 1) * row.width, count // 2 * row.width, width)
+        count = (count + 1) // 2
+    if spec.mode == SR:
+        draw(seed, element, step >> 2, np.int64(operation), width, row.random, row.width)
+    for j in range(width):
+        random = row.random[(step & 3) * row.width + j] if spec.mode == SR else np.uint64(0)
+        c = (row.sig[j], row.e[j], row.negative[j], row.special[j])
+        result = pair_sum(spec, (row.term_sig[j], row.term_e[j], row.term_negative[j], row.term_special[j]), c, random)
+        row.sig[j], row.e[j], row.negative[j], row.special[j] = result
+
+
+@borrowing
+def _add_terms(spec, left, right, to, width, row, seed, element, step, operation):
+    """term[to] = term[left] + term[right], rounded; by way of arrays that are none of the terms."""
+    if spec.mode == SR:
+        draw(seed, element, step >> 2, np.int64(operation), width, row.random, row.width)
+    for j in range(width):
+        random = row.random[(step & 3) * row.width + j] if spec.mode == SR else np.uint64(0)
+        x = (
+            row.term_sig[left * row.width + j],
+            row.term_e[left * row.width + j],
+            row.term_negative[left * row.width + j],
+            row.term_special[left * row.width + j],
+        )
+        y = (
+            row.term_sig[right * row.width + j],
+            row.term_e[right * row.width + j],
+            row.term_negative[right * row.width + j],
+            row.term_special[right * row.width + j],
+        )
+        row.total[j], row.top[j], row.lost[j], row.flag[j] = pair_sum(spec, x, y, random)
+    _move_term(row.total, row.term_sig, to * row.width, width)
+    _move_term(row.top, row.term_e, to * row.width, width)
+    _move_term(row.lost, row.term_negative, to * row.width, width)
+    _move_term(row.flag, row.term_special, to * row.width, width)
+
+
+@borrowing
+def _move_term(source, terms, to, width):
+    for j in range(width):
+        terms[to + j] = source[j]
+
+
+@borrowing
+def _copy_term(terms, source, to, width):
+    for j in range(width):
+        terms[to + j] = terms[source + j]
+
+
+@borrowing
+def in_vectors(spec, panel, r, block, columns):
+    """Whether a block of a unit that rounds every operation holds no special operands and nothing wider than 64 bits."""
+    found = panel.za[r, block]
+    for j in range(columns):
+        found |= panel.zb[block, j]
+    return spec.narrow != 0 and found & HAS_SPECIAL == 0
 
 
 @routine
-def exact_round(spec, x1, y1, l1, x2, l2, mode, random):
+def exact_round(spec, x1, y1, l1, x2, l2, how, mode, random):
     """x1·y1·2^l1 + x2·2^l2 rounded once to the output: (sig, e, negative, special)."""
     bits1, bits2 = bit_length(abs(x1)) + bit_length(abs(y1)), bit_length(abs(x2))
     low = min(l1 if bits1 > 1 else l2, l2 if bits2 > 0 else l1)
@@ -112,7 +261,7 @@ def exact_round(spec, x1, y1, l1, x2, l2, mode, random):
         first = (x1 * y1) << (l1 - low) if x1 != 0 and y1 != 0 else np.int64(0)
         second = x2 << (l2 - low) if x2 != 0 else np.int64(0)
         total = first + second
-        sig, e, special = round_sum(total, low, mode, random, spec.kept, spec.out)
+        sig, e, special = round_sum(total, low, how, random, spec.kept, spec.out)
         return sig, e, np.int64(total < 0), special
     limbs = np.zeros((max(bits1 + l1, bits2 + l2) - low) // 32 + 6, dtype=np.int64)
     high, low_bits = wide_product(abs(x1), abs(y1))
@@ -134,34 +283,29 @@ def _random(spec, mode, seed, element, step, operation):
 def rounded_product(spec, panel, r, p, j, random):
     """(sig, e, negative, special) of one product rounded to the output."""
     special = special_product(panel.ma[r, p], panel.mb[p, j], panel.sa[r, p], panel.sb[p, j])
-    negative = np.int64((panel.ma[r, p] >> 2) != (panel.mb[p, j] >> 2))
-    if special != FINITE:
-        return np.int64(0), np.int64(ZERO_E), np.int64(special == MINUS_INF), special
+    negative = (panel.ma[r, p] ^ panel.mb[p, j]) >> 2
     x, y = panel.sa[r, p], panel.sb[p, j]
-    if x == 0 or y == 0:
-        return np.int64(0), np.int64(ZERO_E), negative if spec.ieee_zero else np.int64(0), np.int64(FINITE)
+    if special != FINITE or x == 0 or y == 0:
+        return round_result(spec, np.int64(0), np.int64(ZERO_E), negative, special)
     place = panel.ea[r, p] + panel.eb[p, j] - spec.weight
-    sig, e, _, special = exact_round(spec, x, y, place, np.int64(0), place, spec.product_mode, random)
+    sig, e, _, special = exact_round(spec, x, y, place, np.int64(0), place, spec.product_how, spec.product_mode, random)
     return round_result(spec, sig, e, negative, special)
 
 
 @routine
-def rounded_add(spec, a, b, mode, random):
+def rounded_add(spec, a, b, random):
     """The rounded sum of two rounded values, each (sig, e, negative, special)."""
     special = special_add(a[3], b[3])
-    if special != FINITE:
-        return np.int64(0), np.int64(ZERO_E), np.int64(special == MINUS_INF), special
-    if a[0] == 0 and b[0] == 0:
-        both = np.int64(a[2] != 0 and b[2] != 0)
-        return np.int64(0), np.int64(ZERO_E), both if spec.ieee_zero else np.int64(0), np.int64(FINITE)
+    if special != FINITE or (a[0] == 0 and b[0] == 0):
+        return round_result(spec, np.int64(0), np.int64(ZERO_E), a[2] & b[2], special)
     m = spec.out.mantissa
-    sig, e, negative, special = exact_round(spec, a[0], np.int64(1), a[1] - m, b[0], b[1] - m, mode, random)
+    sig, e, negative, special = exact_round(spec, a[0], np.int64(1), a[1] - m, b[0], b[1] - m, spec.how, spec.mode, random)
     return round_result(spec, sig, e, negative, special)
 
 
 @routine
 def rounded(spec, panel, r, p0, p1, j, c, tree, seed, element, step):
-    """A block in which every product and every addition rounds: a balanced tree of the products, then c."""
+    """rounded_row for one column, whatever its operands are and however wide its sums."""
     count = p1 - p0
     for i in range(count):
         x = rounded_product(spec, panel, r, p0 + i, j, _random(spec, spec.product_mode, seed, element, step, i))
@@ -171,7 +315,7 @@ def rounded(spec, panel, r, p0, p1, j, c, tree, seed, element, step):
         for i in range(count // 2):
             left = (tree[2 * i, 0], tree[2 * i, 1], tree[2 * i, 2], tree[2 * i, 3])
             right = (tree[2 * i + 1, 0], tree[2 * i + 1, 1], tree[2 * i + 1, 2], tree[2 * i + 1, 3])
-            x = rounded_add(spec, left, right, spec.mode, _random(spec, spec.mode, seed, element, step, operation))
+            x = rounded_add(spec, left, right, _random(spec, spec.mode, seed, element, step, operation))
             tree[i, 0], tree[i, 1], tree[i, 2], tree[i, 3] = x
             operation += 1
         if count % 2:
@@ -179,4 +323,4 @@ def rounded(spec, panel, r, p0, p1, j, c, tree, seed, element, step):
                 tree[count // 2, f] = tree[count - 1, f]
         count = (count + 1) // 2
     root = (tree[0, 0], tree[0, 1], tree[0, 2], tree[0, 3])
-    return rounded_add(spec, root, c, spec.mode, _random(spec, spec.mode, seed, element, step, operation))
+    return rounded_add(spec, root, c, _random(spec, spec.mode, seed, element, step, operation))

@@ -40,17 +40,19 @@ def wide_product(x, y):
     return x1 * y1 + (middle >> half) + (other >> half), (other << half) | (low & mask)
 
 
-@routine
+@inline
+def _limb(limbs, i):
+    return np.uint64(limbs[i]) if 0 <= i < limbs.size else np.uint64(0)
+
+
+@inline
 def bits_of(limbs, position, count):
     """`count` < 64 bits of a non-negative row of limbs, from bit `position` (below bit 0 there are zeros)."""
-    result = np.uint64(0)
-    for i in range(count):
-        at = position + i
-        if at >= 0:
-            limb, bit = at >> 5, at & 31
-            if limb < limbs.size:
-                result |= ((np.uint64(limbs[limb]) >> np.uint64(bit)) & np.uint64(1)) << np.uint64(i)
-    return result
+    first, offset = position >> 5, np.uint64(position & 31)
+    half, one = np.uint64(32), np.uint64(1)
+    low = _limb(limbs, first) | _limb(limbs, first + 1) << half
+    high = _limb(limbs, first + 2)
+    return (low >> offset | (high << half) << (half - offset)) & ((one << np.uint64(count)) - one)
 
 
 @routine
