@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.toy import SLOW
+from support.toy import PLACED, SLOW
 
 from tcsim.studies.run import run
 
@@ -50,3 +50,11 @@ def test_by_address(tmp_path: Path) -> None:
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
         outcome = run(SLOW, out=tmp_path, scheduler=cluster.scheduler_address, count=3, figures=False)
     assert (outcome.computed, outcome.failed) == (3, [])
+
+
+def test_workers_are_told_the_backend(tmp_path: Path) -> None:
+    """A worker uses the GPU that it has, so none is asked for here."""
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        outcome = run(PLACED, out=tmp_path, scheduler=cluster.scheduler_address, backend="cuda", count=3, figures=False)
+    assert outcome.failed == []
+    assert outcome.dataset.cuda.values.tolist() == [1.0] * 3
