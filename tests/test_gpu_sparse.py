@@ -61,3 +61,17 @@ def test_it_computes_on_kept_values(row: Instruction) -> None:
     unit = tcsim.unit(device.table_gpu() or "", row.a, b=row.b, out=row.out, instruction="mma")
     for distribution in ("mid", "full", "special"):
         assert sparse.compare(row, unit, distribution, 1)[1] == 0
+
+
+def test_the_report_has_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "capability", lambda: 80)
+    monkeypatch.setattr(device, "describe", lambda: {"gpu": "none"})
+    monkeypatch.setattr(device, "name", lambda *_: "none")
+    monkeypatch.setattr(sparse, "compare", lambda row, unit, name, outputs, seed: (outputs, int(row.a == "int8")))
+    found = sparse.validate("a100", outputs=200, distributions=("mid", "full"))
+    assert {c.instruction for c in found.counts} == {row.name for row in SPARSE_INSTRUCTIONS if "float8" not in row.a}
+    assert (found.outputs, found.mismatches) == (9 * 200, 2)
+    with pytest.raises(ValueError, match="sparse instruction"):
+        sparse.validate("a100", match=("wgmma",))
+    with pytest.raises(ValueError, match="unit table"):
+        sparse.validate("v100")
