@@ -107,6 +107,29 @@ def test_equals_the_general_kernel(unit: Unit, kind: str) -> None:
         assert np.array_equal(fast(problem), slow(problem)), (shape, schedule)
 
 
+@pytest.mark.parametrize(
+    "unit", [V100, A100.replace(rounding="sr"), A100.replace(align_rounding="exact", rounding="rne"), BF16, HALF], ids=label
+)
+@pytest.mark.parametrize("schedule", [Sequential(), SplitK(2, 16), Blocked(32)], ids=repr)
+def test_infinite_factors_are_decided_by_their_signs(unit: Unit, schedule: Schedule) -> None:
+    """None to many infinities in a, b and c, zeros and NaN among the other factors."""
+    for seed, (in_a, in_b, in_c) in enumerate(((1, 0, 0), (0, 1, 0), (0, 0, 3), (3, 2, 2), (40, 40, 0), (3000, 0, 1))):
+        rng = np.random.default_rng(seed)
+        problem = problem_of(unit, (2, 40, 70, 100), "mid", schedule, seed=seed, with_c=in_c > 0)
+        infinity, nan = unit.a_format.inf_code, unit.a_format.nan_code
+        assert infinity is not None
+        assert nan is not None
+        for codes, count, fmt in ((problem.a.codes, in_a, unit.a_format), (problem.b.codes, in_b, unit.b_format)):
+            put = rng.choice([infinity, infinity | fmt.sign_bit], count)
+            codes.reshape(-1)[rng.choice(codes.size, count, replace=False)] = put
+            codes.reshape(-1)[rng.choice(codes.size, codes.size // 50, replace=False)] = 0
+        problem.b.codes[1, 5, 7] = nan
+        if problem.c is not None:
+            out = unit.out_format
+            problem.c.reshape(-1)[rng.choice(problem.c.size, 2 * in_c, replace=False)] = [out.inf_code, out.nan_code] * in_c
+        assert np.array_equal(fast(problem), slow(problem)), seed
+
+
 def supported(unit: Unit, schedule: Schedule) -> bool:
     problem = problem_of(unit, (1, 1, 1, 8), "mid", schedule)
     return simd.supports(problem) or library.supports(problem)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tcsim.formats import FORMATS, Format
 from tcsim.kernels import simd_exact
+from tcsim.kernels.infinities import decide
 from tcsim.kernels.jit import default_threads, run_tasks
 from tcsim.kernels.simd_drive import NO_SUM, SUM16, SUM32, SUM64, Job, driver
 from tcsim.kernels.simd_exact import exact_par
@@ -252,9 +253,11 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
 
 
 def _redo(problem: Problem, out: Codes, job: Job, tasks: Any, threads: int | None, general_tile: Callable[..., None]) -> None:
-    """Recompute every output that was left as `redo`, in few rectangles."""
+    """Compute every output that was left as `redo`: infinities by their signs, the rest in few rectangles."""
     turned = _turned(problem)
     down, right = -(-job.m // job.rows), -(-job.n // job.columns)
+    for t in np.unique(tasks // (down * right)):
+        decide(problem, int(t), out[t], out[t] == job.redo)
     rectangles = []
     for task in tasks:
         t, i0, j0 = int(task) // (down * right), int(task) // right % down * job.rows, int(task) % right * job.columns
