@@ -3,6 +3,8 @@
 A unit with L = 1, exact alignment and rounding to nearest-even is d = fma(a, b, c) for k = 0, 1, 2, …: one product and c,
 added exactly, rounded once. The processor's fma is that operation, for float64 and float32, specials and subnormals
 included; only the pattern of NaN and, for some units, the sign of a zero differ, and are repaired when results are stored.
+So it is for truncation and the directed roundings, in the processor's rounding mode, but that an overflow may then give the
+largest number where units give infinity: a task in which one occurred is left to the general kernel.
 
 int8 products are summed in pairs of int16 (``vpmaddwd``) into int32, which wraps modulo 2^32 as the units do, so neither
 their order nor the schedule matters.
@@ -12,15 +14,17 @@ A tile is 4 rows x 32 (float32), 16 (float64) or 64 (int8) columns in registers;
 
 from __future__ import annotations
 
+import platform
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from tcsim.formats import FORMATS, Format
+from tcsim.kernels import general
 from tcsim.kernels import simd_ops as ops
 from tcsim.kernels.jit import default_threads, inline, kernel, run_tasks
 from tcsim.kernels.simd_memory import (
@@ -34,6 +38,7 @@ from tcsim.kernels.simd_memory import (
 )
 from tcsim.kernels.simd_ops import F32, F64, I16, I32, I64, Value, Variable
 from tcsim.problem import Codes, Problem
+from tcsim.units import Unit
 
 ROWS = 4
 DOUBLE, SINGLE, INTEGER = range(3)
@@ -42,6 +47,8 @@ _VECTORS = {DOUBLE: 2, SINGLE: 2, INTEGER: 4}
 WIDTHS = tuple(_LANES[kind] * _VECTORS[kind] for kind in (DOUBLE, SINGLE, INTEGER))
 _TYPES = {DOUBLE: F64, SINGLE: F32, INTEGER: I32}
 _CHUNK, _ROWS, _COLUMNS = 256, 128, 256
+_MODES = {"rz": ops.TO_ZERO, "rne": ops.NEAREST, "ru": 2, "rd": 3}  # llvm.set.rounding
+_FE_OVERFLOW = {"x86_64": 0x8, "AMD64": 0x8, "aarch64": 0x4, "arm64": 0x4}.get(platform.machine(), 0)
 _KINDS = {"float64": DOUBLE, "float32": SINGLE}
 _NAMES: dict[int, type[Any]] = {DOUBLE: np.float64, SINGLE: np.float32, INTEGER: np.int32}
 
@@ -72,6 +79,7 @@ class Job(NamedTuple):
     c_first: int
     nan: int
     signed_zero: int
+    mode: int  # of _MODES
 
 
 def _fused(problem: Problem) -> int | None:
@@ -80,7 +88,8 @@ def _fused(problem: Problem) -> int | None:
     kind = _KINDS.get(unit.out_format.name)
     if kind is None or not (
         unit.arithmetic == "aligned"
-        and (unit.block_size, unit.align_rounding, unit.rounding) == (1, "exact", "rne")
+        and (unit.block_size, unit.align_rounding) == (1, "exact")
+        and _rounds(unit)
         and unit.a_format == unit.b_format == unit.out_format == FORMATS[unit.out_format.name]
         and unit.kept_bits == unit.out_format.precision
         and (unit.scale, unit.k_order, unit.c_enters, unit.subnormals) == (None, None, "aligned", "keep")
@@ -89,6 +98,13 @@ def _fused(problem: Problem) -> int | None:
     sums = {None, "float64"} if kind == DOUBLE else {None, "float32", "float64"}
     stored = {FORMATS["float32"], FORMATS["float64"]}
     return kind if problem.plan.sum in sums and {problem.a.stored, problem.b.stored} <= stored else None
+
+
+def _rounds(unit: Unit) -> bool:
+    """Whether the processor rounds as the unit does; x - x is -0 for it where it rounds downward."""
+    return unit.rounding == "rne" or (
+        _FE_OVERFLOW != 0 and unit.rounding in _MODES and (unit.rounding, unit.zero_sign) != ("rd", "ieee")
+    )
 
 
 def kind_of(problem: Problem) -> int | None:
@@ -110,20 +126,20 @@ def supports(problem: Problem) -> bool:
 
 @intrinsic(prefer_literal=True)
 def tile(typingctx, kind, a, b, c, numbers):
-    """c[4, width] += A·B over `depth` packed products in ascending order; numbers: places in a, b, c, pitches of a and c, depth.
+    """c[4, width] += A·B over `depth` packed products in ascending order; numbers: places in a, b, c, pitches of a and c, depth, mode.
 
     a is (row, k) and b (k, column) for floats; for int8 an element is a pair of int16, two neighbours along k.
     """
     chosen = kind.literal_value
     element = _TYPES[chosen].as_pointer()
-    arguments = {"a": element, "bm": element, "c": element, "lda": I64, "ldc": I64, "depth": I64}
+    arguments = {"a": element, "bm": element, "c": element, "lda": I64, "ldc": I64, "depth": I64, "mode": I64}
 
     def body(builder: ir.IRBuilder, **arg: Any) -> None:
         _tile(builder, chosen, **arg)
 
     def codegen(context, builder, signature, args):
         emitted = ops.function(builder.module, f"tcsim_library_{chosen}", arguments, body)
-        values = [builder.extract_value(args[4], i) for i in range(6)]
+        values = [builder.extract_value(args[4], i) for i in range(7)]
         arrays = [context.make_array(signature.args[i])(context, builder, args[i]).data for i in (1, 2, 3)]
         moved = [builder.gep(p, [at]) for p, at in zip(arrays, values[:3], strict=True)]
         builder.call(emitted, [*moved, *values[3:]])
@@ -132,8 +148,11 @@ def tile(typingctx, kind, a, b, c, numbers):
     return types.void(kind, a, b, c, numbers), codegen
 
 
-def _tile(b: ir.IRBuilder, kind: int, a: Any, bm: Any, c: Any, lda: Any, ldc: Any, depth: Any) -> None:
+def _tile(b: ir.IRBuilder, kind: int, a: Any, bm: Any, c: Any, lda: Any, ldc: Any, depth: Any, mode: Any) -> None:
     lanes, vectors = _LANES[kind], _VECTORS[kind]
+    if kind != INTEGER:
+        with b.if_then(b.icmp_signed("!=", mode, I64(ops.NEAREST))):
+            ops.set_rounding(b, Value(b, mode).cast(I32, "trunc"))
     pitch, row_step = Value(b, ldc), Value(b, lda)
     at = [pitch * r + v * lanes for r in range(ROWS) for v in range(vectors)]
     total = [Variable(b, ops.load(b, c, place, lanes)) for place in at]
@@ -149,6 +168,24 @@ def _tile(b: ir.IRBuilder, kind: int, a: Any, bm: Any, c: Any, lda: Any, ldc: An
     ops.each(b, Value(b, I64(0)), Value(b, depth), add)
     for x, place in zip(total, at, strict=True):
         ops.store(b, x.get(), c, place)
+    if kind != INTEGER:
+        with b.if_then(b.icmp_signed("!=", mode, I64(ops.NEAREST))):
+            ops.set_rounding(b, Value(b, I32(ops.NEAREST)))
+
+
+def _flag(name: str):
+    @intrinsic
+    def call(typingctx):
+        def codegen(context, builder, signature, args):
+            function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, [I32]), name)
+            return builder.call(function, [I32(_FE_OVERFLOW)])
+
+        return types.int32(), codegen
+
+    return call
+
+
+has_overflowed, forget_overflow = _flag("fetestexcept"), _flag("feclearexcept")
 
 
 def pair_product(x: Value, y: Value) -> Value:
@@ -220,8 +257,8 @@ def driver(kind: int) -> Any:
     """The compiled walk over tasks for DOUBLE, SINGLE or INTEGER."""
     number, width, step = _NAMES[kind], WIDTHS[kind], 2 if kind == INTEGER else 1
 
-    def work(first, last, job, bounds, out):
-        """Tasks first … last, each a block of outputs through all of k."""
+    def work(first, last, job, bounds, out, left):
+        """Tasks first … last, each a block of outputs through all of k; left[task] is 1 where the general kernel must."""
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high, pitch = -(-job.rows // ROWS) * ROWS, -(-job.columns // width) * width
         deep = _CHUNK // step
@@ -232,6 +269,7 @@ def driver(kind: int) -> Any:
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
             c[:], total[:] = 0, 0.0
+            forget_overflow()
             if job.c:
                 for i in range(rows):
                     for j in range(columns):
@@ -248,11 +286,12 @@ def driver(kind: int) -> Any:
                     pack_panels(kind, job, t, j0, columns, width, k0, depth, b, deep)
                     for j in range(0, columns, width):
                         for i in range(0, rows, ROWS):
-                            tile(kind, a, b, c, (i * deep, j * deep, i * pitch + j, deep, pitch, -(-depth // step)))
+                            tile(kind, a, b, c, (i * deep, j * deep, i * pitch + j, deep, pitch, -(-depth // step), job.mode))
                 if job.sum:
                     for at in range(rows * pitch):
                         total[at] = sum_rounded(job, total[at] + np.float64(c[at]))
                         c[at] = 0
+            left[task] = job.mode != ops.NEAREST and has_overflowed() != 0
             for i in range(rows):
                 for j in range(columns):
                     x = np.float64(c[i * pitch + j])
@@ -290,6 +329,7 @@ def _job(problem: Problem, kind: int, threads: int) -> Job:
         m, n, k, rows, columns, a.__array_interface__["data"][0], at, ai, ak, a.itemsize,
         b.__array_interface__["data"][0], bt, bk, bj, b.itemsize, address, ct, ci, cj,
         sums, int(problem.plan.c_first), nan, int(problem.unit.zero_sign == "ieee"),
+        _MODES.get(problem.unit.rounding, ops.NEAREST),
     )  # fmt: skip
 
 
@@ -300,4 +340,9 @@ def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
     job = _job(problem, kind, threads or default_threads())
     tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
     bounds = np.array([0, job.k]) if kind == INTEGER else np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
-    run_tasks(driver(kind), tasks, threads, job, bounds, out.reshape(-1))
+    left = np.zeros(tasks, dtype=np.int64)
+    run_tasks(driver(kind), tasks, threads, job, bounds, out.reshape(-1), left)
+    down, right = -(-job.m // job.rows), -(-job.n // job.columns)
+    for task in np.flatnonzero(left).tolist():
+        t, i, j = task // (down * right), task // right % down * job.rows, task % right * job.columns
+        general.run_part(problem, out, t, i, min(i + job.rows, job.m), j, min(j + job.columns, job.n))
