@@ -55,11 +55,19 @@ class Golden:
 def read(path: str | Path) -> Golden:
     """The golden vectors of a file. ValueError for a file that `tcsim capture` did not write."""
     pairs = import_module("tcsim_gpu.pairs")
+    other = ValueError(f"{path} has no golden vectors of instructions; `tcsim capture FILE` writes them where a GPU is")
     with np.load(path) as stored:
         if "meta" not in stored.files:
-            raise ValueError(f"{path} has no golden vectors; `tcsim capture FILE` writes them where a GPU is")
+            raise other
         machine = json.loads(str(stored["meta"]))
         units = {row.name: unit for row, unit in pairs.pairs_of(machine["table_gpu"])}
+        names = {key.split("/")[0] for key in stored.files if key != "meta"}
+        if (
+            not names
+            or not names <= set(units)
+            or not all(f"{key[:-1]}d" in stored.files for key in stored.files if key != "meta")
+        ):
+            raise other
         vectors = []
         for instruction, distribution in (key.split("/")[:2] for key in stored.files if key.endswith("/d")):
             a, b, c, d = (stored[f"{instruction}/{distribution}/{name}"] for name in "abcd")

@@ -47,7 +47,11 @@ def test_another_unit_gives_other_bits_and_they_are_found(stored: golden.Golden)
     assert np.argwhere(wrong).tolist() == [[3, 5]]
 
 
-def test_a_file_of_something_else(tmp_path: Path) -> None:
+def test_files_of_something_else(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", a=np.zeros(2))
     with pytest.raises(ValueError, match="tcsim capture FILE"):
         golden.read(tmp_path / "x.npz")
+    with np.load(FILE) as file:
+        np.savez(tmp_path / "y.npz", meta=file["meta"], **{"mma.unheard.of/mid/d": np.zeros(2)})
+    with pytest.raises(ValueError, match="tcsim capture FILE"):
+        golden.read(tmp_path / "y.npz")
