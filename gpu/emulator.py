@@ -24,7 +24,7 @@ from tcsim.units import Unit
 
 FASTEST = Tile()
 WIDE = Tile(bm=128, bn=128, tm=8, tn=8, min_k=32)  # for units whose rounding is simple: more outputs a thread
-WIDE_SHORT = Tile(bm=128, bn=128, tm=8, tn=8, min_k=40)  # the same for short blocks
+WIDE_SHORT = Tile(bm=64, bn=128, tm=8, tn=8, min_k=24, min_ctas=2)  # the same for short blocks
 SMALL = Tile(bm=16, bn=32, tm=2, tn=4)  # for batches of small products
 
 
@@ -36,7 +36,7 @@ Packing = struct(
 Job = struct(
     "Job",
     " ".join(f"{side}_{f}" for side in "ab" for f in _PLANES.split()) + " c d inexact seed batch m n",
-    "blocks segment_blocks c_first field",
+    "blocks segment_blocks c_first field sign",
 )
 Chain = struct("Chain", "a b c d a_batch a_row a_k b_batch b_k b_column batch m n k")
 Task = struct(
@@ -86,10 +86,11 @@ def tile_for(problem: Problem) -> Tile:
     if m <= 32 or n <= 64:
         return SMALL
     unit = problem.unit
-    lean = aligned.simple(unit) and problem.plan.sum is None and unit.c_enters == "aligned" and min(m, n) >= 1024
-    wide = (WIDE_SHORT if unit.block_size <= 8 else WIDE,) if lean else ()
+    lean = aligned.simple(unit) and unit.align_rounding == "rz" and problem.plan.sum is None and unit.c_enters == "aligned"
+    lean = lean and min(m, n) >= 1024
+    wide = (WIDE_SHORT if unit.block_size <= 4 else WIDE,) if lean else ()
     room = _shared_bytes()
-    fits = (t for t in (*wide, FASTEST) if t.stages * aligned.stage_bytes(unit, True, t) <= room)
+    fits = (t for t in (*wide, FASTEST) if t.min_ctas * t.stages * aligned.stage_bytes(unit, True, t) <= room)
     return next(fits, SMALL)
 
 
@@ -200,7 +201,7 @@ def _aligned(problem: Problem, out: Any, tile: Tile) -> None:
     inexact = cp.zeros(2 * out.size + 2, cp.uint32) if exact else None
     job = Job().set(**{f"a_{k}": v for k, v in a.items()}, **{f"b_{k}": v for k, v in b.items()})
     job.set(c=problem.c, d=out, inexact=inexact, seed=problem.seed & (2**64 - 1), batch=batch, m=m, n=n)
-    job.set(blocks=blocks, segment_blocks=segment_blocks, c_first=int(plan.c_first), field=0x7FF00000)
+    job.set(blocks=blocks, segment_blocks=segment_blocks, c_first=int(plan.c_first), field=0x7FF00000, sign=0x80000000)
     launch = kernel(aligned.aligned_source(unit, plan, careful, tile), "aligned")
     shared = tile.stages * aligned.stage_bytes(unit, careful, tile)
     launch.max_dynamic_shared_size_bytes = shared

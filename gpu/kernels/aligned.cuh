@@ -62,6 +62,9 @@ template <int P, int EMIN_, int EMAX_, int MODE> DEV double rounded(double x, u3
   return from_words(high_word(z) | sign, __double2loint(z));
 }
 
+// Whether rounding can wait for the last block: c's truncation to the bits that alignment keeps cuts what rounding would.
+#define LAZY (SIMPLE && ALIGN_MODE == 0 && !SUM && !LATE_C && F < Unit::KEPT)
+
 // A block's exact sum as the unit's output.
 DEV double block_result(double x, u32 random) {
   if (SIMPLE) {  // truncation where neither subnormals nor overflow can occur: drop the bits
@@ -107,7 +110,7 @@ struct Job {
   u64 seed;
   i64 batch, m, n;
   int blocks, segment_blocks, c_first;
-  u32 field;  // 0x7FF00000, the exponent of a double: not a literal, so that one instruction can mask and set
+  u32 field, sign;  // 0x7FF00000 and 0x80000000 of a double: not literals, so that one instruction can mask and set
 };
 
 DEV void copy16(void *to, const void *from) {
@@ -201,9 +204,26 @@ DEV void pairs(u32 (&to)[TN / 2], const u8 *from, int first) {
   }
 }
 
-// The high word of M, from the exponents of a block's products (in the top bits of `products`) and of c.
-DEV u32 magic_of(u32 products, double c, u32 field) {
-  u32 mine = high_word(c) & 0x7FFFFFFFu;
+// (x & y) | z as one instruction, which the compiler would otherwise take apart.
+DEV u32 and_or(u32 x, u32 y, u32 z) {
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(result) : "r"(x), "r"(y), "r"(z));
+  return result;
+}
+
+// x's high word without its sign. No finite double's high word is a float NaN here, so the addition, which is for the
+// float pipe's sake, changes nothing else.
+DEV u32 unsigned_high(double x) {
+  if (SPECIALS) return high_word(x) & 0x7FFFFFFFu;
+  float y;
+  asm("{\n.reg .f32 t;\nabs.f32 t, %1;\nadd.f32 %0, t, 0f80000000;\n}" : "=f"(y) : "f"(__uint_as_float(high_word(x))));
+  return __float_as_uint(y);
+}
+
+// The exponent of M in its field, from the exponents of a block's products (in the top bits of `products`) and of c.
+// Below the field anything may stand.
+DEV u32 top_exponent(u32 products, double c) {
+  u32 mine = unsigned_high(c);
   constexpr u32 unscale = (u32)-SCALE << 20;
   if (O::EMIN > A::EMIN + B::EMIN || HAS_FLOOR) {  // c aligns by its format's exponent, a zero by the unit's floor
     const bool zero = (mine | (u32)__double2loint(c)) == 0;
@@ -213,8 +233,7 @@ DEV u32 magic_of(u32 products, double c, u32 field) {
   } else {
     products = __viaddmax_u32(mine, unscale, products);
   }
-  if (SPECIALS) products = min(products, 1900u << 20);
-  return (products & field) | 0x80000u;
+  return SPECIALS ? min(products, 1900u << 20) : products;
 }
 
 DEV double unscaled(double x) { return __dmul_rn(x, power_of_two(BIAS64 - SCALE)); }
@@ -313,11 +332,12 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #pragma unroll
         for (int j = 0; j < TN; j++) {
           const double c = acc[i][j];
-          const u32 high = magic_of(j & 1 ? emax[i][j / 2] << 4 : emax[i][j / 2] << 20, c, job.field);
+          const u32 top = top_exponent(j & 1 ? emax[i][j / 2] << 4 : emax[i][j / 2] << 20, c);
+          const u32 high = and_or(top, job.field, 0x80000u);
 #if KEEP_MAGIC || ALIGN_MODE == 1
           magic[i][j] = high;
 #endif
-          const double m = from_words(ALIGN_MODE == 0 ? high | (high_word(c) & 0x80000000u) : high, 0);
+          const double m = from_words(ALIGN_MODE == 0 ? and_or(high_word(c), job.sign, high) : high, 0);
 #if ALIGN_MODE == 0
           const double x = __dadd_rd(fabs(c), m);
           acc[i][j] = from_words(high_word(x) ^ (high_word(c) & 0x80000000u), __double2loint(x));
@@ -374,14 +394,15 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #pragma unroll
         for (int j = 0; j < TN; j++) {
           double x = acc[i][j];
-          if (SIGN_CHANGES) x = SPECIALS ? from_words(high_word(x) ^ la[i] ^ lb[j], __double2loint(x)) : fabs(x);
-          x = __dadd_rn(x, -from_words(MAGIC(i, j, x), 0));
+          if (SPECIALS && SIGN_CHANGES) x = from_words(high_word(x) ^ la[i] ^ lb[j], __double2loint(x));
+          const double m = from_words(MAGIC(i, j, x), 0);
+          x = SIGN_CHANGES && !SPECIALS ? __dadd_rn(fabs(x), -m) : __dadd_rn(x, -m);
 #if ALIGN_MODE == 7
           const double above = __dadd_rn(upper[i][j], -from_words(MAGIC(i, j, upper[i][j]), 0));
           if (x < above || x > above) inexact |= 1ull << (i * TN + j);
 #endif
           const u32 random = Unit::ROUNDING == SR ? random_word(job.seed, ELEMENT(i, j), block, 0) : 0;
-          acc[i][j] = block_result(x, random);
+          acc[i][j] = LAZY ? x : block_result(x, random);
 #if LATE_C
           if (instruction_ends) {
             total[i][j] = rounded<O::MB + 1, O::EMIN, O::EMAX, RNE>(__dadd_rn(total[i][j], unscaled(acc[i][j])), 0);
@@ -416,7 +437,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #elif LATE_C || SUM
       double x = total[i][j];
 #else
-      double x = unscaled(acc[i][j]);
+      double x = unscaled(LAZY ? block_result(acc[i][j], 0) : acc[i][j]);
 #endif
 #if SUM
       if (job.c && !job.c_first)
