@@ -8,6 +8,7 @@ for bit. `multiword` splits float32 matrices into words and chains the small pro
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from math import ceil
 from typing import Any
 
@@ -21,7 +22,9 @@ from tcsim.errors import unknown
 BM, BK = 128, 64
 _TENSOR = {"float16": ("f16", 6), "bfloat16": ("bf16", 9)}  # PTX type, CUtensorMapDataType
 SHARED_BYTES = 227 << 10
-LARGEST_TURN = 128  # blocks up to this size let the two warpgroups take turns
+LARGEST_TURN = 128  # float sums of blocks up to this size let the two warpgroups take turns
+CONVERTED = 4  # of so many double sums one takes its block through the conversion unit
+SHIFT = 1 << 29  # of a float's bits, to a double's
 
 
 class _Map(ctypes.Structure):
@@ -40,17 +43,19 @@ class _Product(ctypes.Structure):
         ("phases", ctypes.c_int32),
         ("which_a", ctypes.c_int32 * 6),
         ("which_b", ctypes.c_int32 * 6),
-        ("unused", ctypes.c_int32),
-        ("pad", ctypes.c_uint8 * 32),
+        ("shift", ctypes.c_int32),
+        ("largest", ctypes.c_uint64),
+        ("pad", ctypes.c_uint8 * 24),
     )
 
 
 def tile_columns(sum_format: str) -> int:
-    """Columns of a thread block's tile: accumulator and sum share 240 registers a thread."""
+    """Columns of a thread block's tile: accumulator and sum share 232 registers a thread."""
     return 192 if sum_format == "float32" else 128
 
 
-def fabsum_source(block: int, sum_format: str, fmt: str, plain: bool) -> str:
+@cache
+def fabsum_source(block: int, sum_format: str, fmt: str) -> str:
     """The kernel for a block size, a format of the outer sum ("float32": v1, "float64": v2) and an input format."""
     n = tile_columns(sum_format)
     stages = SHARED_BYTES // ((BM + n) * BK * 2)
@@ -61,7 +66,9 @@ def fabsum_source(block: int, sum_format: str, fmt: str, plain: bool) -> str:
     return "".join(
         [
             f"#define BN {n}\n#define B {block}\n#define WIDE_SUM {int(sum_format == 'float64')}\n#define STAGES {stages}\n",
-            f"#define PLAIN {int(plain)}\n#define TURNS {int(block <= LARGEST_TURN)}\n",
+            f"#define TURNS {int(sum_format == 'float32' and block <= LARGEST_TURN)}\n",
+            f"#define CONVERTED {CONVERTED}\n",
+            f'#define VALUE_OF "cvt.f32.{tensor}"\n',
             f"__device__ __forceinline__ void mma(float (&d)[{count}], unsigned long long a, unsigned long long b, int keep) {{\n",
             f'  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 2}, 0;\\n"\n',
             f'  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{tensor}.{tensor} {{{registers}}}, %{count}, %{count + 1}, p, 1, 1, 0, 0;'
@@ -150,6 +157,11 @@ def chained(
     b_words = [_k_contiguous(w if transposed else w.T) for w in words[1]]
     (m, k), n = words[0][0].shape, b_words[0].shape[0]
     out = cp.empty((m, n), cp.float32)
+    if c is not None:
+        c = cp.ascontiguousarray(c, cp.float32)
+    if not k or not out.size:
+        out[...] = 0 if c is None else c
+        return out
     columns = tile_columns(sum)
     args = _Product(c=0 if c is None else c.data.ptr, d=out.data.ptr, m=m, n=n, k=k, phases=len(pairs))
     for i, w in enumerate(a_words):
@@ -158,26 +170,17 @@ def chained(
         args.b[i] = _tensor_map(w, columns, fmt)
     for i, (x, y) in enumerate(pairs):
         args.which_a[i], args.which_b[i] = x, y
-    plain = sum == "float64" and fmt == "float16" and _is_plain(words, c)
-    launch = kernel(fabsum_source(block, sum, fmt, plain), "fabsum", ("-arch=sm_90a",))
+    last = a_words[pairs[-1][0]], b_words[pairs[-1][1]]
+    largest = cp.zeros(2, cp.uint32)
+    args.shift, args.largest = SHIFT, largest.data.ptr
+    if sum == "float64":
+        counts = (np.int64(w.size // 8) for w in last)
+        kernel(fabsum_source(block, sum, fmt), "largest", ("-arch=sm_90a",))((264, 2), (512,), (*last, *counts, largest))
+    launch = kernel(fabsum_source(block, sum, fmt), "fabsum", ("-arch=sm_90a",))
     launch.max_dynamic_shared_size_bytes = _shared(sum)
     by_value = np.frombuffer(bytes(args), dtype=np.dtype((np.void, ctypes.sizeof(args))))[0]
     launch((ceil(m / BM) * ceil(n / columns),), (384,), (by_value,), shared_mem=_shared(sum))
     return out
-
-
-def _is_plain(words: tuple[list[Any], list[Any]], c: Any) -> bool:
-    """No infinity or NaN among float16 words, and every c zero or within [2^-60, 2^100]: one pass over each."""
-    cp = device.cupy()
-    largest = cp.ReductionKernel(
-        "uint16 x", "uint16 y", "(unsigned short)(x & 32767)", "max(a, b)", "y = a", "0", "largest_magnitude"
-    )
-    if any(int(largest(codes)) >= 0x7C00 for codes in (*words[0], *words[1])):
-        return False
-    if c is None:
-        return True
-    size = cp.abs(c)
-    return bool(((size == 0) | ((size >= 2.0**-60) & (size <= 2.0**100))).all())
 
 
 def split(x: Any, words: int, fmt: str) -> list[Any]:

@@ -69,3 +69,98 @@ def test_fused_fabsum_equals_the_schedule(block: int, total: str) -> None:
     seen = fabsum.fabsum(a.view(np.uint16), b.view(np.uint16), c, block=block, sum=total)
     expected = tcsim.matmul(a, b, c, unit=tcsim.unit("h200", "float16"), schedule=tcsim.Blocked(block, total))
     np.testing.assert_array_equal(seen.view(np.uint32), expected.view(np.uint32))
+
+
+def hard_codes(rng: np.random.Generator, shape: tuple[int, int], kind: str, exponent: int, width: int = 16) -> np.ndarray:
+    """Codes whose exponent field is `exponent`: subnormal, finite, mostly finite, or any."""
+    codes = rng.integers(0, 1 << width, shape, dtype=np.uint64)
+    if kind == "subnormal":
+        codes &= ~np.uint64(exponent)
+    elif kind != "any":
+        special = (codes & np.uint64(exponent)) == exponent
+        special &= rng.random(shape) < (1 if kind == "finite" else 0.999)
+        codes[special] ^= np.uint64(1 << (width - 2))
+    return codes.astype(f"u{width // 8}")
+
+
+@pytest.mark.skipif(not device.available() or device.capability() != 90, reason="the fused kernel needs Hopper")
+@pytest.mark.parametrize("kind", ["signed", "cancelling", "subnormal", "finite", "rarely special", "any"])
+@pytest.mark.parametrize(
+    ("block", "total", "fmt"),
+    [(64, "float64", "float16"), (128, "float64", "bfloat16"), (64, "float32", "float16"), (48, "float64", "float16")],
+)
+def test_fused_fabsum_of_hard_numbers_equals_the_schedule(block: int, total: str, fmt: str, kind: str) -> None:
+    rng = np.random.default_rng(20261121)
+    unit = tcsim.unit("h200", fmt)
+    m, n, k = 131, 257, 333
+    if kind in ("signed", "cancelling"):
+        a, b = (tcsim.encode(rng.standard_normal(s), fmt, round="rne") for s in ((m, k), (k, n)))
+        if kind == "cancelling":
+            a[:, 1::2] = a[:, :-1:2] ^ np.uint16(0x8000)
+            b[1::2] = b[:-1:2]
+        c = rng.standard_normal((m, n)).astype(np.float32)
+    else:
+        field = 0x7C00 if fmt == "float16" else 0x7F80
+        a, b = hard_codes(rng, (m, k), kind, field), hard_codes(rng, (k, n), kind, field)
+        c = hard_codes(rng, (m, n), kind, 0x7F800000, 32).view(np.float32)
+    for start in (None, c):
+        seen = fabsum.fabsum(a, b, start, block=block, sum=total, fmt=fmt)
+        expected = tcsim.matmul(a, b, start, unit=unit, schedule=tcsim.Blocked(block, total))
+        np.testing.assert_array_equal(seen.view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.skipif(not device.available() or device.capability() != 90, reason="the fused kernel needs Hopper")
+def test_fused_fabsum_of_nothing_is_c() -> None:
+    c = np.array([[1.5, -2.5]], np.float32)
+    np.testing.assert_array_equal(fabsum.fabsum(np.zeros((1, 0), np.uint16), np.zeros((0, 2), np.uint16), c), c)
+
+
+@pytest.mark.parametrize("fraction", [23, 24])
+@pytest.mark.parametrize("gpu", ["v100", "a100"])
+def test_large_tiles_equal_the_cpu(gpu: str, fraction: int) -> None:
+    rng = np.random.default_rng(7)
+    unit = tcsim.unit(gpu, "float16").replace(fraction_bits=fraction)
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in ((1024, 205), (205, 1030)))
+    c = rng.standard_normal((1024, 1030)).astype(np.float32)
+    seen = tcsim.matmul(a, b, c, unit=unit, backend="cuda")
+    np.testing.assert_array_equal(seen.view(np.uint32), tcsim.matmul(a, b, c, unit=unit).view(np.uint32))
+
+
+@pytest.mark.parametrize("unit", ["mi300x float32", "h200 float64"])
+def test_chains_keep_subnormals(unit: str) -> None:
+    rng = np.random.default_rng(11)
+    kind = unit.split()[1]
+    chosen, tiny = tcsim.unit(*unit.split()), np.finfo(kind).tiny
+    a = (rng.standard_normal((5, 40)) * 0.01).astype(kind)
+    b = (rng.standard_normal((40, 6)) * float(tiny)).astype(kind)
+    seen = tcsim.matmul(a, b, unit=chosen, backend="cuda")
+    assert np.count_nonzero(seen) == seen.size
+    assert (np.abs(seen) < tiny).any()
+    expected = tcsim.matmul(a, b, unit=chosen, backend="reference")
+    np.testing.assert_array_equal(seen.view(f"u{seen.itemsize}"), expected.view(f"u{expected.itemsize}"))
+
+
+@pytest.mark.skipif(GPU != "h200", reason="the sizes are chosen for the H200's bfloat16")
+@pytest.mark.parametrize("total", ["float32", "float64"])
+def test_outer_sums_of_an_instruction_keep_subnormals(total: str) -> None:
+    rng = np.random.default_rng(12)
+    unit = tcsim.unit("h200", "bfloat16")
+    a, b = (tcsim.encode(rng.standard_normal(s) * 2.0**-66, "bfloat16", round="rne") for s in ((64, 96), (96, 8)))
+    schedule = tcsim.Blocked(32, total)
+    seen = tcsim.matmul(a, b, unit=unit, schedule=schedule, backend="hardware")
+    assert (np.abs(seen[seen != 0]) < np.finfo(np.float32).tiny).any()
+    np.testing.assert_array_equal(seen.view(np.uint32), tcsim.matmul(a, b, unit=unit, schedule=schedule).view(np.uint32))
+
+
+@pytest.mark.skipif(GPU is None, reason="the unit table does not know this GPU")
+def test_validation_spreads_over_all_gpus() -> None:
+    cp = device.cupy()
+    present = cp.cuda.runtime.getDeviceCount()
+    names = ("m16n8k16.f16", "m16n8k16.bf16")
+    report = validate.validate(match=names, outputs=1, distributions=("mid", "cancel"), devices=None)
+    assert report.mismatches == 0
+    assert len(report.devices) == present
+    assert {c.device for c in report.counts} <= set(range(present))
+    assert report.outputs == len(report.counts) * validate.SIDE**2
+    with pytest.raises(ValueError, match="there are"):
+        validate.validate(match=names, devices=present + 1)

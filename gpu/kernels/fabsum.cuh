@@ -4,9 +4,10 @@
 // the tensor core's accumulator. The last one is FABsum: blocks of B along k, each begun from zero (scale-d = 0, so nothing
 // can merge the outer addition back into the unit), added outside in float (v1) or double (v2) to what came before.
 //
-// One producer warp brings tiles of 64 k by the bulk tensor copy engine; two warpgroups own 64 rows each.
-// The host defines BN (columns of a tile), B (the block), WIDE_SUM, PLAIN (no infinities or NaN, no tiny c), TURNS, STAGES and
-// mma(d, a, b, scale_d).
+// One producer warp brings tiles of 64 k by the bulk tensor copy engine; two warpgroups own 64 rows each. Double-precision
+// additions and tensor instructions share a pipe, so what counts is how short the additions are, not when they come.
+// The host defines BN (columns of a tile), B (the block), WIDE_SUM, CONVERTED, TURNS, STAGES, VALUE_OF (a code's PTX conversion
+// to float) and mma(d, a, b, scale_d).
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -33,36 +34,44 @@ struct Product {
   const float *c;
   float *d;
   i64 m, n, k;
-  int phases, which_a[6], which_b[6], unused;
+  int phases, which_a[6], which_b[6];
+  int shift;           // 2^29: not a literal, so that one instruction multiplies
+  const u32 *largest;  // largest |a| and |b| of the last phase, float bits
 };
 
-__device__ __forceinline__ u32 address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+// Where shared memory begins, in a register: the compiler would otherwise work it out again at every use.
+__device__ __forceinline__ u32 shared_base(const void *p) {
+  u32 base;
+  asm volatile("mov.u32 %0, %1;" : "=r"(base) : "r"((u32)__cvta_generic_to_shared(p)));
+  return base;
+}
 
-__device__ __forceinline__ void wait(u64 *barrier, u32 parity) {
+__device__ __forceinline__ void wait(u32 barrier, u32 parity) {
   asm volatile(
       "{\n.reg .pred done;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra READY;\nbra AGAIN;\nREADY:\n}"
-      ::"r"(address(barrier)), "r"(parity) : "memory");
+      ::"r"(barrier), "r"(parity) : "memory");
 }
 
-__device__ __forceinline__ void arrive(u64 *barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(barrier)) : "memory");
+__device__ __forceinline__ void arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-__device__ __forceinline__ void expect(u64 *barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(barrier)), "r"(bytes) : "memory");
+__device__ __forceinline__ void expect(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-__device__ __forceinline__ void fetch(void *to, const Map *map, int k, int row, u64 *barrier) {
+__device__ __forceinline__ void fetch(u32 to, const Map *map, int k, int row, u32 barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
-      ::"r"(address(to)), "l"(map), "r"(k), "r"(row), "r"(address(barrier)) : "memory");
+      ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier) : "memory");
 }
 
 // Rows of 128 bytes along k with the 128-byte swizzle: 1,024 bytes from one eight rows to the next.
-__device__ __forceinline__ u64 descriptor(const void *p) {
-  return (u64)((address(p) & 0x3FFFF) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+__device__ __forceinline__ u64 descriptor(u32 at) {
+  return (u64)((at & 0x3FFFF) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 
+// Keeps the compiler from moving accumulators across the start or the end of an instruction.
 __device__ __forceinline__ void hold(float (&d)[R]) {
 #pragma unroll
   for (int i = 0; i < R; i++) asm volatile("" : "+f"(d[i])::"memory");
@@ -75,28 +84,53 @@ __device__ __forceinline__ void begin(float (&d)[R]) {
 
 __device__ __forceinline__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-template <int N_> __device__ __forceinline__ void finish(float (&d)[R]) {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N_) : "memory");
+template <int PENDING> __device__ __forceinline__ void finish(float (&d)[R]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
   hold(d);
 }
 
-// A float as a double, without the slow conversion unit. PLAIN: the caller knows that x is zero or normal; a zero becomes
-// 2^-127, which no rounded sum of the numbers here can see (float16 products are at least 2^-48) and `result` drops.
+// Every CONVERTED-th sum takes the slow conversion unit's way, unscaled: the unit would otherwise be idle.
+__device__ __forceinline__ constexpr bool converted(int i) { return i % CONVERTED == CONVERTED - 1; }
+
+// Floats are converted and added in PTX: CuPy compiles with -ftz=true, which would lose their subnormals, and no copy of an
+// accumulator may stand where the tensor core still writes it.
+#if WIDE_SUM
 __device__ __forceinline__ Sum widened(float x) {
-#if WIDE_SUM && PLAIN
-  const u64 bits = (u64)__float_as_uint(fabsf(x)) * (1u << 29) + 0x3800000000000000ull;
-  return __hiloint2double((int)((u32)(bits >> 32) | (__float_as_uint(x) & 0x80000000u)), (int)(u32)bits);
-#else
-  return x;
-#endif
+  Sum wide;
+  asm("cvt.f64.f32 %0, %1;" : "=d"(wide) : "f"(x));
+  return wide;
 }
 
-__device__ __forceinline__ float result(Sum x) {
-#if WIDE_SUM && PLAIN
-  if (fabs(x) < 7.888609052210118e-31) return 0;  // 2^-100
-#endif
-  return (float)x;
+// 2^-896 x: x's bits with three more of exponent, subnormals and zeros too, so that one multiplication by 2^29 and one mask
+// make it without the slow conversion unit. Infinities and NaN are the caller's to exclude.
+__device__ __forceinline__ Sum scaled(float x, int shift) {
+  Sum wide;
+  asm("{\n.reg .b32 x, low, high;\n.reg .b64 bits;\nmov.b32 x, %1;\nmul.wide.s32 bits, x, %2;\n"
+      "mov.b64 {low, high}, bits;\nand.b32 high, high, 0x8FFFFFFF;\nmov.b64 %0, {low, high};\n}"
+      : "=d"(wide) : "f"(x), "r"(shift));
+  return wide;
 }
+
+__device__ __forceinline__ Sum sum(Sum x, float y, bool as_scaled, int shift) {
+  return x + (as_scaled ? scaled(y, shift) : widened(y));
+}
+
+__device__ __forceinline__ float result(Sum x, Sum up_by) {
+  float narrow;
+  x *= up_by;
+  asm("cvt.rn.f32.f64 %0, %1;" : "=f"(narrow) : "d"(x));
+  return x == x ? narrow : __int_as_float(0x7FFFFFFF);
+}
+#else
+__device__ __forceinline__ Sum widened(float x) { return x; }
+
+__device__ __forceinline__ Sum sum(Sum x, float y, bool, int) {
+  asm("add.rn.f32 %0, %0, %1;" : "+f"(x) : "f"(y));
+  return x;
+}
+
+__device__ __forceinline__ float result(Sum x, Sum) { return x; }
+#endif
 
 // With small blocks the two warpgroups take turns: one adds up while the other has the tensor cores.
 __device__ __forceinline__ void take_turn(int me) {
@@ -120,18 +154,134 @@ __device__ __forceinline__ void next(Stage &s) {
   if (++s.index == STAGES) s.index = 0, s.parity ^= 1;
 }
 
+template <bool SCALED> __device__ __forceinline__ void add(Sum (&total)[R], const float (&d)[R], int shift) {
+#pragma unroll
+  for (int i = 0; i < R; i++) total[i] = sum(total[i], d[i], SCALED && !converted(i), shift);
+}
+
+// What a warpgroup reads and signals.
+struct Group {
+  u64 a, b;  // descriptors of its rows and of the columns in the first stage
+  u32 full, empty;
+  int tiles, me, shift;
+  i64 k;
+  bool speaks;
+
+  __device__ __forceinline__ u64 a_of(int stage) const { return a + (u32)(stage * (A_TILE >> 4)); }
+  __device__ __forceinline__ u64 b_of(int stage) const { return b + (u32)(stage * (B_TILE >> 4)); }
+  __device__ __forceinline__ void ready(const Stage &s) const { wait(full + 8 * s.index, s.parity); }
+  __device__ __forceinline__ void release(int stage) const {
+    if (speaks) arrive(empty + 8 * stage);
+  }
+};
+
+#if B % BK == 0
+template <bool SCALED> __device__ __forceinline__ void blocks(const Group &g, float (&acc)[R], Sum (&total)[R], Stage s) {
+  if (g.me == 1) give_turn(1);
+#pragma unroll 1
+  for (int t = 0; t < g.tiles;) {
+    int q = 0, before = -1;  // the stage whose tile the tensor core may still be reading
+    take_turn(g.me);
+    do {
+      g.ready(s);
+      const u64 a = g.a_of(s.index), b = g.b_of(s.index);
+      begin(acc);
+#pragma unroll
+      for (int i = 0; i < 4; i++) mma(acc, a + 2 * i, b + 2 * i, i > 0 || q > 0);
+      commit();
+#if B > BK
+      finish<1>(acc);
+      if (before >= 0) g.release(before);
+#endif
+      before = s.index;
+      next(s), q++, t++;
+    } while (q < B / BK && t < g.tiles);
+    if (t < g.tiles || g.me == 0) give_turn(g.me);
+    finish<0>(acc);
+    g.release(before);
+    add<SCALED>(total, acc, g.shift);
+  }
+}
+#else  // a block ends anywhere: one instruction at a time
+template <bool SCALED> __device__ __forceinline__ void blocks(const Group &g, float (&acc)[R], Sum (&total)[R], Stage s) {
+  int done = 0;  // instructions of the block so far
+#pragma unroll 1
+  for (int t = 0; t < g.tiles; t++, next(s)) {
+    g.ready(s);
+    const u64 a = g.a_of(s.index), b = g.b_of(s.index);
+    for (int i = 0; i < 4 && (i64)t * BK + i * 16 < g.k; i++) {
+      begin(acc);
+      mma(acc, a + 2 * i, b + 2 * i, done > 0);
+      commit();
+      finish<0>(acc);
+      if (++done == B / 16) {
+        done = 0;
+        add<SCALED>(total, acc, g.shift);
+      }
+    }
+    g.release(s.index);
+  }
+  if (done) add<SCALED>(total, acc, g.shift);
+}
+#endif
+
+// All phases but the last, through the tensor core's own accumulator from acc on.
+__device__ __forceinline__ void chain(const Group &g, float (&acc)[R], int tiles, Stage &s) {
+  int before = -1;
+#pragma unroll 1
+  for (int t = 0; t < tiles; t++, next(s)) {
+    g.ready(s);
+    const u64 a = g.a_of(s.index), b = g.b_of(s.index);
+    begin(acc);
+#pragma unroll
+    for (int i = 0; i < 4; i++) mma(acc, a + 2 * i, b + 2 * i, 1);
+    commit();
+    finish<1>(acc);
+    if (before >= 0) g.release(before);
+    before = s.index;
+  }
+  finish<0>(acc);
+  if (before >= 0) g.release(before);
+}
+
+__device__ __forceinline__ float value_of(u32 code) {
+  float x;
+  const unsigned short bits = (unsigned short)code;
+  asm(VALUE_OF " %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+
+// Whether no block of the last phase can be infinite or NaN.
+__device__ __forceinline__ bool blocks_are_finite(const Product &p) {
+  return value_of(p.largest[0]) * value_of(p.largest[1]) * (float)B < 8.5e37f;  // 2^126
+}
+
+// The largest magnitude among n codes (a whole number of eights), of a's words and of b's.
+extern "C" __global__ void largest(const uint4 *a, const uint4 *b, i64 a_count, i64 b_count, u32 *to) {
+  const uint4 *from = blockIdx.y ? b : a;
+  u32 most = 0;
+  const i64 count = blockIdx.y ? b_count : a_count, step = (i64)gridDim.x * blockDim.x;
+  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+    const uint4 x = from[i];
+    most = __vmaxu2(__vmaxu2(most, x.x & 0x7FFF7FFFu), x.y & 0x7FFF7FFFu);
+    most = __vmaxu2(__vmaxu2(most, x.z & 0x7FFF7FFFu), x.w & 0x7FFF7FFFu);
+  }
+  most = __reduce_max_sync(0xFFFFFFFFu, max(most & 0xFFFFu, most >> 16));
+  if (threadIdx.x % 32 == 0) atomicMax(to + blockIdx.y, most);
+}
+
 extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constant__ Product p) {
   extern __shared__ __align__(1024) u8 shared[];
-  u8 *const a_tiles = shared, *const b_tiles = shared + STAGES * A_TILE;
-  u64 *const full = (u64 *)(b_tiles + STAGES * B_TILE), *const empty = full + STAGES;
+  const u32 a_tiles = shared_base(shared), b_tiles = a_tiles + STAGES * A_TILE;
+  const u32 full = b_tiles + STAGES * B_TILE, empty = full + 8 * STAGES;
   const i64 down = (p.m + BM - 1) / BM, across = (p.n + BN - 1) / BN, group = 16;
   const i64 in_group = group * across, g = blockIdx.x / in_group, rows = min(group, down - g * group);
   const int row0 = (int)((g * group + blockIdx.x % in_group % rows) * BM), column0 = (int)(blockIdx.x % in_group / rows * BN);
   const int tiles = (int)((p.k + BK - 1) / BK);
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; s++) {
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(full + s)));
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(address(empty + s)));
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * s));
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(empty + 8 * s));
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -139,112 +289,55 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
   __syncthreads();
 
   if (threadIdx.x >= 256) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x == 256) {
       Stage s = {0, 1};
       for (int phase = 0; phase < p.phases; phase++)
         for (int t = 0; t < tiles; t++, next(s)) {
-          wait(empty + s.index, s.parity);
-          expect(full + s.index, A_TILE + B_TILE);
-          fetch(a_tiles + s.index * A_TILE, p.a + p.which_a[phase], t * BK, row0, full + s.index);
-          fetch(b_tiles + s.index * B_TILE, p.b + p.which_b[phase], t * BK, column0, full + s.index);
+          wait(empty + 8 * s.index, s.parity);
+          expect(full + 8 * s.index, A_TILE + B_TILE);
+          fetch(a_tiles + s.index * A_TILE, p.a + p.which_a[phase], t * BK, row0, full + 8 * s.index);
+          fetch(b_tiles + s.index * B_TILE, p.b + p.which_b[phase], t * BK, column0, full + 8 * s.index);
         }
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-    const int group_of_warps = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    const bool speaks = threadIdx.x % 128 == 0;
-    const int row = row0 + group_of_warps * 64 + warp * 16 + lane / 4, column = column0 + lane % 4 * 2;
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    const int me = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+    const u64 a = descriptor(a_tiles + me * (64 * BK * 2)), b = descriptor(b_tiles);
+    const Group g = {a, b, full, empty, tiles, me, p.shift, p.k, threadIdx.x % 128 == 0};
+    const int row = row0 + me * 64 + warp * 16 + lane / 4, column = column0 + lane % 4 * 2;
     float acc[R];
-    Sum total[R];
 #pragma unroll
     for (int i = 0; i < R; i++) {
       const int r = row + i % 4 / 2 * 8, c = column + i / 4 * 8 + i % 2;
-      acc[i] = 0;
-      total[i] = p.c && r < p.m && c < p.n ? p.c[(i64)r * p.n + c] : 0.0f;
+      acc[i] = p.c && r < p.m && c < p.n ? p.c[(i64)r * p.n + c] : 0.0f;
     }
     Stage s = {0, 0};
-    int before = -1;  // the stage whose tile the tensor core may still be reading
-#define A_OF(s) descriptor(a_tiles + (s) * A_TILE + group_of_warps * (64 * BK * 2))
-#define B_OF(s) descriptor(b_tiles + (s) * B_TILE)
-
-    if (p.phases > 1) {
+    chain(g, acc, (p.phases - 1) * tiles, s);
+    Sum total[R];
+#if WIDE_SUM
+    const bool finite = blocks_are_finite(p);
+    const Sum down_by = finite ? 0x1p-896 : 1, up_by = finite ? 0x1p896 : 1;
 #pragma unroll
-      for (int i = 0; i < R; i++) acc[i] = (float)total[i];
-      for (int t = 0; t < (p.phases - 1) * tiles; t++, next(s)) {
-        wait(full + s.index, s.parity);
-        const u64 a = A_OF(s.index), b = B_OF(s.index);
-        begin(acc);
+    for (int i = 0; i < R; i++) total[i] = widened(acc[i]) * (converted(i) ? 1 : down_by);
+    if (finite) blocks<true>(g, acc, total, s);
+    else blocks<false>(g, acc, total, s);
+#else
+    const Sum up_by = 1;
 #pragma unroll
-        for (int i = 0; i < 4; i++) mma(acc, a + 2 * i, b + 2 * i, 1);
-        commit();
-        finish<1>(acc);
-        if (before >= 0 && speaks) arrive(empty + before);
-        before = s.index;
-      }
-      finish<0>(acc);
-      if (speaks) arrive(empty + before);
-#pragma unroll
-      for (int i = 0; i < R; i++) total[i] = acc[i];
-    }
-
-#if B % BK == 0
-    if (group_of_warps == 1) give_turn(1);
-    for (int t = 0; t < tiles;) {
-      const int end = min(t + B / BK, tiles);
-      before = -1;
-      take_turn(group_of_warps);
-      for (int first = 1; t < end; t++, next(s), first = 0) {
-        wait(full + s.index, s.parity);
-        const u64 a = A_OF(s.index), b = B_OF(s.index);
-        begin(acc);
-#pragma unroll
-        for (int i = 0; i < 4; i++) mma(acc, a + 2 * i, b + 2 * i, i > 0 || !first);
-        commit();
-#if B > BK
-        finish<1>(acc);
-        if (before >= 0 && speaks) arrive(empty + before);
+    for (int i = 0; i < R; i++) total[i] = acc[i];
+    blocks<false>(g, acc, total, s);
 #endif
-        before = s.index;
-      }
-      if (t < tiles || group_of_warps == 0) give_turn(group_of_warps);
-      finish<0>(acc);
-      if (speaks) arrive(empty + before);
-#pragma unroll
-      for (int i = 0; i < R; i++) total[i] += widened(acc[i]);
-    }
-#else  // a block ends anywhere: one instruction at a time
-    int done = 0;  // instructions of the block so far
-    for (int t = 0; t < tiles; t++, next(s)) {
-      wait(full + s.index, s.parity);
-      const u64 a = A_OF(s.index), b = B_OF(s.index);
-      for (int i = 0; i < 4 && (i64)t * BK + i * 16 < p.k; i++) {
-        begin(acc);
-        mma(acc, a + 2 * i, b + 2 * i, done > 0);
-        commit();
-        finish<0>(acc);
-        if (++done == B / 16) {
-          done = 0;
-#pragma unroll
-          for (int j = 0; j < R; j++) total[j] += widened(acc[j]);
-        }
-      }
-      if (speaks) arrive(empty + s.index);
-    }
-    if (done) {
-#pragma unroll
-      for (int j = 0; j < R; j++) total[j] += widened(acc[j]);
-    }
-#endif
+#define RESULT(i) result(total[i], converted(i) ? 1 : up_by)
 #pragma unroll
     for (int i = 0; i < R; i += 2) {
       const int r = row + i % 4 / 2 * 8, c = column + i / 4 * 8;
       if (r >= p.m) continue;
       float *to = p.d + (i64)r * p.n + c;
-      if (c + 1 < p.n && p.n % 2 == 0) *(float2 *)to = make_float2(result(total[i]), result(total[i + 1]));
+      if (c + 1 < p.n && p.n % 2 == 0) *(float2 *)to = make_float2(RESULT(i), RESULT(i + 1));
       else {
-        if (c < p.n) to[0] = result(total[i]);
-        if (c + 1 < p.n) to[1] = result(total[i + 1]);
+        if (c < p.n) to[0] = RESULT(i);
+        if (c + 1 < p.n) to[1] = RESULT(i + 1);
       }
     }
   }
