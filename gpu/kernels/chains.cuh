@@ -7,6 +7,19 @@ struct Chain {
   i64 a_batch, a_row, a_k, b_batch, b_k, b_column, batch, m, n, k;
 };
 
+// Float in PTX: CuPy compiles with -ftz=true, which would lose its subnormals.
+DEV double fused(double x, double y, double z) { return fma(x, y, z); }
+
+DEV float fused(float x, float y, float z) {
+  asm("fma.rn.f32 %0, %1, %2, %0;" : "+f"(z) : "f"(x), "f"(y));
+  return z;
+}
+
+DEV void narrow(double x, double &to) { to = x; }
+DEV void narrow(double x, float &to) { asm("cvt.rn.f32.f64 %0, %1;" : "=f"(to) : "d"(x)); }
+DEV u64 bits_of(double x) { return (u64)__double_as_longlong(x); }
+DEV u64 bits_of(float x) { return (u64)__float_as_uint(x); }
+
 DEV REAL number(const Value &v) {
 #if INTEGERS
   return v.negative ? 0u - (u32)v.significand : (u32)v.significand;
@@ -14,14 +27,16 @@ DEV REAL number(const Value &v) {
   const double magnitude = v.kind == NOT_A_NUMBER ? __longlong_as_double(0x7FF8000000000000ll)
                            : v.kind == INFINITE   ? __longlong_as_double(0x7FF0000000000000ll)
                                                   : scalbn((double)(u64)v.significand, v.lsb);
-  return (REAL)(v.negative ? -magnitude : magnitude);
+  REAL x;
+  narrow(v.negative ? -magnitude : magnitude, x);
+  return x;
 #endif
 }
 
 #if !INTEGERS
 DEV u64 code_of(REAL x) {
-  if (x == 0 && !Unit::IEEE_ZERO) return 0;
-  return sizeof(REAL) == 8 ? (u64)__double_as_longlong((double)x) : (u64)__float_as_uint((float)x);
+  const u64 bits = bits_of(x), sign = 1ull << (8 * sizeof(REAL) - 1);
+  return bits == sign && !Unit::IEEE_ZERO ? 0 : bits;
 }
 #endif
 
@@ -35,7 +50,7 @@ DEV u64 nan_of(const Chain &t, i64 z, i64 r, i64 s) {
   for (i64 k = 0; k < t.k; k++) {
     const u64 a = load_code(t.a, z * t.a_batch + r * t.a_row + k * t.a_k, SA::BYTES);
     const u64 b = load_code(t.b, z * t.b_batch + k * t.b_k + s * t.b_column, SB::BYTES);
-    const REAL x = number(decode<SA>(a, A::EMIN)), y = number(decode<SB>(b, B::EMIN)), next = fma(x, y, sum);
+    const REAL x = number(decode<SA>(a, A::EMIN)), y = number(decode<SB>(b, B::EMIN)), next = fused(x, y, sum);
     if (y != y)
       kept = SB::WIDTH == O::WIDTH ? b : Unit::CONVERTED_NAN;
     else if (sum == sum)
@@ -77,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(256) chains(const __grid_constant__
 #if INTEGERS
           acc[i][j] += sa[k][ty + 16 * i] * sb[k][tx + 16 * j];
 #else
-          acc[i][j] = fma(sa[k][ty + 16 * i], sb[k][tx + 16 * j], acc[i][j]);
+          acc[i][j] = fused(sa[k][ty + 16 * i], sb[k][tx + 16 * j], acc[i][j]);
 #endif
         }
     __syncthreads();

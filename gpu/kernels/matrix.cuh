@@ -120,8 +120,17 @@ __device__ __forceinline__ double value_of(u64 code) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((u16)code));
   return f;
 #else
-  return x.single;
+  double wide;
+  asm("cvt.f64.f32 %0, %1;" : "=d"(wide) : "f"(x.single));
+  return wide;
 #endif
+}
+
+// In PTX, as above: CuPy compiles with -ftz=true, which would lose subnormals.
+__device__ __forceinline__ float narrowed(double x) {
+  float narrow;
+  asm("cvt.rn.f32.f64 %0, %1;" : "=f"(narrow) : "d"(x));
+  return narrow;
 }
 
 __device__ __forceinline__ double add_outside(double x, double y) {
@@ -132,7 +141,10 @@ __device__ __forceinline__ double add_outside(double x, double y) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
   return f;
 #elif SUM == 32
-  return __fadd_rn((float)x, (float)y);
+  double wide;
+  asm("{\n.reg .f32 x, y;\ncvt.rn.f32.f64 x, %1;\ncvt.rn.f32.f64 y, %2;\nadd.rn.f32 x, x, y;\ncvt.f64.f32 %0, x;\n}"
+      : "=d"(wide) : "d"(x), "d"(y));
+  return wide;
 #else
   return __dadd_rn(x, y);
 #endif
@@ -152,7 +164,7 @@ __device__ __forceinline__ u64 code_of(double x) {
   return h;
 #else
   if (x != x) return 0x7FFFFFFF;
-  y.single = (float)x;
+  y.single = narrowed(x);
 #endif
   return y.code;
 }
