@@ -57,10 +57,11 @@ def available() -> bool:
     return True
 
 
-def name() -> str:
-    """The current device's name as CUDA reports it."""
+def name(index: int | None = None) -> str:
+    """A device's name as CUDA reports it, the current one's unless an index is given."""
     cp = cupy()
-    return str(cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)["name"].decode())
+    chosen = cp.cuda.Device().id if index is None else index
+    return str(cp.cuda.runtime.getDeviceProperties(chosen)["name"].decode())
 
 
 def capability() -> int:

@@ -22,6 +22,12 @@ def text(report: Report) -> str:
             lines += ["", f"first difference of {c.instruction} ({c.unit}), {c.distribution}:"]
             lines += [f"  {k}: {v}" for k, v in c.counterexample.items() if k != "trace"]
             lines += c.counterexample.get("trace", "").splitlines()
+    if len(report.devices) > 1:
+        shares = [sum(c.outputs for c in report.counts if c.device == i) for i in range(len(report.devices))]
+        lines += [
+            "",
+            *(f"GPU {i}, {name}: {n:,} outputs" for i, (name, n) in enumerate(zip(report.devices, shares, strict=True))),
+        ]
     lines += ["", f"{report.outputs:,} outputs compared in {report.seconds:.0f} s, {report.mismatches:,} differ"]
     return "\n".join(lines)
 
@@ -66,7 +72,7 @@ def _cell(count: Count | None) -> str:
 def _machine(report: Report) -> str:
     m = report.machine
     return (
-        f"{m['gpu']} x {report.devices}, driver {m['driver']}, CUDA {m['cuda_driver']} (runtime {m['cuda_runtime']}), "
+        f"{m['gpu']} x {len(report.devices)}, driver {m['driver']}, CUDA {m['cuda_driver']} (runtime {m['cuda_runtime']}), "
         f"CuPy {m['cupy']}, {report.date}, seed {report.seed}"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ REFERENCE_SIDE = 4  # and SIDE x SIDE of them, 4 x 4, against the Python integer
 
 @dataclass
 class Count:
-    """One instruction under one distribution: outputs compared and how many differ, and the first that did."""
+    """One instruction under one distribution, on one GPU: outputs compared and how many differ, and the first that did."""
 
     instruction: str
     unit: str
@@ -35,17 +36,18 @@ class Count:
     mismatches: int = 0
     reference_outputs: int = 0
     reference_mismatches: int = 0
+    device: int = 0
     counterexample: dict[str, Any] | None = None
 
 
 @dataclass
 class Report:
-    """A validation run: where and when, its seed, its counts."""
+    """A validation run: where (one name a GPU) and when, its seed, its counts."""
 
     machine: dict[str, str]
     date: str
     seed: int
-    devices: int
+    devices: list[str]
     seconds: float = 0.0
     counts: list[Count] = field(default_factory=list)
 
@@ -82,22 +84,35 @@ def validate(
     for name in distributions:
         if name not in DISTRIBUTIONS:
             raise unknown("distribution", name, DISTRIBUTIONS)
-    total = cp.cuda.runtime.getDeviceCount() if devices is None else devices
-    report = Report(device.describe(), datetime.now(UTC).isoformat(timespec="seconds"), seed, total)
+    here = cp.cuda.runtime.getDeviceCount()
+    total = here if devices is None else devices
+    if not 1 <= total <= here:
+        raise ValueError(f"{total} GPUs were asked for; there are {here} here")
+    names = [device.name(i) for i in range(total)]
+    report = Report(device.describe(), datetime.now(UTC).isoformat(timespec="seconds"), seed, names)
     started = time.perf_counter()
     rounds = -(-int(outputs) // (SIDE * SIDE * len(distributions)))
     rows = [(row, unit, name, i) for i, (row, unit) in enumerate(wanted) for name in distributions]
 
-    def work(task: tuple[int, tuple[Instruction, Unit, str, int]]) -> Count:
-        index, (row, unit, name, i) = task
-        with cp.cuda.Device(index % total):
-            count = compare(row, unit, name, rounds, seed + 1000003 * i)
+    free: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for i in range(total):
+        free.put(i)
+
+    def work(task: tuple[Instruction, Unit, str, int]) -> Count:
+        row, unit, name, i = task
+        mine = free.get()
+        try:
+            with cp.cuda.Device(mine):
+                count = compare(row, unit, name, rounds, seed + 1000003 * i)
+        finally:
+            free.put(mine)
+        count.device = mine
         if progress is not None:
             progress(count)
         return count
 
     with ThreadPoolExecutor(total) as pool:
-        report.counts = list(pool.map(work, enumerate(rows)))
+        report.counts = list(pool.map(work, rows))
     report.seconds = time.perf_counter() - started
     return report
 
