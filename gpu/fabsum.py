@@ -84,6 +84,7 @@ def _shared(sum_format: str) -> int:
     return stages * ((BM + n) * BK * 2 + 16)
 
 
+@cache
 def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
