@@ -58,7 +58,7 @@ def exp_rand(raw: Words, low: int, high: int) -> npt.NDArray[np.float32]:
     return np.ldexp(sign * (1.0 + fraction), exponent).astype(np.float32)
 
 
-def seed000(kind: int, m: int, k: int, n: int, *, seed: int = 0, variant: str = "text") -> Pair:
+def precision_boosting(kind: int, m: int, k: int, n: int, *, seed: int = 0, variant: str = "text") -> Pair:
     """Precision Boosting's input type 0 to 4 as float32; `variant` "text" is the article, "code" the published program.
 
     0: uniform on (-1, 1). 1: A, B exp_rand(-15, 14). 2: A as 1, B exp_rand(-35, -15). 3: both exp_rand(-35, -15).
@@ -146,7 +146,7 @@ DISTRIBUTIONS: dict[str, Callable[..., Pair]] = {
     "uniform-signed": lambda m, k, n, seed=0: uniform(m, k, n, low=-0.5, high=0.5, seed=seed),
     **{
         f"type{kind}{'' if variant == 'text' else '-code'}": (
-            lambda m, k, n, seed=0, kind=kind, variant=variant: seed000(kind, m, k, n, seed=seed, variant=variant)
+            lambda m, k, n, seed=0, kind=kind, variant=variant: precision_boosting(kind, m, k, n, seed=seed, variant=variant)
         )
         for kind in range(5)
         for variant in ("text", "code")

@@ -25,7 +25,7 @@ U16, UBF, U32 = 2.0**-11, 2.0**-8, 2.0**-24
     ],
 )
 @pytest.mark.parametrize("k", [1, 512, 65536])
-def test_table_2_1_of_seed_004(low, words, expected, k):
+def test_table_2_1(low, words, expected, k):
     assert bounds.dominant(k, words, low=low) == pytest.approx(expected(k), rel=1e-15)
 
 
@@ -133,7 +133,7 @@ def test_kappa():
     assert bounds.kappa(np.zeros((2, 2)), axis=1) == 2.0
 
 
-def test_bounds_of_seed_003_are_its_formulas():
+def test_integer_bounds_are_their_formulas():
     a, b = np.array([[3.0, 0.5]]), np.array([[1.0], [-0.25]])
     size = 3.125
     assert bounds.ozaki_uchino(a, b, 4, 7)[0, 0] == pytest.approx(4 * 5 * 2 * 2.0**-28 * 4 * 2 + 3 * 2.0**-53 * size, rel=1e-15)

@@ -51,8 +51,8 @@ RANGES = {
 
 
 @pytest.mark.parametrize(("variant", "kind"), RANGES)
-def test_exponents_of_seed_000_exclude_the_upper_end(variant, kind):
-    a, b = inputs.seed000(kind, 8, 5000, 8, variant=variant)
+def test_exponents_exclude_the_upper_end(variant, kind):
+    a, b = inputs.precision_boosting(kind, 8, 5000, 8, variant=variant)
     for x, (low, high) in zip((a, b), RANGES[variant, kind], strict=True):
         exponents = np.frexp(x)[1] - 1
         assert set(np.unique(exponents)) == set(range(low, high))
@@ -63,7 +63,7 @@ def test_the_program_tosses_coins_for_types_2_and_4():
     def sides(kind):
         found = set()
         for seed in range(40):
-            pair = inputs.seed000(kind, 1, 2000, 1, seed=seed, variant="code")
+            pair = inputs.precision_boosting(kind, 1, 2000, 1, seed=seed, variant="code")
             found.add(tuple(int(np.floor(np.log2(np.abs(x).max()))) for x in pair))
         return found
 
@@ -75,13 +75,13 @@ def test_unknown_names_say_what_exists():
     with pytest.raises(ValueError, match="uniform-positive"):
         inputs.draw("uniform", 1, 1, 1)
     with pytest.raises(ValueError, match="input type"):
-        inputs.seed000(5, 1, 1, 1)
+        inputs.precision_boosting(5, 1, 1, 1)
     with pytest.raises(ValueError, match="text"):
-        inputs.seed000(1, 1, 1, 1, variant="txt")
+        inputs.precision_boosting(1, 1, 1, 1, variant="txt")
 
 
 @pytest.mark.parametrize(("phi", "low", "high"), [(0.1, 2e-9, 0.95), (1.0, 1e-9, 400.0), (2.0, 2e-10, 3e5)])
-def test_phi_ranges_of_seed_002(phi, low, high):
+def test_phi_ranges(phi, low, high):
     """Largest and smallest of 10240² elements are 0.89, 160, 4.9e4 and about 1e-9; 2^22 of them lie inside."""
     a, _ = inputs.phi_range(512, 8192, 1, phi=phi)
     size = np.abs(a)

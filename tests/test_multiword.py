@@ -216,7 +216,7 @@ def test_split_n_lists_terms_by_descending_weight(terms, words):
 
 def test_more_terms_are_never_much_worse_and_three_reach_float32():
     """Precision Boosting's second figure: monotone within noise, three terms at float32's own error on type 1."""
-    a, b = inputs.seed000(1, 48, 256, 48, seed=2)
+    a, b = inputs.precision_boosting(1, 48, 256, 48, seed=2)
     reference = exact.product(a, b)
     errors = {
         t: metrics.mean_relative(gemm(a, b, "split", unit="double", terms=t).c, reference)
@@ -234,7 +234,7 @@ def test_more_terms_are_never_much_worse_and_three_reach_float32():
 )
 def test_splitting_errors_on_precision_boostings_types(kind, fp16, markidis, ootomo_, scaled):
     """reference values 3.4, K = 256 and ideal accumulation: near the values there, which are one draw's (means of heavy tails)."""
-    draws = [inputs.seed000(kind, 96, 256, 96, seed=seed) for seed in range(3)]
+    draws = [inputs.precision_boosting(kind, 96, 256, 96, seed=seed) for seed in range(3)]
     references = [exact.product(a, b) for a, b in draws]
 
     def error(name, **options):
