@@ -7,63 +7,17 @@ in 64 goes to `wide`, column by column.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
-from tcsim.kernels.jit import apart, borrowing, inline, routine
-from tcsim.kernels.numbers import (
-    ANY_ZERO,
-    FINITE,
-    MINUS_INF,
-    NAN,
-    PLUS_INF,
-    SR,
-    ZERO_E,
-    bit_length,
-    round_sum,
-)
-from tcsim.kernels.panel import HAS_SPECIAL, HAS_ZERO
-from tcsim.kernels.philox import words
+from tcsim.kernels.jit import borrowing, inline, routine
+from tcsim.kernels.numbers import ANY_ZERO, FINITE, ZERO_E, round_sum
+from tcsim.kernels.panel import HAS_ZERO
+from tcsim.kernels.row import DONE, WIDE, all_negative_zero
 from tcsim.kernels.spec import Cut
 from tcsim.kernels.wide import add_term, round_limbs, wide_product
 
-WIDE, DONE = 1, 2  # flags of a column: its sum needs limbs; its result is already there
 _FAR = 1 << 40
 TO_ZERO = Cut(-1, 0)
-
-
-class Row(NamedTuple):
-    """A row of the tile, pointers to its columns: what it carries from block to block, and room for a block's passes."""
-
-    sig: Any
-    e: Any
-    negative: Any
-    special: Any
-    c_sig: Any  # a c that is added later
-    c_e: Any
-    c_negative: Any
-    c_special: Any
-    top: Any  # the largest exponent
-    lsb: Any  # the least place of a nonzero term
-    floor: Any  # the exponent that the block has at least
-    q: Any  # terms are cut at 2^q
-    flag: Any
-    total: Any
-    lost: Any  # bits that were cut off, where that matters
-    random: Any  # [4·width]: the words of four blocks
-    term_sig: Any  # [terms·width], as are those below: groups of products, or rounded products and their sums
-    term_e: Any
-    term_negative: Any
-    term_special: Any
-    width: int
-
-
-@borrowing
-def start_over(width, row, negative):
-    """A sum that starts from zero, or with `negative` from -0, to which a zero of either sign adds as if it were first."""
-    for j in range(width):
-        row.sig[j], row.e[j], row.negative[j], row.special[j] = 0, ZERO_E, negative, FINITE
 
 
 @inline
@@ -204,20 +158,6 @@ def sums(spec, panel, r, p0, p1, step, width, q, total):
         add_products(spec, panel, r, p0, p1, step, width, q, total, spec.cut)
 
 
-@inline
-def pair(x, x_e, y, y_e, room):
-    """(total, q), total·2^q standing for x·2^(x_e - room) + y·2^(y_e - room): x and y are below 2^(room + 2), room <= 58.
-
-    Both are floored at 2^(q + 1), which costs at most one of them any bits where the larger has its lowest 12 bits clear.
-    The sum then stands between two integers, and the lowest bit of `total`, set, says so: it rounds as the exact sum if
-    there are enough bits above that one.
-    """
-    top = max(x_e, y_e)
-    right, down = min(top - x_e, np.int64(63)), min(top - y_e, np.int64(63))
-    lost = x & ((np.int64(1) << right) - 1) | y & ((np.int64(1) << down) - 1)
-    return ((x >> right) + (y >> down)) << 1 | (np.int64(1) if lost != 0 else np.int64(0)), top - room - 1
-
-
 @borrowing
 def group_sums(spec, terms, width, row):
     """Pass 2 with exact groups."""
@@ -265,51 +205,6 @@ def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random):
     return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
 
 
-@inline
-def special_product(a, b, a_sig, b_sig):
-    """NaN, infinity or FINITE from the marks (special + 4·negative) of two factors."""
-    x, y = a & 3, b & 3
-    if x == FINITE and y == FINITE:
-        return np.int64(FINITE)
-    if x == NAN or y == NAN or (x == FINITE and a_sig == 0) or (y == FINITE and b_sig == 0):
-        return np.int64(NAN)
-    return np.int64(MINUS_INF if (a >> 2) != (b >> 2) else PLUS_INF)
-
-
-@inline
-def special_add(x, y):
-    """The special value of a sum: opposite infinities and NaN give NaN."""
-    both = x if x == y else np.int64(NAN)
-    one = x if y == FINITE else both
-    return y if x == FINITE else one
-
-
-@routine
-def add_specials(panel, r, p0, p1, block, width, special):
-    """What NaN and infinite operands of a block make of its columns."""
-    if panel.za[r, block] & HAS_SPECIAL == 0:
-        found = np.int64(0)
-        for j in range(width):
-            found |= panel.zb[block, j]
-        if found & HAS_SPECIAL == 0:
-            return
-    for p in range(p0, p1):
-        a, sig = panel.ma[r, p], panel.sa[r, p]
-        for j in range(width):
-            special[j] = special_add(special[j], special_product(a, panel.mb[p, j], sig, panel.sb[p, j]))
-
-
-@routine
-def all_negative_zero(panel, r, p0, p1, j):
-    """Whether every product of the block is -0."""
-    for p in range(p0, p1):
-        if panel.sa[r, p] != 0 and panel.sb[p, j] != 0:
-            return False
-        if (panel.ma[r, p] >> 2) == (panel.mb[p, j] >> 2):
-            return False
-    return True
-
-
 @borrowing
 def mark_zeros(panel, r, p0, p1, columns, row):
     """Where every term of a block is zero, the result is -0 if all of them are; flagged as DONE."""
@@ -341,38 +236,3 @@ def finish(spec, width, row, word):
             small = abs(row.sig[j]) >> spec.out.mantissa == 0
             row.sig[j] = np.int64(0) if small else row.sig[j]
             row.e[j] = np.int64(ZERO_E) if small else row.e[j]
-
-
-@borrowing
-def add_product(spec, panel, r, p, width, row, word):
-    """All of a block of one product that is added to c exactly, see `pair`. True if some column is left alone, flagged WIDE:
-    its larger term was subnormal, and too few bits are left to round by."""
-    m, least = spec.out.mantissa, spec.kept + 1 + (32 if spec.mode == SR else 1)
-    x, e, negative, raise_c = panel.sa[r, p] << (spec.room - spec.weight), panel.ea[r, p], panel.ma[r, p] >> 2, spec.room - m
-    any_flag = np.int64(0)
-    for j in range(width):
-        c, product = row.sig[j] << raise_c, x * panel.sb[p, j]
-        total, q = pair(c, row.e[j], product, e + panel.eb[p, j], spec.room)
-        flag = np.int64(WIDE) if bit_length(abs(total)) < least else np.int64(0)
-        flag &= total
-        sig, place, special = round_sum(total, q, spec.how, row.random[word * row.width + j], spec.kept, spec.out)
-        minus = np.int64(1) if total < 0 else np.int64(0)
-        minus = row.negative[j] & (negative ^ panel.mb[p, j] >> 2) if (c | product) == 0 else minus
-        small = (spec.flush != 0) & (abs(sig) >> m == 0)
-        sig, place = np.int64(0) if small else sig, np.int64(ZERO_E) if small else place
-        keep = (flag | row.special[j]) != 0
-        row.sig[j] = row.sig[j] if keep else sig
-        row.e[j] = row.e[j] if keep else place
-        row.negative[j] = row.negative[j] if keep else minus
-        row.special[j] = row.special[j] if keep else special
-        row.flag[j] = flag
-        any_flag |= flag
-    return any_flag != 0
-
-
-@apart
-def draw(seed, element, group, operation, width, random, pitch):
-    """The random words of each column for the block roundings 4·group … 4·group + 3."""
-    for j in range(width):
-        w0, w1, w2, w3 = words(np.uint64(seed), np.uint64(element + j), np.uint64(group), np.uint64(operation))
-        random[j], random[pitch + j], random[2 * pitch + j], random[3 * pitch + j] = w0, w1, w2, w3

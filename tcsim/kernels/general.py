@@ -1,7 +1,7 @@
 """The general kernel: every unit and what-if, bit for bit, over tiles of the output.
 
 A tile is walked along k in chunks. A chunk of both operands is decoded once (`panel`), then every row of the tile runs
-its blocks over all columns of the tile (`blocks`, `scalar`). What a column carries from block to block is the rounded
+its blocks over all columns of the tile (`blocks`, `pairs`, `staged`, `rounded`). What a column carries from block to block is the rounded
 value of the unit; `total` carries the schedule's additions outside it.
 """
 
@@ -13,11 +13,6 @@ import numpy as np
 from numba.extending import overload
 
 from tcsim.kernels.blocks import (
-    WIDE,
-    Row,
-    add_product,
-    add_specials,
-    draw,
     finish,
     group_sums,
     groups,
@@ -26,7 +21,6 @@ from tcsim.kernels.blocks import (
     mark_zeros,
     quanta,
     start_block,
-    start_over,
     start_sums,
     sums,
     wide_block,
@@ -35,6 +29,7 @@ from tcsim.kernels.blocks import (
 from tcsim.kernels.jit import apart, borrowing, default_threads, inline, kernel, routine, run_tasks
 from tcsim.kernels.memory import at, load, matrices, store
 from tcsim.kernels.numbers import FINITE, SR, ZERO_E, decode, encode, round_float64, to_float64
+from tcsim.kernels.pairs import add_c, add_product, keep_c
 from tcsim.kernels.panel import (
     INSTRUCTION_END,
     INSTRUCTION_START,
@@ -46,8 +41,10 @@ from tcsim.kernels.panel import (
     pack_groups,
     plan_chunk,
 )
-from tcsim.kernels.scalar import add_c, in_vectors, keep_c, rounded, rounded_row, two_stage_row
+from tcsim.kernels.rounded import in_vectors, rounded, rounded_row
+from tcsim.kernels.row import WIDE, Row, add_specials, draw, start_over
 from tcsim.kernels.spec import Grouped, Plain, Rounded, Single, Staged, order_of, spec_of, sums_of
+from tcsim.kernels.staged import two_stage_row
 from tcsim.problem import Codes, Problem
 
 ROWS, COLUMNS, CHUNK, LANES = 64, 64, 128, 8

@@ -1,118 +1,16 @@
-"""Blocks that are not one aligned sum: CDNA3's two stages, and units that round every operation."""
+"""Blocks of units that round every operation: over the columns where 64 bits are enough, else one output at a time."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tcsim.kernels.blocks import (
-    all_negative_zero,
-    draw,
-    largest_exponents,
-    pair,
-    special_add,
-    special_product,
-    sums,
-)
 from tcsim.kernels.jit import borrowing, inline, routine
-from tcsim.kernels.numbers import (
-    ANY_ZERO,
-    FINITE,
-    MINUS_INF,
-    NEAREST,
-    PLUS_INF,
-    SR,
-    ZERO_E,
-    bit_length,
-    round_sum,
-)
+from tcsim.kernels.numbers import FINITE, MINUS_INF, SR, ZERO_E, bit_length, round_sum
+from tcsim.kernels.pairs import ieee_sum
 from tcsim.kernels.panel import HAS_SPECIAL
 from tcsim.kernels.philox import word
-from tcsim.kernels.spec import PAIR
+from tcsim.kernels.row import draw, special_add, special_product
 from tcsim.kernels.wide import add_term, round_limbs, wide_product
-
-
-@inline
-def floor_shift(x, shift):
-    """floor(x·2^-shift)."""
-    return (x >> min(max(shift, np.int64(0)), np.int64(63))) << min(max(-shift, np.int64(0)), np.int64(62))
-
-
-@borrowing
-def two_stage_row(spec, panel, r, p0, p1, width, columns, row, word):
-    """CDNA3's block over the columns: products truncated at their own largest exponent, then against c, floors, one rounding."""
-    _products_sum(spec, panel, r, p0, p1, width, row)
-    near = np.int64(0)
-    for j in range(width):
-        near |= np.int64(1) if row.q[j] + spec.fraction >= spec.out.emax else np.int64(0)
-    if near:
-        for j in range(columns):
-            for p in range(p0, p1):
-                if overflowing(spec, panel, r, p, j):
-                    infinity = np.int64(MINUS_INF if (panel.ma[r, p] ^ panel.mb[p, j]) & 4 else PLUS_INF)
-                    row.special[j] = special_add(row.special[j], infinity)
-    zeros = np.int64(0)
-    for j in range(width):
-        zero = (row.total[j] == 0) & (row.sig[j] == 0) & (row.negative[j] != 0)
-        row.flag[j] = np.int64(1) if zero else np.int64(0)
-        zeros |= row.flag[j]
-    if zeros:
-        for j in range(columns):
-            if row.flag[j]:
-                row.flag[j] = np.int64(all_negative_zero(panel, r, p0, p1, j))
-    emin = spec.out.emin
-    for j in range(width):
-        c_e = row.e[j] if row.sig[j] != 0 else emin
-        sig, e, negative, special = two_stage(spec, row.total[j], row.q[j], row.sig[j], c_e, row.random[word * row.width + j])
-        keep = row.special[j] != FINITE
-        row.sig[j] = row.sig[j] if keep else sig
-        row.e[j] = row.e[j] if keep else e
-        row.negative[j] = row.negative[j] if keep else negative | row.flag[j]
-        row.special[j] = row.special[j] if keep else special
-
-
-@borrowing
-def _products_sum(spec, panel, r, p0, p1, width, row):
-    """The sum of the truncated products is total·2^q, q = largest exponent - fraction; of even and odd k apart if the unit does."""
-    step = 2 if spec.parity else 1
-    for half in range(step):
-        for j in range(width):
-            row.top[j] = ZERO_E
-            row.floor[j] = 0
-        largest_exponents(panel, r, p0 + half, p1, step, width, row.top)
-        for j in range(width):
-            row.top[j] = (row.top[j] if row.top[j] > ANY_ZERO else np.int64(ZERO_E)) - spec.fraction
-        sums(spec, panel, r, p0 + half, p1, step, width, row.top, row.floor)
-        for j in range(width):
-            q = max(row.q[j], row.top[j]) if half else row.top[j]
-            before = floor_shift(row.total[j], q - row.q[j]) if half else np.int64(0)
-            row.total[j] = before + floor_shift(row.floor[j], q - row.top[j])
-            row.q[j] = q
-
-
-@inline
-def two_stage(spec, products, place, c_sig, c_e, random):
-    """(sig, e, negative, special) of products·2^place + c. `c_e` is emin where c is zero."""
-    f = spec.fraction
-    deep = max(spec.late + 1, f)
-    emax = max(place + f, c_e)
-    q = emax - deep
-    total = floor_shift(products, emax - spec.late - 1 - place) << (deep - spec.late - 1)
-    c = floor_shift(c_sig, emax - f - (c_e - spec.out.mantissa)) << (deep - f)
-    near = (c_e >= emax - f - 1) | (spec.parity == 0)
-    total += c if near else np.int64(0)
-    leading = max(bit_length(abs(total)) - 1 + q, spec.out.emin)
-    more = max(leading - spec.late - q, np.int64(0)) if total != 0 else np.int64(0)
-    total, q = total >> min(more, np.int64(63)), q + more
-    sig, e, special = round_sum(total, q, spec.how, random, spec.kept, spec.out)
-    return sig, e, np.int64(1) if total < 0 else np.int64(0), special
-
-
-@borrowing
-def overflowing(spec, panel, r, p, j):
-    """Whether a product reaches 2^(emax + 1) of the output, which CDNA3 takes for infinity."""
-    e = panel.ea[r, p] + panel.eb[p, j]
-    x = abs(panel.sa[r, p] * panel.sb[p, j])
-    return x != 0 and bit_length(x) - 1 + e - spec.weight > spec.out.emax
 
 
 @inline
@@ -128,41 +26,10 @@ def round_result(spec, sig, e, negative, special):
 
 
 @inline
-def ieee_sum(x, y, how, random, kept, out):
-    """The rounded sum of two values of `out`, each (sig, e, negative, special), where PAIR bits are enough; see `pair`."""
-    up = PAIR - out.mantissa
-    total, q = pair(x[0] << up, x[1], y[0] << up, y[1], np.int64(PAIR))
-    sig, e, special = round_sum(total, q, how, random, kept, out)
-    minus = np.int64(1) if total < 0 else np.int64(0)
-    given = special_add(x[3], y[3])
-    sig = sig if given == FINITE else np.int64(0)
-    e = e if given == FINITE else np.int64(ZERO_E)
-    return sig, e, x[2] & y[2] if (x[0] | y[0]) == 0 else minus, special if given == FINITE else given
-
-
-@inline
 def pair_sum(spec, x, y, random):
     """ieee_sum by the unit's rounding, flushing and sign of zero."""
     sig, e, negative, special = ieee_sum(x, y, spec.how, random, spec.kept, spec.out)
     return round_result(spec, sig, e, negative, special)
-
-
-@borrowing
-def keep_c(width, row):
-    """Put c aside: the instruction starts from zero."""
-    for j in range(width):
-        row.c_sig[j], row.c_e[j], row.c_negative[j], row.c_special[j] = row.sig[j], row.e[j], row.negative[j], row.special[j]
-
-
-@borrowing
-def add_c(spec, width, row):
-    """c + the instruction's result, to nearest-even in the output format."""
-    for j in range(width):
-        c = (row.c_sig[j], row.c_e[j], row.c_negative[j], row.c_special[j])
-        x = (row.sig[j], row.e[j], row.negative[j], row.special[j])
-        row.sig[j], row.e[j], row.negative[j], row.special[j] = ieee_sum(
-            c, x, NEAREST, np.uint64(0), spec.out.mantissa + 1, spec.out
-        )
 
 
 @borrowing
