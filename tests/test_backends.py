@@ -146,3 +146,19 @@ def test_large_tiles_and_threads(unit: Unit, kind: str) -> None:
     )  # fmt: skip
     if unit.rounding != "sr":
         assert first_difference(reference.run(few), one[:, rows][:, :, columns]) == ""
+
+
+def test_sums_too_wide_for_the_kernels_are_refused() -> None:
+    """Two-stage sums are 64 bits wide on the cpu; the widest that fit equal the reference."""
+    base, rng = tcsim.unit("mi300x", "float16"), np.random.default_rng(0)
+    for fraction, late, fits in ((56, 55, True), (57, 31, False), (24, 56, False)):
+        unit = base.replace(fraction_bits=fraction, late_fraction_bits=late)
+        a, b, c = operands(rng, unit, 3, 9, 20, "mid")
+        problem = Problem(
+            unit, Sequential().plan(20), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None]
+        )
+        if fits:
+            assert first_difference(cpu.run(problem), reference.run(problem)) == ""
+        else:
+            with pytest.raises(ValueError, match="at most"):
+                cpu.run(problem)

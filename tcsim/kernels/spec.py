@@ -106,6 +106,8 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
         weight += 2 * scale.mantissa - a.emin - b.emin
     terms = unit.block_size // unit.group_size + 1
     room = WINDOW - headroom - terms.bit_length()
+    if unit.arithmetic == "two-stage":
+        _check_window(unit, room)
     random_bits = 32 if "sr" in (unit.rounding, unit.product_rounding) else 0
     single = unit.block_size == 1 and unit.align_rounding == "exact" and max(weight, out.mantissa_bits) <= room
     aligned = Grouped if grouped else Single if single else Plain
@@ -145,6 +147,17 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
             scale=scale,
         )
     )
+
+
+def _check_window(unit: Unit, room: int) -> None:
+    """Refuse two-stage sums that 64 bits do not hold."""
+    for key, most in (("fraction_bits", room), ("late_fraction_bits", room - 1)):
+        value = getattr(unit, key) or 0
+        if value > most:
+            raise ValueError(
+                f"{key}={value}: the compiled kernels hold two-stage sums of at most {most} with block_size={unit.block_size}; "
+                "backend='reference' has no limit"
+            )
 
 
 def spec_of(problem: Problem) -> tuple[Kind, np.void]:
