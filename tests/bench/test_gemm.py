@@ -3,7 +3,7 @@
     OPENBLAS_NUM_THREADS=1 TCSIM_BENCH_THREADS=1 pytest tests/bench --benchmark-only --benchmark-json=bench.json
     python tests/bench/report.py bench.json
 
-Every record carries its multiply-adds; the report divides. The general kernel runs a smaller share of the shapes.
+Every record carries its multiply-adds; the report divides. The general kernel runs what-ifs of 256^3.
 """
 
 from __future__ import annotations
@@ -23,6 +23,23 @@ THREADS = int(os.environ.get("TCSIM_BENCH_THREADS", "1"))
 CUBE, TALL, DEEP = (1, 512, 512, 512), (1, 256, 256, 1024), (1, 16, 16, 1 << 20)
 RAGGED = [(1, 1, 4096, 1024), (1, 4096, 1, 1024), (1, 300, 200, 777), (1, 65, 65, 1000), (2000, 16, 16, 16), (200, 64, 64, 64)]
 FP16 = {gpu: tcsim.unit(gpu, "float16") for gpu in ("v100", "a100", "h200")}
+# What-ifs of every sort that only the general kernel computes, beside units that it computes too.
+GENERAL = {
+    **FP16,
+    **{f"{gpu} {r}": unit.replace(rounding=r) for (gpu, unit), r in zip(FP16.items(), ("ru", "rd", "ro"), strict=True)},
+    "a100 f=40": FP16["a100"].replace(fraction_bits=40),
+    "a100 terms rne": FP16["a100"].replace(align_rounding="rne"),
+    "a100 L=7 f=30": FP16["a100"].replace(block_size=7, fraction_bits=30, rounding="rne"),
+    "a100 exact ru": FP16["a100"].replace(align_rounding="exact", rounding="ru"),
+    "a100 exact sr": FP16["a100"].replace(align_rounding="exact", rounding="sr"),
+    "v100 c after": FP16["v100"].replace(c_enters="after", chain=4),
+    "h200 k order": FP16["h200"].replace(k_order=tuple(range(15, -1, -1))),
+    "h200 to bf16": FP16["h200"].replace(out="bfloat16"),
+    "fp32 chain sr": tcsim.unit("mi100", "float32").replace(rounding="sr"),
+    "h200 m8n8k4": tcsim.unit("h200", "float16", out="float32", instruction="mma.m8n8k4"),
+    "mi300x": tcsim.unit("mi300x", "float16"),
+    "mi250 rz": tcsim.unit("mi250", "float16").replace(rounding="rz"),
+}
 FORMATS = {
     "bf16 a100": tcsim.unit("a100", "bfloat16"),
     "bf16 h200": tcsim.unit("h200", "bfloat16"),
@@ -88,11 +105,11 @@ def test_specials(benchmark, special: str) -> None:  # type: ignore[no-untyped-d
     timed(benchmark, lambda: cpu.run(problem, THREADS), shape, case=f"a100 {special}", kernel="cpu")
 
 
-@pytest.mark.parametrize("name", ["v100", "a100", "h200"])
+@pytest.mark.parametrize("name", GENERAL)
 def test_general(benchmark, name: str) -> None:  # type: ignore[no-untyped-def]
-    shape = (1, 256, 256, 256)
-    problem = problem_of(FP16[name], shape)
-    out = np.zeros((1, 256, 256), np.uint32)
+    unit, shape = GENERAL[name], (1, 256, 256, 256)
+    problem = problem_of(unit, shape)
+    out = np.zeros((1, 256, 256), unit.out_format.storage)
     timed(benchmark, lambda: general.run(problem, out, THREADS), shape, case=f"{name} general", kernel="general")
 
 
