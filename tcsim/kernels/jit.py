@@ -44,7 +44,9 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:
-        return numba.njit(function, cache=True, error_model="numpy", boundscheck=False, _nrt=True, **options)
+        return numba.njit(
+            function, cache=True, error_model="numpy", boundscheck=False, _nrt=True, no_cfunc_wrapper=True, **options
+        )
     finally:
         config.CACHE_DIR = previous
 
@@ -54,19 +56,23 @@ def kernel(function: Callable[..., Any]) -> Any:
     return _compiled(function, nogil=True)
 
 
+# Kernels call the functions below, Python never does, and nothing takes a pointer to one.
+_INNER = {"error_model": "numpy", "boundscheck": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
 def inline(function: Callable[..., Any]) -> Any:
     """A helper called from kernels, inlined by LLVM."""
-    return numba.njit(function, error_model="numpy", boundscheck=False, inline="never", forceinline=True, _nrt=True)
+    return numba.njit(function, **_INNER, inline="never", forceinline=True, _nrt=True)
 
 
 def woven(function: Callable[..., Any]) -> Any:
     """A helper that becomes part of its caller before anything is compiled: what it emits is optimised only once."""
-    return numba.njit(function, error_model="numpy", boundscheck=False, inline="always")
+    return numba.njit(function, **_INNER, inline="always")
 
 
 def routine(function: Callable[..., Any]) -> Any:
     """A larger part of a kernel, compiled once and called: inlining it everywhere only costs compile time."""
-    return numba.njit(function, error_model="numpy", boundscheck=False, _nrt=True)
+    return numba.njit(function, **_INNER, _nrt=True)
 
 
 class _Apart(Compiler):  # type: ignore[misc]
@@ -79,12 +85,12 @@ class _Apart(Compiler):  # type: ignore[misc]
 
 def borrowing(function: Callable[..., Any]) -> Any:
     """An inlined helper that makes, keeps and returns no arrays: Numba then counts no references, which costs more than a block."""
-    return numba.njit(function, error_model="numpy", boundscheck=False, inline="never", forceinline=True, _nrt=False)
+    return numba.njit(function, **_INNER, inline="never", forceinline=True, _nrt=False)
 
 
 def apart(function: Callable[..., Any]) -> Any:
     """A routine that makes, keeps and returns no arrays, and whose arrays never overlap: LLVM makes vector code of its loops."""
-    return numba.njit(function, error_model="numpy", boundscheck=False, _nrt=False, pipeline_class=_Apart)
+    return numba.njit(function, **_INNER, _nrt=False, pipeline_class=_Apart)
 
 
 @cache
