@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from tcsim.kernels import general, library, narrow, native, payload, saturate, simd
 from tcsim.problem import Codes, Problem
+
+# Multiply-adds below which sharing a problem among threads takes longer than it saves.
+_FAST, _SLOW = 1 << 20, 1 << 16
 
 
 def run(problem: Problem, threads: int | None = None) -> Codes:
@@ -22,13 +27,18 @@ def _numbers(problem: Problem, threads: int | None = None) -> Codes:
     if problem.unit.sum_format is not None:
         narrow.run(problem, out, _numbers)
     elif library.supports(problem):
-        library.run(problem, out, threads)
+        library.run(problem, out, _threads(problem, threads, _FAST))
     elif problem.unit.overflow == "saturate":
         saturate.run(problem, out)
     elif native.supports(problem):
-        native.run(problem, out, threads)
+        native.run(problem, out, _threads(problem, threads, _SLOW))
     elif simd.supports(problem):
-        simd.run(problem, out, threads, general.run_part)
+        simd.run(problem, out, _threads(problem, threads, _FAST), general.run_part)
     else:
-        general.run(problem, out, threads)
+        general.run(problem, out, _threads(problem, threads, _SLOW))
     return out
+
+
+def _threads(problem: Problem, threads: int | None, alone: int) -> int | None:
+    """The threads asked for; where none are, one for small problems."""
+    return 1 if threads is None and prod(problem.shape) < alone else threads
