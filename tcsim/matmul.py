@@ -45,7 +45,7 @@ def matmul(
         "cpu" (compiled, fast), "reference" (Python integers, the definition), "cuda" (the same arithmetic on a GPU's
         CUDA cores), "hardware" (the real tensor core).
     threads
-        Threads of the cpu backend, all cores by default. The bits do not depend on it.
+        Threads of the cpu backend; by default all cores, or one for small problems. The bits do not depend on it.
     seed
         Keys stochastic rounding, 0 <= seed < 2^64: bits depend on the seed, the element and the block alone.
     round
