@@ -50,7 +50,11 @@ def cancel(rng: Rng, unit: Unit, a: Codes, b: Codes) -> None:
     b[:, half : 2 * half] = b[:, :half]
     flip = (rng.random(b[:, :half].shape) < 0.2).astype(np.uint64) << np.uint64(unit.b_format.padding)
     changed = b[:, half : 2 * half] ^ flip.astype(b.dtype)
-    b[:, half : 2 * half] = np.where((changed & b.dtype.type(~unit.b_format.sign_bit & ((1 << unit.b_format.width) - 1))) <= unit.b_format.max_code, changed, b[:, half : 2 * half])
+    b[:, half : 2 * half] = np.where(
+        (changed & b.dtype.type(~unit.b_format.sign_bit & ((1 << unit.b_format.width) - 1))) <= unit.b_format.max_code,
+        changed,
+        b[:, half : 2 * half],
+    )
 
 
 def carried(rng: Rng, x: Codes, fmt: Format) -> Operand:

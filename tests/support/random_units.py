@@ -7,6 +7,7 @@ Generator: the same seed gives the same unit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -263,6 +264,6 @@ def draw_unit(rng: Rng) -> Unit:
 
 def written(unit: Unit) -> str:
     """The record as Python that makes it."""
-    plain = Unit("random", "mma", unit.a, unit.b, unit.out, 1, align_rounding="exact", arithmetic=unit.arithmetic)
-    shown = [f"{name}={getattr(unit, name)!r}" for name in FIELDS if getattr(unit, name) != getattr(plain, name)]
-    return f"Unit('random', 'mma', {unit.a!r}, {unit.b!r}, {unit.out!r}, {', '.join(shown)})"
+    usual = {f.name: f.default for f in fields(Unit)}
+    shown = [f"{name}={getattr(unit, name)!r}" for name in FIELDS if name not in "ab" and getattr(unit, name) != usual[name]]
+    return f"Unit('random', 'mma', {unit.a!r}, {unit.b!r}, {', '.join(shown)})"
