@@ -150,15 +150,18 @@ def trace(
     result = block(unit, products, entry, draws)
     if result.special == "nan" and unit.keeps_nan:
         result = dot.kept_nan(0, entry)
-    return _block(unit, [*products, entry], [*names, "c"], [*factors, ""], result)
+    words = draws.term_words(unit.align_rounding, len(products))
+    return _block(unit, [*products, entry], [*names, "c"], [*factors, ""], result, words)
 
 
-def _block(unit: Unit, terms: Sequence[Value], names: Sequence[str], factors: Sequence[str], result: Value) -> Block:
+def _block(
+    unit: Unit, terms: Sequence[Value], names: Sequence[str], factors: Sequence[str], result: Value, words: Sequence[int]
+) -> Block:
     finite = not any(t.special for t in terms)
     aligned = unit.arithmetic == "aligned" and unit.align_rounding != "exact" and finite
     emax = largest_exponent(unit, terms) if aligned else None
     quantum = emax - unit.fraction_bits if emax is not None and unit.fraction_bits is not None else None
-    cut = terms if quantum is None else align(terms, quantum, unit.align_rounding)
+    cut = terms if quantum is None else align(terms, quantum, unit.align_rounding, words)
     shown = tuple(
         Term(
             name,

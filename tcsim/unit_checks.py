@@ -87,7 +87,10 @@ def _check_sums(unit: Unit) -> None:
                 unit, f"chains={unit.chains} and no sum_format: chains rounded to the output are instructions of their own"
             )
         return
-    if (unit.c_enters, unit.scale, unit.k_order, unit.out_precision) != ("after", None, None, None) or unit.rounding == "sr":
+    if (unit.c_enters, unit.scale, unit.k_order, unit.out_precision) != ("after", None, None, None) or "sr" in (
+        unit.rounding,
+        unit.align_rounding,
+    ):
         raise _refuse(
             unit,
             f"sum_format={unit.sum_format!r}: it needs c_enters='after', ascending k, and no scales, out_precision or 'sr'",

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from tcsim.units import EVIDENCE, Unit
 
-_CUT = {
-    "rz": "truncated toward zero",
-    "rd": "rounded down (toward -infinity)",
-    "rne": "rounded to nearest, ties to even,",
-}
 _ROUND = {
     "rz": "by truncation toward zero",
     "rne": "to nearest, ties to even",
@@ -18,6 +13,11 @@ _ROUND = {
     "ro": "to odd",
     "sr": "stochastically, up in magnitude with the probability of the discarded fraction",
 }
+_CUT = {mode: f"rounded {how}," for mode, how in _ROUND.items()}
+_CUT |= {"rz": "truncated toward zero", "rd": "rounded down (toward -infinity)"}
+_CUT["sr"] = (
+    "rounded stochastically (up in magnitude with the probability of the discarded fraction, by a random word of its own)"
+)
 
 
 def explain(unit: Unit) -> str:

@@ -14,8 +14,8 @@ from tcsim.formats import Format, format_named
 from tcsim.zeros import Zeros, zeros_of
 
 ARITHMETICS = ("aligned", "two-stage", "rounded", "integer")
-ALIGN_ROUNDINGS = ("rz", "rd", "rne", "exact")
 ROUNDINGS = ("rz", "rne", "rna", "ru", "rd", "ro", "sr")
+ALIGN_ROUNDINGS = (*ROUNDINGS, "exact")
 SUBNORMALS = ("keep", "flush")
 ZERO_SIGNS = ("positive", "ieee")
 C_ENTERS = ("aligned", "after")
@@ -43,7 +43,8 @@ class Unit:
     fraction_bits
         A term keeps bits down to 2^(emax - fraction_bits), emax being the largest exponent of the block.
     align_rounding
-        How a term loses the bits below: "rz" (magnitude truncated), "rd" (floor), "rne", or "exact" (it loses none).
+        How a term loses the bits below: one of the `rounding`s ("rz": its magnitude is truncated; "sr": every term of a
+        block has a random word of its own), or "exact" (it loses none).
     rounding
         How the sum becomes the output: rz rne rna ru rd ro sr.
     out_precision
