@@ -53,8 +53,11 @@ def _check_choices(unit: Unit) -> None:
         ("overflow", unit.overflow, OVERFLOWS),
         ("evidence", unit.evidence, tuple(EVIDENCE)),
     ):
-        if value not in known:
+        if not isinstance(value, str) or value not in known:
             raise unknown(what, value, known)
+    for key in ("parity_split", "nan_known"):
+        if not isinstance(getattr(unit, key), bool):
+            raise _refuse(unit, f"{key}={getattr(unit, key)!r}: it must be True or False")
 
 
 def _check_counts(unit: Unit) -> None:
@@ -66,7 +69,7 @@ def _check_counts(unit: Unit) -> None:
         value = getattr(unit, key)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise _refuse(unit, f"{key}={value!r}: it must be None or an integer of at least 1")
-    if unit.min_exponent is not None and not isinstance(unit.min_exponent, int):
+    if unit.min_exponent is not None and not (isinstance(unit.min_exponent, int) and not isinstance(unit.min_exponent, bool)):
         raise _refuse(unit, f"min_exponent={unit.min_exponent!r}: it must be None or an integer")
     if unit.block_size % unit.group_size:
         raise _refuse(unit, f"group_size={unit.group_size}: it must divide block_size={unit.block_size}")
@@ -117,7 +120,7 @@ def _check_formats(unit: Unit) -> None:
             raise _refuse(unit, f"operand_format={wide.name}: it does not hold every value of {operand.name}")
     if not (out.signed and out.infinities and out.nan == "ieee"):
         raise _refuse(unit, f"output format {out.name}: results need a sign, infinities and NaN")
-    if unit.nan_code is not None and not _is_nan(unit.nan_code, out):
+    if unit.nan_code is not None and (not isinstance(unit.nan_code, int) or not _is_nan(unit.nan_code, out)):
         raise _refuse(unit, f"nan_code={unit.nan_code!r}: it is not a NaN of {out.name}")
     if unit.out_precision is not None and unit.out_precision > out.precision:
         raise _refuse(unit, f"out_precision={unit.out_precision}: {out.name} has {out.precision} significand bits")
@@ -132,7 +135,7 @@ def _check_order(unit: Unit) -> None:
     order = unit.k_order
     if order is None:
         return
-    if sorted(order) != list(range(len(order))):
+    if not all(isinstance(i, int) and not isinstance(i, bool) for i in order) or sorted(order) != list(range(len(order))):
         raise _refuse(unit, f"k_order of length {len(order)}: it must be a permutation of 0 … {len(order) - 1}")
     if len(order) % (unit.block_size * unit.chain):
         raise _refuse(
