@@ -73,6 +73,8 @@ def _result(unit: Unit) -> str:
             f"A NaN operand becomes the result, made quiet: b's before the sum so far, that before a's. Other NaN results "
             f"are {unit.nan:#x}."
         )
+    if not unit.nan_known:
+        nan = f"Which NaN the hardware returns is unknown: no source tells; here NaN results are {unit.nan:#x}."
     return (
         f"The sum is rounded once to {out.name}{width}, {_ROUND[unit.rounding]}. From 2^{out.emax + 1} on it is infinite. {zero} "
         f"{nan}"
@@ -125,6 +127,11 @@ def _rounded(unit: Unit) -> list[str]:
         _block(unit),
         f"Each product is rounded to {unit.out_format.name} {_ROUND[unit.product_rounding]}. The products of a block are {tree}; every addition "
         f"is rounded {_ROUND[unit.rounding]}. "
+        + (
+            ""
+            if unit.nan_known
+            else f"Which NaN the hardware returns is unknown: no source tells; here NaN results are {unit.nan:#x}. "
+        )
         + ("Subnormals are kept." if unit.subnormals == "keep" else "Subnormals count as zero throughout."),
     ]
 
