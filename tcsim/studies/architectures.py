@@ -80,13 +80,13 @@ def claims(data: xr.Dataset) -> list[Claim]:
             told(all(v is not None and v <= 32 for v in first.values()), data.differ),
             "first differing k on (0, 1]: " + ", ".join(f"{p} {v}" for p, v in first.items())
             + "; share of differing outputs on gauss at k = " + f"{last}: " + ", ".join(f"{p} {v:.0%}" for p, v in share.items()),
-            "",
+            "this project",
         ),
         Claim(
             "On positive data most outputs of A100 and H200 are 8 ulps or more apart at the largest k",
             told(beyond > 0.5, beyond) if last >= 1024 else None,
             f"{beyond:.0%} at k = {last}",
-            "",
+            "this project",
         ),
         Claim(
             "The Ozaki scheme's bits are the same everywhere",

@@ -7,10 +7,12 @@ functions; progress, resuming, parallel runs, files and the command line come wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,23 +50,50 @@ class Option:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper, whether it holds here, and the numbers that say so.
+    """A statement, whether it holds here, and the numbers that decide it.
 
-    `holds` is None where the run is too small, or lacks cells, to tell.
+    statement
+        What was checked, thresholds included: precisely what `holds` decides.
+    holds
+        True, False, or None where it cannot be told. TypeError for anything else, so that no NaN passes for a verdict.
+    evidence
+        The numbers that decide it.
+    origin
+        Where it comes from: "Fasi et al. 2022, Section 4.2", or "this project", which an empty text means too.
+    says
+        What the origin says, where `statement` narrows it or puts numbers to it.
+    needs
+        The cells that it reads, by the keys of a cell: one value, several in a tuple, or a slice with both ends included.
+        A key that a cell lacks leaves that cell needed; without `needs` every cell is. A run that lacks one of them
+        withholds the verdict (`tcsim.studies.verdicts`).
+    reason
+        Why it cannot be told.
     """
 
     statement: str
     holds: bool | None
     evidence: str
-    source: str = ""
+    origin: str
+    says: str = ""
+    needs: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.holds is not None and not isinstance(self.holds, bool | np.bool_):
+            raise TypeError(
+                f"a claim holds (True), does not (False) or cannot be told (None); got {self.holds!r} for {self.statement!r}"
+            )
+        object.__setattr__(self, "holds", None if self.holds is None else bool(self.holds))
+        object.__setattr__(self, "origin", self.origin or "this project")
 
     @property
     def verdict(self) -> str:
         return {True: "holds", False: "does not hold", None: "cannot be told"}[self.holds]
 
     def __str__(self) -> str:
-        where = f" [{self.source}]" if self.source else ""
-        return f"{self.verdict}: {self.statement}{where}\n    {self.evidence}"
+        why = f" ({self.reason})" if self.reason else ""
+        says = f"\n    its origin says: {self.says}" if self.says else ""
+        return f"{self.verdict}{why}: {self.statement} [{self.origin}]{says}\n    {self.evidence}"
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "There the error of positive sums grows at least like k (slope 0.8 to 1.5 for k = 2^7 to 2^12)",
             told(all(0.8 < s < 1.5 for s in slopes.values()), list(slopes.values())),
             f"slopes {said(slopes, '.2f')}; at k = {last}: {said(never, '.1e')}",
-            "",
+            "this project",
         ),
         Claim(
             "Promotion every 128 stops the growth (from k = 128 on, within a factor of 1.5)",
@@ -93,7 +93,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "What remains is the error of 128 terms in 14 bits: promoted, Hopper stays at least 100 times above B200",
             told(every["h200 (0, 1]"] > 100 * every["b200 (0, 1]"], *every.values()),
             f"every 128, k = {last}: {said(every, '.1e')}",
-            "",
+            "this project",
         ),
         Claim(
             "B200 needs no cure: its error stays below 1e-5 without promotion for k up to 4096",
@@ -102,7 +102,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
                 data.error.sel(gpu="b200"),
             ),
             f"k = {last}: {never['b200 (0, 1]']:.1e} on (0, 1], {never['b200 gauss']:.1e} on gauss",
-            "",
+            "this project",
         ),
     ]
 

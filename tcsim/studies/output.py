@@ -40,17 +40,28 @@ def text_of(outcome: Outcome) -> str:
 
 def verdicts(claims: Sequence[Claim]) -> list[dict[str, str]]:
     """The claims as they are stored."""
-    return [{"statement": c.statement, "verdict": c.verdict, "evidence": c.evidence, "source": c.source} for c in claims]
+    return [
+        {
+            "statement": c.statement, "verdict": c.verdict, "reason": c.reason, "evidence": c.evidence,
+            "origin": c.origin, "says": c.says,
+        }
+        for c in claims
+    ]  # fmt: skip
 
 
 def verdict_table(claims: Sequence[dict[str, str]]) -> str:
     """Stored claims as an HTML table; nothing where there are none."""
     rows = "".join(
-        f"<tr><td class='{_CLASS.get(c['verdict'], 'untold')}'>{escape(c['verdict'])}</td><td>{escape(c['statement'])}<br>"
-        f"<small>{escape(c['evidence'])}</small></td><td><small>{escape(c['source'])}</small></td></tr>"
+        f"<tr><td class='{_CLASS.get(c['verdict'], 'untold')}'>{escape(c['verdict'])}{_small(c['reason'])}</td>"
+        f"<td>{escape(c['statement'])}{_small(c['evidence'])}</td><td>{escape(c['origin'])}{_small(c['says'])}</td></tr>"
         for c in claims
     )
-    return f"<table><tr><th>verdict</th><th>claim and numbers</th><th>where</th></tr>{rows}</table>" if rows else ""
+    head = "<tr><th>verdict</th><th>statement checked, and the numbers</th><th>origin, and what it says</th></tr>"
+    return f"<table>{head}{rows}</table>" if rows else ""
+
+
+def _small(text: str) -> str:
+    return f"<br><small>{escape(text)}</small>" if text else ""
 
 
 def write(outcome: Outcome, folder: Path, figures: bool) -> None:

@@ -77,12 +77,14 @@ def _report(
     computed: int, figures: bool,
 ) -> Outcome:  # fmt: skip
     from tcsim.studies.output import write
+    from tcsim.studies.verdicts import settle
 
     if not results:
         first = failed[0][1] if failed else "there are no cells"
         raise RuntimeError(f"study {study.name}: no cell finished; the first error was\n{first}")
     dataset = study.dataset(params, [(cell, results[id(cell)]) for cell in cells if id(cell) in results])
-    outcome = Outcome(study, params, dataset, study.claims(dataset), [], failed, computed, len(results) - computed)
+    claims = settle(study.claims(dataset), cells, [cell for cell in cells if id(cell) not in results])
+    outcome = Outcome(study, params, dataset, claims, [], failed, computed, len(results) - computed)
     write(outcome, folder, figures)
     return outcome
 
