@@ -107,13 +107,13 @@ def log_uniform(m: int, k: int, n: int, *, low: float = -10.0, high: float = 10.
 
 
 def tapered(t: int, *, pairs: int = 1, seed: int = 0) -> Pair:
-    """Abdelfattah et al. 2025's two-scale test: rows randn·[2^-t, 1] and columns randn·[2^t; 1], one output on each diagonal place.
+    """Abdelfattah et al. 2025's two-scale test: rows g·[2^-t, 1] and columns h·[2^t; 1], a scalar randn g a row and h a column.
 
-    The products' terms are of order 1 whatever t, but a fixed-point slicing by row and column sees them t bits down.
-    Shapes (pairs, 2) and (2, pairs).
+    Both terms of every product are g·h whatever t, but a fixed-point slicing by row and column sees one factor of each t
+    bits down. Shapes (pairs, 2) and (2, pairs); the published program draws one g and one h a t.
     """
-    a, b = gauss(pairs, 2, pairs, seed=seed)
-    return a * np.array([2.0**-t, 1.0]), b * np.array([[2.0**t], [1.0]])
+    g, h = gauss(pairs, 1, pairs, seed=seed)
+    return g * np.array([[2.0**-t, 1.0]]), h * np.array([[2.0**t], [1.0]])
 
 
 def ill_conditioned(k: int, *, condition: float = 1e20, seed: int = 0) -> Pair:

@@ -47,6 +47,12 @@ def frobenius(computed: npt.ArrayLike, reference: Reference) -> float:
     return float(_ratio(np.linalg.norm(gap / scale), np.linalg.norm(whole / scale)))
 
 
+def normwise(computed: npt.ArrayLike, reference: Reference, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+    """||C - Ĉ|| / (||A||·||B||) in the matrix infinity norm, the largest sum of magnitudes along a row (Khattak and Mikaitis); 0 for 0/0."""
+    gap, left, right = (np.abs(np.asarray(x, dtype=np.float64)).sum(axis=1).max() for x in (difference(computed, reference), a, b))
+    return float(_ratio(gap, left * right))
+
+
 def relative(computed: npt.ArrayLike, reference: Reference) -> Doubles:
     """|C - Ĉ|_ij / |C|_ij; 0 for 0/0, infinity for a nonzero error of a zero."""
     return _ratio(np.abs(difference(computed, reference)), np.abs(_parts(reference)[0]))
