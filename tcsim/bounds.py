@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.bounds_units import Bound, Growth, unit_growth, unit_product
 from tcsim.formats import Format, format_named
 from tcsim.multiword import Recipe
 from tcsim.schedule import Blocked
@@ -118,24 +119,10 @@ def _group_growth(made: Recipe, group: tuple[tuple[int, int], ...], k: int, high
     schedule = made.first if group == ((1, 1),) else made.others
     terms = k * len(group)
     block = min(schedule.b, terms) if isinstance(schedule, Blocked) else terms
-    chain = gamma(block, roundoff(high)) if unit is None else unit_growth(unit, block)
+    chain = gamma(block, roundoff(high)) if unit is None else unit_growth(unit, block).factor
     if not isinstance(schedule, Blocked):
         return chain
     return chain + gamma(-(-terms // block), roundoff(schedule.sum)) + roundoff(high)
-
-
-def unit_growth(unit: Unit, k: int) -> float:
-    """Growth of k products chained on an aligned unit, worst case and rigorous: (1 + ε)^ceil(k/L) - 1.
-
-    A block cuts L + 1 terms at 2^(emax - F), none smaller than 2^emax being largest, and rounds once:
-    ε = (L + 1)·2^-F·[cut] + 2^(1-p) (half of that to nearest). It takes the place of γ_k: on V100 ε/L is 3·2^-24 a
-    product, three times the u_high of (2.1), because products and c are cut apart; on H100 it is 0.66·2^-24.
-    """
-    cut = 0.0
-    if unit.align_rounding != "exact" and unit.fraction_bits is not None:
-        cut = (unit.block_size + 1) * 2.0**-unit.fraction_bits * (0.5 if unit.align_rounding == "rne" else 1.0)
-    last = 2.0 ** (1 - unit.kept_bits) * (0.5 if unit.rounding in ("rne", "rna") else 1.0)
-    return math.expm1(-(-k // unit.block_size) * math.log1p(cut + last))
 
 
 # The drift of truncation on data of one sign
