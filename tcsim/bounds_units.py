@@ -36,22 +36,27 @@ _LEAST = 2.0**-1074  # what float64 itself may lose of an absolute term
 
 
 @dataclass(frozen=True)
-class Bound:
-    """A proved statement about an error: |C̃ - C| <= `limit` elementwise, or the reason why there is none.
+class Statement:
+    """What a bound says: `formula`, and the `unit`, `order` of operations and `inputs` for which it is proved, with its `source`:
+    a paper and its equation, or "this project"."""
 
-    limit
-        Array of the shape of C, infinite where nothing is proved; None where nothing is proved at all.
-    statement
-        What is bounded, in a formula. unit, order, inputs: what it is proved for. source: the paper and its equation, or
-        "this project". reason: why the limit is None, or infinite somewhere.
-    """
-
-    limit: Doubles | None = field(repr=False)
-    statement: str
+    formula: str
     unit: str
     order: str
     inputs: str
     source: str = "this project"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """|C̃ - C| <= `limit` elementwise, as `statement` says; or the `reason` why nothing is proved.
+
+    limit
+        Array of the shape of C, infinite where nothing is proved; None where nothing is proved at all.
+    """
+
+    limit: Doubles | None = field(repr=False)
+    statement: Statement
     reason: str = ""
 
     def relative(self, magnitude: npt.ArrayLike) -> float | None:
@@ -244,6 +249,55 @@ def sizes(unit: Unit, a: Doubles, b: Doubles, scale_a: Doubles | None = None, sc
         x, y = _flush(a, unit.a_operand), _flush(b, unit.b_operand)
         flushed = magnitudes(_times(a - x, left), _times(b, right)) + magnitudes(_times(x, left), _times(b - y, right))
     return Sizes(plain, lifted, flushed)
+
+
+def _times(x: Doubles, scale: Any) -> Doubles:
+    """|x|·scale, never 0 where neither is."""
+    with np.errstate(over="ignore", under="ignore"):
+        size: Doubles = np.abs(x) * scale
+    return np.where((x != 0) & (np.asarray(scale) != 0), np.maximum(size, _LEAST), 0.0)
+
+
+def _lift(unit: Unit, x: Doubles, fmt: Format) -> Doubles:
+    least = 1.0 if unit.group_size > 1 else 2.0 ** max(fmt.emin, -1022)
+    lifted: Doubles = np.where(x == 0, 0.0, np.maximum(np.abs(x), least))
+    return lifted
+
+
+def _flush(x: Doubles, fmt: Format) -> Doubles:
+    return np.where(np.abs(x) < 2.0 ** max(fmt.emin, -1022), 0.0, x)
+
+
+def unit_product(
+    unit: Unit, a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike | None = None, *, schedule: Schedule | None = None,
+    scale_a: npt.ArrayLike | None = None, scale_b: npt.ArrayLike | None = None,
+) -> Bound:  # fmt: skip
+    """The bound of ``matmul(a, b, c, unit=unit, schedule=schedule)`` for matrices of finite values of the unit's formats.
+
+    Scales are values, one for every `scale_block` of k. Infinite where an overflow cannot be ruled out.
+    """
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    start = None if c is None else np.abs(np.asarray(c, dtype=np.float64))
+    k = x.shape[1]
+    if unit.scale is not None and (scale_a is None or scale_b is None):
+        raise ValueError(f"{unit.label} takes block scales; pass scale_a and scale_b")
+    scales = (None if z is None else np.asarray(z, dtype=np.float64) for z in (scale_a, scale_b))
+    found = sizes(unit, x, y, *scales)
+    limit, _ = grown(scheduled_growth(unit, schedule, k, c=c is not None), found, start)
+    over = int(np.count_nonzero(~np.isfinite(limit)))
+    says = Statement(
+        "|D - (C + AB)| <= factor (|C| + |A|+ |B|+) + absolute",
+        unit.label,
+        repr(schedule or Sequential()),
+        "finite values of the unit's formats, subnormal ones among them, whose |C| + |A||B| and error cannot overflow",
+    )
+    return Bound(limit, says, silent(limit, unit.out_format.name))
+
+
+def silent(limit: Doubles, out: str) -> str:
+    """Why a limit is infinite somewhere; empty where it is not."""
+    over = int(np.count_nonzero(~np.isfinite(limit)))
+    return f"{over} of {limit.size} elements may overflow {out}" if over else ""
 
 
 def _times(x: Doubles, scale: Any) -> Doubles:
