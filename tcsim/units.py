@@ -140,7 +140,8 @@ class Unit:
                 object.__setattr__(self, key, format_named(value).name if isinstance(value, str) else value)
         if self.k_order is not None:
             order = tuple(int(i) if is_integer(i) else i for i in self.k_order)
-            object.__setattr__(self, "k_order", None if order == tuple(range(len(order))) else order)
+            ascending = all(map(is_integer, self.k_order)) and order == tuple(range(len(order)))
+            object.__setattr__(self, "k_order", None if ascending else order)
         check(self)
 
     @cached_property
