@@ -273,6 +273,9 @@ def test_what_raises_does_not_lose_the_run(part: str, tmp_path: Path) -> None:
     assert error in (tmp_path / "toy.txt").read_text()
     assert error in outcome._repr_html_()
     assert (part == "claims") == (outcome.claims == [])
+    printed = CliRunner().invoke(study_command(outcome.study), ["--out", str(tmp_path), "--jobs", "1"])
+    assert printed.exit_code == 1
+    assert f"Error: {error}" in printed.output
 
 
 def test_a_dataset_that_cannot_be_made_keeps_the_cells(tmp_path: Path) -> None:
