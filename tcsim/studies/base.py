@@ -8,6 +8,7 @@ functions; progress, resuming, parallel runs, files and the command line come wi
 from __future__ import annotations
 
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,7 +186,10 @@ class Outcome:
     def made(self, what: str, make: Callable[[], Any], instead: Any) -> Any:
         """What `make` returns, or `instead` after noting its error: a claim or figure that raises must not lose the data."""
         try:
-            return make()
+            with warnings.catch_warnings():
+                if self.failed:  # medians of nothing: that cells are missing is said in better words
+                    warnings.simplefilter("ignore", RuntimeWarning)
+                return make()
         except Exception as error:
             note = f"the {what} of study {self.study.name} could not be made: {said(error)}"
             self.errors += [f"{note}; {self.lack}" if self.lack else note]
