@@ -125,7 +125,7 @@ def _check_formats(unit: Unit) -> None:
         ):
             raise _refuse(unit, f"operand_format={wide.name}: it does not hold every value of {operand.name}")
     if not (out.signed and out.infinities and out.nan == "ieee" and out.exponent_bits > 1):
-        raise _refuse(unit, f"output format {out.name}: results need a sign, normal numbers, infinities and NaN")
+        raise _refuse(unit, f"output format {out.name}: results need a sign, infinities and NaN, and normal numbers")
     if unit.nan_code is not None and not _is_nan(unit.nan_code, out):
         raise _refuse(unit, f"nan_code={unit.nan_code!r}: it is not a NaN of {out.name}")
     if unit.out_precision is not None and unit.out_precision > out.precision:
