@@ -52,6 +52,8 @@ def fits(unit: Unit, plan: Plan) -> bool:
     a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     if unit.arithmetic != "aligned" or unit.scale is not None or unit.subnormals != "keep" or unit.zero_sign != "positive":
         return False
+    if unit.align_rounding not in ("rz", "rd", "rne", "exact"):
+        return False
     if max(a.mantissa_bits, b.mantissa_bits) > 20 or unit.block_size > LARGEST_BLOCK:
         return False
     if max(a.exponent_bits, b.exponent_bits, out.exponent_bits) > 8 or out.mantissa_bits > 23:

@@ -196,8 +196,8 @@ template <class F> DEV Value add_in(const Value &x, const Value &y, int precisio
   return round_wide<F>(sum, x.negative && y.negative && !x.significand && !y.significand, precision, mode, random);
 }
 
-// A term rounded to a multiple of 2^quantum and added to the sum.
-DEV void add_aligned(Wide &sum, const Value &t, int quantum, int mode) {
+// A term rounded to a multiple of 2^quantum and added to the sum; `random` is its word for SR.
+DEV void add_aligned(Wide &sum, const Value &t, int quantum, int mode, u32 random) {
   const int shift = quantum - t.lsb;
   if (mode == EXACT || shift <= 0) {
     add(sum, t.significand, t.lsb, t.negative);
@@ -207,6 +207,7 @@ DEV void add_aligned(Wide &sum, const Value &t, int quantum, int mode) {
   u128 rest = shift < 128 ? t.significand - (kept << shift) : t.significand;
   int half = shift <= 128 && (int)((t.significand >> (shift - 1)) & 1);
   int below = shift > 128 ? rest != 0 : (half ? rest - ((u128)1 << (shift - 1)) : rest) != 0;
-  kept += rounds_up(mode, (int)(kept & 1), half, below, t.negative, 0, 0);
+  const u128 first = shift <= 32 ? rest << (32 - shift) : shift - 32 < 128 ? t.significand >> (shift - 32) : 0;
+  kept += rounds_up(mode, (int)(kept & 1), half, below, t.negative, (u64)first & 0xFFFFFFFFull, random);
   add(sum, kept, quantum, t.negative);
 }

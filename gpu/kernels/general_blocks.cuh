@@ -63,7 +63,12 @@ DEV Value term(const Operands &x, const i64 *ks, int first, int count) {
   return v;
 }
 
-DEV Value aligned_block(const Operands &x, const i64 *ks, int count, const Value &c, u32 random) {
+DEV u32 draw(int mode, u64 seed, u64 element, u32 step, u32 operation) {
+  return mode == SR ? random_word(seed, element, step, operation) : 0;
+}
+
+// The random word that cuts a term: operation 0 is the block's rounding, 1 is c, 2 + i the product or group i.
+DEV Value aligned_block(const Operands &x, const i64 *ks, int count, const Value &c, u32 random, u64 seed, u64 element, u32 step) {
   Specials s = {0, 0, 0};
   note(s, c);
   int emax = -100000, any_zero = c.zero, negative = c.negative && !c.significand;
@@ -80,9 +85,10 @@ DEV Value aligned_block(const Operands &x, const i64 *ks, int count, const Value
   const int quantum = emax == -100000 ? -100000 : emax - Unit::FRACTION_BITS;
   Wide sum;
   clear(sum);
-  add_aligned(sum, c, quantum, Unit::ALIGN);
+  add_aligned(sum, c, quantum, Unit::ALIGN, draw(Unit::ALIGN, seed, element, step, 1));
   for (int i = 0; i < count; i += Unit::GROUP)
-    add_aligned(sum, term(x, ks, i, count - i < Unit::GROUP ? count - i : Unit::GROUP), quantum, Unit::ALIGN);
+    add_aligned(sum, term(x, ks, i, count - i < Unit::GROUP ? count - i : Unit::GROUP), quantum, Unit::ALIGN,
+                draw(Unit::ALIGN, seed, element, step, 2 + i / Unit::GROUP));
   return to_output(sum, negative, Unit::ROUNDING, random);
 }
 
@@ -110,7 +116,7 @@ DEV Value two_stage_block(const Operands &x, const i64 *ks, int count, Value c, 
   for (int g = 0; g < groups; g++) {
     Wide sum;
     clear(sum);
-    for (int i = g; i < count; i += groups) add_aligned(sum, plain_product(x, ks[i]), exponent[g] - f, RZ);
+    for (int i = g; i < count; i += groups) add_aligned(sum, plain_product(x, ks[i]), exponent[g] - f, RZ, 0);
     if (groups == 2) floor_to(sum, largest - f);
     add(total, sum);
   }
@@ -128,10 +134,6 @@ DEV Value two_stage_block(const Operands &x, const i64 *ks, int count, Value c, 
   if (e < O::EMIN) e = O::EMIN;
   floor_to(total, e - late);
   return to_output(total, negative || below, Unit::ROUNDING, random);
-}
-
-DEV u32 draw(int mode, u64 seed, u64 element, u32 step, u32 operation) {
-  return mode == SR ? random_word(seed, element, step, operation) : 0;
 }
 
 DEV Value add_unit(const Value &x, const Value &y, u64 seed, u64 element, u32 step, u32 operation) {
@@ -193,7 +195,7 @@ DEV Value block(const Operands &x, const i64 *ks, int count, const Value &c, u64
   if (Unit::ARITHMETIC == 2) return rounded_block(x, ks, count, start, seed, element, step);
   const u32 random = draw(Unit::ROUNDING, seed, element, step, 0);
   if (Unit::ARITHMETIC == 1) return two_stage_block(x, ks, count, start, random);
-  return aligned_block(x, ks, count, start, random);
+  return aligned_block(x, ks, count, start, random, seed, element, step);
 }
 
 DEV Value add_outside(const Value &x, const Value &y, int sum_format) {
