@@ -20,7 +20,7 @@ from tcsim.units import Unit
 from tcsim.values import NAN, Value, decode, encode, exact_sum, product, round_value, special_sum
 
 
-def add_rounded(unit: Unit, x: Value, y: Value, sum_format: str) -> Value:
+def add_rounded(unit: Unit, x: Value, y: Value, sum_format: str | Format) -> Value:
     """x + y rounded to nearest-even in `sum_format`, the addition outside the unit; zero results are +0 as in IEEE."""
     if unit.arithmetic == "integer":
         return integer_block([x], y)
@@ -109,7 +109,7 @@ class Dot:
                 if partial.special == "nan" and self.unit.keeps_nan:
                     partial = self.kept_nan(ks[0], before)
                 self.draws.step += 1
-            result = add_rounded(self.unit, result, partial, self.unit.out_format.name) if late else partial
+            result = add_rounded(self.unit, result, partial, self.unit.out_format) if late else partial
         return result
 
     def walk(self, plan: Plan, c: Value | None) -> Value:
