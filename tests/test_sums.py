@@ -89,9 +89,10 @@ def test_a_total_is_rounded_once_to_the_output() -> None:
 @pytest.mark.parametrize("exponent", [100, 112, 113, 114, 115, 116, 120, 124])
 @pytest.mark.parametrize("rounding", ["rz", "rne", "rna", "sr"])
 @pytest.mark.parametrize("fmt", ["bfloat16", "tfloat32"])
-def test_an_infinite_float16_has_the_sign_of_its_sum(fmt: str, rounding: str, exponent: int) -> None:
+@pytest.mark.parametrize("floor", [None, -21])
+def test_an_infinite_float16_has_the_sign_of_its_sum(floor: int | None, fmt: str, rounding: str, exponent: int) -> None:
     """All terms have one sign, so their sum has; an infinity that arose earlier, or that c is, stays."""
-    unit = tcsim.unit("h200", fmt).replace(out="float16", rounding=rounding)
+    unit = tcsim.unit("h200", fmt).replace(out="float16", rounding=rounding, min_exponent=floor)
     k = 2 * unit.block_size
     a = np.full((2, k), 2.0 ** (exponent // 2), np.float32)
     a[1] *= -1

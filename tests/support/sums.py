@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 import tcsim
@@ -37,7 +39,7 @@ def custom(rng: np.random.Generator, least: int, most: int, output: bool = False
     """A format of `least` to `most` exponent bits with any bias, or the usual one."""
     e, m = int(rng.integers(least, most + 1)), int(rng.integers(1, 12))
     middle = 2 ** (e - 1) - 1
-    bias = middle if rng.random() < 0.3 else int(rng.integers(-70, 140)) + (middle if rng.random() < 0.5 else 0)
+    bias = int(rng.choice((middle, middle, int(rng.integers(0, 4)), int(rng.integers(120, 128)), int(rng.integers(-40, 200)))))
     styles = [(True, "ieee")] if output else [(True, "ieee"), (False, "all-ones"), (False, "none"), (False, "negative-zero")]
     infinities, nan = styles[rng.integers(len(styles))]
     return Format(e, m, f"e{e}m{m}b{bias}", bias=bias if bias != -1 else 0, infinities=infinities, nan=nan)
@@ -82,6 +84,38 @@ def any_unit(rng: np.random.Generator) -> Unit:
     )
 
 
+def edge_unit(rng: np.random.Generator) -> Unit:
+    """A unit of aligned sums whose numbers are near where the fast path's integers, exponents or float64 sums end."""
+    a = custom(rng, 2, 8) if rng.random() < 0.4 else _one(rng, "bfloat16", "bfloat16", "tfloat32", "float16", "float8_e4m3fn")
+    b = (
+        a
+        if rng.random() < 0.7
+        else custom(rng, 2, 8)
+        if rng.random() < 0.5
+        else _one(rng, "bfloat16", "float16", "float8_e4m3fn")
+    )
+    size = int(rng.choice((1, 2, 4, 8, 16, 20, 32, 36, 64)))
+    f = (
+        int(np.clip(29 - (size - 1).bit_length() + rng.integers(-3, 4), 2, 29))
+        if rng.random() < 0.7
+        else int(rng.integers(2, 30))
+    )
+    lowest = format_named(a).emin + format_named(b).emin
+    floors = (-21, -14, -31, -126, -133, -100, lowest + int(rng.integers(-1, 3)), f - 125 + int(rng.integers(-2, 3)))
+    return _replaced(
+        tcsim.unit("h200", "float16"),
+        a=a,
+        b=b,
+        out=_one(rng, "float32", "float16"),
+        block_size=size,
+        fraction_bits=f,
+        align_rounding=_one(rng, "rz", "rz", "rz", "exact"),
+        rounding=_one(rng, "rz", "rne", "rna", "sr"),
+        out_precision=None if rng.random() < 0.7 else int(rng.integers(1, 12)),
+        min_exponent=None if rng.random() < 0.4 else int(rng.choice(floors)),
+    )
+
+
 def _one(rng: np.random.Generator, *choices: str) -> str:
     return choices[rng.integers(len(choices))]
 
@@ -99,13 +133,13 @@ def any_schedule(rng: np.random.Generator, step: int) -> Schedule:
 
 def any_problem(rng: np.random.Generator) -> Problem:
     """A problem of few outputs: a unit, a schedule, and terms that aim at one of its edges."""
-    unit = _valid(rng)
+    kind = _one(rng, "hair", "hair", "limits", "limits", "codes")
+    unit = _valid(rng, edge_unit if kind == "limits" else any_unit)
     segments, m, n = int(rng.integers(2, 6)), 4, int(rng.choice((3, 3, 3, 17, 65)))
     step = int(_step(rng, unit))
     schedule = any_schedule(rng, step)
     k = max(segments * step - int(rng.integers(0, step)), 1)
-    kind = "codes" if unit.arithmetic == "integer" else _one(rng, "hair", "hair", "limits", "codes")
-    if kind == "codes":
+    if kind == "codes" or unit.arithmetic == "integer":
         a, b, c = operands(rng, unit, m, n, k, _one(rng, *KINDS))
     else:
         make = hairs if kind == "hair" else limits
@@ -121,10 +155,10 @@ def any_problem(rng: np.random.Generator) -> Problem:
     )
 
 
-def _valid(rng: np.random.Generator) -> Unit:
+def _valid(rng: np.random.Generator, draw: Callable[[np.random.Generator], Unit] = any_unit) -> Unit:
     while True:
         try:
-            return any_unit(rng)
+            return draw(rng)
         except ValueError:  # a combination that no unit has
             continue
 
@@ -192,10 +226,13 @@ def limits(
     """Rows and columns of one exponent each, chosen so that products meet an edge; significands at their ends; c extreme."""
     a, b, out = unit.a_format, unit.b_format, unit.out_format
     f, length = unit.fraction_bits or 0, unit.block_size.bit_length()
-    edges = (127, 125, 125 - length, 115, 115 - length, 100, 98 - length, 96 - length, 60, out.emax, out.emin, -126, f - 125, f - 127, 0,
-             a.emax + b.emax, a.emin + b.emin)  # fmt: skip
+    low, high = a.emin + b.emin, a.emax + b.emax
+    edges = [125 - length, 124 - length, 126, f - 125, f - 127, out.emax, out.emin, high, low, -126]
+    edges += [115, 115 - length, 98 - length, 100] if out.width == 16 else []
+    edges += [] if unit.min_exponent is None else [unit.min_exponent]
+    edges = [e for e in edges if low <= e <= high] or [high]
     sides = []
-    target = int(rng.choice(edges)) + int(rng.integers(-3, 4))
+    target = int(rng.choice(edges)) + int(rng.integers(-2, 3)) if rng.random() < 0.7 else int(rng.integers(low, high + 1))
     first = int(np.clip(rng.integers(a.emin, a.emax + 1), target - b.emax, target - b.emin))
     for fmt, shape, e in ((a, (m, k), first), (b, (k, n), target - first)):
         lines = rng.integers(-1, 2, (m, 1) if shape[0] == m and fmt is a else (1, n)) * (rng.random() < 0.5)
@@ -212,5 +249,11 @@ def limits(
         sides.append((magnitude | np.where(flip & (magnitude != 0), fmt.sign_bit, 0).astype(np.uint64)).astype(fmt.storage))
     c = codes(rng, out, (m, n), _one(rng, *KINDS))
     assert out.inf_code is not None
-    ends = np.array([0, out.max_code, out.max_code | out.sign_bit, out.inf_code, out.inf_code | out.sign_bit], dtype=np.uint64)
-    return sides[0], sides[1], np.where(rng.random((m, n)) < 0.5, rng.choice(ends, (m, n)), c).astype(out.storage)
+    field = int(np.clip(target + int(rng.integers(-1, 3)) + out.bias, 0, out.max_code >> out.mantissa_bits))
+    beside = min((field + 1 << out.mantissa_bits) - 1, out.max_code)  # as large as a product, all bits set
+    ends = [0, 0, beside, beside | out.sign_bit, out.max_code, out.inf_code, out.inf_code | out.sign_bit]
+    return (
+        sides[0],
+        sides[1],
+        np.where(rng.random((m, n)) < 0.7, rng.choice(np.array(ends, np.uint64), (m, n)), c).astype(out.storage),
+    )
