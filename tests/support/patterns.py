@@ -15,7 +15,7 @@ KINDS = ("uniform", "mid", "tiny", "big", "cancel", "zeros", "special", "maximal
 
 def corners(fmt: Format) -> list[int]:
     """Codes at which something changes: zeros, the ends of the subnormals, one, the largest values, specials."""
-    one = fmt.bias << fmt.mantissa_bits
+    one = max(fmt.bias, 0) << fmt.mantissa_bits
     low = 1 << fmt.mantissa_bits
     magnitudes = [0, 1, low - 1, low, low + 1, one, one + 1, (fmt.max_code >> fmt.padding) - 1, fmt.max_code >> fmt.padding]
     codes = [m << fmt.padding for m in magnitudes if 0 <= m << fmt.padding <= fmt.max_code]
