@@ -87,7 +87,9 @@ def ozaki_int8(
     return Bound(limit, says, silent(limit, "float64"))
 
 
-def _parts(x: Doubles, y: Doubles, sides: list[list[Doubles]], rests: list[Doubles], kept: Pairs) -> tuple[Doubles, Doubles]:
+def _parts(
+    x: Doubles, y: Doubles, sides: list[list[Doubles]], rests: list[Doubles], kept: Pairs
+) -> tuple[Doubles, Doubles]:
     """(what is lost or left out, the size of the kept products) of one piece of k."""
     lost = magnitudes(rests[0], y) + magnitudes(np.abs(x) + np.abs(rests[0]), rests[1])
     size = np.zeros_like(lost)

@@ -23,6 +23,7 @@ from tcsim.multiplier import IDEAL, Multiplier
 from tcsim.multiword import Recipe
 from tcsim.multiword_split import equilibrate, range_limit, split
 from tcsim.schedule import Schedule
+from tcsim.units import Unit
 
 Array: TypeAlias = npt.NDArray[Any]
 Doubles: TypeAlias = npt.NDArray[np.float64]

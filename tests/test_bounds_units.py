@@ -4,10 +4,10 @@ import os
 
 import numpy as np
 import pytest
-from support import breaking, patterns
-from support.whatifs import distinct, label, whatifs
 
 import tcsim
+from support import breaking, patterns
+from support.whatifs import distinct, label, whatifs
 from tcsim import bounds
 from tcsim.bits import decode, encode
 from tcsim.schedule import Blocked, Sequential, SplitK
