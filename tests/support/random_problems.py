@@ -173,8 +173,12 @@ def check(seed: int, number: int, tally: Tally, sums: tuple[str, ...] = SUMS) ->
     unit = draw_unit(rng)
     problem = draw_problem(rng, unit, sums)
     name = cpu.path(problem)
-    expected = reference.run(problem)
     tally.units += 1
+    try:
+        expected = reference.run(problem)
+    except Exception as error:
+        tally.found.append(f"seed {seed} unit {number}: the reference raises {type(error).__name__}: {error}; {written(unit)}")
+        return
     tally.outputs += expected.size
     tally.blocks += expected.size * -(-problem.shape[3] // unit.block_size)
     tally.paths[name] += 1
