@@ -1,7 +1,7 @@
 """The general kernel: every unit and what-if, bit for bit, over tiles of the output.
 
 A tile is walked along k in chunks. A chunk of both operands is decoded once (`panel`), then every row of the tile runs
-its blocks over all columns of the tile (`blocks`, `pairs`, `staged`, `rounded`). What a column carries from block to block is the rounded
+its blocks over all columns of the tile (`blocks`, `pairs`, `staged`, `rounded`; `any_width` where 64 bits do not hold them). What a column carries from block to block is the rounded
 value of the unit; `total` carries the schedule's additions outside it.
 """
 

@@ -32,7 +32,7 @@ def restore(problem: Problem, out: Codes, run: Run) -> None:
 def is_nan(codes: Codes, fmt: Format) -> np.ndarray:
     """Where codes are NaN."""
     if fmt.nan == "negative-zero":
-        return codes == codes.dtype.type(fmt.sign_bit)
+        return np.equal(codes, codes.dtype.type(fmt.sign_bit))
     magnitude = codes & codes.dtype.type(((1 << fmt.width) - 1) & ~fmt.sign_bit)
     found = magnitude > fmt.max_code
     return found if fmt.inf_code is None else found & (magnitude != fmt.inf_code)
