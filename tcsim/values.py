@@ -41,9 +41,7 @@ def decode(code: int, stored: Format, fmt: Format | None = None) -> Value:
         signed = code - (1 << stored.width) if code >> (stored.width - 1) else code
         return Value(signed, negative=signed < 0, zero=signed == 0)
     magnitude, negative = code & ~stored.sign_bit, bool(code & stored.sign_bit)
-    if stored.nan == "negative-zero" and code == stored.nan_code:
-        return NAN
-    if magnitude > stored.max_code:
+    if magnitude > stored.max_code or (stored.nan == "negative-zero" and code == stored.nan_code):
         kept = code if fmt is None or fmt == stored else fmt.nan_code  # a conversion gives the one NaN of its format
         return infinity(negative) if magnitude == stored.inf_code else NAN._replace(payload=kept)
     emin = stored.emin if fmt is None else fmt.emin

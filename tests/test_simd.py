@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -204,8 +205,8 @@ def test_operands_stored_as_floats(unit: Unit, kind: str, stored: str) -> None:
 
 @pytest.mark.parametrize("unit", [u for u in UNITS if u.align_rounding == "rz"], ids=label)
 def test_near_maximal_significands(unit: Unit) -> None:
-    """The edge of 32 bits: every product and c of one sign at the top of its binade."""
-    for sign in (0, 1):
+    """The edge of 32 bits: every product of one sign at the top of its binade, c too, or none to raise the exponent."""
+    for sign, with_c in product((0, 1), (True, False)):
         problem = problem_of(unit, (1, 3, 66, 4 * unit.block_size), "maximal")
         one = (unit.a_format.bias + 1 << unit.a_format.mantissa_bits) - 1 << unit.a_format.padding
         other = (unit.b_format.bias + 1 << unit.b_format.mantissa_bits) - 1 << unit.b_format.padding
@@ -214,7 +215,8 @@ def test_near_maximal_significands(unit: Unit) -> None:
         c = np.full_like(
             problem.c, (unit.out_format.bias + 2 << unit.out_format.mantissa_bits) - 1 | sign * unit.out_format.sign_bit
         )
-        full = Problem(unit, problem.plan, Operand(a, unit.a_format), Operand(b, unit.b_format), c, seed=3)
+        start = c if with_c else None
+        full = Problem(unit, problem.plan, Operand(a, unit.a_format), Operand(b, unit.b_format), start, seed=3)
         assert np.array_equal(fast(full), slow(full))
 
 

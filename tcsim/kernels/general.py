@@ -1,7 +1,7 @@
 """The general kernel: every unit and what-if, bit for bit, over tiles of the output.
 
 A tile is walked along k in chunks. A chunk of both operands is decoded once (`panel`), then every row of the tile runs
-its blocks over all columns of the tile (`blocks`, `pairs`, `staged`, `rounded`). What a column carries from block to block is the rounded
+its blocks over all columns of the tile (`blocks`, `pairs`, `staged`, `rounded`; `any_width` where 64 bits do not hold them). What a column carries from block to block is the rounded
 value of the unit; `total` carries the schedule's additions outside it.
 """
 
@@ -30,7 +30,17 @@ from tcsim.kernels.blocks import (
 from tcsim.kernels.cuts import round_c, round_groups, round_products
 from tcsim.kernels.jit import apart, borrowing, default_threads, inline, kernel, routine, run_tasks
 from tcsim.kernels.memory import at, load, matrices, store
-from tcsim.kernels.numbers import FINITE, SR, ZERO_E, decode, encode, round_float64, to_float64
+from tcsim.kernels.numbers import (
+    FINITE,
+    SR,
+    ZERO_E,
+    bits_of_float64,
+    decode,
+    encode,
+    float64_of_bits,
+    round_float64,
+    to_float64,
+)
 from tcsim.kernels.pairs import add_c, add_product, keep_c
 from tcsim.kernels.panel import (
     INSTRUCTION_END,
@@ -79,17 +89,24 @@ class Tiles(NamedTuple):
 
 @inline
 def add_outside(x, y, precision, fmt):
-    """x + y rounded to nearest-even in a format of `precision` bits whose values are float64.
+    """x + y rounded once to nearest-even in a format of `precision` bits; x and y are float64 and may be wider than it.
 
-    Exact in float64 or rounded twice without harm: 53 >= 2·precision + 2 wherever the format is narrower.
+    TwoSum (Knuth) gives s + e = x + y exactly; s is then cut toward zero and made odd if anything was cut, which rounds to
+    51 bits or fewer as the exact sum does. Sums below float64's normal numbers are exact, and an s without a finite
+    successor is far beyond a narrower format.
     """
     s = x + y
     if precision == 53:
         return s
+    z = s - x
+    e = (x - (s - z)) + (y - z)
+    bits = bits_of_float64(s)
+    beyond = ((bits ^ bits_of_float64(e)) >> 63) & 1  # 1: the exact sum is nearer to zero than s
+    s = float64_of_bits((bits - beyond) | 1) if (e != 0) & (abs(s) < np.inf) else s
     if precision == 24 and fmt.emax == 127:
         return np.float64(np.float32(s))
-    sig, e, negative, special = round_float64(s, precision, fmt)
-    return to_float64(sig, e, negative, special, precision)
+    sig, place, negative, special = round_float64(s, precision, fmt)
+    return to_float64(sig, place, negative, special, precision)
 
 
 @kernel
@@ -256,7 +273,9 @@ def wide_grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word,
     for j in range(columns):
         if row.special[j] == FINITE:
             c = (row.sig[j], row.e[j], row.negative[j])
-            x = any_width_groups(spec, panel, r, p0, p1, j, c, row.random[word * row.width + j])
+            x = any_width_groups(
+                spec, panel, r, p0, p1, j, c, row.random[word * row.width + j], seed, element + j, step + block
+            )
             row.sig[j], row.e[j], row.negative[j], row.special[j] = x
     if spec.flush_results:
         flush_row(spec, width, row)
@@ -363,7 +382,18 @@ def run_part(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int, j1
     _run(problem, out, 1, 1, Tiles(m, n, i0, rows, j0, columns, min(ROWS, rows), min(COLUMNS, columns), t))
 
 
+def _check_sums(problem: Problem) -> None:
+    """Refuse sums outside the unit of numbers that float64, in which they are added, does not hold."""
+    out = problem.unit.out_format
+    if problem.plan.sum is not None and (out.emax > 1023 or out.emin - out.mantissa_bits < -1074):
+        raise ValueError(
+            f"partial results in {out.name} (2^{out.emin - out.mantissa_bits} to 2^{out.emax + 1}) added outside the unit: "
+            "the compiled kernels add numbers of float64; backend='reference' has no limit"
+        )
+
+
 def _run(problem: Problem, out: Codes, threads: int | None, batches: int, tiles: Tiles) -> None:
+    _check_sums(problem)
     tasks = batches * -(-tiles.rows // tiles.tile_rows) * -(-tiles.columns // tiles.tile_columns)
     kind, spec = spec_of(problem)
     run_tasks(

@@ -30,9 +30,12 @@ def restore(problem: Problem, out: Codes, run: Run) -> None:
 
 
 def is_nan(codes: Codes, fmt: Format) -> np.ndarray:
-    """Where codes of an IEEE format are NaN."""
-    assert fmt.inf_code is not None
-    return (codes & codes.dtype.type(fmt.sign_bit - 1)) > fmt.inf_code
+    """Where codes are NaN."""
+    if fmt.nan == "negative-zero":
+        return np.equal(codes, codes.dtype.type(fmt.sign_bit))
+    magnitude = codes & codes.dtype.type(((1 << fmt.width) - 1) & ~fmt.sign_bit)
+    found = magnitude > fmt.max_code
+    return found if fmt.inf_code is None else found & (magnitude != fmt.inf_code)
 
 
 def _restore(problem: Problem, t: int, out: Codes, wrong: np.ndarray, run: Run) -> None:

@@ -1,14 +1,14 @@
-"""The fast path: which units it holds, the numbers its kernels read, and how a problem is cut into tasks.
+"""The fast path: which problems it holds, how they are cut into tasks, and what it leaves to the general kernel.
 
-The arithmetic is told in `simd_tile` and `simd_round`, packing in `simd_pack`, the walk along k in `simd_drive`.
+`simd_plan` says which units it holds. The arithmetic is told in `simd_tile` and `simd_round`, packing in `simd_pack`, the
+walk along k in `simd_drive`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import floor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,149 +17,16 @@ from tcsim.kernels import simd_exact
 from tcsim.kernels.infinities import decide
 from tcsim.kernels.jit import default_threads, run_tasks
 from tcsim.kernels.simd_drive import NO_SUM, SUM16, SUM32, SUM64, Job, driver
-from tcsim.kernels.simd_exact import exact_par
 from tcsim.kernels.simd_ops import LANES
 from tcsim.kernels.simd_pack import decoding
-from tcsim.kernels.simd_round import AWAY, HALF, INTEGER, MASKED, NATIVE, PAR_COUNT, RANDOM, Par
-from tcsim.kernels.simd_tile import CARRY, PANEL, PLAIN, WIDE
+from tcsim.kernels.simd_plan import A_OFFSET, B_OFFSET, EXACT, Plan, plan, rescales
+from tcsim.kernels.simd_round import Par
+from tcsim.kernels.simd_tile import PANEL
 from tcsim.problem import Codes, Problem
-from tcsim.units import Unit
 
-EXACT = 3  # a width of its own: sums in float64
-A_OFFSET, B_OFFSET = 63, 64  # exponent codes: e + offset; together e + 127
-MOST_BLOCK = 1024
 _WORK = 200_000  # operands packed at a time by a task: about a megabyte
 _REDO32, _REDO16 = 0x7FBADBAD, 0x7DAD
 _SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
-
-
-class Plan(NamedTuple):
-    """What the kernels need to know of a unit."""
-
-    kind: int
-    width: int
-    words: bool
-    par: np.ndarray[Any, Any]
-    c_least: int
-    c_most: int
-
-
-def _operand(fmt: Format) -> bool:
-    """Whether values of the format are float32 values with room for an exact product."""
-    return (
-        not fmt.integer
-        and fmt.zero
-        and fmt.mantissa_bits <= 11
-        and fmt.emin >= -126
-        and fmt.emax <= 127
-        and abs(fmt.bias) <= 127
-    )
-
-
-def _most(fmt: Format) -> float:
-    """The largest significand of the format."""
-    return fmt.max_finite / 2.0**fmt.emax
-
-
-@lru_cache(maxsize=256)
-def plan(unit: Unit) -> Plan | None:
-    """How the fast path runs a unit, or None where it does not hold it."""
-    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
-    if not (_operand(a) and _operand(b) and unit.block_size <= MOST_BLOCK):
-        return None
-    if unit.align_rounding == "exact":
-        return _exact_plan(unit)
-    plain = (
-        unit.arithmetic == "aligned"
-        and unit.align_rounding == "rz"
-        and unit.rounding in ("rz", "rne", "rna", "sr")
-        and (unit.group_size, unit.scale, unit.k_order, unit.c_enters) == (1, None, None, "aligned")
-        and (unit.subnormals, unit.zero_sign) == ("keep", "positive")
-        and out in (FORMATS["float32"], FORMATS["float16"])
-    )
-    f = unit.fraction_bits
-    if not plain or f is None or not 2 <= f <= 29:
-        return None
-    return _plan(unit, f)
-
-
-def _exact_plan(unit: Unit) -> Plan | None:
-    par = exact_par(unit)
-    if par is None:
-        return None
-    ranged = max(unit.a_operand.exponent_bits, unit.b_operand.exponent_bits) > 5
-    least, most = (1, 254) if ranged else (27, 227)
-    return Plan(simd_exact.RANDOM if unit.rounding == "sr" else simd_exact.NEAREST, EXACT, ranged, par, least << 23, most << 23)
-
-
-def _plan(unit: Unit, f: int) -> Plan | None:
-    """Exponent codes, the floor of emax, and the width of sums; None where a number would not fit."""
-    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
-    lowest, half = a.emin + b.emin, out.width == 16
-    floor_e = unit.min_exponent
-    if floor_e is not None and floor_e > max(out.emin, lowest):
-        return None  # a floor that only some blocks have
-    single = max(a.emax + A_OFFSET, b.emax + B_OFFSET)
-    base = max(single + 1, -1 if floor_e is None else floor_e + 127)
-    floor_code = -1 if floor_e is None else floor_e + 127
-    words = not (
-        min(a.emin + A_OFFSET, b.emin + B_OFFSET) > 0 and a.emax + b.emax + 127 <= 255 and base <= max(lowest + 127, floor_code)
-    )
-    low, high = f + 2, 252 - unit.block_size.bit_length()
-    numbers = {Par.FLOOR: base, Par.HIGH: high, Par.LOW: low, Par.LEAST: low - 1}
-    if words:
-        floored = floor_code >= low
-        numbers |= {Par.FLOOR: floor_code, Par.LEAST: floor_code} if floored else {Par.FLOOR: 0}
-    if max(numbers[Par.FLOOR], numbers[Par.LEAST] if words else 0) > high:
-        return None
-    product = floor(_most(a) * _most(b) * 2.0**f)
-    group = (2**31 - 1) // product
-    if group < 1:
-        return None
-    spare = 2**31 - 1 - unit.block_size * product
-    width = WIDE if spare < 0 else PLAIN if spare >= 2 ** (f + 1) else CARRY
-    kind = _kind(unit)
-    smallest = min(lowest, out.emin) if floor_e is None else max(floor_e, min(lowest, out.emin))
-    smallest = max(smallest, low - 127) if words else smallest
-    if half and out.emin - (unit.kept_bits - 1) - (smallest - f) > 31:
-        return None  # a fixed last place too far above the terms
-    c_least = (1 << 23) if words else base << 23
-    return Plan(kind, width, words, _par(unit, f, numbers, group), c_least, 0x7F7FFFFF if words else (127 + 100) << 23)
-
-
-def _kind(unit: Unit) -> int:
-    """How a block's sum is rounded; see `simd_round`."""
-    half, short = unit.out_format.width == 16, unit.kept_bits < 24
-    if unit.rounding == "sr":
-        return RANDOM
-    if half:
-        return HALF if unit.rounding == "rne" and unit.kept_bits == 11 else INTEGER
-    if unit.rounding == "rna":
-        return AWAY
-    if unit.rounding == "rne" and short:
-        return INTEGER
-    return MASKED if short else NATIVE
-
-
-def _par(unit: Unit, f: int, numbers: dict[Par, int], group: int) -> np.ndarray[Any, Any]:
-    half = unit.out_format.width == 16
-    values = numbers | {
-        Par.BLOCK: unit.block_size,
-        Par.GROUP: group,
-        Par.SCALE: (254 + f) << 23,
-        Par.UNSCALE: f << 23,
-        Par.MODE: int(half or unit.rounding == "rne"),
-        Par.MASK: -(1 << (24 - unit.kept_bits)) if not half else -1,
-        Par.KEPT: unit.kept_bits,
-        Par.GRID: 127 + f + unit.out_format.emin - (unit.kept_bits - 1) if half else 0,
-        Par.ONE: 0 if unit.rounding == "rz" else 1,
-        Par.EVEN: 1 if unit.rounding == "rne" else 0,
-        Par.C_LEAST: (unit.out_format.emin + 127) << 23 if half else 0,
-    }
-    par = np.zeros(PAR_COUNT, dtype=np.int64)
-    for place, value in values.items():
-        par[place] = value
-    return par
 
 
 def supports(problem: Problem) -> bool:
@@ -172,7 +39,7 @@ def supports(problem: Problem) -> bool:
 
 def _stored(fmt: Format) -> bool:
     return fmt == FORMATS["float64"] or (
-        not fmt.integer and fmt.zero and fmt.mantissa_bits + fmt.padding <= 23 and abs(fmt.bias) <= 127
+        not fmt.integer and fmt.zero and fmt.mantissa_bits + fmt.padding <= 23 and rescales(fmt)
     )
 
 

@@ -7,7 +7,7 @@ products and the accumulator c:
 
 1. E = max(FLOOR, largest code sum). Codes are bytes (or 16-bit words) and lane j of 32 bits holds those of column j in
    four vectors of the tile, so one vector operation serves 64 outputs, and a shift makes exponent fields of them.
-   Then E = max(E, exponent field of c). The unit's e_zero is a plain lower bound here (`simd.plan` says when it is), so
+   Then E = max(E, exponent field of c). The unit's e_zero is a plain lower bound here (`simd_plan` says when it is), so
    it is part of FLOOR.
 2. s = 2^(F - emax), made by subtracting exponent fields. c enters as truncate_to_int32(c·s).
 3. Per k: acc += truncate_to_int32((a·b)·s). a·b is exact in float32 (at most 24 bits), s is a power of two, and the

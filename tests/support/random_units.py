@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from support.whatifs import distinct, whatifs
 
+from support.whatifs import distinct, whatifs
 from tcsim.formats import FORMATS, Format
 from tcsim.units import (
     ALIGN_ROUNDINGS,
