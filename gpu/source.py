@@ -211,7 +211,7 @@ def general_for_any() -> str:
     place = sum(map(len, numbers.values()))
     order = f"DEV int k_order(int i) {{ return Unit::ORDERED() ? (int)record_words[{place} + i] : i; }}\n"
     limbs = f"#define MOST_LIMBS {MOST_LIMBS}\n"
-    called = "#ifdef __CUDACC__\n#define DEV static __device__\n#endif\n"  # inlined throughout it would take minutes to compile
+    called = "#ifdef __CUDACC__\n#define DEV static __device__ __noinline__\n#endif\n"  # inlined throughout it would take minutes to compile
     return f"#define RECORD_WORDS {RECORD_WORDS}\n" + called + _general(limbs, structs(numbers, from_record=True), order)
 
 
