@@ -14,14 +14,14 @@ import numpy as np
 
 from tcsim.formats import Format, format_named
 from tcsim.problem import Codes, Problem
-from tcsim.reference_blocks import ZERO, Draws, block, flushed, integer_block, to_output
+from tcsim.reference_blocks import ZERO, Draws, block, flushed_operand, flushed_result, integer_block, to_output
 from tcsim.schedule import Plan
 from tcsim.units import Unit
 from tcsim.values import NAN, Value, decode, encode, exact_sum, product, round_value, special_sum
 
 
-def add_rounded(unit: Unit, x: Value, y: Value, sum_format: str) -> Value:
-    """x + y rounded to nearest-even in `sum_format`, the addition outside the unit; zero results are +0 as in IEEE."""
+def add_rounded(unit: Unit, x: Value, y: Value, sum_format: str | Format) -> Value:
+    """x + y rounded to nearest-even in `sum_format`, the addition outside the unit; zeros are signed as in IEEE 754."""
     if unit.arithmetic == "integer":
         return integer_block([x], y)
     fmt = format_named(sum_format)
@@ -61,9 +61,8 @@ class Dot:
     def products(self, ks: Sequence[int]) -> list[Value]:
         """The terms of a block: products, scaled products, or exact groups that align by their scales alone (1.2)."""
         unit = self.unit
-        plain = [
-            product(flushed(unit, self.a[k], unit.a_operand.emin), flushed(unit, self.b[k], unit.b_operand.emin)) for k in ks
-        ]
+        a, b = unit.a_operand.emin, unit.b_operand.emin
+        plain = [product(flushed_operand(unit, self.a[k], a), flushed_operand(unit, self.b[k], b)) for k in ks]
         if unit.scale is None:
             return plain
         if unit.group_size == 1:
@@ -71,9 +70,13 @@ class Dot:
         return [self._group(plain[i : i + unit.group_size], self.scale(ks[i])) for i in range(0, len(ks), unit.group_size)]
 
     def _group(self, terms: Sequence[Value], scale: Value) -> Value:
-        total = special_sum(terms) or exact_sum(terms)
-        scaled = product(total, scale)
-        return scaled._replace(exponent=scale.exponent, zero=scale.zero or all(t.zero for t in terms))
+        """The exact sum times its scales; where they are zero, the sum of zeros signed like the products."""
+        scaled = product(special_sum(terms) or exact_sum(terms), scale)
+        if scaled.special:
+            return scaled
+        zero = scale.zero or all(t.zero for t in terms)
+        negative = all(t.negative for t in terms) if zero else scaled.negative
+        return scaled._replace(exponent=scale.exponent, zero=zero, negative=negative)
 
     def kept_nan(self, k: int, sum_so_far: Value) -> Value:
         """The NaN that a unit which keeps them makes of one product and the sum so far."""
@@ -98,18 +101,16 @@ class Dot:
         """The unit walked from start to stop, from c (None for zero)."""
         if self.unit.sum_format is not None:
             return self.narrowing_chain(c, start, stop)
-        result = ZERO._replace(exponent=self.unit.out_format.emin) if c is None else c
-        for blocks in instructions(self.unit, start, stop):
-            late = self.unit.c_enters == "after"
-            partial = (
-                ZERO._replace(exponent=self.unit.out_format.emin, negative=self.unit.zero_sign == "ieee") if late else result
-            )
+        unit, zeros, emin = self.unit, self.unit.zeros, self.unit.out_format.emin
+        result = ZERO._replace(exponent=emin) if c is None else flushed_operand(unit, c, emin)
+        for blocks in instructions(unit, start, stop):
+            partial = ZERO._replace(exponent=emin, negative=zeros.late_negative) if zeros.late else result
             for ks in blocks:
                 before, partial = partial, block(self.unit, self.products(ks), partial, self.draws)
                 if partial.special == "nan" and self.unit.keeps_nan:
                     partial = self.kept_nan(ks[0], before)
                 self.draws.step += 1
-            result = add_rounded(self.unit, result, partial, self.unit.out_format.name) if late else partial
+            result = flushed_result(unit, add_rounded(unit, result, partial, unit.out_format)) if zeros.late else partial
         return result
 
     def walk(self, plan: Plan, c: Value | None) -> Value:

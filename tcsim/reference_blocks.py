@@ -31,16 +31,25 @@ def to_output(unit: Unit, x: Value, rounding: str, random: int = 0, precision: i
         return x
     rounded = round_value(x, out.emin, precision or unit.kept_bits, rounding, random)
     result = decode(encode(rounded, out), out)
-    if result.zero:
-        return result._replace(negative=x.negative and unit.zero_sign == "ieee")
-    return flushed(unit, result, out.emin, keep_sign=True)
+    return flushed_result(unit, result)
 
 
-def flushed(unit: Unit, x: Value, emin: int, keep_sign: bool = False) -> Value:
-    subnormal = x.significand != 0 and abs(x.significand).bit_length() - 1 + x.lsb < emin
-    if unit.subnormals == "keep" or not subnormal:
-        return x
-    return ZERO._replace(exponent=emin, negative=keep_sign and x.negative and unit.zero_sign == "ieee")
+def below_normal(x: Value, emin: int) -> bool:
+    """Whether a number is zero or subnormal."""
+    return not x.special and (x.significand == 0 or abs(x.significand).bit_length() - 1 + x.lsb < emin)
+
+
+def flushed_operand(unit: Unit, x: Value, emin: int) -> Value:
+    """An element of a or b, or the c that a chain starts with, as the unit takes it."""
+    return ZERO._replace(exponent=emin) if unit.zeros.flush_operands and below_normal(x, emin) else x
+
+
+def flushed_result(unit: Unit, x: Value) -> Value:
+    """A number of the output format as a result of the unit: zeros signed or not, subnormals kept or not."""
+    emin = unit.out_format.emin
+    if x.zero or (unit.zeros.flush_results and below_normal(x, emin)):
+        return ZERO._replace(exponent=emin, negative=x.negative and unit.zeros.signed)
+    return x
 
 
 def align(terms: Sequence[Value], quantum: int, rounding: str) -> list[Value]:
@@ -119,7 +128,7 @@ def block(unit: Unit, products: Sequence[Value], c: Value | None, draws: Draws) 
     """One block of products and c (None where the unit adds c later) to one rounded result."""
     if unit.arithmetic == "integer":
         return integer_block(products, c or ZERO, unit.overflow)
-    start = Value(zero=True, exponent=unit.out_format.emin) if c is None else flushed(unit, c, unit.out_format.emin)
+    start = ZERO._replace(exponent=unit.out_format.emin) if c is None else c
     if unit.arithmetic == "rounded":
         return rounded_block(unit, products, start, draws)
     if unit.arithmetic == "two-stage":

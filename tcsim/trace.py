@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.reference_blocks import Draws, align, block, flushed, largest_exponent
+from tcsim.reference_blocks import Draws, align, block, flushed_operand, largest_exponent
 from tcsim.units import Unit
 from tcsim.values import Value, decode, encode, exact_sum
 
@@ -136,7 +136,7 @@ def trace(
     draws = Draws(seed, 0)
     dot = Dot(unit, xs, ys, row_scales, column_scales, draws)
     products = dot.products(range(len(xs)))
-    entry = flushed(unit, start, unit.out_format.emin)
+    entry = flushed_operand(unit, start, unit.out_format.emin)
     names = (
         [f"a[{i}]*b[{i}]" for i in range(len(products))]
         if unit.group_size == 1

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from tcsim.units import Unit
 
 
+_MOST_BITS = 1 << 16  # no sum of float64 products spans more than 4,300 bits
+
+
 def check(unit: Unit) -> None:
     """Raise ValueError when the record's fields do not name a computable unit."""
     _check_choices(unit)
@@ -64,10 +67,11 @@ def _check_counts(unit: Unit) -> None:
             raise _refuse(unit, f"{key}={value!r}: it must be an integer of at least {least}")
     for key in ("fraction_bits", "late_fraction_bits", "out_precision"):
         value = getattr(unit, key)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise _refuse(unit, f"{key}={value!r}: it must be None or an integer of at least 1")
-    if unit.min_exponent is not None and not isinstance(unit.min_exponent, int):
-        raise _refuse(unit, f"min_exponent={unit.min_exponent!r}: it must be None or an integer")
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_BITS):
+            raise _refuse(unit, f"{key}={value!r}: it must be None or an integer from 1 to {_MOST_BITS}")
+    floor = unit.min_exponent
+    if floor is not None and (not isinstance(floor, int) or isinstance(floor, bool) or abs(floor) > _MOST_BITS):
+        raise _refuse(unit, f"min_exponent={floor!r}: it must be None or an integer from {-_MOST_BITS} to {_MOST_BITS}")
     if unit.block_size % unit.group_size:
         raise _refuse(unit, f"group_size={unit.group_size}: it must divide block_size={unit.block_size}")
     if unit.chain > 1 and unit.c_enters != "after":
@@ -102,7 +106,12 @@ def _check_formats(unit: Unit) -> None:
             f"{a.name} x {b.name} -> {out.name} in {unit.arithmetic!r} arithmetic: integers need arithmetic='integer', and it needs them",
         )
     if out.integer:
+        if out.width != 32 or max(a.width, b.width) > 32:
+            raise _refuse(unit, f"{a.name} x {b.name} -> {out.name}: integers of at most 32 bits are summed in int32")
         return
+    for fmt in (a, b, out, unit.a_operand, unit.b_operand, unit.scale_format):
+        if fmt is not None and (fmt.emax > 1023 or fmt.emin - fmt.mantissa_bits < -1074):
+            raise _refuse(unit, f"format {fmt.name}: its values reach beyond those of float64")
     if unit.overflow != "wrap":
         raise _refuse(unit, f"overflow={unit.overflow!r}: only integer sums can; floating-point ones become infinite")
     for operand in (a, b):
@@ -115,8 +124,8 @@ def _check_formats(unit: Unit) -> None:
             or wide.emin - wide.mantissa_bits > operand.emin - operand.mantissa_bits
         ):
             raise _refuse(unit, f"operand_format={wide.name}: it does not hold every value of {operand.name}")
-    if not (out.signed and out.infinities and out.nan == "ieee"):
-        raise _refuse(unit, f"output format {out.name}: results need a sign, infinities and NaN")
+    if not (out.signed and out.infinities and out.nan == "ieee" and out.exponent_bits > 1):
+        raise _refuse(unit, f"output format {out.name}: results need a sign, normal numbers, infinities and NaN")
     if unit.nan_code is not None and not _is_nan(unit.nan_code, out):
         raise _refuse(unit, f"nan_code={unit.nan_code!r}: it is not a NaN of {out.name}")
     if unit.out_precision is not None and unit.out_precision > out.precision:
@@ -139,6 +148,11 @@ def _check_order(unit: Unit) -> None:
             unit,
             f"k_order of length {len(order)}: it must hold whole blocks (block_size * chain = {unit.block_size * unit.chain})",
         )
+    if unit.c_enters == "after" and len(order) != unit.block_size * unit.chain * unit.chains:
+        raise _refuse(
+            unit,
+            f"k_order of length {len(order)}: c is added after block_size * chain * chains = {unit.block_size * unit.chain * unit.chains} products, and the order must be as long",
+        )
     if unit.group_size > 1:
         raise _refuse(unit, "k_order and group_size > 1: the groups of a scaled unit take k in ascending order")
 
@@ -153,6 +167,8 @@ def _check_scales(unit: Unit) -> None:
     scale = unit.scale_format
     if not isinstance(scale, Format) or scale.signed:
         raise _refuse(unit, f"scale format {unit.scale!r}: scales are unsigned (float8_e8m0fnu or float8_ue4m3fn)")
+    if scale.infinities or scale.integer or scale.padding:
+        raise _refuse(unit, f"scale format {scale.name}: scales are floats without infinities and padding")
     if unit.scale_block < 1 or unit.scale_block % unit.group_size:
         raise _refuse(unit, f"scale_block={unit.scale_block}: it must be a positive multiple of group_size={unit.group_size}")
     if unit.group_size == 1 and scale.mantissa_bits:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tcsim.errors import unknown
 from tcsim.formats import Format, format_named
+from tcsim.zeros import Zeros, zeros_of
 
 ARITHMETICS = ("aligned", "two-stage", "rounded", "integer")
 ALIGN_ROUNDINGS = ("rz", "rd", "rne", "exact")
@@ -48,19 +49,25 @@ class Unit:
     out_precision
         Significand bits kept in the output; None for all that the format has. 14 is Hopper's "e8m13".
     min_exponent
-        The least emax of a block with a zero term; None for no such floor.
+        The least emax of a block with a zero term; None for no such floor. A term is c (the zero that a late c's block
+        starts from too), a product, or a group: zero where all its products or one of its scales are, not where it
+        cancels.
     k_order
-        The order in which each run of len(k_order) products is taken; None for ascending k.
+        The order in which each run of len(k_order) products is taken; None for ascending k, which is also what the
+        identity becomes. Where c enters late it is one instruction long: block_size * chain * chains.
     group_size
         Products summed exactly before alignment (mxf4: 16); a group then aligns by its scales' exponents alone.
     c_enters
-        "aligned": c is a term of every block. "after": `chain` blocks are accumulated from zero (from the first product
-        where zeros are signed), then c is added with one rounding to nearest-even.
+        "aligned": c is a term of every block. "after": `chain` blocks are accumulated from zero (-0 where zeros are
+        signed, so from the first product), then c is added with one rounding to nearest-even in all bits of the format;
+        flushing and the sign of zero hold for that addition as for any other.
     sum_format, chains
         For "after": the format in which blocks are rounded and c is added, `chains` chains of an instruction one after the
         other, before one rounding to nearest-even to the output. None and 1 where that is the output's own.
     subnormals
-        "keep", or "flush" (subnormal inputs and results of every operation count as zero).
+        "keep", or "flush": an element of a or b, or the c that a chain starts with, counts as +0 where it is subnormal
+        or a zero of either sign (so MMA-Sim's model of CDNA2); a subnormal result of an operation becomes a zero, of its
+        sign where zeros are signed. A c that a schedule adds outside the unit is not flushed.
     scale, scale_block
         Format of the block scales and how many products share one; None and 0 for an unscaled unit.
     late_fraction_bits, parity_split
@@ -68,8 +75,8 @@ class Unit:
     product_rounding
         For "rounded" alone: how a product is rounded.
     zero_sign
-        "positive": every zero result is +0. "ieee": a negative sum that rounds to zero, and a sum of negative zeros
-        alone, is -0.
+        "positive": every zero result is +0. "ieee": a negative number that rounds or is flushed to zero, and a sum of
+        negative zeros alone, is -0. Terms that cancel, or that were cut to zero, give +0. Where c is None it is +0.
     operand_format
         A format that both inputs are converted to, exactly, before they are multiplied: it then decides the exponents
         they align by. None for their own.
@@ -125,7 +132,8 @@ class Unit:
             if value is not None:
                 object.__setattr__(self, key, format_named(value).name if isinstance(value, str) else value)
         if self.k_order is not None:
-            object.__setattr__(self, "k_order", tuple(self.k_order))
+            order = tuple(self.k_order)
+            object.__setattr__(self, "k_order", None if order == tuple(range(len(order))) else order)
         check(self)
 
     @cached_property
@@ -153,6 +161,11 @@ class Unit:
     @cached_property
     def scale_format(self) -> Format | None:
         return None if self.scale is None else format_named(self.scale)
+
+    @cached_property
+    def zeros(self) -> Zeros:
+        """What the unit does with zeros, subnormals and a late c."""
+        return zeros_of(self)
 
     @property
     def nan(self) -> int:

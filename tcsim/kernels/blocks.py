@@ -12,7 +12,7 @@ import numpy as np
 from tcsim.kernels.jit import borrowing, inline, routine
 from tcsim.kernels.numbers import ANY_ZERO, FINITE, ZERO_E, round_sum
 from tcsim.kernels.panel import HAS_ZERO
-from tcsim.kernels.row import DONE, WIDE, all_negative_zero
+from tcsim.kernels.row import DONE, WIDE, all_negative_zero, flush_row
 from tcsim.kernels.spec import Cut
 from tcsim.kernels.wide import add_term, round_limbs, wide_product
 
@@ -37,14 +37,14 @@ def shift_down(p, right, cut):
 
 @borrowing
 def start_block(spec, panel, r, block, width, row):
-    """c as the first term of pass 1, and the floor under the largest exponent where some term is zero."""
-    zero_row, floor = panel.za[r, block] & HAS_ZERO, spec.floor
+    """c as the first term of pass 1, and the floor under the largest exponent where some term is zero; groups tell by themselves."""
+    zero_row, mask, floor = panel.za[r, block], np.int64(HAS_ZERO if spec.group == 1 else 0), spec.floor
     for j in range(width):
         zero = row.sig[j] == 0
         row.top[j] = row.e[j]
         lsb = row.e[j] - spec.out.mantissa
         row.lsb[j] = np.int64(_FAR) if zero else lsb
-        some = (zero_row | panel.zb[block, j] & HAS_ZERO) != 0
+        some = (zero_row | panel.zb[block, j]) & mask != 0
         row.floor[j] = floor if zero | some else np.int64(ZERO_E)
 
 
@@ -231,8 +231,5 @@ def finish(spec, width, row, word):
         negative = np.int64(1) if total < 0 else np.int64(0)
         row.negative[j] = row.negative[j] if keep else negative
         row.special[j] = row.special[j] if keep else special
-    if spec.flush:
-        for j in range(width):
-            small = abs(row.sig[j]) >> spec.out.mantissa == 0
-            row.sig[j] = np.int64(0) if small else row.sig[j]
-            row.e[j] = np.int64(ZERO_E) if small else row.e[j]
+    if spec.flush_results:
+        flush_row(spec, width, row)

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from tcsim.kernels import general, library, narrow, native, payload, saturate, simd
+from tcsim.kernels import general, integers, library, narrow, native, payload, simd
 from tcsim.problem import Codes, Problem
 
 # Multiply-adds below which sharing a problem among threads takes longer than it saves.
@@ -24,19 +24,33 @@ def _numbers(problem: Problem, threads: int | None = None) -> Codes:
     """`run` with every NaN the unit's one."""
     batch, m, n, _ = problem.shape
     out = np.empty((batch, m, n), dtype=problem.unit.out_format.storage)
-    if problem.unit.sum_format is not None:
-        narrow.run(problem, out, _numbers)
-    elif library.supports(problem):
-        library.run(problem, out, _threads(problem, threads, _FAST))
-    elif problem.unit.overflow == "saturate":
-        saturate.run(problem, out)
-    elif native.supports(problem):
-        native.run(problem, out, _threads(problem, threads, _SLOW))
-    elif simd.supports(problem):
-        simd.run(problem, out, _threads(problem, threads, _FAST), general.run_part)
-    else:
-        general.run(problem, out, _threads(problem, threads, _SLOW))
+    match path(problem):
+        case "narrow":
+            narrow.run(problem, out, _numbers)
+        case "library":
+            library.run(problem, out, _threads(problem, threads, _FAST))
+        case "integers":
+            integers.run(problem, out)
+        case "native":
+            native.run(problem, out, _threads(problem, threads, _SLOW))
+        case "fast":
+            simd.run(problem, out, _threads(problem, threads, _FAST), general.run_part)
+        case _:
+            general.run(problem, out, _threads(problem, threads, _SLOW))
     return out
+
+
+def path(problem: Problem) -> str:
+    """The name of the kernel that computes a problem: each says by itself what it holds, the general kernel holds the rest."""
+    if problem.unit.sum_format is not None:
+        return "narrow"
+    if library.supports(problem):
+        return "library"
+    if problem.unit.arithmetic == "integer":
+        return "integers"
+    if native.supports(problem):
+        return "native"
+    return "fast" if simd.supports(problem) else "general"
 
 
 def _threads(problem: Problem, threads: int | None, alone: int) -> int | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
+from tcsim.kernels.any_width import any_width_groups, any_width_stages, overflowing_products
 from tcsim.kernels.blocks import (
     finish,
     group_sums,
@@ -42,8 +43,19 @@ from tcsim.kernels.panel import (
     plan_chunk,
 )
 from tcsim.kernels.rounded import in_vectors, rounded, rounded_row
-from tcsim.kernels.row import WIDE, Row, add_specials, draw, start_over
-from tcsim.kernels.spec import Grouped, Plain, Rounded, Single, Staged, order_of, spec_of, sums_of
+from tcsim.kernels.row import WIDE, Row, add_specials, draw, flush_row, start_over
+from tcsim.kernels.spec import (
+    Grouped,
+    Plain,
+    Rounded,
+    Single,
+    Staged,
+    WideGrouped,
+    WideStaged,
+    order_of,
+    spec_of,
+    sums_of,
+)
 from tcsim.kernels.staged import two_stage_row
 from tcsim.problem import Codes, Problem
 
@@ -144,7 +156,7 @@ def begin_tile(spec, sums_, c, t, i, j0, nj, row, total):
         return
     for j in range(nj):
         x, place, minus, kind = decode(load(c, t, i, j0 + j), out, out.emin, out.mantissa + 1)
-        if spec.flush and x != 0 and abs(x) >> out.mantissa == 0 and sums_.precision == 0:
+        if spec.flush and kind == FINITE and abs(x) >> out.mantissa == 0 and sums_.precision == 0:
             x, place, minus = np.int64(0), np.int64(ZERO_E), np.int64(0)
         row.sig[j], row.e[j], row.negative[j], row.special[j] = x, place, minus, kind
         if sums_.c_first:
@@ -168,7 +180,7 @@ def end_output(spec, sums_, c, d, t, i, j, x, total):
             cs, ce, cn, ck = decode(load(c, t, i, j), out, out.emin, out.mantissa + 1)
             total = add_outside(total, to_float64(cs, ce, cn, ck, out.mantissa + 1), sums_.precision, sums_.layout)
         x = round_float64(total, out.mantissa + 1, out)
-        if spec.flush and abs(x[0]) >> out.mantissa == 0:
+        if spec.flush_results and abs(x[0]) >> out.mantissa == 0:
             x = (np.int64(0), x[1], x[2], x[3])
     minus = x[2] if x[0] != 0 or spec.ieee_zero else np.int64(0)
     store(d, t, i, j, encode(x[0], x[1], minus, x[3], out, spec.nan))
@@ -230,6 +242,29 @@ def grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree
 
 
 @borrowing
+def wide_grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+    """Exact groups of any width, one output at a time."""
+    for j in range(columns):
+        if row.special[j] == FINITE:
+            c = (row.sig[j], row.e[j], row.negative[j])
+            x = any_width_groups(spec, panel, r, p0, p1, j, c, row.random[word * row.width + j])
+            row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+    if spec.flush_results:
+        flush_row(spec, width, row)
+
+
+@borrowing
+def wide_staged_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+    """CDNA3 with numbers of any width, one output at a time."""
+    for j in range(columns):
+        overflowing_products(spec, panel, r, p0, p1, j, row.special)
+        if row.special[j] == FINITE:
+            c = (row.sig[j], row.e[j], row.negative[j])
+            x = any_width_stages(spec, panel, r, p0, p1, j, c, row.random[word * row.width + j])
+            row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+
+
+@borrowing
 def staged_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """CDNA3."""
     two_stage_row(spec, panel, r, p0, p1, width, columns, row, word)
@@ -261,7 +296,7 @@ def rows_of(block_of):
                 start_over(width, row, 0)
             if event & INSTRUCTION_START and spec.after:
                 keep_c(width, row)
-                start_over(width, row, spec.ieee_zero)
+                start_over(width, row, spec.after_negative)
             if check:
                 add_specials(panel, r, p0, p1, block, width, row.special)
             word = (step + block) & 3
@@ -282,7 +317,9 @@ WALKS = {
     Plain: rows_of(plain_block),
     Single: rows_of(single_block),
     Grouped: rows_of(grouped_block),
+    WideGrouped: rows_of(wide_grouped_block),
     Staged: rows_of(staged_block),
+    WideStaged: rows_of(wide_staged_block),
     Rounded: rows_of(rounded_block),
 }
 

@@ -46,4 +46,6 @@ def _chain(problem: Problem, c: Any, start: int, stop: int, run_wide: Run) -> An
             c=c.astype(np.float32).view(np.uint32),
         )
         c = run_wide(part).view(np.float32).astype(np.float16)
+        if not problem.unit.zeros.signed:
+            c[c == 0] = 0  # a negative sum that became zero
     return c

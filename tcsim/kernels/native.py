@@ -15,7 +15,7 @@ from tcsim.formats import FORMATS, Format
 from tcsim.kernels.general import COLUMNS, ROWS, Tiles, add_outside, end_output
 from tcsim.kernels.jit import default_threads, inline, kernel, routine, run_tasks
 from tcsim.kernels.memory import load, matrices
-from tcsim.kernels.numbers import decode, round_float64, to_float64
+from tcsim.kernels.numbers import FINITE, decode, round_float64, to_float64
 from tcsim.kernels.panel import SEGMENT_END, SEGMENT_START, plan_chunk
 from tcsim.kernels.spec import order_of, spec_of, sums_of
 from tcsim.problem import Codes, Problem
@@ -49,9 +49,9 @@ def table(stored: Format, fmt: Format, flush: bool) -> np.ndarray:
 
 @inline
 def value(m, t, i, j, stored, emin, precision, flush):
-    """Code (t, i, j) as a float32, subnormals of its format as +0 where the unit flushes them."""
+    """Code (t, i, j) as a float32, subnormals and zeros of its format as +0 where the unit flushes them."""
     sig, e, negative, special = decode(load(m, t, i, j), stored, emin, precision)
-    if flush and sig != 0 and abs(sig) >> (precision - 1) == 0:
+    if flush and special == FINITE and abs(sig) >> (precision - 1) == 0:
         return np.float32(0)
     return np.float32(to_float64(sig, e, negative, special, precision))
 
@@ -154,8 +154,7 @@ def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
     count = threads or default_threads()
     unit = problem.unit
     tables = [
-        table(x.stored, fmt, unit.subnormals == "flush")
-        for x, fmt in ((problem.a, unit.a_operand), (problem.b, unit.b_operand))
+        table(x.stored, fmt, unit.zeros.flush_operands) for x, fmt in ((problem.a, unit.a_operand), (problem.b, unit.b_operand))
     ]
     high = max(1, min(ROWS, m, -(-batch * m * -(-n // COLUMNS) // (4 * count))))
     tiles = Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n), 0)

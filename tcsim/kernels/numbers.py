@@ -67,8 +67,8 @@ class Layout(NamedTuple):
 def layout(fmt: Format) -> Layout:
     """The Layout of a floating-point format; a special code that it lacks is -1."""
     inf = -1 if fmt.inf_code is None else fmt.inf_code
-    nan = fmt.sign_bit if fmt.nan == "negative-zero" else -1
     as_signed = fmt.sign_bit - (1 << 64) if fmt.sign_bit >= 1 << 63 else fmt.sign_bit
+    nan = as_signed if fmt.nan == "negative-zero" else -1
     return Layout(fmt.mantissa_bits, fmt.exponent_bits, fmt.bias, fmt.emin, fmt.emax, fmt.padding, as_signed,
                   int(fmt.zero), fmt.max_code, inf, nan)  # fmt: skip
 

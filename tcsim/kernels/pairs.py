@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.kernels.jit import borrowing, inline
 from tcsim.kernels.numbers import FINITE, NEAREST, SR, ZERO_E, bit_length, round_sum
-from tcsim.kernels.row import WIDE, special_add
+from tcsim.kernels.row import WIDE, flush_row, special_add
 from tcsim.kernels.spec import PAIR
 
 
@@ -44,7 +44,7 @@ def add_product(spec, panel, r, p, width, row, word):
         sig, place, special = round_sum(total, q, spec.how, row.random[word * row.width + j], spec.kept, spec.out)
         minus = np.int64(1) if total < 0 else np.int64(0)
         minus = row.negative[j] & (negative ^ panel.mb[p, j] >> 2) if (c | product) == 0 else minus
-        small = (spec.flush != 0) & (abs(sig) >> m == 0)
+        small = (spec.flush_results != 0) & (abs(sig) >> m == 0)
         sig, place = np.int64(0) if small else sig, np.int64(ZERO_E) if small else place
         keep = (flag | row.special[j]) != 0
         row.sig[j] = row.sig[j] if keep else sig
@@ -85,3 +85,5 @@ def add_c(spec, width, row):
         row.sig[j], row.e[j], row.negative[j], row.special[j] = ieee_sum(
             c, x, NEAREST, np.uint64(0), spec.out.mantissa + 1, spec.out
         )
+    if spec.flush_results:
+        flush_row(spec, width, row)

@@ -93,19 +93,19 @@ def block_scale(scales, t, i, j, spec):
     """(sig, e, is NaN) of a block scale; the bit above an unsigned format's width is ignored."""
     code = load(scales, t, i, j) & ((np.int64(1) << (spec.scale.exponent_bits + spec.scale.mantissa)) - 1)
     sig, e, _, special = decode(code, spec.scale, spec.scale.emin, spec.scale.mantissa + 1)
-    return sig, e, special != FINITE
+    return sig, e, special != FINITE  # scales have no infinities
 
 
 @apart
 def decode_line(codes, count, stored, emin, precision, flush, fixed, sig, e, mark):
     """Significands, exponents and marks (special + 4·negative) of the first `count` codes; whether any is NaN or infinite.
 
-    Subnormals become +0 where the unit flushes them; for groups numbers are in fixed point (unit 2^(emin - p + 1)).
+    Subnormals and zeros become +0 where the unit flushes them; numbers in fixed point have the unit 2^(emin - p + 1).
     """
     found = np.int64(0)
     for i in range(count):
         x, ex, negative, special = decode(codes[i], stored, emin, precision)
-        small = (flush != 0) & (bit_length(abs(x)) < precision) & (x != 0)
+        small = (flush != 0) & (bit_length(abs(x)) < precision) & (special == FINITE)
         x = np.int64(0) if small else x
         negative = np.int64(0) if small else negative
         up = ex - emin if fixed and x != 0 else np.int64(0)
@@ -130,14 +130,17 @@ def pack(m, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, m
     for i in range(outer):
         for j in range(inner):
             codes[j] = load(m, t, ks[i], first + j) if columns else load(m, t, first + i, ks[j])
-        found |= decode_line(codes, inner, stored, emin, precision, spec.flush, grouped, sig[i], e[i], mark[i])
+        found |= decode_line(codes, inner, stored, emin, precision, spec.flush, spec.fixed != 0, sig[i], e[i], mark[i])
     if scales.address != 0:
         for i in range(outer):
             for j in range(inner):
                 k, line = (ks[i], first + j) if columns else (ks[j], first + i)
                 at = k // spec.scale_block
-                _, es, bad = block_scale(scales, t, at, line, spec) if columns else block_scale(scales, t, line, at, spec)
-                if not grouped and sig[i, j] != 0:
+                s, es, bad = block_scale(scales, t, at, line, spec) if columns else block_scale(scales, t, line, at, spec)
+                if s == 0 and not bad:
+                    bad = mark[i, j] & 3 != FINITE  # infinity times a scale of zero
+                    sig[i, j], e[i, j] = 0, ZERO_E
+                elif not grouped and sig[i, j] != 0:
                     e[i, j] += es
                 if bad:
                     mark[i, j] |= NAN

@@ -16,7 +16,7 @@ from tcsim.kernels.wide import add_term, round_limbs, wide_product
 @inline
 def round_result(spec, sig, e, negative, special):
     """A rounded value with subnormals flushed and the unit's sign of zero; of a special value, its sign alone."""
-    small = (spec.flush != 0) & (bit_length(abs(sig)) <= spec.out.mantissa)
+    small = (spec.flush_results != 0) & (bit_length(abs(sig)) <= spec.out.mantissa)
     nothing = small | (special != FINITE)
     sig = np.int64(0) if nothing else sig
     signed = (spec.ieee_zero != 0) | (sig != 0)

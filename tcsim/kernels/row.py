@@ -47,6 +47,15 @@ def start_over(width, row, negative):
         row.sig[j], row.e[j], row.negative[j], row.special[j] = 0, ZERO_E, negative, FINITE
 
 
+@borrowing
+def flush_row(spec, width, row):
+    """Subnormal results are zeros of their sign."""
+    for j in range(width):
+        small = abs(row.sig[j]) >> spec.out.mantissa == 0
+        row.sig[j] = np.int64(0) if small else row.sig[j]
+        row.e[j] = np.int64(ZERO_E) if small else row.e[j]
+
+
 @inline
 def special_product(a, b, a_sig, b_sig):
     """NaN, infinity or FINITE from the marks (special + 4·negative) of two factors."""

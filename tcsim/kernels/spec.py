@@ -31,6 +31,7 @@ class Spec(NamedTuple):
     block: int
     period: int  # products of an instruction, after which the order of k and a late c repeat
     after: int  # c is added after each instruction
+    after_negative: int  # which then starts from -0
     group: int
     fraction: int
     exact: int  # terms are not cut
@@ -42,7 +43,8 @@ class Spec(NamedTuple):
     product_how: Rounding
     kept: int
     floor: int  # the exponent that a block with a zero term has at least; ZERO_E for none
-    flush: int
+    flush: int  # operands
+    flush_results: int
     late: int
     parity: int
     ieee_zero: int
@@ -52,7 +54,8 @@ class Spec(NamedTuple):
     b_precision: int
     b_emin: int
     weight: int
-    room: int  # a sum may start this many bits above its quantum and stay in the window
+    room: int  # a sum may start this many bits above its quantum and stay in the window; -1 where products are wider than it
+    fixed: int  # elements are in fixed point, for groups whose exact sums stay in the window
     narrow: int  # every operation of a unit that rounds each of them fits 64 bits
     scale_block: int
     out: Layout
@@ -79,8 +82,20 @@ class Grouped(NamedTuple):
     blocks: int = 0
 
 
+class WideGrouped(NamedTuple):
+    """The same with groups of any width."""
+
+    blocks: int = 0
+
+
 class Staged(NamedTuple):
-    """A unit that aligns in two stages."""
+    """A unit that aligns in two stages, its products and sums each within the window."""
+
+    blocks: int = 0
+
+
+class WideStaged(NamedTuple):
+    """The same with products and sums of any width."""
 
     blocks: int = 0
 
@@ -91,32 +106,57 @@ class Rounded(NamedTuple):
     blocks: int = 0
 
 
-Kind = Plain | Single | Grouped | Staged | Rounded
+Kind = Plain | Single | Grouped | WideGrouped | Staged | WideStaged | Rounded
+
+
+class Widths(NamedTuple):
+    """Bits that the 64-bit kernels need for a unit, to be compared with WINDOW.
+
+    `product`: the product of two significands. `group`: an exact group of products in fixed point, times its scales.
+    `head`: how far a block's sum may reach above 2^(its largest exponent).
+    """
+
+    product: int
+    group: int
+    head: int
+
+
+def widths(unit: Unit) -> Widths:
+    """What a unit's numbers may need, from its formats and counts alone."""
+    a, b = unit.a_operand, unit.b_operand
+    product = a.precision + b.precision
+    terms = (unit.block_size // unit.group_size + 1).bit_length()
+    if unit.group_size == 1:
+        return Widths(product, 0, 2 + terms)
+    scale = unit.scale_format
+    assert scale is not None
+    fixed = product + a.emax - a.emin + b.emax - b.emin
+    count = unit.group_size.bit_length()
+    reach = max(
+        a.emax + b.emax + 2 + count + 2, 2
+    )  # above the scales' exponents, by which a group aligns; c is below 2^(its own + 1)
+    return Widths(product, fixed + count + 2 * scale.precision, reach + terms)
 
 
 @lru_cache(maxsize=256)
 def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void]:
     a, b, out = unit.a_operand, unit.b_operand, unit.out_format
-    grouped = unit.group_size > 1
     scale = layout(unit.scale_format or a)
+    need = widths(unit)
+    kind = _kind(unit, need)
     weight = a.mantissa_bits + b.mantissa_bits
-    headroom = 2
-    if grouped:  # a group is an integer at 2^(scales' exponents - weight)
-        headroom = (a.emax + b.emax + 2) + 2 + unit.group_size.bit_length()
-        weight += 2 * scale.mantissa - a.emin - b.emin
-    terms = unit.block_size // unit.group_size + 1
-    room = WINDOW - headroom - terms.bit_length()
-    if unit.arithmetic == "two-stage":
-        _check_window(unit, room)
+    if isinstance(kind, Grouped | WideGrouped):
+        weight += 2 * scale.mantissa
+    if isinstance(kind, Grouped):  # a group is an integer at 2^(scales' exponents - weight)
+        weight -= a.emin + b.emin
     random_bits = 32 if "sr" in (unit.rounding, unit.product_rounding) else 0
-    single = unit.block_size == 1 and unit.align_rounding == "exact" and max(weight, out.mantissa_bits) <= room
-    aligned = Grouped if grouped else Single if single else Plain
-    kind: Kind = {"aligned": aligned, "two-stage": Staged, "rounded": Rounded}[unit.arithmetic]()
+    zeros = unit.zeros
     return kind, record(
         Spec(
             block=unit.block_size,
             period=unit.instruction_k,
-            after=int(unit.c_enters == "after"),
+            after=int(zeros.late),
+            after_negative=int(zeros.late_negative),
             group=unit.group_size,
             fraction=unit.fraction_bits or 0,
             exact=int(unit.align_rounding == "exact"),
@@ -128,18 +168,20 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
             product_how=ROUNDINGS[MODES[unit.product_rounding]],
             kept=unit.kept_bits,
             floor=ZERO_E if unit.min_exponent is None else unit.min_exponent,
-            flush=int(unit.subnormals == "flush"),
+            flush=int(zeros.flush_operands),
+            flush_results=int(zeros.flush_results),
             late=unit.late_fraction_bits or 0,
             parity=int(unit.parity_split),
-            ieee_zero=int(unit.zero_sign == "ieee"),
+            ieee_zero=int(zeros.signed),
             nan=unit.nan - (1 << 64) if unit.nan >= 1 << 63 else unit.nan,
             a_precision=a.precision,
             a_emin=a.emin,
             b_precision=b.precision,
             b_emin=b.emin,
             weight=weight,
-            room=room,
-            narrow=int(a.precision + b.precision <= WINDOW and unit.kept_bits + 2 + random_bits <= PAIR),
+            room=_room(need),
+            fixed=int(isinstance(kind, Grouped)),
+            narrow=int(need.product <= WINDOW and unit.kept_bits + 2 + random_bits <= PAIR),
             scale_block=max(unit.scale_block, 1),
             out=layout(out),
             a_stored=a_stored,
@@ -149,15 +191,26 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
     )
 
 
-def _check_window(unit: Unit, room: int) -> None:
-    """Refuse two-stage sums that 64 bits do not hold."""
-    for key, most in (("fraction_bits", room), ("late_fraction_bits", room - 1)):
-        value = getattr(unit, key) or 0
-        if value > most:
-            raise ValueError(
-                f"{key}={value}: the compiled kernels hold two-stage sums of at most {most} with block_size={unit.block_size}; "
-                "backend='reference' has no limit"
-            )
+def _room(need: Widths) -> int:
+    return WINDOW - need.head if need.product <= WINDOW else -1
+
+
+def _kind(unit: Unit, need: Widths) -> Kind:
+    """The kernel of a unit: the 64-bit ones where they hold its numbers, else those of any width.
+
+    A Plain block that leaves the window does so by itself, column by column.
+    """
+    room = _room(need)
+    if unit.arithmetic == "rounded":
+        return Rounded()
+    if unit.arithmetic == "two-stage":
+        fits = (unit.fraction_bits or 0) <= room and (unit.late_fraction_bits or 0) <= room - 1
+        return Staged() if fits else WideStaged()
+    if unit.group_size > 1:
+        return Grouped() if max(need.group, need.product) <= WINDOW else WideGrouped()
+    single = unit.block_size == 1 and unit.align_rounding == "exact"
+    bits = max(unit.a_operand.mantissa_bits + unit.b_operand.mantissa_bits, unit.out_format.mantissa_bits)
+    return Single() if single and bits <= room else Plain()
 
 
 def spec_of(problem: Problem) -> tuple[Kind, np.void]:

@@ -1,0 +1,180 @@
+"""Problems that look for trouble on a drawn unit, and every path's answer to one against the reference.
+
+A problem is tiny, so that a million of them are affordable, but for a few whose columns fill vectors and leave tails.
+Operands mix kinds: zeros of both signs, subnormals, specials, the ends of the exponents, cancellation, uniform bits. They
+come in the unit's own codes or in float32 and float64 patterns, contiguous or not, broadcast or not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from support.patterns import KINDS, codes, corners
+from support.random_units import Rng, draw_unit, pick, written
+
+from tcsim import reference
+from tcsim.bits import decode
+from tcsim.formats import FORMATS, Format
+from tcsim.kernels import cpu, general, narrow, payload
+from tcsim.problem import Codes, Operand, Problem
+from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
+from tcsim.units import Unit
+
+_MOST = 260  # products of a problem
+SUMS = ("float16", "float32", "float64")
+
+
+def operand_codes(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    """Codes of one kind, or with a share of elements replaced by corners, zeros or elements of another kind."""
+    x = codes(rng, fmt, shape, pick(rng, KINDS))
+    share = rng.random()
+    if share < 0.45 or fmt.integer:
+        return x
+    if share < 0.6:
+        other = codes(rng, fmt, shape, pick(rng, KINDS))
+    elif share < 0.8:
+        other = rng.choice(np.array([0, fmt.sign_bit], np.uint64), shape).astype(x.dtype)
+    else:
+        other = rng.choice(np.array(corners(fmt), np.uint64), shape).astype(x.dtype)
+    return np.where(rng.random(shape) < pick(rng, (0.05, 0.3, 0.6, 0.95)), other, x)
+
+
+def cancel(rng: Rng, unit: Unit, a: Codes, b: Codes) -> None:
+    """Make the second half of k the negative of the first, but for a last bit here and there."""
+    half, fmt = a.shape[2] // 2, unit.a_format
+    if not half or not fmt.signed or fmt.integer or fmt.nan == "negative-zero":
+        return
+    a[:, :, half : 2 * half] = a[:, :, :half] ^ a.dtype.type(fmt.sign_bit)
+    b[:, half : 2 * half] = b[:, :half]
+    flip = (rng.random(b[:, :half].shape) < 0.2).astype(np.uint64) << np.uint64(unit.b_format.padding)
+    changed = b[:, half : 2 * half] ^ flip.astype(b.dtype)
+    b[:, half : 2 * half] = np.where(
+        (changed & b.dtype.type(~unit.b_format.sign_bit & ((1 << unit.b_format.width) - 1))) <= unit.b_format.max_code,
+        changed,
+        b[:, half : 2 * half],
+    )
+
+
+def carried(rng: Rng, x: Codes, fmt: Format) -> Operand:
+    """The codes as they are, or as patterns of a float that holds them."""
+    if fmt.integer or rng.random() < 0.6:
+        return Operand(x, fmt)
+    name = "float64" if rng.random() < 0.5 or fmt.array_dtype == "float64" else "float32"
+    if fmt == FORMATS[name]:
+        return Operand(x, fmt)
+    with np.errstate(invalid="ignore"):
+        values = decode(x, fmt).astype(name)
+    return Operand(values.view(FORMATS[name].storage), FORMATS[name])
+
+
+def laid_out(rng: Rng, x: Codes) -> Codes:
+    """The same values with other strides: columns first, spaced out, backwards."""
+    share = rng.random()
+    if share < 0.6:
+        return x
+    if share < 0.75:
+        return np.swapaxes(np.ascontiguousarray(np.swapaxes(x, 1, 2)), 1, 2)
+    if share < 0.9:
+        wide = np.zeros((x.shape[0], 2 * x.shape[1], 3 * x.shape[2]), x.dtype)
+        wide[:, ::2, ::3] = x
+        return wide[:, ::2, ::3]
+    return np.ascontiguousarray(x[:, ::-1, ::-1])[:, ::-1, ::-1]
+
+
+def draw_schedule(rng: Rng, unit: Unit, sums: tuple[str, ...]) -> Schedule:
+    """Any schedule, one that does not cut the scales' blocks; only sequential where no format of sums is wanted."""
+    if not sums or rng.random() < 0.6:
+        return Sequential()
+    step = int(unit.scale_block * rng.integers(1, 3)) if unit.scale_block else int(rng.integers(1, 2 * unit.instruction_k + 2))
+    if rng.random() < 0.5:
+        return Blocked(step, sum=pick(rng, sums))
+    return SplitK(int(rng.integers(1, 4)), tile_k=step, reduce=pick(rng, sums))
+
+
+def draw_problem(rng: Rng, unit: Unit, sums: tuple[str, ...] = SUMS) -> Problem:
+    """A problem for a unit, with partial sums in some of the formats `sums`."""
+    batch = 2 if rng.random() < 0.05 else 1
+    m, n = pick(rng, ((1, 1), (1, 2), (1, 3), (2, 2), (3, 1), (1, int(rng.integers(1, 40)))))
+    most = max(_MOST // (batch * m * n), 1)
+    k = int(rng.integers(1, max(min(2 * unit.instruction_k + 3, most), 2)))
+    if rng.random() < 0.3:
+        k = min(unit.instruction_k, 2 * most)
+    a, b = operand_codes(rng, unit.a_format, (batch, m, k)), operand_codes(rng, unit.b_format, (batch, k, n))
+    if rng.random() < 0.2:
+        cancel(rng, unit, a, b)
+    c = laid_out(rng, operand_codes(rng, unit.out_format, (batch, m, n))) if rng.random() < 0.8 else None
+    scales: list[Codes | None] = [None, None]
+    if unit.scale_format is not None:
+        count = -(-k // unit.scale_block)
+        scales = [_scales(rng, unit.scale_format, shape) for shape in ((batch, m, count), (batch, count, n))]
+    if c is not None and rng.random() < 0.05:
+        c = np.broadcast_to(c[:, :1, :1], (batch, m, n))
+    x, y = carried(rng, a, unit.a_format), carried(rng, b, unit.b_format)
+    x, y = Operand(laid_out(rng, x.codes), x.stored), Operand(laid_out(rng, y.codes), y.stored)
+    plan = draw_schedule(rng, unit, sums).plan(k)
+    return Problem(unit, plan, x, y, c, *scales, seed=int(rng.integers(0, 1 << 63)) * 2)
+
+
+def _scales(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    x = codes(rng, fmt, shape, pick(rng, ("mid", "mid", "uniform", "corners", "tiny", "big")))
+    return np.where(rng.random(shape) < 0.1, x.dtype.type(0), x)
+
+
+def by_general(problem: Problem) -> Codes | None:
+    """The answer of the general kernel alone, None where it is not the one to ask."""
+    unit = problem.unit
+    if unit.arithmetic == "integer":
+        return None
+    out = np.empty(problem.shape[:3], unit.out_format.storage)
+    if unit.sum_format is not None:
+        narrow.run(problem, out, _numbers)
+    else:
+        general.run(problem, out, 1)
+        payload.restore(problem, out, _numbers)
+    return out
+
+
+def _numbers(problem: Problem) -> Codes:
+    answer = by_general(problem)
+    assert answer is not None
+    return answer
+
+
+@dataclass
+class Tally:
+    """What was compared: units, blocks of products, outputs; which path computed; what differed."""
+
+    units: int = 0
+    blocks: int = 0
+    outputs: int = 0
+    paths: Counter[str] = field(default_factory=Counter)
+    found: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        paths = ", ".join(f"{name} {count}" for name, count in self.paths.most_common())
+        return f"{self.units} units, {self.blocks} blocks, {self.outputs} outputs by {paths}; {len(self.found)} units differ"
+
+
+def check(seed: int, number: int, tally: Tally, sums: tuple[str, ...] = SUMS) -> None:
+    """Draw unit `number` of a seed and a problem, and compare every path's answer with the reference."""
+    rng = np.random.default_rng([seed, number])
+    unit = draw_unit(rng)
+    problem = draw_problem(rng, unit, sums)
+    name = cpu.path(problem)
+    expected = reference.run(problem)
+    answers = {name: cpu.run(problem, 1), "general": by_general(problem)}
+    tally.units += 1
+    tally.outputs += expected.size
+    tally.blocks += expected.size * -(-problem.shape[3] // unit.block_size)
+    tally.paths[name] += 1
+    for path, got in answers.items():
+        if got is not None and not np.array_equal(got, expected):
+            at = tuple(int(i) for i in np.argwhere(got != expected)[0])
+            tally.found.append(
+                f"seed {seed} unit {number} by {path}: {int((got != expected).sum())} of {got.size} differ, first {list(at)}: "
+                f"{int(got[at]):#x} for {int(expected[at]):#x}; {written(unit)}; shape {problem.shape}, bounds "
+                f"{problem.plan.bounds.tolist()}, sum {problem.plan.sum}"
+            )
+            return
