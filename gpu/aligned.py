@@ -107,7 +107,7 @@ def _defines(unit: Unit, plan: Plan, special: bool, tile: Tile, unroll: int) -> 
         "ALIGN_MODE": ROUNDING_CODES[unit.align_rounding],
         "SPECIALS": int(special),
         "SUM": 0 if plan.sum is None else int(plan.sum.removeprefix("float")),
-        "LATE_C": int(unit.c_enters == "after"),
+        "LATE_C": int(unit.zeros.late),
         "BM": tile.bm,
         "BN": tile.bn,
         "TM": tile.tm,

@@ -36,7 +36,7 @@ DEV REAL number(const Value &v) {
 #if !INTEGERS
 DEV u64 code_of(REAL x) {
   const u64 bits = bits_of(x), sign = 1ull << (8 * sizeof(REAL) - 1);
-  return bits == sign && !Unit::IEEE_ZERO() ? 0 : bits;
+  return bits == sign && !Unit::SIGNED_ZERO() ? 0 : bits;
 }
 #endif
 

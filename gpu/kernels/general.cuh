@@ -147,11 +147,20 @@ DEV Value zero_value(int exponent, int negative) {
   return v;
 }
 
-DEV int is_subnormal(const Value &x, int emin) { return x.kind == FINITE && x.significand && top_bit(x.significand) + x.lsb < emin; }
+// Zero or subnormal, in a format whose smallest normal exponent is emin.
+DEV int below_normal(const Value &x, int emin) {
+  return x.kind == FINITE && (!x.significand || top_bit(x.significand) + x.lsb < emin);
+}
 
-DEV Value flushed(const Value &x, int emin, int keep_sign) {
-  if (!Unit::FLUSH() || !is_subnormal(x, emin)) return x;
-  return zero_value(emin, keep_sign && x.negative && Unit::IEEE_ZERO());
+// An element of a or b, or the c that a chain starts with, as the unit takes it.
+DEV Value flushed_operand(const Value &x, int emin) {
+  return Unit::FLUSH_OPERANDS() && below_normal(x, emin) ? zero_value(emin, 0) : x;
+}
+
+// A number of a format as a result of the unit: zeros signed or not, subnormals kept or not.
+DEV Value flushed_result(const Value &x, int emin) {
+  if (x.kind || !(x.zero || (Unit::FLUSH_RESULTS() && below_normal(x, emin)))) return x;
+  return zero_value(emin, x.negative && Unit::SIGNED_ZERO());
 }
 
 // The sum rounded to F with `precision` bits: beyond the largest finite value infinite, whatever the rounding.
@@ -186,8 +195,8 @@ template <class F> DEV Value round_wide(Wide sum, int negative_zero, int precisi
 DEV Value to_output(const Wide &sum, int negative_zero, int mode, u32 random) {
   const int negative = is_negative(sum) || (is_zero(sum) && negative_zero);
   Value v = round_wide<O>(sum, negative_zero, Unit::KEPT(), mode, random);
-  if (v.zero) v.negative = negative && Unit::IEEE_ZERO();
-  return flushed(v, O::EMIN(), 1);
+  if (v.zero) v.negative = negative;
+  return flushed_result(v, O::EMIN());
 }
 
 DEV Value product(const Value &a, const Value &b) {

@@ -18,7 +18,7 @@ template <class Stored, class F> DEV Value operand(u64 code) {
       v.significand >>= 1;
       v.lsb++;
     }
-  return flushed(v, F::EMIN(), 0);
+  return flushed_operand(v, F::EMIN());
 }
 
 DEV Value plain_product(const Operands &x, i64 k) {
@@ -55,20 +55,21 @@ DEV Value group_term(const Operands &x, const Block &ks, int first, int count, W
   Value scale = scale_product(x, ks.k(first));
   Specials s = {0, 0, 0};
   clear(magnitude);
-  int all_zero = 1, negative_zero = 1;
+  int all_zero = 1, all_negative = 1;
   for (int i = first; i < first + count; i++) {
     Value p = plain_product(x, ks.k(i));
     note(s, p);
     all_zero &= p.zero;
-    negative_zero &= p.zero && p.negative;
+    all_negative &= p.negative;
     if (!p.kind) add(magnitude, p.significand, p.lsb, p.negative);
   }
-  Value total = any(s) ? special_sum(s) : zero_value(0, is_negative(magnitude) || negative_zero);
+  Value total = any(s) ? special_sum(s) : zero_value(0, is_negative(magnitude));
   if (!total.kind) total.zero = is_zero(magnitude);
   Value v = product(total, scale);
   v.exponent = scale.exponent;
   if (v.kind) return v;
   v.zero = scale.zero || all_zero;
+  if (v.zero) v.negative = all_negative;
   if (is_negative(magnitude)) negate(magnitude);
   multiply(magnitude, scale.significand);
   shift(magnitude, scale.lsb);
@@ -86,14 +87,12 @@ DEV Value aligned_block(const Operands &x, const Block &ks, const Value &c, u32 
     if (groups) {
       Wide magnitude;
       t = group_term(x, ks, i, min_of(ks.count - i, Unit::GROUP()), magnitude);
-      negative &= t.negative && is_zero(magnitude);
     } else {
       t = term(x, ks, i);
-      negative &= t.zero && t.negative;
     }
     note(s, t);
     any_zero |= t.zero;
-    negative &= t.zero;
+    negative &= t.zero && t.negative;
     if (!t.zero && !t.kind && t.exponent > emax) emax = t.exponent;
   }
   if (any(s)) return special_sum(s);
@@ -236,11 +235,10 @@ DEV Value integer_block(const Operands &x, const Block &ks, const Value &c) {
 
 DEV Value block(const Operands &x, const Block &ks, const Value &c, u64 seed, u64 element, u32 step) {
   if (Unit::ARITHMETIC() == 3) return integer_block(x, ks, c);
-  Value start = flushed(c, O::EMIN(), 0);
-  if (Unit::ARITHMETIC() == 2) return rounded_block(x, ks, start, seed, element, step);
+  if (Unit::ARITHMETIC() == 2) return rounded_block(x, ks, c, seed, element, step);
   const u32 random = draw(Unit::ROUNDING(), seed, element, step, 0);
-  if (Unit::ARITHMETIC() == 1) return two_stage_block(x, ks, start, random);
-  return aligned_block(x, ks, start, random);
+  if (Unit::ARITHMETIC() == 1) return two_stage_block(x, ks, c, random);
+  return aligned_block(x, ks, c, random);
 }
 
 DEV Value add_outside(const Value &x, const Value &y, int sum_format) {
@@ -276,13 +274,15 @@ DEV Value narrowed(const Value &v) {
   clear(sum);
   add(sum, v.significand, v.lsb, v.negative);
   Value r = round_wide<R>(sum, v.negative, R::MB() + 1, RNE, 0);
-  if (r.zero) r.negative = v.negative && Unit::IEEE_ZERO();
+  if (r.zero) r.negative = v.negative;
+  r = flushed_result(r, R::EMIN());
   return decode<R>(encode_exact<R>(r, 0), O::EMIN());
 }
 
 DEV Value chain(const Operands &x, Value result, i64 start, i64 stop, u64 seed, u64 element, u32 &step) {
+  result = flushed_operand(result, O::EMIN());
   for (i64 base = start; base < stop; base += Unit::PERIOD()) {
-    Value partial = Unit::AFTER() ? zero_value(O::EMIN(), Unit::IEEE_ZERO()) : result;
+    Value partial = Unit::LATE() ? zero_value(O::EMIN(), Unit::LATE_NEGATIVE()) : result;
     for (int at = 0; at < Unit::PERIOD(); at += Unit::BLOCK()) {
       Block ks = {base, stop, at, 0};
       if (Unit::ORDERED())
@@ -294,7 +294,7 @@ DEV Value chain(const Operands &x, Value result, i64 start, i64 stop, u64 seed, 
       partial = block(x, ks, before, seed, element, step++);
       if (Unit::KEEPS_NAN() && partial.kind == NOT_A_NUMBER) partial = kept_nan(x, ks.k(0), before);
     }
-    result = Unit::AFTER() ? add_outside(result, partial, 0) : partial;
+    result = Unit::LATE() ? flushed_result(add_outside(result, partial, 0), O::EMIN()) : partial;
     if (Unit::NARROWS() && ((base - start) / Unit::PERIOD() % Unit::CHAINS() == Unit::CHAINS() - 1 || base + Unit::PERIOD() >= stop))
       result = narrowed(result);
   }
@@ -350,8 +350,8 @@ DEV void one_output(const Task &t, i64 index) {
       add(sum, total.significand, total.lsb, total.negative);
       const int negative = total.negative;
       total = round_wide<R>(sum, negative, R::MB() + 1, RNE, 0);
-      if (total.zero) total.negative = negative && Unit::IEEE_ZERO();
-      total = flushed(total, R::EMIN(), 1);
+      if (total.zero) total.negative = negative;
+      total = flushed_result(total, R::EMIN());
     }
   }
   store_code(t.d, element, R::BYTES(), encode(total, nan_code));
