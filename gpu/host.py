@@ -72,7 +72,14 @@ class Host(Gpu):
         return SHARED_BYTES
 
     def launch(
-        self, source: str, name: str, grid: tuple[int, ...], threads: int, argument: Arguments, record: Any = None, shared: int = 0
+        self,
+        source: str,
+        name: str,
+        grid: tuple[int, ...],
+        threads: int,
+        argument: Arguments,
+        record: Any = None,
+        shared: int = 0,
     ) -> None:
         built = library(source, name)
         if record is not None:

@@ -15,7 +15,9 @@ class Arguments(ctypes.Structure):
 
     def set(self, **fields: Any) -> Any:
         for key, value in fields.items():
-            pointer = value.ctypes.data if isinstance(value, np.ndarray) else getattr(getattr(value, "data", None), "ptr", value)
+            pointer = (
+                value.ctypes.data if isinstance(value, np.ndarray) else getattr(getattr(value, "data", None), "ptr", value)
+            )
             setattr(self, key, 0 if pointer is None else pointer)
         return self
 
@@ -76,14 +78,23 @@ class Gpu:
         return int(runtime.getDeviceProperties(self.xp.cuda.Device().id)["sharedMemPerBlockOptin"])
 
     def launch(
-        self, source: str, name: str, grid: tuple[int, ...], threads: int, argument: Arguments, record: Any = None, shared: int = 0
+        self,
+        source: str,
+        name: str,
+        grid: tuple[int, ...],
+        threads: int,
+        argument: Arguments,
+        record: Any = None,
+        shared: int = 0,
     ) -> None:
         """Run a kernel over `grid` blocks of `threads`, after its record, if it reads one."""
         if record is None:
             function = kernel(source, name)
         else:
             built = module(source, int(self.xp.cuda.Device().id))
-            built.get_global("record_words").copy_from_host_async(record.ctypes.data, record.nbytes, self.xp.cuda.get_current_stream())
+            built.get_global("record_words").copy_from_host_async(
+                record.ctypes.data, record.nbytes, self.xp.cuda.get_current_stream()
+            )
             function = built.get_function(name)
         if shared:
             function.max_dynamic_shared_size_bytes = shared

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-
 from tcsim_gpu.gates import FUSED, GENERAL, INTEGERS
 
 from tcsim.formats import Format, format_named

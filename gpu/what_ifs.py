@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from tcsim_gpu.gates import ALIGNED
 
+from tcsim.bits import decode
 from tcsim.formats import FORMATS, Format
 from tcsim.hardware import UNITS
 from tcsim.problem import Operand, Problem
@@ -19,12 +21,18 @@ from tcsim.units import C_ENTERS, NAN_FROM, ROUNDINGS, SUBNORMALS, ZERO_SIGNS, U
 _T = TypeVar("_T")
 INPUTS = [f for f in FORMATS.values() if f.zero and not f.integer]
 OUTPUTS = [f for f in INPUTS if f.signed and f.infinities and f.nan == "ieee"]
+ALIGNED_SHARE = 0.4  # of the units drawn are ones that the double-precision kernel takes
 CUSTOM = (
     Format(3, 4, "e3m4"), Format(6, 9, "e6m9"), Format(5, 12, "e5m12"), Format(4, 1, "e4m1b4", bias=4), Format(9, 14, "e9m14"),
     Format(11, 7, "e11m7"), Format(8, 20, "e8m20"), Format(4, 2, "e4m2", infinities=False, nan="none"),
     Format(5, 3, "ue5m3", signed=False), Format(7, 30, "e7m30"),
 )  # fmt: skip
-SCALES = ("float8_e8m0fnu", "float8_ue4m3fn", "float8_e8m0fnu", Format(5, 2, "ue5m2s", signed=False, infinities=False, nan="all-ones"))
+SCALES = (
+    "float8_e8m0fnu",
+    "float8_ue4m3fn",
+    "float8_e8m0fnu",
+    Format(5, 2, "ue5m2s", signed=False, infinities=False, nan="all-ones"),
+)
 KINDS = ("mid", "any", "zeros", "close", "special", "tiny", "huge", "cancel")
 
 _SORTS = (
@@ -55,7 +63,11 @@ class Draw:
 def draw(seed: int | Sequence[int]) -> Problem:
     """A random problem on a random what-if."""
     choices = Draw(seed)
-    return problem(choices, unit(choices))
+    fast = choices.chance(ALIGNED_SHARE)
+    chosen = unit(choices)
+    while fast and not ALIGNED.takes(chosen):
+        chosen = unit(choices)
+    return problem(choices, chosen)
 
 
 def unit(draw: Draw) -> Unit:
@@ -111,7 +123,9 @@ def _changes(draw: Draw, base: Unit) -> dict[str, Any]:
     if base.arithmetic == "rounded":
         return changes | {"product_rounding": draw.of(ROUNDINGS)}
     changes["align_rounding"] = draw.of(("rz", "rz", "rd", "rne", "exact"))
-    changes["fraction_bits"] = draw.of((base.fraction_bits or 24, draw.between(1, 12), draw.between(10, 60), draw.between(1, 300)))
+    changes["fraction_bits"] = draw.of(
+        (base.fraction_bits or 24, draw.between(1, 12), draw.between(10, 60), draw.between(1, 300))
+    )
     changes["min_exponent"] = draw.of((None, None, draw.between(-40, 20), draw.between(-700, 400), draw.of((-5000, 5000))))
     changes["c_enters"] = draw.of(C_ENTERS)
     changes["chain"] = draw.of((1, 1, 2, 3)) if changes["c_enters"] == "after" else 1
@@ -148,8 +162,20 @@ def problem(draw: Draw, unit: Unit) -> Problem:
             codes(draw, unit.scale_format, (batch, m, count), scale_kind),
             codes(draw, unit.scale_format, (batch, count, n), scale_kind),
         )
-    x, y = Operand(a, a_format), Operand(b, b_format)
+    x, y = _carried(draw, a, a_format), _carried(draw, b, b_format)
     return Problem(unit, plan, x, y, c, *scales, seed=draw.between(0, 2**63 - 1))
+
+
+def _carried(draw: Draw, x: Any, fmt: Format) -> Operand:
+    """The codes as they are, or now and then as the float32 or float64 values that they stand for, as a user passes them."""
+    name = draw.of(("", "", "float32", "float64"))
+    wide = FORMATS.get(name)
+    if wide is None or fmt.integer or wide.mantissa_bits < fmt.mantissa_bits or wide.emax < fmt.emax:
+        return Operand(x, fmt)
+    if wide.emin - wide.mantissa_bits > fmt.emin - fmt.mantissa_bits:
+        return Operand(x, fmt)
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes quiet
+        return Operand(np.asarray(decode(x, fmt), name).view(wide.storage), wide)
 
 
 def _plan(draw: Draw, unit: Unit, k: int) -> Plan:
