@@ -82,7 +82,7 @@ def run_on_device(problem: Problem, tile: Tile | None = None, machine: Gpu = GPU
     if problem.plan.sum is None and machine.chains and is_chain(problem.unit):
         _chains(problem, out, machine)
     elif k and aligned.fits(problem.unit, problem.plan):
-        _aligned(problem, out, tile or tile_for(problem, machine), machine)
+        _aligned(problem, out, tile or machine.tile or tile_for(problem, machine), machine)
     else:
         _general(problem, out, None, machine)
     return out

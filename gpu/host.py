@@ -1,6 +1,6 @@
 """The emulator's kernels run on the host: the same source text, compiled by a C++ compiler, one thread after the other.
 
-For tests where there is no GPU. `Host()` stands in for `launch.Gpu()`: ``run_on_device(problem, HOST_TILE, Host())``.
+For tests where there is no GPU. `Host()` stands in for `launch.Gpu()`: ``run_on_device(problem, machine=Host())``.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Host(Gpu):
     """The host as a machine for the emulator. Chains, whose threads share their work, go to the other kernels."""
 
     chains = False
+    tile = HOST_TILE
 
     def __init__(self, for_any: bool = True) -> None:
         super().__init__(for_any)

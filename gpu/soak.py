@@ -147,8 +147,9 @@ def counterexample(problem: Problem, run: Callable[[Problem], Codes], name: str)
         if differs(smaller):
             problem = smaller
             break
-    for change in ({"c": None}, {"plan": Sequential().plan(problem.shape[3])}, {"seed": 0}):
-        changed = replace(problem, **change)  # type: ignore[arg-type]
+    changes: tuple[dict[str, Any], ...] = ({"c": None}, {"plan": Sequential().plan(problem.shape[3])}, {"seed": 0})
+    for change in changes:
+        changed = replace(problem, **change)
         problem = changed if differs(changed) else problem
     for k in range(problem.shape[3]):
         a, b = problem.a.codes.copy(), problem.b.codes.copy()
@@ -194,13 +195,20 @@ def _outputs(problem: Problem) -> Iterator[Problem]:
 def ask(machine: launch.Gpu, problem: Problem, tile: aligned.Tile | None = None) -> Codes:
     """The cuda backend's answer on the host."""
     cp = machine.xp
-    up = {
-        "a": Operand(cp.asarray(problem.a.codes), problem.a.stored),
-        "b": Operand(cp.asarray(problem.b.codes), problem.b.stored),
-        **{key: None if x is None else cp.asarray(x) for key in ("c", "scale_a", "scale_b") for x in (getattr(problem, key),)},
-    }
-    out = emulator.run_on_device(replace(problem, **up), tile, machine)
-    return out if isinstance(out, np.ndarray) else cp.asnumpy(out)  # type: ignore[no-any-return]
+
+    def up(x: Any) -> Any:
+        return None if x is None else cp.asarray(x)
+
+    moved = replace(
+        problem,
+        a=Operand(up(problem.a.codes), problem.a.stored),
+        b=Operand(up(problem.b.codes), problem.b.stored),
+        c=up(problem.c),
+        scale_a=up(problem.scale_a),
+        scale_b=up(problem.scale_b),
+    )
+    out = emulator.run_on_device(moved, tile, machine)
+    return out if isinstance(out, np.ndarray) else np.asarray(cp.asnumpy(out))
 
 
 def _answer(machine: launch.Gpu, problem: Problem, tile: aligned.Tile | None = None) -> Codes | str:

@@ -15,7 +15,7 @@ from tcsim.bits import decode
 from tcsim.formats import FORMATS, Format
 from tcsim.hardware import UNITS
 from tcsim.problem import Operand, Problem
-from tcsim.schedule import Blocked, Plan, Sequential, SplitK
+from tcsim.schedule import Blocked, Plan, Schedule, Sequential, SplitK
 from tcsim.units import C_ENTERS, NAN_FROM, ROUNDINGS, SUBNORMALS, ZERO_SIGNS, Unit
 
 _T = TypeVar("_T")
@@ -182,7 +182,13 @@ def _plan(draw: Draw, unit: Unit, k: int) -> Plan:
     step = max(unit.scale_block, 1)
     length = step * draw.between(1, max(1, k // step))
     name = draw.of(("float16", "float32", "float64"))
-    return draw.of((Sequential(), Sequential(), SplitK(draw.between(1, 4), length, name), Blocked(length, name))).plan(k)
+    schedules: tuple[Schedule, ...] = (
+        Sequential(),
+        Sequential(),
+        SplitK(draw.between(1, 4), length, name),
+        Blocked(length, name),
+    )
+    return draw.of(schedules).plan(k)
 
 
 def codes(draw: Draw, fmt: Format, shape: tuple[int, ...], kind: str) -> Any:
@@ -200,16 +206,16 @@ def codes(draw: Draw, fmt: Format, shape: tuple[int, ...], kind: str) -> Any:
     if draw.chance(0.3):  # few bits, so that sums end in ties
         fraction &= fraction << np.uint64(fmt.mantissa_bits // 2)
         fraction &= np.uint64((1 << fmt.mantissa_bits) - 1)
-    top = fmt.max_code >> (fmt.mantissa_bits + fmt.padding)
-    middle = min(max(fmt.bias, 0), top)
+    highest = fmt.max_code >> (fmt.mantissa_bits + fmt.padding)
+    middle = min(max(fmt.bias, 0), highest)
     low, high = {
         "mid": (middle - 3, middle + 3), "cancel": (middle - 3, middle + 3), "close": (middle - 1, middle + 1),
-        "special": (middle - 2, middle + 2), "zeros": (middle - 12, middle + 12), "tiny": (0, 2), "huge": (top - 2, top),
-    }.get(kind, (0, top))  # fmt: skip
+        "special": (middle - 2, middle + 2), "zeros": (middle - 12, middle + 12), "tiny": (0, 2), "huge": (highest - 2, highest),
+    }.get(kind, (0, highest))  # fmt: skip
     if kind in ("tiny", "huge") and draw.chance(0.5):  # products at the ends of the output's range
         away = middle // 2
         low, high = (middle - away - 14, middle - away + 2) if kind == "tiny" else (middle + away - 3, middle + away + 4)
-    field = rng.integers(max(low, 0), max(min(high, top), 0) + 1, shape).astype(np.uint64)
+    field = rng.integers(max(low, 0), max(min(high, highest), 0) + 1, shape).astype(np.uint64)
     body = np.minimum(field << bits | fraction, np.uint64(fmt.max_code >> fmt.padding))
     zero = rng.random(shape) < {"zeros": 0.6, "tiny": 0.1, "special": 0.1}.get(kind, 0.03)
     if kind == "zeros" and draw.chance(0.3):

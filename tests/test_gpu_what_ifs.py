@@ -67,7 +67,7 @@ def test_double_precision_kernel_on_what_ifs(align: str, total: str | None, seed
         k = problem.shape[3]
         plan = Sequential().plan(k) if total is None else Blocked(draw.between(1, k), total).plan(k)
         problem = replace(problem, plan=plan)
-        agree(problem, emulator.run_on_device(problem, host.HOST_TILE, host.Host()), (seed, i))
+        agree(problem, emulator.run_on_device(problem, machine=host.Host()), (seed, i))
         done += 1
         if done == 60:
             break
