@@ -24,6 +24,7 @@ from tcsim_gpu import aligned, device, emulator, launch, what_ifs
 from tcsim_gpu.source import chain_for_any, general_for_any, is_chain
 
 from tcsim import reference
+from tcsim.hardware import UNITS
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Blocked, Plan, Sequential
 from tcsim.units import Unit
@@ -156,7 +157,7 @@ def counterexample(problem: Problem, run: Callable[[Problem], Codes], name: str)
         a[:, :, k], b[:, k] = 0, 0
         changed = replace(problem, a=Operand(a, problem.a.stored), b=Operand(b, problem.b.stored))
         problem = changed if differs(changed) else problem
-    row = next((u for u in what_ifs.UNITS if u.label == problem.unit.label), None)
+    row = next((u for u in UNITS if u.label == problem.unit.label), None)
     arrays = {
         "a": problem.a.codes,
         "b": problem.b.codes,
