@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,7 +70,10 @@ class Report:
     tally: Tally = field(default_factory=Tally)
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Everything, for JSON."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        tally = {f.name: getattr(self.tally, f.name) for f in fields(self.tally)}
+        return {**found, "tally": {key: dict(v) if isinstance(v, Counter) else v for key, v in tally.items()}}
 
     def text(self) -> str:
         """Counts, one a line, and the counterexamples."""

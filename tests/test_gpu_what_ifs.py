@@ -117,6 +117,16 @@ def test_a_floor_far_above_everything_cuts_everything() -> None:
     assert exact(problem)[0, 0, 0] == 0xFF800000
 
 
+def test_a_sum_in_float16_rounds_once() -> None:
+    """c = -2^-140 and a result halfway between two float16: their sum in double precision would be a tie."""
+    unit = Unit("any", "any", "float16", "tfloat32", "float32", 1, fraction_bits=24, rounding="rne")
+    half = np.float32(-168.5 * 2.0**-24).view(np.uint32)
+    problem = corner(unit, 0x3C00, int(half), 0x80000200)
+    problem = replace(problem, plan=Blocked(1, "float16").plan(1))
+    for seen in (exact(problem), emulator.run_on_device(problem, machine=host.Host())):
+        assert np.uint32(seen[0, 0, 0]).view(np.float32) == -169 * 2.0**-24
+
+
 def test_blocks_in_the_thousands() -> None:
     rng = np.random.default_rng(8)
     k = 6000
@@ -153,7 +163,8 @@ def test_a_soak_counts_and_a_difference_is_made_small(monkeypatch: pytest.Monkey
     assert len(total.examples) <= 9
     report = soak.Report({"gpu": "none"}, "today", 4, False, 1.0, total)
     assert "differ: cuda from cpu 20" in report.text()
-    json.dumps(report.as_dict())
+    stored = json.loads(json.dumps(report.as_dict()))["tally"]
+    assert (stored["units"], stored["cuda_cpu"], sum(stored["kernels"].values())) == (20, 20, 20)
 
 
 def test_every_kernel_for_any_unit_is_among_the_sources() -> None:

@@ -81,9 +81,15 @@ DEV double block_result(double x, u32 random) {
   return rounded(x, Unit::KEPT(), O::EMIN() + SCALE, O::EMAX() + SCALE, Unit::ROUNDING(), random);
 }
 
+// x + y rounded to odd, so that a rounding to fewer bits that follows is the only one.
+DEV double sum_to_odd(double x, double y) {
+  const double z = __dadd_rz(x, y);
+  return __dadd_rd(x, y) < __dadd_ru(x, y) ? from_words(high_word(z), (u32)__double2loint(z) | 1) : z;
+}
+
 DEV double add_outside(double x, double y) {
-  const double sum = __dadd_rn(x, y);  // of two float32 or float16: a second rounding changes nothing
-  if (SUM == 16) return rounded(sum, 11, -14, 15, RNE, 0);
+  if (SUM == 16) return rounded(sum_to_odd(x, y), 11, -14, 15, RNE, 0);  // c and results may have more bits than float16
+  const double sum = __dadd_rn(x, y);  // two numbers of 24 bits: a second rounding to as many changes nothing
   if (SUM == 32) return rounded(sum, 24, -126, 127, RNE, 0);
   return sum;
 }

@@ -134,16 +134,12 @@ __device__ __forceinline__ float narrowed(double x) {
   return narrow;
 }
 
-// x + y for a narrower format to round: to odd, so that its rounding to nearest is the only one that shows. Results that have
-// themselves at most 24 bits need no such care.
+// x + y rounded to odd, so that a rounding to fewer bits that follows is the only one. Two numbers of 24 bits whose sum is
+// rounded to as many need no such care.
 __device__ __forceinline__ double sum_to_odd(double x, double y) {
-#if D_BYTES == 8
   const double z = __dadd_rz(x, y);
   const bool inexact = __dadd_rd(x, y) < __dadd_ru(x, y);
   return inexact ? __longlong_as_double(__double_as_longlong(z) | 1) : z;
-#else
-  return __dadd_rn(x, y);
-#endif
 }
 
 __device__ __forceinline__ double add_outside(double x, double y) {
