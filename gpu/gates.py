@@ -47,7 +47,7 @@ def _label(unit: Unit) -> bool:  # says what the unit is called, not what it com
     return True
 
 
-_LABELS = dict.fromkeys(("gpu", "instruction", "name", "evidence", "source"), _label)
+_LABELS = dict.fromkeys(("gpu", "instruction", "name", "evidence", "source", "nan_known"), _label)
 
 
 def _one_of(key: str, *known: object) -> dict[str, Test]:
@@ -78,7 +78,7 @@ GENERAL = Gate(
         **_LABELS,
         **_formats("a", "b", "out", "scale", "operand_format", "sum_format"),
         **_one_of("arithmetic", "aligned", "two-stage", "rounded", "integer"),
-        **_one_of("align_rounding", "rz", "rd", "rne", "exact"),
+        **_one_of("align_rounding", *_ROUNDINGS, "exact"),
         **_one_of("rounding", *_ROUNDINGS),
         **_one_of("product_rounding", *_ROUNDINGS),
         **_one_of("c_enters", "aligned", "after"),

@@ -17,6 +17,7 @@ KERNELS = Path(__file__).parent / "kernels"
 ROUNDING_CODES = {"rz": 0, "rne": 1, "rna": 2, "ru": 3, "rd": 4, "ro": 5, "sr": 6, "exact": 7}
 ARITHMETIC_CODES = {"aligned": 0, "two-stage": 1, "rounded": 2, "integer": 3}
 MOST_LIMBS = 96  # 64-bit words of the widest sum: twice what products of float64 and their scales need is 80
+ABOVE = 36  # from 2^34 times a term on, a place cuts it whole, and no 32 random bits round it up
 RECORD_WORDS = 1024  # numbers of a unit, its formats and its order of k, in a kernel for any unit
 NAN_CODES = {"ieee": 0, "all-ones": 1, "negative-zero": 2, "none": 3}
 
@@ -144,13 +145,13 @@ def extent(unit: Unit) -> tuple[int, int]:
     """(low, high): every term, sum and cut of a block is a multiple of 2^low and below 2^high in magnitude.
 
     Operands may come with up to mantissa_bits zeros below their last bit, a group is a sum before its scales multiply and
-    move it, and `least_exponent` lets a cut reach 2^2 above the largest term.
+    move it, and `least_exponent` lets a cut reach 2^ABOVE above the largest term.
     """
     if unit.out_format.integer:
         return 0, 120
     low, top = _terms(unit)
     segments = 40  # log2 of the most results that a schedule may add outside the unit
-    return low, top + 2 + max(segments, 2 + unit.block_size.bit_length())
+    return low, top + ABOVE + max(segments, 2 + unit.block_size.bit_length())
 
 
 def _terms(unit: Unit) -> tuple[int, int]:
@@ -169,7 +170,7 @@ def least_exponent(unit: Unit) -> int:
     """The unit's floor of emax, no higher than where it cuts every term whole: from there on results are the same."""
     if unit.min_exponent is None or unit.out_format.integer:
         return 0
-    return min(unit.min_exponent, _terms(unit)[1] + 2 + (unit.fraction_bits or 0))
+    return min(unit.min_exponent, _terms(unit)[1] + ABOVE + (unit.fraction_bits or 0))
 
 
 def general_numbers(unit: Unit, stored_a: Format, stored_b: Format) -> dict[str, Numbers]:

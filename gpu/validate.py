@@ -17,6 +17,7 @@ from tcsim_gpu.table import Instruction
 
 from tcsim import reference
 from tcsim.errors import unknown
+from tcsim.nans import differing
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim.units import Unit
@@ -133,7 +134,7 @@ def compare(row: Instruction, unit: Unit, distribution: str, rounds: int, seed: 
     for i in range(rounds):
         problem = draw_problem(row, unit, distribution, source, SIDE, row.k * (1 + i % 3))
         seen, expected = instructions.run_on_device(problem, row), emulator.run_on_device(problem)
-        differ = seen != expected
+        differ = differing(unit, seen, expected)
         count.outputs += seen.size
         wrong = int(differ.sum())
         if wrong and count.counterexample is None:
@@ -145,7 +146,7 @@ def compare(row: Instruction, unit: Unit, distribution: str, rounds: int, seed: 
             count.reference_outputs = REFERENCE_SIDE**2
             expected_small = reference.run(small)
             got = cp.asnumpy(seen[:, :REFERENCE_SIDE, :REFERENCE_SIDE])
-            count.reference_mismatches = int((got != expected_small).sum())
+            count.reference_mismatches = int(differing(unit, got, expected_small).sum())
     return count
 
 
@@ -169,10 +170,10 @@ def counterexample(problem: Problem, row: Instruction, at: tuple[int, int, int])
         x, y = a.copy(), b.copy()
         x[k], y[k] = 0, 0
         one, other = _both(problem, row, x, y, c)
-        if one != other:
+        if _differ(problem, one, other):
             a, b, seen, expected = x, y, one, other
     one, other = _both(problem, row, a, b, np.zeros_like(c))
-    if one != other:
+    if _differ(problem, one, other):
         c, seen, expected = np.zeros_like(c), one, other
     digits = problem.unit.out_format.width // 4
     result = {
@@ -187,6 +188,11 @@ def counterexample(problem: Problem, row: Instruction, at: tuple[int, int, int])
 
         result["trace"] = str(trace(a, b, c[0], unit=problem.unit))
     return result
+
+
+def _differ(problem: Problem, one: int, other: int) -> bool:
+    storage = problem.unit.out_format.storage
+    return bool(differing(problem.unit, np.array([one], storage), np.array([other], storage))[0])
 
 
 def _both(problem: Problem, row: Instruction, a: Any, b: Any, c: Any) -> tuple[int, int]:

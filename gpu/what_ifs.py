@@ -16,7 +16,7 @@ from tcsim.formats import FORMATS, Format
 from tcsim.hardware import UNITS
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Plan, Schedule, Sequential, SplitK
-from tcsim.units import C_ENTERS, NAN_FROM, ROUNDINGS, SUBNORMALS, ZERO_SIGNS, Unit
+from tcsim.units import ALIGN_ROUNDINGS, C_ENTERS, NAN_FROM, ROUNDINGS, SUBNORMALS, ZERO_SIGNS, Unit
 
 _T = TypeVar("_T")
 INPUTS = [f for f in FORMATS.values() if f.zero and not f.integer]
@@ -135,7 +135,7 @@ def _changes(draw: Draw, base: Unit) -> dict[str, Any]:
     changes["subnormals"] = draw.of(SUBNORMALS)
     if base.arithmetic == "rounded":
         return changes | {"product_rounding": draw.of(ROUNDINGS)}
-    changes["align_rounding"] = draw.of(("rz", "rz", "rd", "rne", "exact"))
+    changes["align_rounding"] = draw.of(("rz", "rz", *ALIGN_ROUNDINGS))
     changes["fraction_bits"] = draw.of(
         (base.fraction_bits or 24, draw.between(1, 12), draw.between(10, 60), draw.between(1, 300))
     )

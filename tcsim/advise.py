@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim import bounds, exact, metrics
+from tcsim.arguments import array
 from tcsim.errors import unknown
 from tcsim.gemm import SCHEMES, gemm
 from tcsim.multiplier import Multiplier, multiplier
@@ -100,7 +101,7 @@ def advise(
     gpu = unit.gpu if isinstance(unit, Unit) else str(unit)
     if gpu not in PEAKS:
         raise unknown("GPU with a known peak rate", gpu, PEAKS)
-    x, y = np.asarray(a), np.asarray(b)
+    x, y = array(a, "a"), array(b, "b")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("advice needs finite matrices")
     work = 2.0 * x.shape[0] * x.shape[1] * y.shape[1]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim import arguments
 from tcsim.carriers import FLOAT32, FLOAT64, Carrier, carrier_for, fields
 from tcsim.floats import as_floats, widen
 from tcsim.formats import FORMATS, Format, format_named
@@ -28,7 +29,7 @@ def decode(codes: npt.ArrayLike, fmt: str | Format) -> Array:
     padding bits set) is a ValueError naming its index.
     """
     fmt = format_named(fmt)
-    array = np.asarray(codes)
+    array = arguments.array(codes, "codes")
     if array.dtype.kind not in "iu":
         raise ValueError(f"codes are unsigned integers; got {array.dtype} (values go to encode)")
     _check_codes(array, fmt)
@@ -163,7 +164,7 @@ def first_unrepresentable(values: npt.ArrayLike, stored: str | Format | None, fm
     its payload, and -0 if it has a zero.
     """
     fmt = format_named(fmt)
-    array = np.asarray(values)
+    array = arguments.array(values, "values")
     if stored is not None:
         stored = format_named(stored)
         if stored == fmt:
@@ -223,8 +224,10 @@ def _fits_integer(array: Array, fmt: Format) -> Array:
 def _encode_integers(x: npt.ArrayLike, fmt: Format, round: str | None, options: dict[str, Any]) -> Array:
     from tcsim import rounding
 
-    array = np.asarray(x)
-    if array.dtype.kind not in "iub":
+    array = arguments.array(x)
+    if round is not None:
+        arguments.choice(round, "rounding", rounding.ROUNDINGS)
+    if array.dtype.kind not in "iu":
         array = exact_floats(array)
         if round is not None:
             array = rounding.round_to(array, fmt, round, **options)
@@ -236,7 +239,7 @@ def _encode_integers(x: npt.ArrayLike, fmt: Format, round: str | None, options: 
 
 def exact_floats(x: npt.ArrayLike) -> Array:
     """A float32 or float64 array with x's values; float16 and ml_dtypes go through their bits, so NaNs keep theirs."""
-    array = np.asarray(x)
+    array = arguments.array(x)
     name = array.dtype.name
     if name in FORMATS and name not in ("float32", "float64") and not FORMATS[name].integer:
         fmt = FORMATS[name]

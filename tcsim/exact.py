@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import array
 from tcsim.errors import unknown
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -177,7 +178,7 @@ def slice_bits(k: int, budget: int = 53) -> int:
 
 def exact_sum(a: npt.ArrayLike, b: npt.ArrayLike) -> ExactSum:
     """A·B held exactly, for A (m, k) and B (k, n) of finite float64 values of any exponents."""
-    a2, b2 = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    a2, b2 = np.asarray(array(a, "a"), dtype=np.float64), np.asarray(array(b, "b"), dtype=np.float64)
     k = a2.shape[1]
     w = slice_bits(max(min(k, _CHUNK), 1))
     (rows, deep), (columns, down) = _extent(a2, 1), _extent(b2, 0)
@@ -218,5 +219,5 @@ def rounded_product(a: npt.ArrayLike, b: npt.ArrayLike, fmt: str = "float64") ->
 
 def magnitude(a: npt.ArrayLike, b: npt.ArrayLike) -> Doubles:
     """|A||B| in float64, the denominator of the componentwise error; accurate to k·2^-53."""
-    result: Doubles = np.abs(np.asarray(a, dtype=np.float64)) @ np.abs(np.asarray(b, dtype=np.float64))
+    result: Doubles = np.abs(np.asarray(array(a, "a"), dtype=np.float64)) @ np.abs(np.asarray(array(b, "b"), dtype=np.float64))
     return result

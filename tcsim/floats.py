@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim import arguments
+
 Array = npt.NDArray[Any]
 
 
@@ -16,11 +18,11 @@ def as_floats(x: npt.ArrayLike) -> Array:
     Integers become float64, ml_dtypes float32. ValueError for what is neither, for floats wider than float64 and,
     naming its index, for an integer that float64 cannot hold.
     """
-    array = np.asarray(x)
+    array = arguments.array(x)
     name, kind = array.dtype.name, array.dtype.kind
     if name in ("float16", "float32", "float64"):
         return array
-    if kind in "iub":
+    if kind in "iu":
         return _integers(array)
     if kind == "V" and name.startswith(("float", "bfloat")):
         return array.astype(np.float32)

@@ -11,9 +11,10 @@ format.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
+from tcsim.arguments import is_integer
 from tcsim.errors import unknown
 
 NAN_STYLES = ("ieee", "all-ones", "negative-zero", "none")
@@ -24,13 +25,13 @@ class Format:
     """A binary number format.
 
     `exponent_bits`, `mantissa_bits`: widths of the two fields (mantissa_bits excludes the implicit bit).
-    `bias`: exponent bias, 2^(exponent_bits-1) - 1 unless given.
+    `bias`: exponent bias, any integer; None for 2^(exponent_bits-1) - 1.
     `signed`: has a sign bit. `infinities`: has infinities (the top exponent with fraction 0).
     `nan`: "ieee" (top exponent, fraction not 0), "all-ones" (only the code with all exponent and fraction bits set),
     "negative-zero" (the code of -0, so there is no -0), "none".
     `zero`: whether exponent field 0 holds zero and subnormals; without it (e8m0) field 0 is an ordinary exponent.
     `padding`: low bits of a code that are always zero (tf32 travels as a float32 pattern).
-    `integer`: a two's complement integer of `exponent_bits + mantissa_bits + 1` bits; the other fields are moot.
+    `integer`: a two's complement integer of `mantissa_bits + 1` bits, 8, 16 or 32; the fields above keep their defaults.
 
     A custom format needs only the two widths: ``Format(exponent_bits=4, mantissa_bits=2)``. ValueError for fields that
     do not go together.
@@ -39,7 +40,7 @@ class Format:
     exponent_bits: int
     mantissa_bits: int
     name: str = ""
-    bias: int = -1
+    bias: int = None  # type: ignore[assignment]  # an int once made
     signed: bool = True
     infinities: bool = True
     nan: str = "ieee"
@@ -50,31 +51,13 @@ class Format:
     source: str = field(default="user", repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.exponent_bits <= 11 or not 0 <= self.mantissa_bits <= 52:
-            raise ValueError(
-                f"a format has 0 to 11 exponent bits and 0 to 52 mantissa bits; got exponent_bits={self.exponent_bits}, "
-                f"mantissa_bits={self.mantissa_bits}"
-            )
-        if self.exponent_bits == 0 and not self.integer:
-            raise ValueError("a floating-point format needs at least 1 exponent bit; got exponent_bits=0")
-        if self.nan not in NAN_STYLES:
-            raise unknown("NaN style", self.nan, NAN_STYLES)
-        if self.nan == "ieee" and self.mantissa_bits == 0 and not self.integer:
-            raise ValueError(
-                "without mantissa bits NaN and infinity need the same code; pass nan='none', or 'all-ones' without infinities"
-            )
-        if self.nan == "ieee" and not self.infinities and not self.integer:
-            raise ValueError(
-                "nan='ieee' without infinities leaves the code of infinity no meaning; pass nan='all-ones' or 'none'"
-            )
-        if self.infinities and self.nan in ("all-ones", "negative-zero"):
-            raise ValueError(f"nan={self.nan!r} gives the top exponent to numbers; pass infinities=False with it")
-        if self.nan == "negative-zero" and not self.signed:
-            raise ValueError("nan='negative-zero' needs a signed format")
-        if self.bias == -1:
-            object.__setattr__(self, "bias", max(2 ** (self.exponent_bits - 1) - 1, 0) if self.exponent_bits else 0)
+        _check_types(self)
+        _check_integer(self) if self.integer else _check_float(self)
         if not self.name:
-            object.__setattr__(self, "name", f"e{self.exponent_bits}m{self.mantissa_bits}")
+            default = f"int{self.width}" if self.integer else f"e{self.exponent_bits}m{self.mantissa_bits}"
+            object.__setattr__(self, "name", default if _may_be_named(self, default) else f"{default}_custom")
+        elif not _may_be_named(self, self.name):
+            raise ValueError(f"name={self.name!r} is that of a format of the table with other fields; choose another name")
 
     @cached_property
     def width(self) -> int:
@@ -153,6 +136,72 @@ class Format:
             return f"int{self.width}"
         fits = self.mantissa_bits <= 23 and self.emin - self.mantissa_bits >= -149 and self.emax <= 127
         return "float32" if fits else "float64"
+
+
+def _check_types(fmt: Format) -> None:
+    for key in ("exponent_bits", "mantissa_bits", "padding", "bias"):
+        value = getattr(fmt, key)
+        if not is_integer(value) and not (key == "bias" and value is None):
+            raise ValueError(f"{key} must be an integer; got {value!r}")
+        if value is None:
+            value = max(2 ** (fmt.exponent_bits - 1) - 1, 0) if fmt.exponent_bits > 0 else 0
+        object.__setattr__(fmt, key, int(value))
+    for key in ("signed", "infinities", "zero", "integer"):
+        if not isinstance(getattr(fmt, key), bool):
+            raise ValueError(f"{key} must be True or False; got {getattr(fmt, key)!r}")
+    if not isinstance(fmt.name, str):
+        raise ValueError(f"name must be a string; got {fmt.name!r}")
+    if fmt.nan not in NAN_STYLES:
+        raise unknown("NaN style", fmt.nan, NAN_STYLES)
+
+
+def _check_integer(fmt: Format) -> None:
+    if fmt.exponent_bits or fmt.mantissa_bits + 1 not in (8, 16, 32):
+        raise ValueError(
+            f"an integer format has exponent_bits=0 and mantissa_bits 7, 15 or 31; got exponent_bits={fmt.exponent_bits}, "
+            f"mantissa_bits={fmt.mantissa_bits}"
+        )
+    moot = {"bias": 0, "signed": True, "infinities": True, "nan": "ieee", "zero": True, "padding": 0}
+    for key, value in moot.items():
+        if getattr(fmt, key) != value:
+            raise ValueError(f"{key}={getattr(fmt, key)!r}: an integer format leaves it at its default")
+
+
+def _check_float(fmt: Format) -> None:
+    """ValueError where fields contradict each other: a code without a meaning, or with two."""
+    e, m = fmt.exponent_bits, fmt.mantissa_bits
+    if not 0 <= e <= 11 or not 0 <= m <= 52:
+        raise ValueError(
+            f"a format has 0 to 11 exponent bits and 0 to 52 mantissa bits; got exponent_bits={e}, mantissa_bits={m}"
+        )
+    if e == 0:
+        raise ValueError("a floating-point format needs at least 1 exponent bit; got exponent_bits=0")
+    if fmt.nan == "ieee" and m == 0:
+        raise ValueError(
+            "without mantissa bits NaN and infinity need the same code; pass nan='none', or 'all-ones' without infinities"
+        )
+    if fmt.nan == "ieee" and not fmt.infinities:
+        raise ValueError("nan='ieee' without infinities leaves the code of infinity no meaning; pass nan='all-ones' or 'none'")
+    if fmt.nan == "none" and fmt.infinities and m:
+        raise ValueError(
+            "infinities=True and nan='none' leave the other codes of the top exponent no meaning; pass nan='ieee', or infinities=False"
+        )
+    if fmt.infinities and fmt.nan in ("all-ones", "negative-zero"):
+        raise ValueError(f"nan={fmt.nan!r} gives the top exponent to numbers; pass infinities=False with it")
+    if fmt.nan == "negative-zero" and not (fmt.signed and fmt.zero):
+        raise ValueError("nan='negative-zero' needs a signed format with a zero")
+    if fmt.padding < 0 or fmt.width > 64:
+        raise ValueError(f"padding={fmt.padding}: it is at least 0, and a code has at most 64 bits")
+    if fmt.max_code == 0 and fmt.zero:
+        raise ValueError(f"exponent_bits={e}, mantissa_bits={m}: the format would have no finite number but zero")
+
+
+def _may_be_named(fmt: Format, name: str) -> bool:
+    """Whether no format of the table with other fields has this name; while the table is made, none has."""
+    known = globals().get("FORMATS", {}).get(globals().get("_ALIASES", {}).get(name.lower().replace("-", "_")))
+    return known is None or all(
+        getattr(known, f.name) == getattr(fmt, f.name) for f in fields(fmt) if f.compare and f.name != "name"
+    )
 
 
 _IEEE = "IEEE 754-2019"

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tcsim import ozaki, ozaki_crt, ozaki_int8
+from tcsim import arguments, ozaki, ozaki_crt, ozaki_int8
 from tcsim.errors import unknown
 from tcsim.multiplier import Multiplier, Product, Result, multiplier
 from tcsim.multiword import Recipe, evaluate
@@ -117,10 +117,10 @@ def gemm(
 
 
 def _matrix(x: npt.ArrayLike, name: str) -> Array:
-    array = np.asarray(x)
+    array = arguments.array(x, name)
     if array.ndim != 2:
         raise ValueError(f"{name} must be a matrix; got {array.ndim} dimensions")
-    if array.dtype.kind in "iub":
+    if array.dtype.kind in "iu":
         array = array.astype(np.float64)
     if array.dtype.name not in ("float16", "float32", "float64"):
         array = array.astype(np.float32)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.matmul import matmul
+from tcsim.nans import differing
 from tcsim.units import Unit
 
 Codes: TypeAlias = npt.NDArray[Any]
@@ -34,9 +35,13 @@ class Vectors:
     d: Codes
 
     def differing(self, unit: Unit | None = None, *, backend: str = "cpu") -> npt.NDArray[np.bool_]:
-        """Which outputs' bits differ from those of `unit`, the vectors' own unless given."""
-        computed = np.asarray(matmul(self.a, self.b, self.c, unit=self.unit if unit is None else unit, backend=backend))
-        different: npt.NDArray[np.bool_] = computed.view(self.d.dtype) != self.d
+        """Which outputs' bits differ from those of `unit`, the vectors' own unless given.
+
+        Any NaN is as good as another for a unit whose NaN pattern is unknown (`Unit.nan_known`).
+        """
+        chosen = self.unit if unit is None else unit
+        computed = np.asarray(matmul(self.a, self.b, self.c, unit=chosen, backend=backend))
+        different: npt.NDArray[np.bool_] = differing(chosen, self.d, computed.view(self.d.dtype))
         return different
 
 

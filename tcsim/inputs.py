@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tcsim import arguments
 from tcsim.errors import unknown
 
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -106,13 +107,13 @@ def log_uniform(m: int, k: int, n: int, *, low: float = -10.0, high: float = 10.
 
 
 def tapered(t: int, *, pairs: int = 1, seed: int = 0) -> Pair:
-    """Abdelfattah et al. 2025's two-scale test: rows randn·[2^-t, 1] and columns randn·[2^t; 1], one output on each diagonal place.
+    """Abdelfattah et al. 2025's two-scale test: rows g·[2^-t, 1] and columns h·[2^t; 1], a scalar randn g a row and h a column.
 
-    The products' terms are of order 1 whatever t, but a fixed-point slicing by row and column sees them t bits down.
-    Shapes (pairs, 2) and (2, pairs).
+    Both terms of every product are g·h whatever t, but a fixed-point slicing by row and column sees one factor of each t
+    bits down. Shapes (pairs, 2) and (2, pairs); the published program draws one g and one h a t.
     """
-    a, b = gauss(pairs, 2, pairs, seed=seed)
-    return a * np.array([2.0**-t, 1.0]), b * np.array([[2.0**t], [1.0]])
+    g, h = gauss(pairs, 1, pairs, seed=seed)
+    return g * np.array([[2.0**-t, 1.0]]), h * np.array([[2.0**t], [1.0]])
 
 
 def ill_conditioned(k: int, *, condition: float = 1e20, seed: int = 0) -> Pair:
@@ -123,7 +124,7 @@ def ill_conditioned(k: int, *, condition: float = 1e20, seed: int = 0) -> Pair:
     """
     from fractions import Fraction
 
-    if k < 6:
+    if not arguments.is_integer(k) or k < 6:
         raise ValueError(f"an ill-conditioned dot product needs k of at least 6; got k={k}")
     half, bits = k // 2, np.log2(condition)
     first, second, spread = (_rand(_raw(seed, i, k)) for i in (0, 1, 2))
@@ -168,6 +169,7 @@ def draw(distribution: str, m: int, k: int, n: int, *, seed: int = 0, **options:
 
 
 def _raw(seed: int, stream: int, count: int) -> Words:
+    seed = arguments.integer(seed, "seed", 0)
     words: Words = np.random.PCG64(np.random.SeedSequence((seed, stream))).random_raw(count)
     return words
 
@@ -179,7 +181,8 @@ def _pair(m: int, k: int, n: int, seed: int, words: int, make: Callable[[Words],
 
 def _along_k(k: int, count: int, seed: int, stream: int, words: int, make: Callable[[Words], Any]) -> Any:
     """(k, count) elements, made a part of k at a time, since the words take several times the memory of the elements."""
-    bits = np.random.PCG64(np.random.SeedSequence((seed, stream)))
+    k, count = (arguments.integer(size, "every size", 0) for size in (k, count))
+    bits = np.random.PCG64(np.random.SeedSequence((arguments.integer(seed, "seed", 0), stream)))
     step = max(1, _PART // max(count * words, 1))
     sizes = [min(step, k - start) for start in range(0, k, step)] or [0]
     return np.concatenate([make(bits.random_raw(rows * count * words).reshape(rows, count, words)) for rows in sizes])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim import arguments
 from tcsim.errors import unknown
 from tcsim.formats import Format
 from tcsim.problem import Codes, Operand, Problem
@@ -49,7 +50,9 @@ def matmul(
     seed
         Keys stochastic rounding, 0 <= seed < 2^64: bits depend on the seed, the element and the block alone.
     round
-        A rounding mode for values of a and b that the format cannot hold; without it they are errors.
+        A rounding mode of `round_to` for values of a and b that the format cannot hold; without it they are errors. The
+        stochastic ones take for element i of a, and of b, in C order the word i of a stream of its own, keyed by the
+        two halves of philox((0, 0, 0, 2^32 - 1), seed): never a's random bits for b, nor those that the unit rounds with.
     scale_a, scale_b
         Block scales of a scaled unit, (..., m, ceil(k / scale_block)) and (..., ceil(k / scale_block), n): values, or
         codes of the scale format.
@@ -59,14 +62,16 @@ def matmul(
     values that a format cannot hold (its index is named) and unknown names; TypeError for dtypes that are neither values
     nor codes.
     """
-    from tcsim.operands import accumulator, operand
+    from tcsim.operands import accumulator, input_seeds, operand
 
     run = _backend(backend)
     if not isinstance(unit, Unit):
         raise TypeError(f"unit must be a Unit, as tcsim.unit('a100', 'float16') gives; got {unit!r}")
     plan_of = _schedule(schedule)
-    _check_run(threads, seed)
-    x, y = operand(a, unit.a_format, "a", round), operand(b, unit.b_format, "b", round)
+    threads, seed = arguments.threads(threads), arguments.seed(seed)
+    _check_round(round)
+    seed_a, seed_b = input_seeds(seed)
+    x, y = operand(a, unit.a_format, "a", round, seed_a), operand(b, unit.b_format, "b", round, seed_b)
     left, right, batch, drop = _shapes(x.codes, y.codes)
     m, k = left.shape[-2:]
     n = right.shape[-1]
@@ -114,11 +119,11 @@ def _schedule(schedule: Schedule | None) -> Schedule:
     return schedule
 
 
-def _check_run(threads: int | None, seed: int) -> None:
-    if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
-        raise ValueError(f"threads must be None or an integer of at least 1; got {threads!r}")
-    if not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
-        raise ValueError(f"seed must be an integer from 0 to 2^64 - 1; got {seed!r}")
+def _check_round(round: str | None) -> None:
+    if round is not None:
+        from tcsim.rounding import ROUNDINGS
+
+        arguments.choice(round, "rounding", ROUNDINGS)
 
 
 def _shapes(a: Codes, b: Codes) -> tuple[Codes, Codes, tuple[int, ...], tuple[bool, bool]]:
@@ -143,7 +148,7 @@ def _shapes(a: Codes, b: Codes) -> tuple[Codes, Codes, tuple[int, ...], tuple[bo
 
 def _c_matrix(c: npt.ArrayLike, drop: tuple[bool, bool]) -> Array:
     """c with the axes that a 1-D operand drops from the result."""
-    array = np.asarray(c)
+    array = arguments.array(c, "c")
     if array.ndim and drop[1]:
         array = array[..., np.newaxis]
     return array[..., np.newaxis, :] if array.ndim and drop[0] else array

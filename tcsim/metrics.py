@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import array
 from tcsim.formats import format_named
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -19,7 +20,7 @@ Reference: TypeAlias = npt.NDArray[Any] | tuple[npt.NDArray[Any], npt.NDArray[An
 
 def difference(computed: npt.ArrayLike, reference: Reference) -> Doubles:
     """computed - reference, elementwise; 0 where both are the same infinity or both NaN."""
-    c = np.asarray(computed, dtype=np.float64)
+    c = np.asarray(array(computed, "computed"), dtype=np.float64)
     hi, lo = _parts(reference)
     with np.errstate(invalid="ignore", over="ignore"):
         gap = (c - hi) - lo
@@ -29,7 +30,7 @@ def difference(computed: npt.ArrayLike, reference: Reference) -> Doubles:
 
 def componentwise(computed: npt.ArrayLike, reference: Reference, magnitude: npt.ArrayLike) -> Doubles:
     """|C - Ĉ|_ij / (|A||B|)_ij for magnitude = |A||B|; 0 where both numerator and denominator are 0 (Fasi et al. 2022, 3.1)."""
-    return _ratio(np.abs(difference(computed, reference)), np.asarray(magnitude, dtype=np.float64))
+    return _ratio(np.abs(difference(computed, reference)), np.asarray(array(magnitude, "magnitude"), dtype=np.float64))
 
 
 def max_componentwise(computed: npt.ArrayLike, reference: Reference, magnitude: npt.ArrayLike) -> float:
@@ -44,6 +45,14 @@ def frobenius(computed: npt.ArrayLike, reference: Reference) -> float:
     if not np.isfinite(scale) or scale == 0.0:
         return 0.0 if scale == 0.0 else float("nan")
     return float(_ratio(np.linalg.norm(gap / scale), np.linalg.norm(whole / scale)))
+
+
+def normwise(computed: npt.ArrayLike, reference: Reference, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+    """||C - Ĉ|| / (||A||·||B||) in the matrix infinity norm, the largest sum of magnitudes along a row (Khattak and Mikaitis); 0 for 0/0."""
+    gap, left, right = (
+        np.abs(np.asarray(x, dtype=np.float64)).sum(axis=1).max() for x in (difference(computed, reference), a, b)
+    )
+    return float(_ratio(gap, left * right))
 
 
 def relative(computed: npt.ArrayLike, reference: Reference) -> Doubles:
@@ -64,7 +73,7 @@ def max_relative(computed: npt.ArrayLike, reference: Reference) -> float:
 def capped_relative(computed: npt.ArrayLike, reference: Reference) -> float:
     """Mean of min(1, |C - Ĉ| / max(|C|, 2^-200)), a NaN counting 1: what Precision Boosting's program plots."""
     gap = np.abs(difference(computed, reference))
-    c = np.asarray(computed, dtype=np.float64)
+    c = np.asarray(array(computed, "computed"), dtype=np.float64)
     errors = _ratio(gap, np.maximum(np.abs(_parts(reference)[0]), 2.0**-200))
     return float(np.mean(np.where(np.isnan(c) | np.isnan(errors), 1.0, np.minimum(errors, 1.0))))
 
@@ -83,7 +92,10 @@ def ulp_distance(computed: npt.ArrayLike, reference: npt.ArrayLike, fmt: str = "
     the largest int64.
     """
     c, r = _ordered(computed, fmt), _ordered(reference, fmt)
-    c_nan, r_nan = np.isnan(np.asarray(computed, dtype=np.float64)), np.isnan(np.asarray(reference, dtype=np.float64))
+    c_nan, r_nan = (
+        np.isnan(np.asarray(array(computed, "computed"), dtype=np.float64)),
+        np.isnan(np.asarray(array(reference, "reference"), dtype=np.float64)),
+    )
     steps = np.where(c_nan & r_nan, 0, np.where(c_nan | r_nan, np.iinfo(np.int64).max, c - r))
     return steps.astype(np.int64)
 
@@ -97,8 +109,8 @@ def ulp_histogram(computed: npt.ArrayLike, reference: npt.ArrayLike, fmt: str = 
 def _parts(reference: Reference) -> tuple[Doubles, Doubles]:
     if isinstance(reference, tuple):
         hi, lo = reference
-        return np.asarray(hi, dtype=np.float64), np.asarray(lo, dtype=np.float64)
-    hi = np.asarray(reference, dtype=np.float64)
+        return np.asarray(array(hi, "hi"), dtype=np.float64), np.asarray(array(lo, "lo"), dtype=np.float64)
+    hi = np.asarray(array(reference, "reference"), dtype=np.float64)
     return hi, np.zeros_like(hi)
 
 

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tcsim import arguments
 from tcsim.formats import Format, format_named
+from tcsim.matmul import BACKENDS
 from tcsim.schedule import Blocked, Schedule, Sequential
 from tcsim.units import Unit
 
@@ -74,7 +76,12 @@ class Multiplier:
     ) -> None:
         self.source = source
         self.schedule: Schedule = Sequential() if schedule is None else schedule
-        self.options: dict[str, Any] = {"backend": backend, "threads": threads, "seed": seed}
+        threads, seed = arguments.threads(threads), arguments.seed(seed)
+        self.options: dict[str, Any] = {
+            "backend": arguments.choice(backend, "backend", BACKENDS),
+            "threads": threads,
+            "seed": seed,
+        }
         self.calls = self.gemms = self.macs = 0
 
     @property

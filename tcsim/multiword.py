@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import array
 from tcsim.errors import unknown
 from tcsim.multiplier import Multiplier, Result
 from tcsim.multiword_split import equilibrate, range_limit, split
@@ -91,7 +92,7 @@ def evaluate(recipe: Recipe, a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multi
 
     ValueError where an element overflows the word format.
     """
-    x, y = np.asarray(a), np.asarray(b)
+    x, y = array(a, "a"), array(b, "b")
     (m, k), n = x.shape, y.shape[1]
     fmt = multiply.word_format(recipe.fmt)
     rows = columns = None

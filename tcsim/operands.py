@@ -8,34 +8,45 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim import arguments
 from tcsim.bits import encode, first_unrepresentable
 from tcsim.formats import FORMATS, Format
+from tcsim.philox import philox
 from tcsim.problem import Codes, Operand
 
 Array = npt.NDArray[Any]
 
 
-def operand(x: npt.ArrayLike, fmt: Format, name: str, round: str | None = None) -> Operand:
+def input_seeds(seed: int) -> tuple[int, int]:
+    """The keys with which values of a and of b are rounded stochastically: the two halves of one Philox block.
+
+    Its counter (0, 0, 0, 2^32 - 1) is none that rounds an output, so the three streams are apart.
+    """
+    a, b, c, d = philox((0, 0, 0, 0xFFFFFFFF), (seed & 0xFFFFFFFF, seed >> 32))
+    return a | b << 32, c | d << 32
+
+
+def operand(x: npt.ArrayLike, fmt: Format, name: str, round: str | None = None, seed: int = 0) -> Operand:
     """The codes of an input: values of any float type, or unsigned integers of the format's width, which are codes.
 
     float32 and float64 values stay where they are once they are known to fit the format. ValueError names the index of
     one that does not, TypeError a dtype that is neither values nor codes.
     """
-    array = native(np.asarray(x))
+    array = native(arguments.array(x, name))
     if array.dtype.kind == "u":
         return Operand(_codes(array, fmt, name), fmt)
     stored = FORMATS.get(_dtype_name(array.dtype))
     if stored is not None and stored == fmt:
         return Operand(array.view(fmt.storage), fmt)
     if fmt.integer:
-        return Operand(_encoded(array, fmt, name, round), fmt)
+        return Operand(_encoded(array, fmt, name, round, seed), fmt)
     if stored is None or stored.integer or stored.name not in ("float32", "float64"):
-        return Operand(_encoded(array, fmt, name, round), fmt)
+        return Operand(_encoded(array, fmt, name, round, seed), fmt)
     codes = array.view(stored.storage)
     if round is not None or not _holds(fmt, stored):
         bad = first_unrepresentable(codes, stored, fmt)
         if bad is not None:
-            return Operand(_encoded(array, fmt, name, round), fmt)
+            return Operand(_encoded(array, fmt, name, round, seed), fmt)
     return Operand(codes, stored)
 
 
@@ -64,9 +75,9 @@ def _codes(array: Array, fmt: Format, name: str) -> Codes:
     return array
 
 
-def _encoded(array: Array, fmt: Format, name: str, round: str | None) -> Codes:
+def _encoded(array: Array, fmt: Format, name: str, round: str | None, seed: int = 0) -> Codes:
     try:
-        return encode(array, fmt, round=round)
+        return encode(array, fmt) if round is None else encode(array, fmt, round=round, seed=seed)
     except ValueError as error:
         text = str(error)
         raise ValueError(f"{name}{text[1:]}" if text.startswith("x[") else f"{name}: {text}") from None
@@ -78,7 +89,7 @@ def scales(x: npt.ArrayLike | None, fmt: Format, shape: tuple[int, ...], name: s
         raise ValueError(
             f"{name} is missing: this unit takes {fmt.name} scales of shape {shape}, one for {block} values along k"
         )
-    array = native(np.asarray(x))
+    array = native(arguments.array(x, name))
     if array.dtype.kind == "u" and array.dtype == fmt.storage:
         codes = array & np.asarray((1 << fmt.width) - 1, dtype=array.dtype)
     elif _dtype_name(array.dtype) == "float8_e4m3fn" and fmt.name == "float8_ue4m3fn":
@@ -95,7 +106,7 @@ def scales(x: npt.ArrayLike | None, fmt: Format, shape: tuple[int, ...], name: s
 
 def accumulator(c: npt.ArrayLike, fmt: Format, shape: tuple[int, ...]) -> Codes:
     """The codes of c, broadcast to the result's shape."""
-    array = native(np.asarray(c))
+    array = native(arguments.array(c, "c"))
     exact = _dtype_name(array.dtype) == fmt.name
     codes = array.view(fmt.storage) if exact else operand(array, fmt, "c").codes
     if not exact and codes.dtype != fmt.storage:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tcsim import arguments
 from tcsim.errors import unknown
 from tcsim.formats import Format
 
@@ -80,11 +81,16 @@ def quantize(
     """
     from tcsim.bits import encode
     from tcsim.floats import as_floats
+    from tcsim.rounding import ROUNDINGS
 
     entry = _kind(kind)
+    arguments.choice(rounding, "rounding", ROUNDINGS)
+    _check_rule(scale_rounding, entry)
+    seed = arguments.seed(seed)
     values = as_floats(x).astype(np.float64)
     if values.ndim == 0:
         raise ValueError("quantize needs an axis to cut into blocks; got a 0-dimensional array")
+    axis = _axis(axis, values.ndim)
     _check_tensor_scale(tensor_scale, entry)
     amax = _block_maxima(values, axis, entry.block)
     scales, factors = _scales(amax, entry, scale_rounding, float(tensor_scale))
@@ -99,8 +105,10 @@ def dequantize(codes: npt.ArrayLike, scales: npt.ArrayLike, kind: str, axis: int
     from tcsim.bits import decode
 
     entry = _kind(kind)
+    arguments.array(scales, "scales")
     elements = decode(codes, entry.element).astype(np.float64)
     factors = decode(scales, entry.scale).astype(np.float64)
+    axis = _axis(axis, elements.ndim)
     expected = list(elements.shape)
     expected[axis] = -(-expected[axis] // entry.block)
     if list(factors.shape) != expected:
@@ -123,8 +131,25 @@ def tensor_scale_of(x: npt.ArrayLike, kind: str = "nvfp4") -> float:
     return scale if scale > 0 else 1.0
 
 
+def _axis(axis: int, dimensions: int) -> int:
+    if not arguments.is_integer(axis) or not -dimensions <= axis < dimensions:
+        raise ValueError(f"axis must be an integer from {-dimensions} to {dimensions - 1}; got {axis!r}")
+    return int(axis)
+
+
+def _check_rule(rule: str | None, entry: Kind) -> None:
+    from tcsim.rounding import ROUNDINGS
+
+    if rule is None:
+        return
+    if entry.scale.mantissa_bits:
+        arguments.choice(rule, "rounding of the scale", ROUNDINGS)
+    else:
+        arguments.choice(rule, "rule for the scale", POWER_RULES)
+
+
 def _check_tensor_scale(scale: float, entry: Kind) -> None:
-    if not (np.isfinite(scale) and scale > 0 and float(np.float32(scale)) == scale):
+    if isinstance(scale, bool) or not (np.isfinite(scale) and scale > 0 and float(np.float32(scale)) == scale):
         raise ValueError(f"tensor_scale is a positive float32 value; got {scale!r}")
     if scale != 1.0 and entry.scale.mantissa_bits == 0:
         raise ValueError(f"tensor_scale={scale!r}: a second-level scale goes with {_with_significand()} alone")
@@ -154,20 +179,15 @@ def _along(factors: Array, axis: int, block: int, length: int) -> Array:
 def _scales(amax: Array, entry: Kind, rule: str | None, tensor_scale: float) -> tuple[Array, Array]:
     """Scale codes, and what to divide by: infinity for a block that becomes zeros."""
     from tcsim.bits import decode, encode
-    from tcsim.rounding import ROUNDINGS
 
     broken = ~np.isfinite(amax)
     size = np.where(broken, 0.0, amax)
     if entry.scale.mantissa_bits:
         rule = "rne" if rule is None else rule
-        if rule not in ROUNDINGS:
-            raise unknown("rounding of the scale", rule, ROUNDINGS)
         quotient = _divided(size, np.full(size.shape, entry.element.max_finite * tensor_scale))
         codes = encode(quotient, entry.scale, round=rule, overflow="saturate_finite")
     else:
         rule = "floor" if rule is None else rule
-        if rule not in POWER_RULES:
-            raise unknown("rule for the scale", rule, POWER_RULES)
         exponent = np.clip(_power(size, entry.element, rule), entry.scale.emin, entry.scale.emax)
         codes = encode(np.ldexp(1.0, exponent), entry.scale)
     factors = decode(codes, entry.scale).astype(np.float64) * tensor_scale

@@ -23,6 +23,10 @@ class Draws:
     def word(self, rounding: str, operation: int = 0) -> int:
         return word(self.seed, self.element, self.step, operation) if rounding == "sr" else 0
 
+    def term_words(self, rounding: str, products: int) -> list[int]:
+        """The words that cut the terms of a block: operation 0 is its result's, 1 is c's, 2 + i that of product i."""
+        return [self.word(rounding, 2 + i) for i in range(products)] + [self.word(rounding, 1)]
+
 
 def to_output(unit: Unit, x: Value, rounding: str, random: int = 0, precision: int | None = None) -> Value:
     """x rounded once to the output: beyond the largest finite value's binade infinite, even for rz; zero as the unit has it."""
@@ -52,9 +56,11 @@ def flushed_result(unit: Unit, x: Value) -> Value:
     return x
 
 
-def align(terms: Sequence[Value], quantum: int, rounding: str) -> list[Value]:
-    """Every term rounded to a multiple of 2^quantum."""
-    return [t._replace(significand=shift_right(t.significand, quantum - t.lsb, rounding), lsb=quantum) for t in terms]
+def align(terms: Sequence[Value], quantum: int, rounding: str, words: Sequence[int] | None = None) -> list[Value]:
+    """Every term rounded to a multiple of 2^quantum; `words` holds the random word of each, for "sr"."""
+    random = [0] * len(terms) if words is None else words
+    cut = [shift_right(t.significand, quantum - t.lsb, rounding, w) for t, w in zip(terms, random, strict=True)]
+    return [t._replace(significand=s, lsb=quantum) for t, s in zip(terms, cut, strict=True)]
 
 
 def largest_exponent(unit: Unit, terms: Sequence[Value]) -> int:
@@ -65,13 +71,14 @@ def largest_exponent(unit: Unit, terms: Sequence[Value]) -> int:
     return max(exponents, default=0)
 
 
-def aligned_block(unit: Unit, products: Sequence[Value], c: Value | None, draws: Draws) -> Value:
+def aligned_block(unit: Unit, products: Sequence[Value], c: Value, draws: Draws) -> Value:
     """Section 1: align every term to the largest exponent, cut, add exactly, round once."""
-    terms = [*products] if c is None else [*products, c]
+    terms = [*products, c]
     cut = terms
     if unit.align_rounding != "exact":
         assert unit.fraction_bits is not None
-        cut = align(terms, largest_exponent(unit, terms) - unit.fraction_bits, unit.align_rounding)
+        words = draws.term_words(unit.align_rounding, len(products))
+        cut = align(terms, largest_exponent(unit, terms) - unit.fraction_bits, unit.align_rounding, words)
     total = exact_sum(cut)
     if not total.significand:  # a term cut to zero is not a negative zero
         total = total._replace(negative=exact_sum(terms).negative and all(t.zero for t in terms))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim import arguments
 from tcsim.carriers import DIRECTED, FLOAT64, NEAREST, carrier_for, fields, result_dtype
-from tcsim.errors import unknown
 from tcsim.floats import as_floats
 from tcsim.formats import Format, format_named
 from tcsim.kernels import jit, stochastic
@@ -93,8 +93,9 @@ def round_to(
     The result has x's dtype where that holds every value of fmt, otherwise float32 or float64, the narrowest that does.
     """
     fmt = format_named(fmt)
-    if rounding not in ROUNDINGS:
-        raise unknown("rounding", rounding, ROUNDINGS)
+    arguments.choice(rounding, "rounding", ROUNDINGS)
+    threads = arguments.threads(threads)
+    seed = arguments.seed(seed)
     source = as_floats(x)
     dtype = result_dtype(fmt, source.dtype.newbyteorder("="))
     carrier = carrier_for(fmt, source.dtype)
@@ -146,12 +147,6 @@ def _refuse_nan(source: Array, fmt: Format) -> None:
         raise ValueError(f"format {fmt.name} has no NaN; x{list(index)} is NaN")
 
 
-def _seed(seed: int) -> np.uint64:
-    if not 0 <= int(seed) < 1 << 64:
-        raise ValueError(f"a seed is an integer from 0 to 2^64 - 1; got {seed!r}")
-    return np.uint64(seed)
-
-
 def _random(
     size: tuple[int, ...], rounding: str, seed: int, given: npt.ArrayLike | None, bits: int | None, threads: int | None
 ) -> Array | None:
@@ -161,15 +156,15 @@ def _random(
             raise ValueError(f"random_bits and bits are for the stochastic modes; got rounding={rounding!r}")
         return None
     n = 32 if bits is None else bits
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= 32:
+    if not arguments.is_integer(n) or not 1 <= n <= 32:
         raise ValueError(f"bits is a number of random bits from 1 to 32; got {bits!r}")
     if given is None:
         if n == 32 and rounding in ("sr", "sr-equal"):
             return None
         words = np.empty(int(np.prod(size)), np.uint32)
-        jit.run_tasks(stochastic.random_words, _tasks(words), threads, words, _seed(seed))
+        jit.run_tasks(stochastic.random_words, _tasks(words), threads, words, np.uint64(seed))
         return words.astype(np.uint64) >> np.uint64(32 - n)
-    array = np.asarray(given)
+    array = arguments.array(given, "random_bits")
     if array.dtype.kind not in "iu":
         raise ValueError(f"random_bits are unsigned integers; got {array.dtype}")
     bad = (array < 0) | (array > (1 << n) - 1)
@@ -191,7 +186,7 @@ def _run(
     if rounding in _KERNELS:
         jit.run_tasks(_KERNELS[rounding], _tasks(x), threads, x, out, description)
     elif random is None:
-        jit.run_tasks(stochastic.stochastic, _tasks(x), threads, x, out, description, _seed(seed), rounding == "sr-equal")
+        jit.run_tasks(stochastic.stochastic, _tasks(x), threads, x, out, description, np.uint64(seed), rounding == "sr-equal")
     elif rounding in ("sr-nearest", "sr-nearest-odd"):
         high = random << np.uint64(width - n)
         odd = word(rounding == "sr-nearest-odd")

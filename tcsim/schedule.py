@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import integer
 from tcsim.errors import unknown
 from tcsim.formats import format_named
 
@@ -85,9 +86,9 @@ def _bounds(k: int, step: int) -> npt.NDArray[np.int64]:
 
 
 def _at_least_one(schedule: object, **counts: int) -> None:
+    """Counts as Python's integers, which do not wrap."""
     for key, value in counts.items():
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{type(schedule).__name__}: {key} must be an integer of at least 1; got {value!r}")
+        object.__setattr__(schedule, key, integer(value, f"{type(schedule).__name__}: {key}", 1))
 
 
 def _sum_format(name: str) -> None:

@@ -15,11 +15,38 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim import arguments
+from tcsim.errors import unknown
 from tcsim.matmul import matmul
 from tcsim.units import Unit
 
 Array = npt.NDArray[Any]
 Index = npt.NDArray[np.intp]
+
+
+# PTX ISA 8.8: mma.sp exists from sm_80 on, wgmma.mma_async.sp on sm_90a, tcgen05.mma.sp on sm_100a. CDNA3 has sparse
+# instructions too (v_smfmac), whose arithmetic no source states.
+GPUS = ("a100", "a2", "a30", "a40", "l40s", "ada", "h100", "h200", "b200", "rtx-blackwell")
+INSTRUCTIONS = ("mma", "wgmma", "tcgen05")
+_DENSE_ONLY = ("float64", "float32")
+
+
+def check_sparse(unit: Unit) -> None:
+    """ValueError where no sparse instruction of known arithmetic computes as the unit does: it says which units have one."""
+    if not isinstance(unit, Unit):
+        raise TypeError(f"unit must be a Unit, as tcsim.unit('a100', 'float16') gives; got {unit!r}")
+    if unit.gpu not in GPUS:
+        raise unknown(f"GPU with sparse tensor cores (asked for {unit.label})", unit.gpu, GPUS)
+    if unit.instruction not in INSTRUCTIONS:
+        raise unknown(f"sparse instruction of {unit.gpu} (asked for {unit.label})", unit.instruction, INSTRUCTIONS)
+    for operand in (unit.a_format, unit.b_format):
+        if operand.name in _DENSE_ONLY:
+            raise ValueError(
+                f"{unit.label}: there is no sparse instruction for {operand.name}; known for float16, bfloat16, tfloat32, int8 and narrower "
+                f"inputs of {', '.join(GPUS)}"
+            )
+    if unit.scale is not None:
+        raise ValueError(f"{unit.label}: which scales a sparse block-scaled instruction takes has not been seen")
 
 
 def pattern(unit: Unit) -> tuple[int, int]:
@@ -31,9 +58,11 @@ def compress(a: npt.ArrayLike, unit: Unit) -> tuple[Array, Index]:
     """The kept values (m, k / 2) of a sparse matrix (m, k), and the column of `a` that each came from.
 
     A group with fewer nonzeros than it keeps keeps zeros too, the first that there are. ValueError for a k that is no
-    multiple of the group, and for a group with more nonzeros than it keeps, which is named.
+    multiple of the group, for a group with more nonzeros than it keeps, which is named, and for a unit that has no sparse
+    instruction.
     """
-    x = np.asarray(a)
+    check_sparse(unit)
+    x = arguments.array(a, "a")
     kept, group = pattern(unit)
     if x.ndim != 2 or x.shape[1] % group:
         raise ValueError(f"a of shape {x.shape}: sparse operands are (m, k) with k a multiple of {group}")
@@ -64,24 +93,31 @@ def sparse_matmul(
         Those of `matmul` (backend, schedule, threads, seed, round). A schedule counts kept values: half of k.
 
     Returns what `matmul` does. Every row of A meets rows of B of its own, so m·n·k/2 elements of B are gathered: this is
-    for looking at bits, not for speed. ValueError for an index that no metadata could hold, for block-scaled units, and for
-    backend="hardware", which runs dense instructions.
+    for looking at bits, not for speed. ValueError for an index that no metadata could hold, for units that have no sparse
+    instruction or block scales, and for backend="hardware", which runs dense instructions.
     """
-    x, at, y = np.asarray(values), np.asarray(index), np.asarray(b)
+    check_sparse(unit)
+    x, at, y = (arguments.array(array, name) for array, name in ((values, "values"), (index, "index"), (b, "b")))
     kept, group = pattern(unit)
     if options.get("backend") == "hardware":
         raise ValueError(
             "backend='hardware' runs dense instructions (tcsim_gpu.sparse.run: mma.sp); here: 'cpu', 'reference', 'cuda'"
         )
-    if unit.scale is not None:
-        raise ValueError(f"{unit.label}: which scales a sparse block-scaled instruction takes has not been seen")
     if x.ndim != 2 or y.ndim != 2 or at.shape != x.shape or x.shape[1] * group != y.shape[0] * kept:
         raise ValueError(
             f"values {x.shape}, index {at.shape}, b {y.shape}: they must be (m, k/2), (m, k/2) and (k, n), {kept} of {group} kept"
         )
+    at = _signed(at)
     _check_index(at, kept, group)
-    start = None if c is None else np.broadcast_to(np.asarray(c), (x.shape[0], y.shape[1]))[:, None, :]
+    start = None if c is None else np.broadcast_to(arguments.array(c, "c"), (x.shape[0], y.shape[1]))[:, None, :]
     return np.asarray(matmul(x[:, None, :], y[at], start, unit=unit, **options))[:, 0, :]
+
+
+def _signed(index: Array) -> Index:
+    """The index in integers that do not wrap below zero. TypeError for anything but integers."""
+    if index.dtype.kind not in "iu":
+        raise TypeError(f"index holds columns of a, which are integers; got {index.dtype}")
+    return index.astype(np.int64)  # one beyond int64 becomes negative, which stands in no matrix
 
 
 def _check_index(index: Array, kept: int, group: int) -> None:

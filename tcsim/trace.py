@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from html import escape
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.reference_blocks import Draws, align, block, flushed_operand, largest_exponent
+from tcsim import arguments
+from tcsim.reference_blocks import ZERO, Draws, align, block, flushed_operand, largest_exponent
 from tcsim.units import Unit
 from tcsim.values import Value, decode, encode, exact_sum
 
@@ -35,7 +36,10 @@ class Term:
 
 @dataclass(frozen=True)
 class Block:
-    """One block of a dot product on a unit: its terms, the quantum they were cut at, their sum and the result."""
+    """One block of a dot product on a unit: its terms, the quantum they were cut at, their sum and the result.
+
+    Where c enters late, `partial` is the block's own rounded result, to which c, uncut, is added; else None.
+    """
 
     unit: str
     terms: tuple[Term, ...]
@@ -45,10 +49,11 @@ class Block:
     sum: Fraction | None
     result: float
     code: int
+    partial: Fraction | None = None
 
     @property
     def rounding_error(self) -> Fraction | None:
-        """result - sum: what the final rounding did."""
+        """result - sum: what the final rounding did, or the two where c is added to a rounded block."""
         return None if self.sum is None or not np.isfinite(self.result) else Fraction(float(self.result)) - self.sum
 
     @property
@@ -70,6 +75,10 @@ class Block:
             lines.append(f"largest exponent {self.emax}: every term is cut to a multiple of 2^{self.quantum}")
         lines.append(f"exact value     {_show(self.exact)}")
         lines.append(f"sum of the cut terms  {_show(self.sum)}")
+        if self.partial is not None:
+            lines.append(
+                f"the products' sum rounded  {_show(self.partial)}, then c is added and the sum rounded to nearest-even"
+            )
         lines.append(f"result          {self.result!r}  (code {self.code:#x})")
         if self.rounding_error is not None:
             lines.append(f"final rounding {_show(self.rounding_error)}, whole error {_show(self.error)}")
@@ -106,20 +115,30 @@ def trace(
 
     a and b are vectors of equal length and c a number, as `matmul` takes them (values or codes). The shift of a term
     is emax minus its exponent: how many places it moves to align with the largest. The printed form is a table. Of a unit
-    with a sum_format, whose blocks are rounded to that, c and the result are in that format.
+    with a sum_format, whose blocks are rounded to that, c and the result are in that format. Where c enters late
+    (c_enters="after") it is no term: the block starts from zero and c is added to its rounded result. The products of the
+    block are those given, whatever the unit's k_order. The result is that of `matmul` on the same vectors.
     ValueError for vectors that are longer than a block or differ in length.
     """
-    from tcsim.operands import accumulator, operand, scales
+    from tcsim.matmul import _check_round
+    from tcsim.operands import accumulator, input_seeds, operand, scales
 
-    if unit.sum_format is not None:
-        unit = unit.wide
-    left, right = operand(np.atleast_1d(a), unit.a_format, "a", round), operand(np.atleast_1d(b), unit.b_format, "b", round)
+    if not isinstance(unit, Unit):
+        raise TypeError(f"unit must be a Unit, as tcsim.unit('a100', 'float16') gives; got {unit!r}")
+    seed = arguments.seed(seed)
+    _check_round(round)
+    if unit.scale is None and not (scale_a is None and scale_b is None):
+        raise ValueError(f"{unit.label} takes no block scales")
+    unit = replace(unit if unit.sum_format is None else unit.wide, k_order=None)
+    seeds = input_seeds(seed)
+    left = operand(np.atleast_1d(arguments.array(a, "a")), unit.a_format, "a", round, seeds[0])
+    right = operand(np.atleast_1d(arguments.array(b, "b")), unit.b_format, "b", round, seeds[1])
     if left.codes.ndim != 1 or left.codes.shape != right.codes.shape or not 0 < left.codes.size <= unit.block_size:
         raise ValueError(
             f"trace shows one block: a and b are vectors of equal length, at most block_size = {unit.block_size}; "
             f"got shapes {left.codes.shape} and {right.codes.shape}"
         )
-    start = decode(int(accumulator(np.asarray(c), unit.out_format, ())), unit.out_format)
+    start = decode(int(accumulator(c, unit.out_format, ())), unit.out_format)
     from tcsim.reference import Dot
 
     def values(codes: Any, stored: Any, fmt: Any) -> list[Value]:
@@ -133,9 +152,9 @@ def trace(
             scales(scale_b, unit.scale_format, (count,), "scale_b", unit.scale_block), unit.scale_format, None
         )
     xs, ys = values(left.codes, left.stored, unit.a_operand), values(right.codes, right.stored, unit.b_operand)
-    draws = Draws(seed, 0)
-    dot = Dot(unit, xs, ys, row_scales, column_scales, draws)
+    dot = Dot(unit, xs, ys, row_scales, column_scales, Draws(seed, 0))
     products = dot.products(range(len(xs)))
+    late = unit.c_enters == "after"
     entry = flushed_operand(unit, start, unit.out_format.emin)
     names = (
         [f"a[{i}]*b[{i}]" for i in range(len(products))]
@@ -147,35 +166,57 @@ def trace(
         if unit.group_size == 1
         else [""] * len(names)
     )
-    result = block(unit, products, entry, draws)
-    if result.special == "nan" and unit.keeps_nan:
-        result = dot.kept_nan(0, entry)
-    return _block(unit, [*products, entry], [*names, "c"], [*factors, ""], result)
+    result = dot.chain(start, 0, len(xs))
+    partial = None
+    if late:
+        zero = ZERO._replace(exponent=unit.out_format.emin, negative=unit.zero_sign == "ieee")
+        partial = block(unit, products, zero, Draws(seed, 0))
+    whole = Dot(replace(unit, subnormals="keep"), xs, ys, row_scales, column_scales, Draws(seed, 0)).products(range(len(xs)))
+    words = Draws(seed, 0).term_words(unit.align_rounding, len(products))
+    return _block(unit, products, entry, [*names, "c"], [*factors, ""], result, partial, [*whole, start], words)
 
 
-def _block(unit: Unit, terms: Sequence[Value], names: Sequence[str], factors: Sequence[str], result: Value) -> Block:
+def _block(
+    unit: Unit,
+    products: Sequence[Value],
+    c: Value,
+    names: Sequence[str],
+    factors: Sequence[str],
+    result: Value,
+    partial: Value | None,
+    given: Sequence[Value],
+    words: Sequence[int],
+) -> Block:
+    terms = [*products, c]
+    together = [*products, ZERO] if partial is not None else terms  # what is aligned: a late c is not
     finite = not any(t.special for t in terms)
     aligned = unit.arithmetic == "aligned" and unit.align_rounding != "exact" and finite
-    emax = largest_exponent(unit, terms) if aligned else None
+    emax = largest_exponent(unit, together) if aligned else None
     quantum = emax - unit.fraction_bits if emax is not None and unit.fraction_bits is not None else None
-    cut = terms if quantum is None else align(terms, quantum, unit.align_rounding)
+    cut = terms if quantum is None else align(together, quantum, unit.align_rounding, words)
+    if partial is not None:
+        cut = [*cut[:-1], c]
+    shifts = [None if emax is None or t.zero else emax - t.exponent for t in products]
+    shifts.append(None if emax is None or c.zero or partial is not None else emax - c.exponent)
     shown = tuple(
-        Term(
-            name,
-            factor,
-            _number(t),
-            None if t.zero or t.special else t.exponent,
-            None if emax is None or t.zero else emax - t.exponent,
-            _number(k),
-        )
-        for name, factor, t, k in zip(names, factors, terms, cut, strict=True)
+        Term(name, factor, _number(t), None if t.zero or t.special else t.exponent, shift, _number(k))
+        for name, factor, t, shift, k in zip(names, factors, terms, shifts, cut, strict=True)
     )
     code = encode(result, unit.out_format, unit.nan if result.payload is None else result.payload)
     value = _number(decode(code, unit.out_format))
-    number = float(value) if value is not None else float(result.special)
-    exact = _number(exact_sum(terms)) if finite else None
+    number = float(value) if value is not None else float(result.special or ("-inf" if result.negative else "inf"))
     keeps_sum = finite and unit.arithmetic in ("aligned", "integer")
-    return Block(unit.label, shown, emax, quantum, exact, _number(exact_sum(cut)) if keeps_sum else None, number, code)
+    return Block(
+        unit.label,
+        shown,
+        emax,
+        quantum,
+        _number(exact_sum(given)) if finite else None,
+        _number(exact_sum(cut)) if keeps_sum else None,
+        number,
+        code,
+        None if partial is None else _number(partial),
+    )
 
 
 def _number(x: Value) -> Fraction | None:

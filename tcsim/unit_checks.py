@@ -56,8 +56,11 @@ def _check_choices(unit: Unit) -> None:
         ("overflow", unit.overflow, OVERFLOWS),
         ("evidence", unit.evidence, tuple(EVIDENCE)),
     ):
-        if value not in known:
+        if not isinstance(value, str) or value not in known:
             raise unknown(what, value, known)
+    for key in ("parity_split", "nan_known"):
+        if not isinstance(getattr(unit, key), bool):
+            raise _refuse(unit, f"{key}={getattr(unit, key)!r}: it must be True or False")
 
 
 def _check_counts(unit: Unit) -> None:
@@ -87,7 +90,10 @@ def _check_sums(unit: Unit) -> None:
                 unit, f"chains={unit.chains} and no sum_format: chains rounded to the output are instructions of their own"
             )
         return
-    if (unit.c_enters, unit.scale, unit.k_order, unit.out_precision) != ("after", None, None, None) or unit.rounding == "sr":
+    if (unit.c_enters, unit.scale, unit.k_order, unit.out_precision) != ("after", None, None, None) or "sr" in (
+        unit.rounding,
+        unit.align_rounding,
+    ):
         raise _refuse(
             unit,
             f"sum_format={unit.sum_format!r}: it needs c_enters='after', ascending k, and no scales, out_precision or 'sr'",
@@ -125,8 +131,8 @@ def _check_formats(unit: Unit) -> None:
         ):
             raise _refuse(unit, f"operand_format={wide.name}: it does not hold every value of {operand.name}")
     if not (out.signed and out.infinities and out.nan == "ieee" and out.exponent_bits > 1):
-        raise _refuse(unit, f"output format {out.name}: results need a sign, normal numbers, infinities and NaN")
-    if unit.nan_code is not None and not _is_nan(unit.nan_code, out):
+        raise _refuse(unit, f"output format {out.name}: results need a sign, infinities and NaN, and normal numbers")
+    if unit.nan_code is not None and (not isinstance(unit.nan_code, int) or not _is_nan(unit.nan_code, out)):
         raise _refuse(unit, f"nan_code={unit.nan_code!r}: it is not a NaN of {out.name}")
     if unit.out_precision is not None and unit.out_precision > out.precision:
         raise _refuse(unit, f"out_precision={unit.out_precision}: {out.name} has {out.precision} significand bits")
@@ -141,7 +147,7 @@ def _check_order(unit: Unit) -> None:
     order = unit.k_order
     if order is None:
         return
-    if sorted(order) != list(range(len(order))):
+    if not all(isinstance(i, int) and not isinstance(i, bool) for i in order) or sorted(order) != list(range(len(order))):
         raise _refuse(unit, f"k_order of length {len(order)}: it must be a permutation of 0 … {len(order) - 1}")
     if len(order) % (unit.block_size * unit.chain):
         raise _refuse(

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from tcsim.units import EVIDENCE, Unit
 
-_CUT = {
-    "rz": "truncated toward zero",
-    "rd": "rounded down (toward -infinity)",
-    "rne": "rounded to nearest, ties to even,",
-}
 _ROUND = {
     "rz": "by truncation toward zero",
     "rne": "to nearest, ties to even",
@@ -18,6 +13,11 @@ _ROUND = {
     "ro": "to odd",
     "sr": "stochastically, up in magnitude with the probability of the discarded fraction",
 }
+_CUT = {mode: f"rounded {how}," for mode, how in _ROUND.items()}
+_CUT |= {"rz": "truncated toward zero", "rd": "rounded down (toward -infinity)"}
+_CUT["sr"] = (
+    "rounded stochastically (up in magnitude with the probability of the discarded fraction, by a random word of its own)"
+)
 
 
 def explain(unit: Unit) -> str:
@@ -73,6 +73,8 @@ def _result(unit: Unit) -> str:
             f"A NaN operand becomes the result, made quiet: b's before the sum so far, that before a's. Other NaN results "
             f"are {unit.nan:#x}."
         )
+    if not unit.nan_known:
+        nan = f"Which NaN the hardware returns is unknown: no source tells; here NaN results are {unit.nan:#x}."
     return (
         f"The sum is rounded once to {out.name}{width}, {_ROUND[unit.rounding]}. From 2^{out.emax + 1} on it is infinite. {zero} "
         f"{nan}"
@@ -125,6 +127,11 @@ def _rounded(unit: Unit) -> list[str]:
         _block(unit),
         f"Each product is rounded to {unit.out_format.name} {_ROUND[unit.product_rounding]}. The products of a block are {tree}; every addition "
         f"is rounded {_ROUND[unit.rounding]}. "
+        + (
+            ""
+            if unit.nan_known
+            else f"Which NaN the hardware returns is unknown: no source tells; here NaN results are {unit.nan:#x}. "
+        )
         + ("Subnormals are kept." if unit.subnormals == "keep" else "Subnormals count as zero throughout."),
     ]
 

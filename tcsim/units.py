@@ -9,18 +9,20 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
+from tcsim.arguments import is_integer
 from tcsim.errors import unknown
 from tcsim.formats import Format, format_named
 from tcsim.zeros import Zeros, zeros_of
 
 ARITHMETICS = ("aligned", "two-stage", "rounded", "integer")
-ALIGN_ROUNDINGS = ("rz", "rd", "rne", "exact")
 ROUNDINGS = ("rz", "rne", "rna", "ru", "rd", "ro", "sr")
+ALIGN_ROUNDINGS = (*ROUNDINGS, "exact")
 SUBNORMALS = ("keep", "flush")
 ZERO_SIGNS = ("positive", "ieee")
 C_ENTERS = ("aligned", "after")
 NAN_FROM = ("code", "operand")
 OVERFLOWS = ("wrap", "saturate")
+_NAMED_FOR = ("a", "b", "scale", "scale_block", "group_size")  # a block-scaled name stands for these
 EVIDENCE = {
     "V": "explains every row of the public hardware vectors bit for bit",
     "H": "measured on an NVIDIA H200, no mismatch",
@@ -43,7 +45,8 @@ class Unit:
     fraction_bits
         A term keeps bits down to 2^(emax - fraction_bits), emax being the largest exponent of the block.
     align_rounding
-        How a term loses the bits below: "rz" (magnitude truncated), "rd" (floor), "rne", or "exact" (it loses none).
+        How a term loses the bits below: one of the `rounding`s ("rz": its magnitude is truncated; "sr": every term of a
+        block has a random word of its own), or "exact" (it loses none).
     rounding
         How the sum becomes the output: rz rne rna ru rd ro sr.
     out_precision
@@ -82,6 +85,9 @@ class Unit:
         they align by. None for their own.
     nan_code
         The pattern of every NaN result; None for all exponent and fraction bits set, sign clear (0x7FFFFFFF).
+    nan_known
+        Whether a source or a measurement says which pattern NaN results have; without it `nan_code` is only what the
+        emulator prints, and comparisons with hardware take any NaN for any other (`tcsim.nans.differing`).
     nan_from
         "code": every NaN result is `nan_code`. "operand": a NaN operand is kept, made quiet: b's before that of c or
         of the sum so far, and that before a's; only a NaN that no operand brought is `nan_code`. So it is where a block
@@ -120,6 +126,7 @@ class Unit:
     nan_code: int | None = None
     nan_from: str = "code"
     overflow: str = "wrap"
+    nan_known: bool = field(default=True, compare=False)
     name: str = field(default="", compare=False)
     evidence: str = field(default="?", compare=False)
     source: str = field(default="user", compare=False)
@@ -132,8 +139,9 @@ class Unit:
             if value is not None:
                 object.__setattr__(self, key, format_named(value).name if isinstance(value, str) else value)
         if self.k_order is not None:
-            order = tuple(self.k_order)
-            object.__setattr__(self, "k_order", None if order == tuple(range(len(order))) else order)
+            order = tuple(int(i) if is_integer(i) else i for i in self.k_order)
+            ascending = all(map(is_integer, self.k_order)) and order == tuple(range(len(order)))
+            object.__setattr__(self, "k_order", None if ascending else order)
         check(self)
 
     @cached_property
@@ -207,6 +215,10 @@ class Unit:
                 raise unknown("unit field", key, known)
         note = ", ".join(f"{k}={v!r}" for k, v in changes.items())
         marks: dict[str, Any] = {"evidence": "?", "source": f"what-if of {self.label}: {note}"}
+        if changes.get("nan_code") is not None:
+            marks["nan_known"] = True  # the caller's own
+        if any(getattr(self, key) != getattr(replace(self, **changes), key) for key in _NAMED_FOR):
+            marks["name"] = ""
         return replace(self, **{**marks, **changes})
 
     def diff(self, other: Unit) -> dict[str, tuple[Any, Any]]:
@@ -217,7 +229,9 @@ class Unit:
     @property
     def label(self) -> str:
         """Short name: GPU, input, output and instruction."""
-        inputs = self.name or (self.a if self.a == self.b else f"{self.a} x {self.b}")
+        inputs = self.name or (str(self.a) if self.a == self.b else f"{self.a} x {self.b}")
+        if self.scale is not None and not self.name:
+            inputs += f" with {self.scale} scales of {self.scale_block}"
         return f"{self.gpu} {inputs} -> {self.out} ({self.instruction})"
 
     def explain(self) -> str:

@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from support.patterns import KINDS, operands, problems, schedules
 from support.vectors import Case, cases, files, needs_vectors
 from support.whatifs import distinct, label, whatifs
@@ -97,30 +96,6 @@ def test_cpu_equals_reference(unit: Unit) -> None:
     agree()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
-@given(data=st.data())
-def test_random_what_ifs(data: st.DataObject) -> None:
-    """Units drawn from the whole space of fields."""
-    base = data.draw(st.sampled_from([u for u in distinct() if u.arithmetic == "aligned" and u.scale is None and u.chain == 1]))
-    unit = base.replace(
-        block_size=data.draw(st.integers(1, 40)),
-        fraction_bits=data.draw(st.integers(1, 70)),
-        align_rounding=data.draw(st.sampled_from(["rz", "rd", "rne", "exact"])),
-        rounding=data.draw(st.sampled_from(["rz", "rne", "rna", "ru", "rd", "ro", "sr"])),
-        out=data.draw(st.sampled_from(["float16", "float32", "float64", "bfloat16"])),
-        out_precision=data.draw(st.sampled_from([None, 1, 4, 8])),
-        min_exponent=data.draw(st.sampled_from([None, -133, -20, 5])),
-        c_enters=data.draw(st.sampled_from(["aligned", "after"])),
-        subnormals=data.draw(st.sampled_from(["keep", "flush"])),
-        zero_sign=data.draw(st.sampled_from(["positive", "ieee"])),
-        nan_code=None,
-    )
-    problem = data.draw(problems(unit))
-    expected = reference.run(problem)
-    assert first_difference(run("cpu", problem), expected) == "", unit.source
-    assert first_difference(run("general", problem), expected) == "", unit.source
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unit", [u for u in UNITS if u.rounding == "sr" or u.evidence != "?"], ids=label)
 def test_large_tiles_and_threads(unit: Unit, kind: str) -> None:
@@ -146,19 +121,3 @@ def test_large_tiles_and_threads(unit: Unit, kind: str) -> None:
     )  # fmt: skip
     if unit.rounding != "sr":
         assert first_difference(reference.run(few), one[:, rows][:, :, columns]) == ""
-
-
-def test_sums_too_wide_for_the_kernels_are_refused() -> None:
-    """Two-stage sums are 64 bits wide on the cpu; the widest that fit equal the reference."""
-    base, rng = tcsim.unit("mi300x", "float16"), np.random.default_rng(0)
-    for fraction, late, fits in ((56, 55, True), (57, 31, False), (24, 56, False)):
-        unit = base.replace(fraction_bits=fraction, late_fraction_bits=late)
-        a, b, c = operands(rng, unit, 3, 9, 20, "mid")
-        problem = Problem(
-            unit, Sequential().plan(20), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None]
-        )
-        if fits:
-            assert first_difference(cpu.run(problem), reference.run(problem)) == ""
-        else:
-            with pytest.raises(ValueError, match="at most"):
-                cpu.run(problem)

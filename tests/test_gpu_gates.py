@@ -17,7 +17,7 @@ from tcsim.units import Unit
 GATES = {g.kernel: g for g in (GENERAL, ALIGNED, FUSED, INTEGERS)}
 FP16, FP64, INT8 = (tcsim.unit("h200", f) for f in ("float16", "float64", "int8"))
 TAKEN = {GENERAL.kernel: FP16, ALIGNED.kernel: FP16, FUSED.kernel: FP64, INTEGERS.kernel: INT8}
-LABELS = ("gpu", "instruction", "name", "evidence", "source")
+LABELS = ("gpu", "instruction", "name", "evidence", "source", "nan_known")
 SEQUENTIAL, BLOCKED = tcsim.Sequential().plan(64), tcsim.Blocked(16).plan(64)
 
 
@@ -79,6 +79,7 @@ BEYOND = {
     "operand_format": FP16.replace(operand_format="float32"),
     "arithmetic": tcsim.unit("mi210", "float16"),
     "two-stage": tcsim.unit("mi300x", "float16"),
+    "align_rounding": FP16.replace(align_rounding="sr"),
     "block_size": FP16.replace(block_size=65),
     "fraction_bits": FP16.replace(fraction_bits=44),
     "min_exponent": FP16.replace(min_exponent=300),

@@ -107,6 +107,11 @@ UNITS = [
     FP16.replace(align_rounding="exact", rounding="sr", block_size=3),
     FP16.replace(align_rounding="rne", rounding="ro", fraction_bits=9, zero_sign="ieee"),
     FP16.replace(subnormals="flush", rounding="rd", align_rounding="rd", out_precision=7),
+    *(
+        FP16.replace(align_rounding=r, rounding=r, fraction_bits=f)
+        for r, f in (("sr", 24), ("sr", 4), ("rna", 9), ("ru", 7), ("ro", 60))
+    ),
+    tcsim.unit("b200", "nvfp4").replace(align_rounding="sr", fraction_bits=12),
 ]
 
 

@@ -123,4 +123,6 @@ def test_tapered_scales_cancel_in_the_product(t):
     plain, flat = inputs.tapered(0, pairs=4)
     assert (a[:, 0] == plain[:, 0] * 2.0**-t).all()
     assert (b[0] == flat[0] * 2.0**t).all()
+    assert (plain[:, 0] == plain[:, 1]).all(), "one scalar a row, as in the published program"
+    assert (flat[0] == flat[1]).all()
     assert np.allclose(a @ b, plain @ flat, rtol=1e-12)

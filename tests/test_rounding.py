@@ -501,7 +501,7 @@ def test_never_rounds_twice():
         (lambda: round_to([1.0], "float16", "sr", bits=33), "from 1 to 32; got 33"),
         (lambda: round_to([1.0], "float16", "sr", random_bits=[256], bits=8), r"random_bits\[0\] = 256 is not"),
         (lambda: round_to([1.0], "float16", "sr", random_bits=[0.5]), "unsigned integers; got float64"),
-        (lambda: round_to([1.0], "float16", "sr", seed=-1), "seed is an integer"),
+        (lambda: round_to([1.0], "float16", "sr", seed=-1), "seed must be an integer from 0"),
         (lambda: round_to(np.ones(2, np.longdouble), "float16"), "wider than float64"),
         (lambda: round_to([2**53 + 1], "float16"), r"x\[0\] = 9007199254740993 is not exact"),
         (lambda: round_to(["a"], "float16"), "got <U1"),

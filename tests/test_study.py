@@ -11,19 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.quick import folder, quick
 from support.toy import TOY
 
 import tcsim
 from tcsim.studies.run import run
-from tcsim.studies.store import Store, cell_key
+from tcsim.studies.store import Store, cell_key, source_hash
 
-pytestmark = pytest.mark.xdist_group("study")  # one worker makes the module's data
+pytestmark = pytest.mark.xdist_group("rounding_growth")  # one worker makes the module's data
 
 
 @pytest.fixture(scope="module")
-def growth(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, object]:
-    out = tmp_path_factory.mktemp("growth")
-    return out, tcsim.study.run("rounding-growth", quick=True, k_max=2**14, out=out, jobs=1)
+def growth() -> tuple[Path, object]:
+    return folder("rounding-growth"), quick("rounding-growth")
 
 
 def test_growth_slopes_and_claims(growth: tuple[Path, object]) -> None:
@@ -133,7 +133,7 @@ def test_a_cell_that_kills_its_process_is_reported(tmp_path: Path) -> None:
 def test_a_cell_cut_short_is_computed_again(tmp_path: Path) -> None:
     run(TOY, out=tmp_path, jobs=1, figures=False)
     store = Store(tmp_path)
-    path = store.path(cell_key("toy", {"x": 1, "fails": 0}))
+    path = store.path(cell_key("toy", {"x": 1, "fails": 0}, source_hash(TOY)))
     path.write_text(path.read_text()[:20])
     assert run(TOY, out=tmp_path, jobs=1, figures=False).computed == 1
 
@@ -156,6 +156,25 @@ def test_an_output_folder_that_cannot_be_written(tmp_path: Path) -> None:
 def test_bad_options(options: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         tcsim.study.run("rounding-growth", out=tmp_path, quick=True, **options)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
+    """In a script too: what is finished is kept, the last line says how to go on, and no worker adds a traceback."""
+    text = "import tcsim\ntcsim.study.run('terms', out='out', jobs=8, size=16, seeds=40, figures=False)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", text], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and not list((tmp_path / "out").glob("cells/*.json")):
+        time.sleep(0.01)
+    time.sleep(0.3)  # the first cell is this process's own; now the others start
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    kept = len(list((tmp_path / "out").glob("cells/*.json")))
+    assert errors.count("Traceback") == 1, errors
+    last = errors.strip().splitlines()[-1]
+    assert last == f"KeyboardInterrupt: stopped; {kept} finished cells are kept in out: the same again goes on from there"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
@@ -183,6 +202,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     kept = len(list(cells.glob("*.json")))
     assert process.returncode == 130, errors
     assert f"stopped; {kept} finished cells are kept" in errors
+    assert "Traceback" not in errors
     assert 2 <= kept < 14
     assert not list(cells.glob("*.part"))
     outcome = tcsim.study.run("rounding-growth", k_max=2**10, out=tmp_path, jobs=1, figures=False)

@@ -243,8 +243,8 @@ template <class F> DEV Value add_in(const Value &x, const Value &y, int precisio
   return round_wide<F>(sum, x.negative && y.negative && !x.significand && !y.significand, precision, mode, random);
 }
 
-// A term rounded to a multiple of 2^quantum and added to the sum.
-DEV void add_aligned(Wide &sum, const Value &t, int quantum, int mode) {
+// A term rounded to a multiple of 2^quantum and added to the sum; `random` is its word for SR.
+DEV void add_aligned(Wide &sum, const Value &t, int quantum, int mode, u32 random) {
   const int shift = quantum - t.lsb;
   if (mode == EXACT || shift <= 0) {
     add(sum, t.significand, t.lsb, t.negative);
@@ -254,16 +254,18 @@ DEV void add_aligned(Wide &sum, const Value &t, int quantum, int mode) {
   u128 rest = shift < 128 ? t.significand - (kept << shift) : t.significand;
   int half = shift <= 128 && (int)((t.significand >> (shift - 1)) & 1);
   int below = shift > 128 ? rest != 0 : (half ? rest - ((u128)1 << (shift - 1)) : rest) != 0;
-  kept += rounds_up(mode, (int)(kept & 1), half, below, t.negative, 0, 0);
+  const u128 first = shift <= 32 ? rest << (32 - shift) : shift - 32 < 128 ? t.significand >> (shift - 32) : 0;
+  kept += rounds_up(mode, (int)(kept & 1), half, below, t.negative, (u64)first & 0xFFFFFFFFull, random);
   add(sum, kept, quantum, t.negative);
 }
 
 // A magnitude rounded to a multiple of 2^quantum and added to the sum with its sign.
-DEV void add_aligned(Wide &sum, Wide &magnitude, int negative, int quantum, int mode) {
+DEV void add_aligned(Wide &sum, Wide &magnitude, int negative, int quantum, int mode, u32 random) {
   const int at = quantum - LOW;
   if (mode != EXACT && at > 0) {
     const int odd = (int)(bits_from(magnitude, at) & 1), half = (int)(bits_from(magnitude, at - 1) & 1);
-    const int up = rounds_up(mode, odd, half, any_below(magnitude, at - 1), negative, 0, 0);
+    const int up = rounds_up(mode, odd, half, any_below(magnitude, at - 1), negative,
+                             bits_from(magnitude, at - 32) & 0xFFFFFFFFull, random);
     floor_to(magnitude, quantum);
     if (up) add(magnitude, (u128)1, quantum, 0);
   }

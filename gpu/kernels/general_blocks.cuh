@@ -76,7 +76,12 @@ DEV Value group_term(const Operands &x, const Block &ks, int first, int count, W
   return v;
 }
 
-DEV Value aligned_block(const Operands &x, const Block &ks, const Value &c, u32 random) {
+DEV u32 draw(int mode, u64 seed, u64 element, u32 step, u32 operation) {
+  return mode == SR ? random_word(seed, element, step, operation) : 0;
+}
+
+// The random word that cuts a term: operation 0 is the block's rounding, 1 is c, 2 + i the product or group i.
+DEV Value aligned_block(const Operands &x, const Block &ks, const Value &c, u32 random, u64 seed, u64 element, u32 step) {
   Specials s = {0, 0, 0};
   note(s, c);
   int emax = NO_EXPONENT, any_zero = c.zero, negative = c.negative && !c.significand;
@@ -100,14 +105,15 @@ DEV Value aligned_block(const Operands &x, const Block &ks, const Value &c, u32 
   const int quantum = emax == NO_EXPONENT ? NO_EXPONENT : emax - Unit::FRACTION_BITS();
   Wide sum;
   clear(sum);
-  add_aligned(sum, c, quantum, Unit::ALIGN());
+  add_aligned(sum, c, quantum, Unit::ALIGN(), draw(Unit::ALIGN(), seed, element, step, 1));
   for (int i = 0; i < ks.count; i += Unit::GROUP()) {
+    const u32 word = draw(Unit::ALIGN(), seed, element, step, 2 + i / Unit::GROUP());
     if (groups) {
       Wide magnitude;
       const Value t = group_term(x, ks, i, min_of(ks.count - i, Unit::GROUP()), magnitude);
-      add_aligned(sum, magnitude, t.negative, quantum, Unit::ALIGN());
+      add_aligned(sum, magnitude, t.negative, quantum, Unit::ALIGN(), word);
     } else {
-      add_aligned(sum, term(x, ks, i), quantum, Unit::ALIGN());
+      add_aligned(sum, term(x, ks, i), quantum, Unit::ALIGN(), word);
     }
   }
   return to_output(sum, negative, Unit::ROUNDING(), random);
@@ -137,7 +143,7 @@ DEV Value two_stage_block(const Operands &x, const Block &ks, Value c, u32 rando
   for (int g = 0; g < groups; g++) {
     Wide sum;
     clear(sum);
-    for (int i = g; i < ks.count; i += groups) add_aligned(sum, plain_product(x, ks.k(i)), exponent[g] - f, RZ);
+    for (int i = g; i < ks.count; i += groups) add_aligned(sum, plain_product(x, ks.k(i)), exponent[g] - f, RZ, 0);
     if (groups == 2) floor_to(sum, largest - f);
     add(total, sum);
   }
@@ -155,10 +161,6 @@ DEV Value two_stage_block(const Operands &x, const Block &ks, Value c, u32 rando
   if (e < O::EMIN()) e = O::EMIN();
   floor_to(total, e - late);
   return to_output(total, negative || below, Unit::ROUNDING(), random);
-}
-
-DEV u32 draw(int mode, u64 seed, u64 element, u32 step, u32 operation) {
-  return mode == SR ? random_word(seed, element, step, operation) : 0;
 }
 
 DEV Value add_unit(const Value &x, const Value &y, u64 seed, u64 element, u32 step, u32 operation) {
@@ -238,7 +240,7 @@ DEV Value block(const Operands &x, const Block &ks, const Value &c, u64 seed, u6
   if (Unit::ARITHMETIC() == 2) return rounded_block(x, ks, c, seed, element, step);
   const u32 random = draw(Unit::ROUNDING(), seed, element, step, 0);
   if (Unit::ARITHMETIC() == 1) return two_stage_block(x, ks, c, random);
-  return aligned_block(x, ks, c, random);
+  return aligned_block(x, ks, c, random, seed, element, step);
 }
 
 DEV Value add_outside(const Value &x, const Value &y, int sum_format) {

@@ -21,6 +21,6 @@ UNITS = (
           min_exponent=-132, evidence="V", source=KHATTAK),
     *rows(_ADA, "mma", FP8_PAIRS, "float16", block_size=16, fraction_bits=13, rounding="rne", min_exponent=-20,
           evidence="V", source=KHATTAK),
-    *ieee_fma(["a100", "a30"], "mma", "float64", source=PTX),
+    *ieee_fma(["a100", "a30"], "mma", "float64", nan_known=False, source=PTX),
     *int8_dot(_BOTH, "mma", 32, source=PTX),
 )  # fmt: skip

@@ -58,5 +58,5 @@ UNITS = (
             ),
         )
     ),
-    *ieee_fma(["b200"], "mma", "float64", source=PTX),
+    *ieee_fma(["b200"], "mma", "float64", nan_known=False, source=PTX),
 )  # fmt: skip

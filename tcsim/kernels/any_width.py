@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from tcsim.kernels.cuts import C_OPERATION, FIRST_PRODUCT, cut_word
 from tcsim.kernels.jit import inline, routine
-from tcsim.kernels.numbers import ANY_ZERO, FINITE, MINUS_INF, PLUS_INF, ZERO_E, bit_length
+from tcsim.kernels.numbers import ANY_ZERO, FINITE, MINUS_INF, PLUS_INF, RD, RZ, ZERO_E, bit_length
 from tcsim.kernels.row import all_negative_zero, special_add
-from tcsim.kernels.wide import add_term, any_below, bits_of, normalise, round_limbs, wide_product
+from tcsim.kernels.wide import add_term, any_below, bits_of, normalise, round_limbs, round_up, wide_product
 
-_FLOOR, _EXACT = 1, 3  # limb_cut
+_NONE = np.uint64(0)  # the random word of roundings that need none
 _NOWHERE = 1 << 40
 _LOW = np.uint64(0xFFFFFFFF)
 
@@ -24,17 +25,15 @@ def new_limbs(bits):
 
 
 @routine
-def add_row(total, x, negative, shift, cut):
-    """total += ±x·2^shift for a non-negative row x, a negative shift cutting the bits below 2^0 as add_term does."""
+def add_row(total, x, negative, shift, mode, random):
+    """total += ±x·2^shift for a non-negative row x, a negative shift rounding the bits below 2^0 away."""
     sign = np.int64(-1 if negative else 1)
     for i in range(total.size):
         total[i] += sign * np.int64(bits_of(x, 32 * i - shift, np.int64(32)))
     if shift < 0:
         below = -shift
-        tie = bits_of(x, below - 1, np.int64(1)) != 0
-        odd = bits_of(x, below, np.int64(1)) != 0
-        nearest = cut == 2 and tie and (odd or any_below(x, below - 1))
-        if nearest or (cut == _FLOOR and negative and any_below(x, below)):
+        kept, rest = bits_of(x, below, np.int64(1)), bits_of(x, below - 32, np.int64(32))
+        if round_up(mode, negative, kept, rest, any_below(x, below - 32), random):
             total[0] += sign
 
 
@@ -72,13 +71,13 @@ def product_sum(spec, panel, r, p0, p1, step, j, fraction):
         if x != 0 and y != 0:
             high, low = wide_product(abs(x), abs(y))
             shift = panel.ea[r, p] + panel.eb[p, j] - (spec.a_precision + spec.b_precision - 2) - place
-            add_term(limbs, high, low, (x < 0) != (y < 0), shift, np.int64(0))
+            add_term(limbs, high, low, (x < 0) != (y < 0), shift, RZ, _NONE)
     negative = normalise(limbs)
     return limbs, negative, place, top
 
 
 @routine
-def any_width_groups(spec, panel, r, p0, p1, j, c, random):
+def any_width_groups(spec, panel, r, p0, p1, j, c, random, seed, element, step):
     """A block of exact groups and c = (sig, e, negative), aligned by the groups' scales: (sig, e, negative, special)."""
     bits = bit_length(np.int64(p1 - p0)) + 2 * (spec.scale.mantissa + 1) + 4
     top, least, high, floor = np.int64(ZERO_E), np.int64(_NOWHERE), np.int64(ZERO_E), np.int64(ZERO_E)
@@ -101,14 +100,16 @@ def any_width_groups(spec, panel, r, p0, p1, j, c, random):
     q = least if spec.exact else max(max(top, floor) - spec.fraction, least)
     total = new_limbs(high + 2 + bit_length(np.int64(p1 - p0)) - q)
     if c[0] != 0:
-        add_term(total, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c[1] - spec.out.mantissa - q, spec.limb_cut)
+        word = cut_word(spec, seed, element, step, C_OPERATION)
+        add_term(total, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c[1] - spec.out.mantissa - q, spec.limb_cut, word)
     for begin in range(p0, p1, spec.group):
         end = min(begin + spec.group, p1)
         limbs, negative, place, e = product_sum(spec, panel, r, begin, end, 1, j, np.int64(-1))
         if e != ZERO_E:
             scale_high, scale_low = wide_product(panel.ga[r, begin], panel.gb[begin, j])
             scale = panel.ha[r, begin] + panel.hb[begin, j] - 2 * spec.scale.mantissa
-            add_row(total, times(limbs, scale_high, scale_low), negative, place + scale - q, spec.limb_cut)
+            word = cut_word(spec, seed, element, step, FIRST_PRODUCT + (begin - p0) // spec.group)
+            add_row(total, times(limbs, scale_high, scale_low), negative, place + scale - q, spec.limb_cut, word)
     return round_limbs(total, q, spec.mode, random, spec.kept, spec.out)
 
 
@@ -127,25 +128,23 @@ def any_width_stages(spec, panel, r, p0, p1, j, c, random):
     place = exponent - f
     products = new_limbs(f + bits)
     if first_e != ZERO_E:
-        add_row(products, first, first_negative, first_place - place, np.int64(_FLOOR))
+        add_row(products, first, first_negative, first_place - place, RD, _NONE)
     if second_e != ZERO_E:
-        add_row(products, second, second_negative, second_place - place, np.int64(_FLOOR))
+        add_row(products, second, second_negative, second_place - place, RD, _NONE)
     products_negative = normalise(products)
     emax = max(exponent, c_e)
     floored = new_limbs(late + 1 + bits)
     if exponent != ZERO_E:
-        add_row(floored, products, products_negative, place - (emax - late - 1), np.int64(_FLOOR))
+        add_row(floored, products, products_negative, place - (emax - late - 1), RD, _NONE)
     floored_negative = normalise(floored)
     accumulator = new_limbs(f + bits)
     if c[0] != 0 and (spec.parity == 0 or c_e >= emax - f - 1):
-        add_term(
-            accumulator, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c_e - spec.out.mantissa - (emax - f), np.int64(_FLOOR)
-        )
+        add_term(accumulator, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c_e - spec.out.mantissa - (emax - f), RD, _NONE)
     accumulator_negative = normalise(accumulator)
     q = emax - max(f, late + 1)
     total = new_limbs(max(f, late + 1) + bits + 1)
-    add_row(total, floored, floored_negative, emax - late - 1 - q, np.int64(_EXACT))
-    add_row(total, accumulator, accumulator_negative, emax - f - q, np.int64(_EXACT))
+    add_row(total, floored, floored_negative, emax - late - 1 - q, RZ, _NONE)
+    add_row(total, accumulator, accumulator_negative, emax - f - q, RZ, _NONE)
     return _floored_and_rounded(spec, total, q, panel, r, p0, p1, j, c, random)
 
 
@@ -162,7 +161,7 @@ def _floored_and_rounded(spec, total, q, panel, r, p0, p1, j, c, random):
         return np.int64(0), np.int64(ZERO_E), np.int64(minus), np.int64(FINITE)
     last = max(max(top + q, spec.out.emin) - spec.late, q)
     kept = new_limbs(max(top + q - last, np.int64(0)) + 3)
-    add_row(kept, total, negative, q - last, np.int64(_FLOOR))
+    add_row(kept, total, negative, q - last, RD, _NONE)
     return round_limbs(kept, last, spec.mode, random, spec.kept, spec.out)
 
 

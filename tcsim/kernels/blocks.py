@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tcsim.kernels.cuts import C_OPERATION, FIRST_PRODUCT, cut_word
 from tcsim.kernels.jit import borrowing, inline, routine
 from tcsim.kernels.numbers import ANY_ZERO, FINITE, ZERO_E, round_sum
 from tcsim.kernels.panel import HAS_ZERO
@@ -167,33 +168,34 @@ def group_sums(spec, terms, width, row):
 
 
 @inline
-def wide_start(spec, c_sig, c_e, top, lsb):
+def wide_start(spec, c_sig, c_e, top, lsb, seed, element, step):
     """(limbs, q): as many limbs as the block's span needs, from its quantum 2^q up, holding c."""
     q = lsb if spec.exact else max(top - spec.fraction, lsb)
     limbs = np.zeros((top + 66 - spec.room - q) // 32 + 5, dtype=np.int64)
     if c_sig != 0:
-        add_term(limbs, np.uint64(0), np.uint64(abs(c_sig)), c_sig < 0, c_e - spec.out.mantissa - q, spec.limb_cut)
+        word = cut_word(spec, seed, element, step, C_OPERATION)
+        add_term(limbs, np.uint64(0), np.uint64(abs(c_sig)), c_sig < 0, c_e - spec.out.mantissa - q, spec.limb_cut, word)
     return limbs, q
 
 
 @routine
-def wide_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random):
+def wide_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random, seed, element, step):
     """The block for one column in limbs: (sig, e, negative, special)."""
-    limbs, q = wide_start(spec, c_sig, c_e, top, lsb)
+    limbs, q = wide_start(spec, c_sig, c_e, top, lsb, seed, element, step)
     for p in range(p0, p1):
         x, y = panel.sa[r, p], panel.sb[p, j]
         if x != 0 and y != 0:
             high, low_bits = wide_product(abs(x), abs(y))
-            add_term(
-                limbs, high, low_bits, (x < 0) != (y < 0), panel.ea[r, p] + panel.eb[p, j] - spec.weight - q, spec.limb_cut
-            )
+            place = panel.ea[r, p] + panel.eb[p, j] - spec.weight - q
+            word = cut_word(spec, seed, element, step, FIRST_PRODUCT + p - p0)
+            add_term(limbs, high, low_bits, (x < 0) != (y < 0), place, spec.limb_cut, word)
     return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
 
 
 @routine
-def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random):
+def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random, seed, element, step):
     """wide_block with exact groups as terms."""
-    limbs, q = wide_start(spec, c_sig, c_e, top, lsb)
+    limbs, q = wide_start(spec, c_sig, c_e, top, lsb, seed, element, step)
     for begin in range(p0, p1, spec.group):
         group, scale = np.int64(0), panel.ga[r, begin] * panel.gb[begin, j]
         for p in range(begin, min(begin + spec.group, p1)):
@@ -201,7 +203,8 @@ def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random):
         if group != 0 and scale != 0:
             high, low_bits = wide_product(abs(group), scale)
             place = panel.ha[r, begin] + panel.hb[begin, j] - spec.weight - q
-            add_term(limbs, high, low_bits, group < 0, place, spec.limb_cut)
+            word = cut_word(spec, seed, element, step, FIRST_PRODUCT + (begin - p0) // spec.group)
+            add_term(limbs, high, low_bits, group < 0, place, spec.limb_cut, word)
     return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
 
 

@@ -27,6 +27,7 @@ from tcsim.kernels.blocks import (
     wide_block,
     wide_groups,
 )
+from tcsim.kernels.cuts import round_c, round_groups, round_products
 from tcsim.kernels.jit import apart, borrowing, default_threads, inline, kernel, routine, run_tasks
 from tcsim.kernels.memory import at, load, matrices, store
 from tcsim.kernels.numbers import FINITE, SR, ZERO_E, decode, encode, round_float64, to_float64
@@ -102,7 +103,7 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
     panel = new_panel(rows, width, capacity, capacity if spec.group > 1 else 1)
     codes = np.empty(max(capacity, rows, width), dtype=np.int64)
     values, total = np.empty(4 * rows * width, dtype=np.int64), np.empty((rows, width))
-    room, random = np.zeros((11 + 4 * spec.block) * width, np.int64), np.zeros(4 * width, np.uint64)
+    room, random = np.zeros((11 + 4 * spec.block) * width, np.int64), np.zeros(5 * width, np.uint64)
     tree = np.empty((spec.block, 4), dtype=np.int64)
     across = -(-tiles.columns // tiles.tile_columns)
     per_batch = across * -(-tiles.rows // rows)
@@ -141,6 +142,7 @@ def row_of(values, room, random, r, width, terms):
         at(values, sig), at(values, sig + width), at(values, sig + 2 * width), at(values, sig + 3 * width),
         at(room, 0), at(room, width), at(room, 2 * width), at(room, 3 * width), at(room, 4 * width), at(room, 5 * width),
         at(room, 6 * width), at(room, 7 * width), at(room, 8 * width), at(room, 9 * width), at(room, 10 * width), at(random, 0),
+        at(random, 4 * width),
         at(room, 11 * width), at(room, 11 * width + term), at(room, 11 * width + 2 * term), at(room, 11 * width + 3 * term),
         width,
     )  # fmt: skip
@@ -193,17 +195,20 @@ def plain_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, 
     largest_exponents(panel, r, p0, p1, 1, width, row.top)
     least_places(spec, panel, r, p0, p1, width, row.lsb)
     wide = quanta(spec, width, row)
-    start_sums(spec, width, row)
-    sums(spec, panel, r, p0, p1, 1, width, row.q, row.total)
+    if spec.any_cut:
+        round_c(spec, width, row, seed, element, step + block)
+        round_products(spec, panel, r, p0, p1, width, row, seed, element, step + block)
+    else:
+        start_sums(spec, width, row)
+        sums(spec, panel, r, p0, p1, 1, width, row.q, row.total)
     if spec.ieee_zero:
         mark_zeros(panel, r, p0, p1, columns, row)
     if wide:
         for j in range(columns):
             if row.flag[j] == WIDE and row.special[j] == FINITE:
                 top = max(row.top[j], row.floor[j])
-                x = wide_block(
-                    spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j], row.random[word * row.width + j]
-                )
+                x = wide_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
+                               row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
                 row.sig[j], row.e[j], row.negative[j], row.special[j] = x
     finish(spec, width, row, word)
 
@@ -216,7 +221,8 @@ def single_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree,
             if row.flag[j] == WIDE and row.special[j] == FINITE:
                 place = panel.ea[r, p0] + panel.eb[p0, j]
                 top, lsb = max(row.e[j], place), min(row.e[j] - spec.out.mantissa, place - spec.weight)
-                x = wide_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, lsb, row.random[word * row.width + j])
+                x = wide_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, lsb,
+                               row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
                 row.sig[j], row.e[j], row.negative[j], row.special[j] = x
 
 
@@ -226,17 +232,20 @@ def grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree
     start_block(spec, panel, r, block, width, row)
     groups(spec, panel, r, p0, p1, width, row)
     wide = quanta(spec, width, row)
-    start_sums(spec, width, row)
-    group_sums(spec, -(-(p1 - p0) // spec.group), width, row)
+    if spec.any_cut:
+        round_c(spec, width, row, seed, element, step + block)
+        round_groups(spec, -(-(p1 - p0) // spec.group), width, row, seed, element, step + block)
+    else:
+        start_sums(spec, width, row)
+        group_sums(spec, -(-(p1 - p0) // spec.group), width, row)
     if spec.ieee_zero:
         mark_zeros(panel, r, p0, p1, columns, row)
     if wide:
         for j in range(columns):
             if row.flag[j] == WIDE and row.special[j] == FINITE:
                 top = max(row.top[j], row.floor[j])
-                x = wide_groups(
-                    spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j], row.random[word * row.width + j]
-                )
+                x = wide_groups(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
+                                row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
                 row.sig[j], row.e[j], row.negative[j], row.special[j] = x
     finish(spec, width, row, word)
 
@@ -247,7 +256,9 @@ def wide_grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word,
     for j in range(columns):
         if row.special[j] == FINITE:
             c = (row.sig[j], row.e[j], row.negative[j])
-            x = any_width_groups(spec, panel, r, p0, p1, j, c, row.random[word * row.width + j])
+            x = any_width_groups(
+                spec, panel, r, p0, p1, j, c, row.random[word * row.width + j], seed, element + j, step + block
+            )
             row.sig[j], row.e[j], row.negative[j], row.special[j] = x
     if spec.flush_results:
         flush_row(spec, width, row)

@@ -16,7 +16,7 @@ from tcsim.formats import FORMATS
 from tcsim.problem import Codes, Operand, Problem
 
 Array = npt.NDArray[Any]
-_SAFE = 100  # sums below 2^100 leave the largest float32 as it is, except by stochastic rounding
+_SAFE = 100  # sums below 2^100 leave the largest float32 as it is where all its bits are kept, and nothing is random
 _MOST = 32  # infinite factors for each row and column, on average, up to which this is quicker than the general kernel
 
 
@@ -26,7 +26,8 @@ def decide(problem: Problem, t: int, out: Codes, left: Array) -> None:
     An infinite factor must have left, or made NaN, all of its row or column.
     """
     unit = problem.unit
-    if unit.out_format != FORMATS["float32"] or (unit.rounding == "sr" and problem.c is not None):
+    steady = unit.rounding == "rz" or (unit.rounding != "sr" and unit.kept_bits == 24)  # or c may be rounded to infinity
+    if unit.out_format != FORMATS["float32"] or (problem.c is not None and not steady):
         return
     largest = unit.a_operand.emax + unit.b_operand.emax
     if largest + 2 + problem.shape[3].bit_length() > _SAFE:
@@ -48,7 +49,7 @@ def decide(problem: Problem, t: int, out: Codes, left: Array) -> None:
 def _exponent(operand: Operand, t: int) -> int:
     """The exponent of the largest finite number of a matrix."""
     fmt = operand.stored
-    magnitudes = operand.codes[t] & operand.codes.dtype.type(fmt.sign_bit - 1)
+    magnitudes = operand.codes[t] & operand.codes.dtype.type(((1 << fmt.width) - 1) & ~fmt.sign_bit)
     largest = np.where(magnitudes <= fmt.max_code, magnitudes, 0).max(keepdims=True).astype(operand.codes.dtype)
     return int(np.frexp(decode(largest, fmt).astype(np.float64))[1].item())
 

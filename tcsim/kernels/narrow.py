@@ -30,7 +30,7 @@ def run(problem: Problem, out: Codes, run_wide: Run) -> None:
                 total = total + _chain(problem, zero, start, stop, run_wide).astype(plan.sum)
             if problem.c is not None and not plan.c_first:
                 total = total + c.astype(plan.sum)
-        narrow = total.astype(np.float16)
+        narrow = _signed(problem, total.astype(np.float16))
     out[:] = np.where(np.isnan(narrow), out.dtype.type(problem.unit.nan), narrow.view(out.dtype))
 
 
@@ -45,7 +45,10 @@ def _chain(problem: Problem, c: Any, start: int, stop: int, run_wide: Run) -> An
             b=Operand(problem.b.codes[:, base:end], problem.b.stored),
             c=c.astype(np.float32).view(np.uint32),
         )
-        c = run_wide(part).view(np.float32).astype(np.float16)
-        if not problem.unit.zeros.signed:
-            c[c == 0] = 0  # a negative sum that became zero
+        c = _signed(problem, run_wide(part).view(np.float32).astype(np.float16))
     return c
+
+
+def _signed(problem: Problem, x: Any) -> Any:
+    """Zeros as the unit has them: a tiny negative number becomes +0 where every zero is."""
+    return x if problem.unit.zero_sign == "ieee" else x + np.float16(0)

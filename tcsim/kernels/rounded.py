@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.kernels.jit import borrowing, inline, routine
-from tcsim.kernels.numbers import FINITE, MINUS_INF, SR, ZERO_E, bit_length, round_sum
+from tcsim.kernels.numbers import FINITE, MINUS_INF, RZ, SR, ZERO_E, bit_length, round_sum
 from tcsim.kernels.pairs import ieee_sum
 from tcsim.kernels.panel import HAS_SPECIAL
 from tcsim.kernels.philox import word
@@ -133,9 +133,9 @@ def exact_round(spec, x1, y1, l1, x2, l2, how, mode, random):
     limbs = np.zeros((max(bits1 + l1, bits2 + l2) - low) // 32 + 6, dtype=np.int64)
     high, low_bits = wide_product(abs(x1), abs(y1))
     if x1 != 0 and y1 != 0:
-        add_term(limbs, high, low_bits, (x1 < 0) != (y1 < 0), l1 - low, 3)
+        add_term(limbs, high, low_bits, (x1 < 0) != (y1 < 0), l1 - low, RZ, np.uint64(0))
     if x2 != 0:
-        add_term(limbs, np.uint64(0), np.uint64(abs(x2)), x2 < 0, l2 - low, 3)
+        add_term(limbs, np.uint64(0), np.uint64(abs(x2)), x2 < 0, l2 - low, RZ, np.uint64(0))
     return round_limbs(limbs, low, mode, random, spec.kept, spec.out)
 
 

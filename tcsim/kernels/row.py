@@ -9,7 +9,7 @@ import numpy as np
 from tcsim.kernels.jit import apart, borrowing, inline, routine
 from tcsim.kernels.numbers import FINITE, MINUS_INF, NAN, PLUS_INF, ZERO_E
 from tcsim.kernels.panel import HAS_SPECIAL
-from tcsim.kernels.philox import words
+from tcsim.kernels.philox import word, words
 
 WIDE, DONE = 1, 2  # flags of a column: its sum needs limbs; its result is already there
 
@@ -33,6 +33,7 @@ class Row(NamedTuple):
     total: Any
     lost: Any  # bits that were cut off, where that matters
     random: Any  # [4·width]: the words of four blocks
+    term_word: Any  # the words of a term, where each is rounded stochastically
     term_sig: Any  # [terms·width], as are those below: groups of products, or rounded products and their sums
     term_e: Any
     term_negative: Any
@@ -99,6 +100,13 @@ def all_negative_zero(panel, r, p0, p1, j):
         if (panel.ma[r, p] >> 2) == (panel.mb[p, j] >> 2):
             return False
     return True
+
+
+@apart
+def draw_words(seed, element, step, operation, width, random):
+    """The random word of each column for one operation of a block."""
+    for j in range(width):
+        random[j] = word(np.uint64(seed), np.uint64(element + j), np.uint64(step), np.uint64(operation))
 
 
 @apart

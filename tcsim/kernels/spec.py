@@ -9,11 +9,10 @@ import numpy as np
 
 from tcsim.formats import format_named
 from tcsim.kernels.memory import record
-from tcsim.kernels.numbers import MODES, ROUNDINGS, ZERO_E, Layout, Rounding, layout
+from tcsim.kernels.numbers import MODES, ROUNDINGS, RZ, ZERO_E, Layout, Rounding, layout
 from tcsim.problem import Problem
 from tcsim.units import Unit
 
-CUTS = {"rz": 0, "rd": 1, "rne": 2, "exact": 3}
 PAIR = 58  # bits of the window in which two terms are added
 WINDOW = 62  # bits of a magnitude that an int64 sum may reach
 
@@ -36,7 +35,9 @@ class Spec(NamedTuple):
     fraction: int
     exact: int  # terms are not cut
     cut: Cut
-    limb_cut: int  # the same for `wide`: CUTS
+    limb_cut: int  # the same for `wide`: a mode of `numbers`, where terms are not exact
+    any_cut: int  # neither of the masks says it: terms are rounded by `cut_how`
+    cut_how: Rounding
     mode: int
     product_mode: int
     how: Rounding
@@ -161,7 +162,9 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
             fraction=unit.fraction_bits or 0,
             exact=int(unit.align_rounding == "exact"),
             cut=Cut(-int(unit.align_rounding == "rz"), -int(unit.align_rounding == "rne")),
-            limb_cut=CUTS[unit.align_rounding],
+            limb_cut=MODES.get(unit.align_rounding, RZ),
+            any_cut=int(unit.align_rounding not in ("rz", "rd", "rne", "exact")),
+            cut_how=ROUNDINGS[MODES.get(unit.align_rounding, RZ)],
             mode=MODES[unit.rounding],
             product_mode=MODES[unit.product_rounding],
             how=ROUNDINGS[MODES[unit.rounding]],

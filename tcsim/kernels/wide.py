@@ -90,39 +90,40 @@ def round_up(mode, negative, kept, rest32, below, random):
 
 
 @routine
-def add_term(limbs, high, low, negative, shift, cut):
-    """Add ±(high·2^64 + low)·2^shift to the limbs, a negative shift cutting the bits below 2^0 (0 rz, 1 rd, 2 rne)."""
+def shifted(high, low, s):
+    """(high, low) of floor((high·2^64 + low)·2^-s), s >= 0."""
+    none = np.uint64(0)
+    if s >= 128:
+        return none, none
+    if s >= 64:
+        return none, high >> np.uint64(s - 64)
+    if s == 0:
+        return high, low
+    return high >> np.uint64(s), (low >> np.uint64(s)) | (high << np.uint64(64 - s))
+
+
+@routine
+def below_32(high, low, s):
+    """(the 32 bits under 2^s, whether any lie below those) of high·2^64 + low, s >= 1."""
+    down = s - 32
+    if down <= 0:
+        return (low << np.uint64(-down)) & np.uint64(_LOW), False
+    _, rest = shifted(high, low, down)
+    if down >= 128:
+        return rest & np.uint64(_LOW), (high | low) != 0
+    if down >= 64:
+        return rest & np.uint64(_LOW), (high & ((np.uint64(1) << np.uint64(down - 64)) - np.uint64(1)) | low) != 0
+    return rest & np.uint64(_LOW), low & ((np.uint64(1) << np.uint64(down)) - np.uint64(1)) != 0
+
+
+@routine
+def add_term(limbs, high, low, negative, shift, mode, random):
+    """Add ±(high·2^64 + low)·2^shift to the limbs, a negative shift rounding the bits below 2^0 away."""
     if shift < 0:
-        s = -shift
-        odd = np.uint64(0)
-        lost, tie, more = False, False, False
         one = np.uint64(1)
-        if s >= 128:
-            lost, more = (high | low) != 0, False
-            if s == 128:
-                tie = (high >> np.uint64(63)) != 0
-                more = ((high << one) | low) != 0
-            high, low = np.uint64(0), np.uint64(0)
-        else:
-            rest_high, rest_low = high, low
-            if s >= 64:
-                keep = np.uint64(s - 64)
-                rest_high = high & ((one << keep) - one)
-                low, high = (high >> keep), np.uint64(0)
-            else:
-                keep = np.uint64(s)
-                rest_high = np.uint64(0)
-                rest_low = low & ((one << keep) - one)
-                low, high = (low >> keep) | (high << (np.uint64(64) - keep) if s > 0 else np.uint64(0)), high >> keep
-            lost = (rest_high | rest_low) != 0
-            if s > 64:
-                top = one << np.uint64(s - 65)
-                tie, more = (rest_high & top) != 0, ((rest_high & (top - one)) | rest_low) != 0
-            else:
-                top = one << np.uint64(s - 1)
-                tie, more = (rest_low & top) != 0, (rest_low & (top - one)) != 0
-            odd = low & one
-        if (cut == 1 and negative and lost) or (cut == 2 and tie and (more or odd != 0)):
+        rest, below = below_32(high, low, -shift)
+        high, low = shifted(high, low, -shift)
+        if round_up(mode, negative, low, rest, below, random):
             low += one
             if low == 0:
                 high += one

@@ -7,10 +7,13 @@ functions; progress, resuming, parallel runs, files and the command line come wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 Cell = dict[str, Any]
 Result = dict[str, Any]
 Params = dict[str, Any]
+VERDICTS = {True: "holds", False: "does not hold", None: "cannot be told"}
 
 
 @dataclass(frozen=True)
@@ -48,23 +52,50 @@ class Option:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper, whether it holds here, and the numbers that say so.
+    """A statement, whether it holds here, and the numbers that decide it.
 
-    `holds` is None where the run is too small, or lacks cells, to tell.
+    statement
+        What was checked, thresholds included: precisely what `holds` decides.
+    holds
+        True, False, or None where it cannot be told. TypeError for anything else, so that no NaN passes for a verdict.
+    evidence
+        The numbers that decide it.
+    origin
+        Where it comes from: "Fasi et al. 2022, Section 4.2", or "this project", which an empty text means too.
+    says
+        What the origin says, where `statement` narrows it or puts numbers to it.
+    needs
+        The cells that it reads, by the keys of a cell: one value, several in a tuple, or a slice with both ends included.
+        A key that a cell lacks leaves that cell needed; without `needs` every cell is. A run that lacks one of them
+        withholds the verdict (`tcsim.studies.verdicts`).
+    reason
+        Why it cannot be told.
     """
 
     statement: str
     holds: bool | None
     evidence: str
-    source: str = ""
+    origin: str
+    says: str = ""
+    needs: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.holds is not None and not isinstance(self.holds, bool | np.bool_):
+            raise TypeError(
+                f"a claim holds (True), does not (False) or cannot be told (None); got {self.holds!r} for {self.statement!r}"
+            )
+        object.__setattr__(self, "holds", None if self.holds is None else bool(self.holds))
+        object.__setattr__(self, "origin", self.origin or "this project")
 
     @property
     def verdict(self) -> str:
-        return {True: "holds", False: "does not hold", None: "cannot be told"}[self.holds]
+        return VERDICTS[self.holds]
 
     def __str__(self) -> str:
-        where = f" [{self.source}]" if self.source else ""
-        return f"{self.verdict}: {self.statement}{where}\n    {self.evidence}"
+        why = f" ({self.reason})" if self.reason else ""
+        says = f"\n    its origin says: {self.says}" if self.says else ""
+        return f"{self.verdict}{why}: {self.statement} [{self.origin}]{says}\n    {self.evidence}"
 
 
 @dataclass(frozen=True)
@@ -83,7 +114,8 @@ class Study:
     weight(cell)
         The relative cost of a cell, for the progress bar and to start with the longest.
     code
-        A hash of sources outside the package that a result depends on.
+        A hash of what a result depends on outside the package, in place of that of the file that defines `compute`: for one
+        whose functions lie in several files.
     """
 
     name: str
@@ -113,9 +145,20 @@ class Study:
         return {name: known[name].check(value) for name, value in values.items()}
 
 
+def said(error: Exception) -> str:
+    """An error in one line, with the place in the study's own code."""
+    frame = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" ({Path(frame[0].filename).name}, line {frame[0].lineno})" if frame else ""
+    return f"{type(error).__name__}: {error}{where}"
+
+
 @dataclass
 class Outcome:
-    """A finished run: the data, the claims, the files written, and the cells that failed with their errors."""
+    """A finished run: the data, the claims, the files written, the cells that failed and what could not be made of the rest.
+
+    `cells` is how many the study has at these parameters. `errors` names claims, table and figures that raised; the data
+    are there all the same.
+    """
 
     study: Study
     params: Params
@@ -125,23 +168,44 @@ class Outcome:
     failed: list[tuple[Cell, str]] = field(default_factory=list)
     computed: int = 0
     reused: int = 0
+    cells: int = 0
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def lack(self) -> str:
+        """What every figure and page must say: how many cells failed; nothing where all finished."""
+        return f"{len(self.failed)} of {self.cells} cells failed" if self.failed else ""
+
+    @property
+    def verdicts(self) -> str:
+        """How many claims hold, do not hold, and cannot be told."""
+        counts = {verdict: sum(c.verdict == verdict for c in self.claims) for verdict in VERDICTS.values()}
+        return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "none"
+
+    def made(self, what: str, make: Callable[[], Any], instead: Any) -> Any:
+        """What `make` returns, or `instead` after noting its error: a claim or figure that raises must not lose the data."""
+        try:
+            return make()
+        except Exception as error:
+            note = f"the {what} of study {self.study.name} could not be made: {said(error)}"
+            self.errors += [f"{note}; {self.lack}" if self.lack else note]
+            return instead
 
     def __repr__(self) -> str:
-        counts = {
-            verdict: sum(c.verdict == verdict for c in self.claims) for verdict in ("holds", "does not hold", "cannot be told")
-        }
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-        return f"<{self.study.name}: {self.computed + self.reused} cells; claims: {said or 'none'}>"
+        lack = f", {len(self.failed)} failed" if self.failed else ""
+        notes = "".join(f"; {error}" for error in self.errors)
+        return f"<{self.study.name}: {self.computed + self.reused} cells{lack}; claims: {self.verdicts}{notes}>"
 
     def figure(self, stem: str) -> Any:
         """One of the study's figures, a matplotlib Figure, drawn anew. ValueError names the nearest known stem."""
         from tcsim.errors import unknown
-        from tcsim.studies.plot import style
+        from tcsim.studies.plot import note, style
 
         with style():
             drawn = self.study.figures(self.dataset)
             if stem not in drawn:
                 raise unknown(f"figure of study {self.study.name}", stem, drawn)
+            note(drawn[stem], self.lack)
             drawn[stem].draw_without_rendering()  # matplotlib makes ticks when it draws: here, in the style
         return drawn[stem]
 
@@ -149,8 +213,7 @@ class Outcome:
         """What a notebook shows: the study and its verdicts."""
         from html import escape
 
-        from tcsim.studies.output import verdict_table, verdicts
+        from tcsim.studies.output import verdict_table, verdicts, warning
 
-        failed = f"<p>{len(self.failed)} cells failed</p>" if self.failed else ""
         head = f"<b>{escape(self.study.title)}</b><br>{escape(self.study.reproduces)}"
-        return f"{head}{verdict_table(verdicts(self.claims))}{failed}"
+        return head + warning([self.lack, *self.errors]) + verdict_table(verdicts(self.claims))

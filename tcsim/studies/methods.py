@@ -6,12 +6,15 @@ median over the seeds. Its article and its program draw Types 2 and 4 differentl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import FP32, count, curves, gather, gpu, largest, legend_right, powers_to, rows, said, told
+from tcsim.studies.draws import guide, spread, spreads
+from tcsim.studies.grid import FP32, count, curves, gather, gpu, largest, legend_right, powers_to, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,7 +28,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "Markidis, scaled, outside": ("markidis", {"scale": 2.0**11, "block": 16}),
     "Ootomo": ("ootomo", {}),
 }
-NAMES = (*METHODS, "fp32")
+TF32: dict[str, tuple[str, dict[str, Any]]] = {
+    "TF32": ("plain", {"fmt": "tfloat32"}),
+    "Markidis TF32": ("markidis", {"fmt": "tfloat32", "inside": True}),
+    "Ootomo TF32": ("ootomo-tf32", {}),
+}
+NAMES = (*METHODS, *TF32, "fp32")
+_BLOG = "Precision Boosting"
+_OOTOMO = "Ootomo and Yokota 2022"
 
 
 def cells(params: Params) -> list[Cell]:
@@ -36,25 +46,42 @@ def cells(params: Params) -> list[Cell]:
 
 
 def compute(cell: Cell, backend: str = "cpu") -> Result:
-    """capped, mean and residual: every method's error in three measures."""
+    """capped, mean, residual and normwise: every method's error in four measures; NaN for TF32 on a GPU that has none."""
     from tcsim import exact, inputs, metrics
     from tcsim.gemm import gemm
 
     n = cell["size"]
     a, b = inputs.draw(cell["type"], n, n, n, seed=cell["seed"])
     reference = exact.product(a, b)
-    made = [gemm(a, b, s, unit=cell["gpu"], threads=1, backend=backend, **options).c for s, options in METHODS.values()]
+    schemes = [*METHODS.values(), *(TF32.values() if _has_tf32(cell["gpu"]) else [])]
+    made = [gemm(a, b, s, unit=cell["gpu"], threads=1, backend=backend, **options).c for s, options in schemes]
+    made += [None] * (len(METHODS) + len(TF32) - len(made))
     made.append(gemm(a, b, "plain", unit=FP32, threads=1, backend=backend).c)
+
+    def by(metric: Callable[[Any], float]) -> list[float]:
+        return [np.nan if c is None else metric(c) for c in made]
+
     return {
-        "capped": [metrics.capped_relative(c, reference) for c in made],
-        "mean": [metrics.mean_relative(c, reference) for c in made],
-        "residual": [metrics.frobenius(c, reference) for c in made],
+        "capped": by(lambda c: metrics.capped_relative(c, reference)),
+        "mean": by(lambda c: metrics.mean_relative(c, reference)),
+        "residual": by(lambda c: metrics.frobenius(c, reference)),
+        "normwise": by(lambda c: metrics.normwise(c, reference, a, b)),
     }
+
+
+def _has_tf32(gpu: str) -> bool:
+    from tcsim.hardware import unit
+
+    try:
+        unit(gpu, "tfloat32")
+    except ValueError:
+        return False
+    return True
 
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
     dims = {"type": TYPES, "size": powers_to(params["size"], 6), "seed": range(params["seeds"])}
-    names = dict.fromkeys(("capped", "mean", "residual"), ("scheme",))
+    names = dict.fromkeys(("capped", "mean", "residual", "normwise"), ("scheme",))
     return gather(results, dims, names, {"scheme": NAMES}, gpu=params["gpu"], metric="mean of min(1, relative error)")
 
 
@@ -66,52 +93,109 @@ def _last(data: xr.Dataset, kind: str) -> dict[str, float]:
 
 def claims(data: xr.Dataset) -> list[Claim]:
     by = {t: _last(data, t) for t in TYPES}
+    size = int(data["size"][-1])
+    at = data.isel(size=-1)
     best = {t: min((m for m in METHODS), key=lambda m: by[t][m]) for t in ("type1", "type2", "type3")}
-    scaled_outside = ("Markidis, scaled, outside", "Ootomo")
-    rank = {t: min(by[t][m] for m in scaled_outside) <= min(by[t][m] for m in METHODS) * 1.25 for t in best}
-    unscaled = {t: by[t]["Markidis"] / by[t]["fp16"] for t in ("type2", "type3")}
-    four = {t: min(by[t][m] for m in METHODS) for t in ("type4", "type4-code")}
-    ootomo = {t: by[t]["Ootomo"] / by[t]["fp32"] for t in ("type0", "type1", "type2", "type3")}
-    outside = by["type1"]["Markidis"] / by["type1"]["Markidis, outside"]
-    three = by["type3"]["Ootomo"] / by["type3"]["Markidis, scaled, outside"]
+    fp16 = {t: [by[t][m] for m in METHODS] for t in TYPES}
+
+    def ratio(t: str, first: str, second: str) -> Any:
+        errors = at.capped.sel(type=t)
+        return errors.sel(scheme=first) / errors.sel(scheme=second)
+
+    both = {t: min(by[t][m] for m in ("Markidis, scaled, outside", "Ootomo")) / min(fp16[t]) for t in best}
+    alone = {
+        t: {m: by[t][m] / by[t]["Markidis, scaled, outside"] for m in ("Markidis, outside", "Markidis, scaled")} for t in best
+    }
+    ootomo = {t: ratio(t, "Ootomo", "Markidis") for t in best}
+    unscaled = {t: ratio(t, "Markidis", "fp16") for t in ("type2", "type3")}
+    outside = ratio("type1", "Markidis", "Markidis, outside")
+    tf32 = {t: ratio(t, "Ootomo TF32", "fp32") for t in ("type1", "type2", "type3", "type4")}
+    inside = {t: ratio(t, "Markidis TF32", "fp32") for t in ("type1", "type2", "type3", "type4")}
+    match = ratio("type1", "Ootomo", "fp32")
+    norm = {
+        t: {
+            m: float(at[m].sel(type=t, scheme="Ootomo").median() / at[m].sel(type=t, scheme="fp32").median())
+            for m in ("capped", "normwise", "residual")
+        }
+        for t in ("type1", "type3")
+    }
+    last = {"size": size}
     return [
         Claim(
-            "Accumulating outside the tensor core and scaling give the best precision on Types 1 to 3 (within 25 %)",
-            told(all(rank.values()), list(by["type1"].values())),
+            f"At size {size} a scheme with both a scale and accumulation outside is the best fp16 one on Types 1, 2 and 3 (within 25 %)",
+            told(all(r <= 1.25 for r in both.values()), *(fp16[t] for t in best)),
             "; ".join(f"{t}: best {best[t]} {by[t][best[t]]:.1e}" for t in best),
-            "Precision Boosting, first figure",
+            f"{_BLOG}, figure of precision by method",
+            "the best precision is achieved when accumulating outside the Tensor Cores and scaling",
+            last | {"type": ("type1", "type2", "type3")},
         ),
         Claim(
-            "Ootomo's scheme is more accurate than Markidis' on Types 1 to 3",
-            told(all(by[t]["Ootomo"] < by[t]["Markidis"] for t in best), list(by["type1"].values())),
-            "; ".join(f"{t}: {by[t]['Ootomo']:.1e} against {by[t]['Markidis']:.1e}" for t in best),
-            "Precision Boosting",
+            "Each of the two helps: leaving out the scale or the accumulation outside makes Markidis' scheme at least 10 % worse on "
+            "every one of Types 1, 2 and 3",
+            told(all(r >= 1.1 for v in alone.values() for r in v.values()), *(list(v.values()) for v in alone.values())),
+            "; ".join(f"{t}: unscaled {v['Markidis, outside']:.2f}, inside {v['Markidis, scaled']:.2f} times" for t, v in alone.items()),
+            "this project",
+            "",
+            last | {"type": ("type1", "type2", "type3")},
+        ),
+        Claim(
+            "Ootomo's scheme is more accurate than Markidis' on Types 1, 2 and 3",
+            told(all(float(r.median()) < 1 for r in ootomo.values()), *ootomo.values()),
+            f"Ootomo / Markidis: {spreads(ootomo, '.2g')}",
+            _BLOG,
+            "achieves superior approximation accuracy compared to Markidis",
+            last | {"type": ("type1", "type2", "type3")},
+        ),
+        Claim(
+            "On Type 1 Ootomo's scheme matches the float32 chain (within a factor of 1.5, either way)",
+            told(1 / 1.5 <= float(match.median()) <= 1.5, match),
+            f"Ootomo / fp32: {spread(match, '.2f')}; by measure "
+            + "; ".join(f"{t}: " + ", ".join(f"{n} {v:.2f}" for n, v in r.items()) for t, r in norm.items()),
+            _OOTOMO,
+            "refine the rounding to make the accuracy match the FP32 SIMT",
+            last | {"type": ("type1", "type3")},
         ),
         Claim(
             "Without a scale the low words of Types 2 and 3 underflow, and Markidis' scheme is plain fp16 (within 5 %)",
-            told(all(abs(r - 1) < 0.05 for r in unscaled.values()), list(unscaled.values())),
-            f"Markidis / fp16: {said(unscaled, '.3f')}",
+            told(all(abs(float(r.median()) - 1) < 0.05 for r in unscaled.values()), *unscaled.values()),
+            f"Markidis / fp16: {spreads(unscaled, '.3f')}",
             "this project",
+            "",
+            last | {"type": ("type2", "type3")},
         ),
         Claim(
-            "Three terms come close to float32 down to Type 3 (within a factor of ten)",
-            told(all(r < 10 for r in ootomo.values()), list(ootomo.values())),
-            f"Ootomo / fp32: {said(ootomo, '.1f')}; the last product, left out, costs {three:.1f} times on Type 3",
-            "Precision Boosting, conclusion",
+            "On Type 1 accumulating outside reduces the error of Markidis' scheme by at least 10 %",
+            told(float(outside.median()) > 1.1, outside),
+            f"inside / outside: {spread(outside, '.2f')} at size {size}",
+            _BLOG,
+            "accumulating outside leads to nearest-even rounding instead of toward zero, which is beneficial for precision",
+            last | {"type": "type1"},
         ),
         Claim(
-            "On Type 1 accumulating outside reduces the error of Markidis' scheme",
-            told(outside > 1, outside),
-            f"{outside:.2f} times at size {int(data['size'][-1])}",
-            "Precision Boosting",
-        ),
-        Claim(
-            "No fp16 scheme works on Type 4: every capped error is at least 0.5",
-            told(all(v >= 0.5 for v in four.values()), list(four.values())),
-            f"least capped error: {said(four, '.2f')}",
+            "No fp16 scheme works on Type 4, as the article and as its program draw it: every capped error is at least 0.5",
+            told(all(v >= 0.5 for t in ("type4", "type4-code") for v in fp16[t]), fp16["type4"], fp16["type4-code"]),
+            "least capped error: " + ", ".join(f"{t} {min(fp16[t]):.2f}" for t in ("type4", "type4-code")),
             "this project",
+            "",
+            last | {"type": ("type4", "type4-code")},
         ),
-    ]
+        Claim(
+            "With TF32 words, accumulated outside, Types 1 to 4 are all as accurate as the float32 chain (within a factor of two)",
+            told(all(float(r.median()) <= 2 for r in tf32.values()), *tf32.values()),
+            f"Ootomo TF32 / fp32: {spreads(tf32, '.2f')}",
+            _OOTOMO,
+            "alternatively, use TF32, since it has the same range as FP32",
+            last | {"type": ("type1", "type2", "type3", "type4")},
+        ),
+        Claim(
+            "The range of TF32 is enough: accumulated inside the tensor core too it stays within a factor of ten of float32 on Types 1 to 4",
+            told(all(float(r.median()) <= 10 for r in inside.values()), *inside.values()),
+            f"Markidis TF32 / fp32: {spreads(inside, '.2f')}",
+            "this project",
+            "",
+            last | {"type": ("type1", "type2", "type3", "type4")},
+        ),
+    ]  # fmt: skip
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
@@ -139,6 +223,8 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             low, high = (data.capped.sel(type=kind).quantile(q, "seed") for q in (0.025, 0.975))
             for m in data.scheme.values:
                 axis.fill_between(data["size"], low.sel(scheme=m), high.sel(scheme=m), color="grey", alpha=0.15, linewidth=0)
+            if kind in ("type0", "type1"):
+                guide(axis, data["size"], 4e-6, 0.5, r"$\sqrt{k}$")
             axis.label_outer()
         legend_right(figure, axes[0, 0])
         made[stem] = figure
@@ -161,8 +247,8 @@ STUDY = Study(
     figures=figures,
     table=table,
     options=(
-        largest("size", 512, 128, "largest matrix size, a power of two"),
-        count("seeds", 10, 3, "draws of each input type"),
+        largest("size", 512, 64, "largest matrix size, a power of two"),
+        count("seeds", 10, 5, "draws of each input type"),
         gpu("a100"),
     ),
     weight=lambda cell: float(cell["size"] ** 3),

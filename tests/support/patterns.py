@@ -18,7 +18,7 @@ def corners(fmt: Format) -> list[int]:
     one = fmt.bias << fmt.mantissa_bits
     low = 1 << fmt.mantissa_bits
     magnitudes = [0, 1, low - 1, low, low + 1, one, one + 1, (fmt.max_code >> fmt.padding) - 1, fmt.max_code >> fmt.padding]
-    codes = [m << fmt.padding for m in magnitudes if m << fmt.padding <= fmt.max_code]
+    codes = [m << fmt.padding for m in magnitudes if 0 <= m << fmt.padding <= fmt.max_code]
     codes += [c | fmt.sign_bit for c in codes]
     codes += [c for c in (fmt.inf_code, fmt.nan_code) if c is not None]
     if fmt.inf_code is not None:

@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from support.whatifs import distinct, whatifs
 
+from support.whatifs import distinct, whatifs
 from tcsim.formats import FORMATS, Format
 from tcsim.units import (
     ALIGN_ROUNDINGS,
@@ -54,13 +54,13 @@ def custom(rng: Rng, *, out: bool = False, scale: bool = False) -> Format:
     if nan == "ieee" and mantissa == 0:
         nan = "all-ones"
     signed = nan == "negative-zero" or rng.random() < 0.9
-    bias = -1 if rng.random() < 0.7 else int(rng.integers(0, 1 << exponent))
+    bias = None if rng.random() < 0.7 else int(rng.integers(0, 1 << exponent))
     return Format(exponent, mantissa, signed=signed, infinities=nan == "ieee", nan=nan, bias=bias)
 
 
 def _input(rng: Rng, now: dict[str, Any]) -> str | Format:
     if now["arithmetic"] == "integer":
-        return pick(rng, ("int8", "int8", "int32", Format(0, int(rng.integers(1, 32)), integer=True)))
+        return pick(rng, ("int8", "int8", "int32", Format(0, int(pick(rng, (7, 15, 31))), integer=True)))
     share = rng.random()
     return custom(rng) if share < 0.2 else pick(rng, INPUTS if share < 0.7 else WIDE_INPUTS)
 
@@ -253,8 +253,8 @@ def _from_a_row(rng: Rng) -> dict[str, Any]:
 def draw_unit(rng: Rng) -> Unit:
     """A unit that can be written; its instruction short enough for the reference."""
     while True:
-        now = _from_a_row(rng) if rng.random() < 0.5 else _from_nothing(rng)
         try:
+            now = _from_a_row(rng) if rng.random() < 0.5 else _from_nothing(rng)
             unit = Unit(**now)
         except ValueError:
             continue

@@ -29,7 +29,7 @@ def _dataset(params: dict[str, int], results: list[tuple[dict[str, int], dict[st
 
 TOY = Study(
     name="toy", title="Squares", reproduces="nothing", cells=lambda p: [{"x": x, "fails": p["fails"]} for x in range(p["count"])],
-    compute=squares, dataset=_dataset, claims=lambda d: [Claim("squares grow", bool((np.diff(d.square) > 0).all()), "by difference")],
+    compute=squares, dataset=_dataset, claims=lambda d: [Claim("squares grow", bool((np.diff(d.square) > 0).all()), "by difference", "this project")],
     figures=lambda d: {}, options=(Option("count", 6, 3, "how many"), Option("fails", 0, 0, "whether 3 fails")),
 )  # fmt: skip
 

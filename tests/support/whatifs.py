@@ -30,6 +30,10 @@ def whatifs() -> list[Unit]:
     made += [half.replace(rounding=r) for r in ("rz", "rna", "ru", "rd", "ro", "sr")]
     made += [bf16.replace(align_rounding=a, rounding=r) for a, r in product(("rd", "rne", "exact"), ("rz", "rne", "sr"))]
     made += [h200.replace(align_rounding="exact", rounding=r) for r in ("rz", "rne", "sr")]
+    made += [v100.replace(align_rounding=a, rounding=r) for a, r in (("rne", "rne"), ("sr", "sr"), ("sr", "rz"), ("ro", "rne"))]
+    made += [v100.replace(align_rounding=a, block_size=n, fraction_bits=f)
+             for a, (n, f) in product(("rna", "ru", "ro", "sr"), ((1, 1), (7, 30), (5, 58), (2, 100)))]  # fmt: skip
+    made += [bf16.replace(align_rounding=a, fraction_bits=f) for a, f in product(("rna", "ru", "ro", "sr"), (3, 60, 200))]
     made += [
         v100.replace(block_size=n, fraction_bits=f) for n, f in ((1, 1), (3, 7), (7, 30), (40, 24), (5, 58), (2, 100), (64, 61))
     ]
@@ -87,6 +91,8 @@ def whatifs() -> list[Unit]:
         mx.replace(align_rounding="exact", rounding="rne"),
         nv.replace(align_rounding="exact"),
         nv.replace(rounding="sr", block_size=32),
+        *(nv.replace(align_rounding=r, fraction_bits=f) for r, f in product(("rna", "ru", "sr"), (12, 90))),
+        mx.replace(align_rounding="sr", fraction_bits=10),
     ]
     made += [
         nv.replace(fraction_bits=90),

@@ -1,0 +1,46 @@
+"""Options of the random tests: the seed that a run draws afresh and says, and how long a soak takes."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("random units")
+    group.addoption("--soak-seed", type=int, default=None, help="seed of freshly drawn units; drawn, and printed, if not given")
+    group.addoption("--soak-minutes", type=float, default=10.0, help="how long `-m soak` draws units")
+    group.addoption("--soak-jobs", type=int, default=1, help="processes that draw them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    given: Any = getattr(config, "workerinput", {}).get("soak_seed", config.getoption("soak_seed"))
+    config.stash[SEED] = secrets.randbits(32) if given is None else int(given)
+
+
+SEED = pytest.StashKey[int]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["soak_seed"] = node.config.stash[SEED]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"random units: seed {config.stash[SEED]} (--soak-seed repeats it)"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "soak" in (config.option.markexpr or ""):
+        return
+    for item in items:
+        if item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.skip(reason="a soak runs by `pytest -m soak`, minutes given by --soak-minutes"))
+
+
+@pytest.fixture(scope="session")
+def fresh_seed(pytestconfig: pytest.Config) -> int:
+    """The seed of this run."""
+    return pytestconfig.stash[SEED]

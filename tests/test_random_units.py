@@ -1,0 +1,49 @@
+"""Every kernel against the reference on units drawn over all fields: a fixed part, a fresh part, and a soak by command.
+
+``pytest -m soak --soak-minutes 60 --soak-jobs 16 -s`` says how many units, blocks and outputs it compared and which path computed.
+A failure names seed and number: ``random_problems.check(seed, number, Tally())`` draws that unit again.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+from support.random_problems import Tally, check
+
+PATHS = {"general", "fast", "library", "integers", "native", "narrow"}
+
+
+def compared(seed: int, first: int, count: int) -> Tally:
+    tally = Tally()
+    for number in range(first, first + count):
+        check(seed, number, tally)
+    return tally
+
+
+def test_fixed_units() -> None:
+    tally = compared(20250718, 0, 2000)
+    assert not tally.found, "\n".join(tally.found)
+    assert set(tally.paths) == PATHS
+
+
+def test_fresh_units(fresh_seed: int) -> None:
+    tally = compared(fresh_seed, 0, 2000)
+    assert not tally.found, "\n".join([f"{tally}", *tally.found])
+
+
+@pytest.mark.soak
+def test_soak(pytestconfig: pytest.Config, fresh_seed: int) -> None:
+    """Batches of units until the minutes are over, every count said at the end."""
+    stop = time.monotonic() + 60 * pytestconfig.getoption("soak_minutes")
+    jobs, size, total, batch = pytestconfig.getoption("soak_jobs"), 500, Tally(), 0
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        while time.monotonic() < stop and len(total.found) < 20:
+            starts = [1_000_000 + size * (batch * jobs + i) for i in range(jobs)]
+            for part in pool.map(compared, [fresh_seed] * jobs, starts, [size] * jobs):
+                total.add(part)
+            batch += 1
+            print(f"seed {fresh_seed}: {total}", flush=True)
+    assert not total.found, "\n".join([f"seed {fresh_seed}: {total}", *total.found])
