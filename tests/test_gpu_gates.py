@@ -100,7 +100,7 @@ BEYOND = {
     "fused, another order": FP64.replace(k_order=(1, 0)),
     "fused, c late": FP64.replace(c_enters="after"),
     "fused, flushing": FP64.replace(subnormals="flush"),
-    "fused, a format of that name": FP64.replace(a="float16", b="float16", out=Format(8, 20, "float32"), nan_code=None),
+    "fused, a format of no name": FP64.replace(a="float16", b="float16", out=Format(8, 20, "e8m20f"), nan_code=None),
 }
 
 
