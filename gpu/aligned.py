@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import ceil, log2
 
-from tcsim_gpu.source import ROUNDING_CODES, format_struct, kernel_text, unit_struct
+import numpy as np
+import numpy.typing as npt
+from tcsim_gpu.gates import ALIGNED, sum_room
+from tcsim_gpu.source import (
+    ANY,
+    RECORD_WORDS,
+    ROUNDING_CODES,
+    Numbers,
+    format_numbers,
+    kernel_text,
+    record_of,
+    structs,
+    unit_numbers,
+)
 
 from tcsim.formats import Format
 from tcsim.schedule import Plan
 from tcsim.units import Unit
 
-SUM_BITS = 50  # |S| < 2^50 last places keeps M + S in M's binade
-LARGEST_BLOCK = 64  # a stage of shared memory holds whole blocks
+NO_FLOOR = -100000
 
 
 @dataclass(frozen=True)
@@ -35,11 +48,6 @@ class Tile:
         return (self.bm // self.tm) * (self.bn // self.tn)
 
 
-def sum_room(unit: Unit) -> int:
-    """Fraction bits that the kernel can keep: (L + 1) terms below 4·2^emax must stay under 2^SUM_BITS last places."""
-    return SUM_BITS - 2 - ceil(log2(unit.block_size + 1))
-
-
 def kept_fraction(unit: Unit) -> int:
     """F of the kernel: the unit's, or all there is room for where alignment is exact (what does not fit is found out)."""
     if unit.align_rounding == "exact" or unit.fraction_bits is None:
@@ -49,20 +57,7 @@ def kept_fraction(unit: Unit) -> int:
 
 def fits(unit: Unit, plan: Plan) -> bool:
     """Whether the double-precision kernel computes this unit and schedule with every bit right."""
-    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
-    if unit.arithmetic != "aligned" or unit.scale is not None or unit.subnormals != "keep" or unit.zero_sign != "positive":
-        return False
-    if unit.align_rounding not in ("rz", "rd", "rne", "exact"):
-        return False
-    if max(a.mantissa_bits, b.mantissa_bits) > 20 or unit.block_size > LARGEST_BLOCK:
-        return False
-    if max(a.exponent_bits, b.exponent_bits, out.exponent_bits) > 8 or out.mantissa_bits > 23:
-        return False
-    if unit.fraction_bits is not None and unit.align_rounding != "exact" and unit.fraction_bits > sum_room(unit):
-        return False
-    if unit.min_exponent is not None and not -500 < unit.min_exponent < 300:
-        return False
-    return plan.sum in (None, "float16", "float32", "float64")
+    return ALIGNED.takes(unit) and plan.sum in (None, "float16", "float32", "float64")
 
 
 def floor_matters(unit: Unit) -> bool:
@@ -94,27 +89,34 @@ def simple(unit: Unit) -> bool:
     return whole and a.emin + b.emin - unit.fraction_bits >= out.emin - out.mantissa_bits
 
 
-def _defines(unit: Unit, special: bool, tile: Tile) -> str:
+def numbers(unit: Unit, tile: Tile) -> Numbers:
+    """What the kernels read of a unit."""
+    return {
+        **unit_numbers(unit),
+        "KEPT_FRACTION": kept_fraction(unit),
+        "FLOOR": unit.min_exponent if unit.min_exponent is not None and floor_matters(unit) else NO_FLOOR,
+        "SIMPLE": int(simple(unit)),
+        "PER_INSTRUCTION": unit.instruction_k // unit.block_size,
+        "STAGE_K": stage_k(unit, tile),
+    }
+
+
+def _defines(unit: Unit, plan: Plan, special: bool, tile: Tile, unroll: int) -> str:
     values = {
-        "L": unit.block_size,
-        "F": kept_fraction(unit),
         "KEEP_MAGIC": int(tile.keep_magic),
-        "FLOOR": f"({unit.min_exponent if floor_matters(unit) else -100000})",
         "ALIGN_MODE": ROUNDING_CODES[unit.align_rounding],
         "SPECIALS": int(special),
+        "SUM": 0 if plan.sum is None else int(plan.sum.removeprefix("float")),
+        "LATE_C": int(unit.zeros.late),
         "BM": tile.bm,
         "BN": tile.bn,
         "TM": tile.tm,
         "TN": tile.tn,
         "STAGES": tile.stages,
-        "KB": stage_k(unit, tile),
         "MIN_CTAS": tile.min_ctas,
     }
-    unroll = max(u for u in range(1, tile.unroll + 1) if unit.block_size % u == 0)
-    return (
-        "".join(f"#define {k} {v}\n" for k, v in values.items())
-        + f"constexpr int UNROLL = {unroll}, UNROLL_BLOCKS = {tile.unroll_blocks};\n"
-    )
+    head = "".join(f"#define {k} {v}\n" for k, v in values.items())
+    return head + f"constexpr int UNROLL = {unroll}, UNROLL_BLOCKS = {tile.unroll_blocks};\n"
 
 
 def stage_k(unit: Unit, tile: Tile) -> int:
@@ -122,43 +124,60 @@ def stage_k(unit: Unit, tile: Tile) -> int:
     return unit.block_size * ceil(tile.min_k / unit.block_size)
 
 
+def _named(unit: Unit, tile: Tile) -> dict[str, Numbers]:
+    formats = {"A": unit.a_operand, "B": unit.b_operand, "O": unit.out_format}
+    return {"Unit": numbers(unit, tile), **{name: format_numbers(fmt) for name, fmt in formats.items()}}
+
+
+def _aligned(unit: Unit, plan: Plan, special: bool, tile: Tile, named: str, unroll: int) -> str:
+    return kernel_text("numbers.cuh") + _defines(unit, plan, special, tile, unroll) + named + kernel_text("aligned.cuh")
+
+
 def aligned_source(unit: Unit, plan: Plan, special: bool, tile: Tile) -> str:
     """The tiled kernel of a unit and a schedule's kind of sum."""
-    sums = {
-        "SUM": 0 if plan.sum is None else int(plan.sum.removeprefix("float")),
-        "LATE_C": int(unit.c_enters == "after"),
-        "PER_INSTRUCTION": unit.instruction_k // unit.block_size,
-        "SIMPLE": int(simple(unit)),
-    }
-    return "".join(
-        [
-            kernel_text("numbers.cuh"),
-            _defines(unit, special, tile),
-            "".join(f"#define {k} {v}\n" for k, v in sums.items()),
-            unit_struct(unit),
-            format_struct("A", unit.a_operand),
-            format_struct("B", unit.b_operand),
-            format_struct("O", unit.out_format),
-            kernel_text("aligned.cuh"),
-        ]
-    )
+    unroll = max(u for u in range(1, tile.unroll + 1) if unit.block_size % u == 0)
+    return _aligned(unit, plan, special, tile, structs(_named(unit, tile)), unroll)
+
+
+def aligned_for_any(unit: Unit, plan: Plan, special: bool, tile: Tile) -> str:
+    """The same kernel for every unit that aligns as this one does and takes c when it does."""
+    named = _structs_for_any(tile)
+    return f"#define RECORD_WORDS {RECORD_WORDS}\n" + _aligned(unit, plan, special, tile, named, 1)
+
+
+@cache
+def _structs_for_any(tile: Tile) -> str:
+    return structs(_named(ANY, tile), from_record=True)
+
+
+def aligned_record(unit: Unit, tile: Tile) -> npt.NDArray[np.int64]:
+    """The record of a unit for `aligned_for_any`."""
+    return record_of(_named(unit, tile))
+
+
+def _packing(unit: Unit, stored: Format, side: str) -> dict[str, Numbers]:
+    mine = unit.a_operand if side == "a" else unit.b_operand
+    return {"Unit": numbers(unit, Tile()), "STORED": format_numbers(stored), "MINE": format_numbers(mine)}
 
 
 def pack_source(unit: Unit, stored: Format, side: str) -> str:
     """The packing kernel of operand `side` ("a" or "b")."""
-    mine = unit.a_operand if side == "a" else unit.b_operand
-    return "".join(
-        [
-            kernel_text("numbers.cuh"),
-            f"#define L {unit.block_size}\n#define SIDE_A {int(side == 'a')}\n#define BOTTOM 123\n",
-            f"#define SCALE {kept_fraction(unit) - 52 if side == 'a' else 0}\n",
-            f"#define FLOOR ({unit.min_exponent if floor_matters(unit) else 0})\n#define HAS_FLOOR {int(floor_matters(unit))}\n",
-            f"#define SIGN_CHANGES {int(unit.align_rounding == 'rz')}\n",
-            format_struct("STORED", stored),
-            format_struct("MINE", mine),
-            kernel_text("pack.cuh"),
-        ]
-    )
+    return _pack(structs(_packing(unit, stored, side)), side)
+
+
+@cache
+def pack_for_any(side: str) -> str:
+    """The same kernel for any unit."""
+    return f"#define RECORD_WORDS {RECORD_WORDS}\n" + _pack(structs(_packing(ANY, ANY.a_format, side), True), side)
+
+
+def pack_record(unit: Unit, stored: Format, side: str) -> npt.NDArray[np.int64]:
+    """The record of a unit for `pack_for_any`."""
+    return record_of(_packing(unit, stored, side))
+
+
+def _pack(named: str, side: str) -> str:
+    return kernel_text("numbers.cuh") + f"#define SIDE_A {int(side == 'a')}\n" + named + kernel_text("pack.cuh")
 
 
 def stage_bytes(unit: Unit, special: bool, tile: Tile) -> int:

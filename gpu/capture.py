@@ -29,9 +29,7 @@ def capture(
     GPU, driver, CUDA, date, seed. Returns that record.
     """
     cp = device.cupy()
-    gpu = device.table_gpu()
-    if gpu is None:
-        raise ValueError(f"the unit table does not know {device.name()}; there is nothing to call its vectors")
+    gpu = device.present()
     for name in distributions:
         if name not in DISTRIBUTIONS:
             raise unknown("distribution", name, DISTRIBUTIONS)

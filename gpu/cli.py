@@ -20,6 +20,11 @@ from tcsim_gpu.table import CAPABILITY
 @click.option("--gpus", default="1", show_default=True, help="how many GPUs share the work, or 'all'")
 @click.option("--distribution", "distributions", multiple=True, help="only this distribution (repeatable)")
 @click.option("--sparse", is_flag=True, help="the sparse instructions (mma.sp), on one GPU")
+@click.option("--what-ifs", type=int, help="no instructions: this many random units, cuda against cpu and the definition")
+@click.option("--minutes", type=float, default=9.0, show_default=True, help="of --what-ifs, at most")
+@click.option(
+    "--compiled", is_flag=True, help="of --what-ifs: a kernel compiled for each unit, through every tile (seconds each)"
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--json", "json_path", type=click.Path(dir_okay=False), help="write the report as JSON")
 @click.option("--html", "html_path", type=click.Path(dir_okay=False), help="write the report as an HTML page")
@@ -31,6 +36,9 @@ def validate(
     gpus: str,
     distributions: tuple[str, ...],
     sparse: bool,
+    what_ifs: int | None,
+    minutes: float,
+    compiled: bool,
     seed: int,
     json_path: str | None,
     html_path: str | None,
@@ -45,6 +53,9 @@ def validate(
     from tcsim_gpu.validate import validate as run
 
     device.cupy()
+    if what_ifs is not None:
+        _soak(what_ifs, minutes, compiled, seed, json_path)
+        return
     if gpu is not None and gpu != device.table_gpu() and not as_is:
         raise WrongGPU(
             f"the GPU here is {device.name()}, not {gpu}: --as-is runs its instructions against {gpu}'s units all the same"
@@ -65,6 +76,22 @@ def validate(
         Path(html_path).write_text(reports.html(found))
     click.echo(reports.text(found))
     if found.mismatches:
+        sys.exit(1)
+
+
+def _soak(count: int, minutes: float, compiled: bool, seed: int, json_path: str | None) -> None:
+    import json
+
+    from tcsim_gpu.soak import soak
+
+    def speak(tally: Any, seconds: float) -> None:
+        click.echo(f"{seconds:.0f} s: {tally.units:,} what-ifs, {tally.differ} differ", err=True)
+
+    found = soak(count, seed=seed, minutes=minutes, compiled=compiled, progress=speak)
+    if json_path:
+        Path(json_path).write_text(json.dumps(found.as_dict(), indent=1))
+    click.echo(found.text())
+    if found.tally.differ:
         sys.exit(1)
 
 

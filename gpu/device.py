@@ -6,14 +6,7 @@ from functools import cache
 from importlib.metadata import distributions
 from typing import Any
 
-from tcsim.hardware import GPUS
-
-# Names that CUDA reports, most specific first, and the GPU of the unit table.
-_NAMES = (
-    ("V100", "v100"), ("A100", "a100"), ("A30", "a30"), ("A40", "a40"), ("A2", "a2"), ("T4", "t4"), ("L40S", "l40s"),
-    ("RTX 6000 Ada", "ada"), ("RTX 40", "ada"), ("L40", "l40s"), ("L4", "ada"), ("H200", "h200"), ("H100", "h100"),
-    ("GH200", "h200"), ("B200", "b200"), ("RTX 50", "rtx-blackwell"), ("RTX PRO", "rtx-blackwell"),
-)  # fmt: skip
+from tcsim_gpu.names import gpu_named, unknown_device
 
 
 class NoGPU(RuntimeError):
@@ -71,8 +64,15 @@ def capability() -> int:
 
 def table_gpu() -> str | None:
     """The current device's name in the unit table, None where the table does not know it."""
-    found = name()
-    return next((gpu for text, gpu in _NAMES if text in found and gpu in GPUS), None)
+    return gpu_named(name(), capability())
+
+
+def present() -> str:
+    """`table_gpu`, with a ValueError that names the device where the table does not know it."""
+    gpu = table_gpu()
+    if gpu is None:
+        raise unknown_device(name(), capability())
+    return gpu
 
 
 def describe() -> dict[str, str]:

@@ -14,8 +14,16 @@ from typing import Any
 import numpy as np
 from tcsim_gpu import aligned, device
 from tcsim_gpu.aligned import Tile
-from tcsim_gpu.launch import kernel, on_device, struct
-from tcsim_gpu.source import chain_source, general_source, is_chain
+from tcsim_gpu.launch import GPU, Gpu, on_device, struct
+from tcsim_gpu.source import (
+    chain_for_any,
+    chain_record,
+    chain_source,
+    general_for_any,
+    general_record,
+    general_source,
+    is_chain,
+)
 
 from tcsim.formats import Format
 from tcsim.problem import Codes, Operand, Problem
@@ -62,25 +70,25 @@ def run(problem: Problem) -> Codes:
     return device.cupy().asnumpy(out) if host else out  # type: ignore[no-any-return]
 
 
-def run_on_device(problem: Problem, tile: Tile | None = None) -> Any:
-    """`run` for CuPy arrays: (batch, m, n) codes on the device."""
-    cp = device.cupy()
+def run_on_device(problem: Problem, tile: Tile | None = None, machine: Gpu = GPU) -> Any:
+    """`run` for CuPy arrays (arrays of the machine's): (batch, m, n) codes on the device."""
+    xp = machine.xp
     batch, m, n, k = problem.shape
-    c = None if problem.c is None else cp.ascontiguousarray(problem.c)
+    c = None if problem.c is None else xp.ascontiguousarray(problem.c)
     problem = replace(problem, c=c)
-    out = cp.empty((batch, m, n), problem.unit.out_format.storage)
+    out = xp.empty((batch, m, n), problem.unit.out_format.storage)
     if out.size == 0:
         return out
-    if problem.plan.sum is None and is_chain(problem.unit):
-        _chains(problem, out)
+    if problem.plan.sum is None and machine.chains and is_chain(problem.unit):
+        _chains(problem, out, machine)
     elif k and aligned.fits(problem.unit, problem.plan):
-        _aligned(problem, out, tile or tile_for(problem))
+        _aligned(problem, out, tile or machine.tile or tile_for(problem, machine), machine)
     else:
-        _general(problem, out, None)
+        _general(problem, out, None, machine)
     return out
 
 
-def tile_for(problem: Problem) -> Tile:
+def tile_for(problem: Problem, machine: Gpu = GPU) -> Tile:
     """The tile that wastes least on a product, and keeps its numbers in registers."""
     _, m, n, _ = problem.shape
     if m <= 32 or n <= 64:
@@ -89,34 +97,28 @@ def tile_for(problem: Problem) -> Tile:
     lean = aligned.simple(unit) and unit.align_rounding == "rz" and problem.plan.sum is None and unit.c_enters == "aligned"
     lean = lean and min(m, n) >= 1024
     wide = (WIDE_SHORT if unit.block_size <= 4 else WIDE,) if lean else ()
-    room = _shared_bytes()
+    room = machine.shared_bytes()
     fits = (t for t in (*wide, FASTEST) if t.min_ctas * t.stages * aligned.stage_bytes(unit, True, t) <= room)
     return next(fits, SMALL)
 
 
-def _shared_bytes() -> int:
-    """Shared memory that a thread block of the GPU present may have."""
-    cp = device.cupy()
-    return int(cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)["sharedMemPerBlockOptin"])
-
-
-def _chains(problem: Problem, out: Any) -> None:
+def _chains(problem: Problem, out: Any, machine: Gpu) -> None:
     a, b = problem.a.codes, problem.b.codes
     batch, m, n, k = problem.shape
     chain = Chain().set(a=a, b=b, c=problem.c, d=out, batch=batch, m=m, n=n, k=k)
     chain.set(**dict(zip(("a_batch", "a_row", "a_k"), a.strides, strict=True)))
     chain.set(**dict(zip(("b_batch", "b_k", "b_column"), b.strides, strict=True)))
-    launch = kernel(chain_source(problem.unit, problem.a.stored, problem.b.stored), "chains")
-    launch((ceil(m / 64) * ceil(n / 64), *batch_grid(batch)), (256,), (chain.argument(),))
+    which = (problem.unit, problem.a.stored, problem.b.stored)
+    source, record = (chain_for_any(problem.unit), chain_record(*which)) if machine.for_any else (chain_source(*which), None)
+    machine.launch(source, "chains", (ceil(m / 64) * ceil(n / 64), *batch_grid(batch)), 256, chain, record)
 
 
-def _general(problem: Problem, out: Any, elements: Any) -> None:
+def _general(problem: Problem, out: Any, elements: Any, machine: Gpu) -> None:
     """The exact kernel for all outputs, or for the listed elements."""
-    cp = device.cupy()
-    unit, plan = problem.unit, problem.plan
+    plan = problem.plan
     batch, m, n, _ = problem.shape
     a, b, sa, sb = problem.a.codes, problem.b.codes, problem.scale_a, problem.scale_b
-    bounds = cp.asarray(np.ascontiguousarray(plan.bounds, dtype=np.int64))
+    bounds = machine.xp.asarray(np.ascontiguousarray(plan.bounds, dtype=np.int64))
     count = out.size if elements is None else int(elements.size)
     task = Task().set(a=a, b=b, c=problem.c, scale_a=sa, scale_b=sb, d=out, bounds=bounds, list=elements)
     task.set(**dict(zip(("a_batch", "a_row", "a_k"), a.strides, strict=True)))
@@ -126,8 +128,9 @@ def _general(problem: Problem, out: Any, elements: Any) -> None:
         task.set(**dict(zip(("sb_batch", "sb_k", "sb_column"), sb.strides, strict=True)))
     task.set(batch=batch, m=m, n=n, count=count, seed=problem.seed & (2**64 - 1), segments=len(plan.bounds) - 1)
     task.set(sum_format=0 if plan.sum is None else int(plan.sum.removeprefix("float")), c_first=int(plan.c_first))
-    launch = kernel(general_source(unit, problem.a.stored, problem.b.stored), "general")
-    launch((min(ceil(count / 128), 65535),), (128,), (task.argument(),))
+    which = (problem.unit, problem.a.stored, problem.b.stored)
+    source, record = (general_for_any(), general_record(*which)) if machine.for_any else (general_source(*which), None)
+    machine.launch(source, "general", (min(ceil(count / 128), 65535),), 128, task, record)
 
 
 def batch_grid(batch: int) -> tuple[int, int]:
@@ -157,10 +160,10 @@ def _segment_places(unit: Unit, start: int, stop: int) -> Any:
 
 
 def _pack(
-    unit: Unit, codes: Any, stored: Format, side: str, order: Any, pads: tuple[int, int, int], special: Any
+    unit: Unit, codes: Any, stored: Format, side: str, order: Any, pads: tuple[int, int, int], special: Any, machine: Gpu
 ) -> dict[str, Any]:
     """The planes of an operand given as (batch, rows, k)."""
-    cp = device.cupy()
+    cp = machine.xp
     (batch, rows, _), (pitch, k_pad, blocks_pad) = codes.shape, pads
     exponent = cp.uint32 if side == "a" else cp.uint16
     planes = {
@@ -173,9 +176,12 @@ def _pack(
     packing = Packing().set(codes=codes, special=special, order=order, **planes)
     packing.set(**dict(zip(("batch_step", "row_step", "k_step"), codes.strides, strict=True)))
     packing.set(batch=batch, rows=rows, pitch=pitch, k_pad=k_pad, blocks_pad=blocks_pad)
-    launch = kernel(aligned.pack_source(unit, stored, side), "pack")
+    if machine.for_any:
+        source, record = aligned.pack_for_any(side), aligned.pack_record(unit, stored, side)
+    else:
+        source, record = aligned.pack_source(unit, stored, side), None
     blocks = order.size // unit.block_size
-    launch((blocks, ceil(pitch / 128), min(batch, 65535)), (128,), (packing.argument(),))
+    machine.launch(source, "pack", (blocks, ceil(pitch / 128), min(batch, 65535)), 128, packing, record)
     return {**planes, "pitch": pitch, "k_pad": k_pad, "blocks_pad": blocks_pad}
 
 
@@ -183,8 +189,8 @@ def _up(x: int, step: int) -> int:
     return -(-x // step) * step
 
 
-def _aligned(problem: Problem, out: Any, tile: Tile) -> None:
-    cp = device.cupy()
+def _aligned(problem: Problem, out: Any, tile: Tile, machine: Gpu) -> None:
+    cp = machine.xp
     unit, plan = problem.unit, problem.plan
     batch, m, n, _ = problem.shape
     places, segment_blocks = k_places(unit, plan)
@@ -193,22 +199,24 @@ def _aligned(problem: Problem, out: Any, tile: Tile) -> None:
     blocks_pad = _up(blocks, stage_blocks)
     k_pad = blocks_pad * unit.block_size
     order, special = cp.asarray(places), cp.zeros(1, cp.uint32)
-    a = _pack(unit, problem.a.codes, problem.a.stored, "a", order, (_up(m, tile.bm), k_pad, blocks_pad), special)
+    a = _pack(unit, problem.a.codes, problem.a.stored, "a", order, (_up(m, tile.bm), k_pad, blocks_pad), special, machine)
     b_codes = problem.b.codes.transpose(0, 2, 1)
-    b = _pack(unit, b_codes, problem.b.stored, "b", order, (_up(n, tile.bn), k_pad, blocks_pad), special)
+    b = _pack(unit, b_codes, problem.b.stored, "b", order, (_up(n, tile.bn), k_pad, blocks_pad), special, machine)
     careful = aligned.may_overflow(unit) or bool(special[0]) or _has_special(problem)
     exact = unit.align_rounding == "exact"
     inexact = cp.zeros(2 * out.size + 2, cp.uint32) if exact else None
     job = Job().set(**{f"a_{k}": v for k, v in a.items()}, **{f"b_{k}": v for k, v in b.items()})
     job.set(c=problem.c, d=out, inexact=inexact, seed=problem.seed & (2**64 - 1), batch=batch, m=m, n=n)
     job.set(blocks=blocks, segment_blocks=segment_blocks, c_first=int(plan.c_first), field=0x7FF00000, sign=0x80000000)
-    launch = kernel(aligned.aligned_source(unit, plan, careful, tile), "aligned")
+    if machine.for_any:
+        source, record = aligned.aligned_for_any(unit, plan, careful, tile), aligned.aligned_record(unit, tile)
+    else:
+        source, record = aligned.aligned_source(unit, plan, careful, tile), None
     shared = tile.stages * aligned.stage_bytes(unit, careful, tile)
-    launch.max_dynamic_shared_size_bytes = shared
     grid = (m + tile.bm - 1) // tile.bm * ((n + tile.bn - 1) // tile.bn)
-    launch((grid, *batch_grid(batch)), (tile.threads,), (job.argument(),), shared_mem=shared)
+    machine.launch(source, "aligned", (grid, *batch_grid(batch)), tile.threads, job, record, shared)
     if inexact is not None and int(inexact[0]):
-        _general(problem, out, inexact[2 : 2 + 2 * int(inexact[0])].view(cp.int64))
+        _general(problem, out, inexact[2 : 2 + 2 * int(inexact[0])].view(cp.int64), machine)
 
 
 def _has_special(problem: Problem) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from tcsim_gpu import device
 from tcsim_gpu.launch import kernel, on_device, struct
 from tcsim_gpu.matrix_source import matrix_source
+from tcsim_gpu.pairs import pairs_of
 from tcsim_gpu.source import format_struct, kernel_text
 from tcsim_gpu.table import Instruction, instructions_of
 
@@ -34,9 +34,10 @@ def instruction_for(unit: Unit, *, as_is: bool = False) -> Instruction:
     """The instruction that `unit` describes, checked against the GPU present.
 
     WrongGPU if the GPU is another one and `as_is` is false: the same PTX then computes with other numbers. ValueError
-    if the unit is a what-if, or PTX has no instruction for it, or this GPU cannot run it.
+    if the unit is a what-if (`as_is` or not: it differs from every row of the unit table in some field), or PTX has no
+    instruction for it, or this GPU cannot run it.
     """
-    if not as_is and unit not in UNITS:
+    if unit not in UNITS:
         raise ValueError(f"{unit.label} is a what-if ({unit.source}): no hardware computes it; use backend='cuda'")
     rows = instructions_of(unit)
     if not rows:
@@ -53,6 +54,13 @@ def instruction_for(unit: Unit, *, as_is: bool = False) -> Instruction:
     return runnable[0]
 
 
+def described(unit: Unit, row: Instruction) -> Instruction:
+    """`row`, if `unit` is what it computes on the unit's GPU; ValueError otherwise."""
+    if not any(row == other and unit == record for other, record in pairs_of(unit.gpu)):
+        raise ValueError(f"{unit.label} ({unit.source}) is not what {row.name} computes; use backend='cuda'")
+    return row
+
+
 def runs_on(row: Instruction, capability: int) -> bool:
     """Whether a GPU of this compute capability has the instruction."""
     return bool(row.first <= capability if row.only is None else row.only == f"sm_{capability}a")
@@ -61,11 +69,11 @@ def runs_on(row: Instruction, capability: int) -> bool:
 def run(problem: Problem, *, as_is: bool = False, instruction: Instruction | None = None) -> Codes:
     """Codes of D = C + A·B from the instruction, (batch, m, n); numpy in, numpy out, CuPy in, CuPy out.
 
-    `instruction` picks another row of the table than the unit's default, a smaller k for example. A k that is no multiple
-    of the instruction's is filled up with zeros, as a GEMM does.
+    `instruction` picks another row of the table than the unit's default, a smaller k for example; ValueError where the unit
+    is not what that computes. A k that is no multiple of the instruction's is filled up with zeros, as a GEMM does.
     """
     host = isinstance(problem.a.codes, np.ndarray)
-    row = instruction or instruction_for(problem.unit, as_is=as_is)
+    row = described(problem.unit, instruction) if instruction else instruction_for(problem.unit, as_is=as_is)
     out = run_on_device(problem, row)
     return device.cupy().asnumpy(out) if host else out  # type: ignore[no-any-return]
 
@@ -92,7 +100,7 @@ def run_on_device(problem: Problem, row: Instruction) -> Any:
     tiles = ceil(m / row.m) * ceil(n / row.n) * batch
     groups = ceil(tiles / 4) if row.family == "mma" else tiles
     options = (f"-arch={row.only}",) if row.only else ()
-    product = kernel(matrix_source(row, replace(problem.plan)), "product", options)
+    product = kernel(matrix_source(row, problem.plan, problem.unit), "product", options)
     product((min(groups, 1 << 20),), (128,), (args.argument(),))
     return out
 

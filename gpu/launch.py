@@ -15,7 +15,9 @@ class Arguments(ctypes.Structure):
 
     def set(self, **fields: Any) -> Any:
         for key, value in fields.items():
-            pointer = getattr(getattr(value, "data", None), "ptr", value)
+            pointer = (
+                value.ctypes.data if isinstance(value, np.ndarray) else getattr(getattr(value, "data", None), "ptr", value)
+            )
             setattr(self, key, 0 if pointer is None else pointer)
         return self
 
@@ -47,3 +49,57 @@ def kernel(source: str, name: str, options: tuple[str, ...] = ()) -> Any:
 def _kernel(source: str, name: str, options: tuple[str, ...], gpu: int) -> Any:
     module = device.cupy().RawModule(code=source, options=("-std=c++17", "--device-int128", *options))
     return module.get_function(name)
+
+
+@cache
+def module(source: str, gpu: int) -> Any:
+    """`source` compiled for the GPU present, with its kernels and its record."""
+    return device.cupy().RawModule(code=source, options=("-std=c++17", "--device-int128"))
+
+
+class Gpu:
+    """The GPU present, as the emulator uses it.
+
+    `for_any`: run the kernels that read a unit's numbers from a record, which are compiled once for all units and slower.
+    """
+
+    chains = True
+    tile: Any = None  # of the double-precision kernel; chosen for the problem unless set
+
+    def __init__(self, for_any: bool = False) -> None:
+        self.for_any = for_any
+
+    @property
+    def xp(self) -> Any:
+        return device.cupy()
+
+    def shared_bytes(self) -> int:
+        """Shared memory that a thread block may have."""
+        runtime = self.xp.cuda.runtime
+        return int(runtime.getDeviceProperties(self.xp.cuda.Device().id)["sharedMemPerBlockOptin"])
+
+    def launch(
+        self,
+        source: str,
+        name: str,
+        grid: tuple[int, ...],
+        threads: int,
+        argument: Arguments,
+        record: Any = None,
+        shared: int = 0,
+    ) -> None:
+        """Run a kernel over `grid` blocks of `threads`, after its record, if it reads one."""
+        if record is None:
+            function = kernel(source, name)
+        else:
+            built = module(source, int(self.xp.cuda.Device().id))
+            built.get_global("record_words").copy_from_host_async(
+                record.ctypes.data, record.nbytes, self.xp.cuda.get_current_stream()
+            )
+            function = built.get_function(name)
+        if shared:
+            function.max_dynamic_shared_size_bytes = shared
+        function(grid, (threads,), (argument.argument(),), shared_mem=shared)
+
+
+GPU = Gpu()

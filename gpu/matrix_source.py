@@ -7,6 +7,7 @@ from tcsim_gpu.source import kernel_text
 from tcsim_gpu.table import PTX_TYPES, Instruction
 
 from tcsim.schedule import Plan
+from tcsim.units import Unit
 
 _CONSTRAINT = {"float32": "f", "float16": "r", "int32": "r", "float64": "d"}
 _REGISTER = {"float32": "float", "float16": "unsigned", "int32": "int", "float64": "double"}
@@ -97,9 +98,10 @@ def step_source(row: Instruction) -> str:
     return {"mma": mma_step, "wgmma": wgmma_step, "tcgen05": tcgen05_step}[row.family](row)
 
 
-def matrix_source(row: Instruction, plan: Plan | None = None) -> str:
-    """The GEMM kernel `product` of an instruction, for a schedule's kind of sum outside the unit."""
+def matrix_source(row: Instruction, plan: Plan | None = None, unit: Unit | None = None) -> str:
+    """The GEMM kernel `product` of an instruction, for a schedule's kind of sum outside the unit, with the unit's zeros and NaN."""
     a, b, out = row.formats
+    nan = out.nan_code if unit is None else unit.nan
     na, nb, nd = registers(row)
     tensor_memory = row.family == "tcgen05"
     volta = int((row.family, row.shape, row.a) == ("mma", "m8n8k4", "float16"))
@@ -127,7 +129,10 @@ def matrix_source(row: Instruction, plan: Plan | None = None) -> str:
         "TENSOR_MEMORY": int(tensor_memory),
         "DESCRIPTOR": f"{shared_descriptor():#x}ull",
         "SCALE_BLOCK": row.scale_block,
-        "SUM": 0 if plan is None or plan.sum is None else int(plan.sum.removeprefix("float")),
+        "SIGNED_ZERO": int(unit is not None and unit.zeros.signed),
+        "NAN_CODE": f"{nan or 0:#x}ull",
+        # integers wrap: one chain is the sum of any segments
+        "SUM": 0 if plan is None or plan.sum is None or out.integer else int(plan.sum.removeprefix("float")),
     }
     return "".join(
         [

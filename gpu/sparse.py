@@ -17,7 +17,7 @@ from tcsim_gpu import device, emulator
 from tcsim_gpu.draw import DISTRIBUTIONS, Source, codes
 from tcsim_gpu.launch import kernel
 from tcsim_gpu.source import kernel_text
-from tcsim_gpu.table import PTX_TYPES, Instruction
+from tcsim_gpu.table import CAPABILITY, PTX_TYPES, Instruction
 from tcsim_gpu.validate import Count, Report
 
 from tcsim.errors import unknown
@@ -40,10 +40,15 @@ SPARSE_INSTRUCTIONS: tuple[Instruction, ...] = (
 
 
 def sparse_instructions_of(unit: Unit) -> list[Instruction]:
-    """The sparse instructions that compute with a unit's arithmetic, the longest first; none but for mma.sync's units."""
-    found = [r for r in SPARSE_INSTRUCTIONS if (r.a, r.b, r.out) == (unit.a, unit.b, unit.out)]
-    plain = unit.instruction == "mma" and unit.scale is None
-    return sorted(found, key=lambda row: -row.k) if plain else []
+    """The sparse instructions that compute with a unit's arithmetic, the longest first.
+
+    None but for the units of mma.sync in the unit table, on GPUs that have sparse cores: no instruction computes a what-if.
+    """
+    if unit.instruction != "mma" or unit.scale is not None or unit not in UNITS:
+        return []
+    here = [r for r in SPARSE_INSTRUCTIONS if r.first <= CAPABILITY.get(unit.gpu, 0)]
+    found = [r for r in here if (r.a, r.b, r.out) == (unit.a, unit.b, unit.out)]
+    return sorted(found, key=lambda row: -row.k)
 
 
 def per_register(row: Instruction) -> int:

@@ -78,7 +78,7 @@ def validate(
     `progress(count)` is called after each row. ValueError where nothing matches.
     """
     cp = device.cupy()
-    chosen = [p for p in pairs_of(gpu or _present()) if instructions.runs_on(p[0], device.capability())]
+    chosen = [p for p in pairs_of(gpu or device.present()) if instructions.runs_on(p[0], device.capability())]
     wanted = [p for p in chosen if not match or any(t in p[0].name or t in p[1].label for t in match)]
     if not wanted:
         raise unknown("instruction", ", ".join(match) or gpu, [row.name for row, _ in chosen])
@@ -116,13 +116,6 @@ def validate(
         report.counts = list(pool.map(work, rows))
     report.seconds = time.perf_counter() - started
     return report
-
-
-def _present() -> str:
-    gpu = device.table_gpu()
-    if gpu is None:
-        raise ValueError(f"the unit table does not know {device.name()}; name one of its GPUs")
-    return str(gpu)
 
 
 def draw_problem(row: Instruction, unit: Unit, distribution: str, source: Source, side: int, k: int) -> Problem:

@@ -9,10 +9,16 @@
 // |S| < (L + 1) * 4 * 2^emax < 2^(50 + emax - F) is what the host checks. Everything is scaled by 2^(F - 52), a's
 // values as they are packed, so M = 1.5 * 2^emax and its exponent field is emax itself.
 //
-// The host defines the structs of numbers.cuh, and: L F FLOOR (least emax of a block with a zero term, or NO_FLOOR)
-// ALIGN_MODE (0 rz, 1 rne, 4 rd, 7 exact) SPECIALS SIMPLE SUM LATE_C PER_INSTRUCTION, the tile BM BN TM TN, KB (k in a stage) and STAGES.
+// The host defines the structs of numbers.cuh, and: ALIGN_MODE (0 rz, 1 rne, 4 rd, 7 exact) SPECIALS SUM LATE_C, the tile
+// BM BN TM TN, and STAGES.
 
+#define L Unit::BLOCK()
+#define F Unit::KEPT_FRACTION()
+#define FLOOR Unit::FLOOR()  // least emax of a block with a zero term, or NO_FLOOR
 #define NO_FLOOR (-100000)
+#define SIMPLE Unit::SIMPLE()
+#define PER_INSTRUCTION Unit::PER_INSTRUCTION()
+#define KB Unit::STAGE_K()  // k in a stage
 #define BIAS64 1023
 #define BOTTOM 123  // biased emax where nothing is known to be larger; far below any format's exponents
 #define SCALE (F - 52)
@@ -36,7 +42,7 @@ DEV double to_double(Value v, int scale) {
 }
 
 // x rounded to P bits with last place at least 2^(EMIN_ - P + 1), infinite from 2^(EMAX_ + 1) on.
-template <int P, int EMIN_, int EMAX_, int MODE> DEV double rounded(double x, u32 random) {
+DEV double rounded(double x, int P, int EMIN_, int EMAX_, int MODE, u32 random) {
   const u32 sign = high_word(x) & 0x80000000u;
   const u32 field = (high_word(x) >> 20) & 0x7FF;
   const int lowest = EMIN_ + BIAS64;
@@ -63,37 +69,43 @@ template <int P, int EMIN_, int EMAX_, int MODE> DEV double rounded(double x, u3
 }
 
 // Whether rounding can wait for the last block: c's truncation to the bits that alignment keeps cuts what rounding would.
-#define LAZY (SIMPLE && ALIGN_MODE == 0 && !SUM && !LATE_C && F < Unit::KEPT)
+#define LAZY (SIMPLE && ALIGN_MODE == 0 && !SUM && !LATE_C && F < Unit::KEPT())
 
 // A block's exact sum as the unit's output.
 DEV double block_result(double x, u32 random) {
   if (SIMPLE) {  // truncation where neither subnormals nor overflow can occur: drop the bits
-    const int drop = 52 - (Unit::KEPT - 1);
+    const int drop = 52 - (Unit::KEPT() - 1);
     const u32 low = drop >= 32 ? 0 : ~0u << (drop & 31), high = drop > 32 ? ~0u << ((drop - 32) & 31) : ~0u;
     return from_words(high_word(x) & high, (u32)__double2loint(x) & low);
   }
-  return rounded<Unit::KEPT, O::EMIN + SCALE, O::EMAX + SCALE, Unit::ROUNDING>(x, random);
+  return rounded(x, Unit::KEPT(), O::EMIN() + SCALE, O::EMAX() + SCALE, Unit::ROUNDING(), random);
+}
+
+// x + y rounded to odd, so that a rounding to fewer bits that follows is the only one.
+DEV double sum_to_odd(double x, double y) {
+  const double z = __dadd_rz(x, y);
+  return __dadd_rd(x, y) < __dadd_ru(x, y) ? from_words(high_word(z), (u32)__double2loint(z) | 1) : z;
 }
 
 DEV double add_outside(double x, double y) {
-  const double sum = __dadd_rn(x, y);  // of two float32 or float16: a second rounding changes nothing
-  if (SUM == 16) return rounded<11, -14, 15, RNE>(sum, 0);
-  if (SUM == 32) return rounded<24, -126, 127, RNE>(sum, 0);
+  if (SUM == 16) return rounded(sum_to_odd(x, y), 11, -14, 15, RNE, 0);  // c and results may have more bits than float16
+  const double sum = __dadd_rn(x, y);  // two numbers of 24 bits: a second rounding to as many changes nothing
+  if (SUM == 32) return rounded(sum, 24, -126, 127, RNE, 0);
   return sum;
 }
 
 DEV u64 encode_double(double x) {
   const u32 high = high_word(x);
   const u64 bits = (u64)(high & 0x7FFFFFFFu) << 32 | (u32)__double2loint(x);
-  const u64 sign = (u64)(high >> 31) << (O::WIDTH - 1);
-  if (bits > 0x7FF0000000000000ull) return Unit::NAN_CODE;
-  if (bits == 0x7FF0000000000000ull) return sign | O::INF_CODE;
+  const u64 sign = (u64)(high >> 31) << (O::WIDTH() - 1);
+  if (bits > 0x7FF0000000000000ull) return Unit::NAN_CODE();
+  if (bits == 0x7FF0000000000000ull) return sign | O::INF_CODE();
   if (!bits) return 0;
   const int exponent = (int)(bits >> 52) - BIAS64;
   const u64 significand = (bits & 0xFFFFFFFFFFFFFull) | 1ull << 52;
-  const int at = exponent > O::EMIN ? exponent : O::EMIN;
-  const u64 kept = significand >> (52 - O::MB + at - exponent);
-  return sign | (((u64)(at + O::BIAS - 1) << O::MB) + kept) << O::PAD;
+  const int at = exponent > O::EMIN() ? exponent : O::EMIN();
+  const u64 kept = significand >> (52 - O::MB() + at - exponent);
+  return sign | (((u64)(at + O::BIAS() - 1) << O::MB()) + kept) << O::PAD();
 }
 
 struct Planes {  // packed operands, [batch][k][row or column] or [batch][block][row or column]
@@ -134,11 +146,11 @@ DEV void wait_for_stage() {
 #endif
 }
 
-// ROWS rows of WIDTH_ bytes, `pitch` bytes apart in global memory, to shared memory.
-template <int ROWS, int WIDTH_> DEV void copy_rows(u8 *to, const void *from, i64 pitch) {
+// `rows` rows of WIDTH_ bytes, `pitch` bytes apart in global memory, to shared memory.
+template <int WIDTH_> DEV void copy_rows(int rows, u8 *to, const void *from, i64 pitch) {
   constexpr int chunks = WIDTH_ / 16, threads = (BM / TM) * (BN / TN);
 #pragma unroll
-  for (int i = threadIdx.x; i < ROWS * chunks; i += threads)
+  for (int i = threadIdx.x; i < rows * chunks; i += threads)
     copy16(to + i * 16, (const u8 *)from + (i / chunks) * pitch + (i % chunks) * 16);
 }
 
@@ -158,23 +170,23 @@ template <int ROWS, int WIDTH_> DEV void copy_rows(u8 *to, const void *from, i64
 DEV void load_stage(u8 *s, const Job &job, i64 batch, i64 row, i64 column, int stage) {
   const i64 ka = batch * job.a.k_pad + (i64)stage * KB, kb = batch * job.b.k_pad + (i64)stage * KB;
   const i64 a = ka * job.a.pitch + row, b = kb * job.b.pitch + column;
-  copy_rows<KB, BM * 4>(s + A_VALUE, job.a.value + a, job.a.pitch * 4);
-  copy_rows<KB, BM * 4>(s + A_EXPONENT, job.a.exponent + a, job.a.pitch * 4);
-  copy_rows<KB, BN * 4>(s + B_VALUE, job.b.value + b, job.b.pitch * 4);
-  copy_rows<KB, BN * 2>(s + B_EXPONENT, (const u16 *)job.b.exponent + b, job.b.pitch * 2);
+  copy_rows<BM * 4>(KB, s + A_VALUE, job.a.value + a, job.a.pitch * 4);
+  copy_rows<BM * 4>(KB, s + A_EXPONENT, job.a.exponent + a, job.a.pitch * 4);
+  copy_rows<BN * 4>(KB, s + B_VALUE, job.b.value + b, job.b.pitch * 4);
+  copy_rows<BN * 2>(KB, s + B_EXPONENT, (const u16 *)job.b.exponent + b, job.b.pitch * 2);
   if (SIGN_CHANGES) {
-    copy_rows<KB, BM * 4>(s + A_CHANGE, job.a.change + a, job.a.pitch * 4);
-    copy_rows<KB, BN * 4>(s + B_CHANGE, job.b.change + b, job.b.pitch * 4);
+    copy_rows<BM * 4>(KB, s + A_CHANGE, job.a.change + a, job.a.pitch * 4);
+    copy_rows<BN * 4>(KB, s + B_CHANGE, job.b.change + b, job.b.pitch * 4);
   }
   const i64 fa = (batch * job.a.blocks_pad + (i64)stage * BLOCKS) * job.a.pitch + row;
   const i64 fb = (batch * job.b.blocks_pad + (i64)stage * BLOCKS) * job.b.pitch + column;
   if (HAS_FLOOR) {
-    copy_rows<BLOCKS, BM * 4>(s + A_FLOOR, job.a.floor + fa, job.a.pitch * 4);
-    copy_rows<BLOCKS, BN * 2>(s + B_FLOOR, (const u16 *)job.b.floor + fb, job.b.pitch * 2);
+    copy_rows<BM * 4>(BLOCKS, s + A_FLOOR, job.a.floor + fa, job.a.pitch * 4);
+    copy_rows<BN * 2>(BLOCKS, s + B_FLOOR, (const u16 *)job.b.floor + fb, job.b.pitch * 2);
   }
   if (SPECIALS && SIGN_CHANGES) {
-    copy_rows<BLOCKS, BM * 4>(s + A_LAST, job.a.last + fa, job.a.pitch * 4);
-    copy_rows<BLOCKS, BN * 4>(s + B_LAST, job.b.last + fb, job.b.pitch * 4);
+    copy_rows<BM * 4>(BLOCKS, s + A_LAST, job.a.last + fa, job.a.pitch * 4);
+    copy_rows<BN * 4>(BLOCKS, s + B_LAST, job.b.last + fb, job.b.pitch * 4);
   }
   end_of_stage();
 }
@@ -206,28 +218,36 @@ DEV void pairs(u32 (&to)[TN / 2], const u8 *from, int first) {
 
 // (x & y) | z as one instruction, which the compiler would otherwise take apart.
 DEV u32 and_or(u32 x, u32 y, u32 z) {
+#ifdef __CUDACC__
   u32 result;
   asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(result) : "r"(x), "r"(y), "r"(z));
   return result;
+#else
+  return (x & y) | z;
+#endif
 }
 
 // x's high word without its sign. No finite double's high word is a float NaN here, so the addition, which is for the
 // float pipe's sake, changes nothing else.
 DEV u32 unsigned_high(double x) {
   if (SPECIALS) return high_word(x) & 0x7FFFFFFFu;
+#ifdef __CUDACC__
   float y;
   asm("{\n.reg .f32 t;\nabs.f32 t, %1;\nadd.f32 %0, t, 0f80000000;\n}" : "=f"(y) : "f"(__uint_as_float(high_word(x))));
   return __float_as_uint(y);
+#else
+  return high_word(x) & 0x7FFFFFFFu;
+#endif
 }
 
 // The exponent of M in its field, from the exponents of a block's products (in the top bits of `products`) and of c.
 // Below the field anything may stand.
 DEV u32 top_exponent(u32 products, double c) {
   u32 mine = unsigned_high(c);
-  constexpr u32 unscale = (u32)-SCALE << 20;
-  if (O::EMIN > A::EMIN + B::EMIN || HAS_FLOOR) {  // c aligns by its format's exponent, a zero by the unit's floor
+  const u32 unscale = (u32)-SCALE << 20;
+  if (O::EMIN() > A::EMIN() + B::EMIN() || HAS_FLOOR) {  // c aligns by its format's exponent, a zero by the unit's floor
     const bool zero = (mine | (u32)__double2loint(c)) == 0;
-    const u32 least = (u32)(O::EMIN + BIAS64) << 20, none = HAS_FLOOR ? (u32)(FLOOR + BIAS64) << 20 : 0;
+    const u32 least = (u32)(O::EMIN() + BIAS64) << 20, none = HAS_FLOOR ? (u32)(FLOOR + BIAS64) << 20 : 0;
     mine = zero ? none : max(mine + unscale, least);
     products = max(products, mine);
   } else {
@@ -274,7 +294,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
     for (int j = 0; j < TN; j++) {
       double c = 0;
       if (job.c && ROW(i) < job.m && COLUMN(j) < job.n)
-        c = to_double(decode<O>(load_code(job.c, ELEMENT(i, j) * O::BYTES, O::BYTES), O::EMIN), LATE_C || SUM ? 0 : SCALE);
+        c = to_double(decode<O>(load_code(job.c, ELEMENT(i, j) * O::BYTES(), O::BYTES()), O::EMIN()), LATE_C || SUM ? 0 : SCALE);
       acc[i][j] = 0;
 #if SUM && LATE_C
       outer[i][j] = job.c_first ? c : 0;
@@ -401,11 +421,11 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
           const double above = __dadd_rn(upper[i][j], -from_words(MAGIC(i, j, upper[i][j]), 0));
           if (x < above || x > above) inexact |= 1ull << (i * TN + j);
 #endif
-          const u32 random = Unit::ROUNDING == SR ? random_word(job.seed, ELEMENT(i, j), block, 0) : 0;
+          const u32 random = Unit::ROUNDING() == SR ? random_word(job.seed, ELEMENT(i, j), block, 0) : 0;
           acc[i][j] = LAZY ? x : block_result(x, random);
 #if LATE_C
           if (instruction_ends) {
-            total[i][j] = rounded<O::MB + 1, O::EMIN, O::EMAX, RNE>(__dadd_rn(total[i][j], unscaled(acc[i][j])), 0);
+            total[i][j] = rounded(__dadd_rn(total[i][j], unscaled(acc[i][j])), O::MB() + 1, O::EMIN(), O::EMAX(), RNE, 0);
             acc[i][j] = 0;
           }
 #endif
@@ -441,10 +461,10 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #endif
 #if SUM
       if (job.c && !job.c_first)
-        x = add_outside(x, to_double(decode<O>(load_code(job.c, ELEMENT(i, j) * O::BYTES, O::BYTES), O::EMIN), 0));
-      x = rounded<O::MB + 1, O::EMIN, O::EMAX, RNE>(x, 0);
+        x = add_outside(x, to_double(decode<O>(load_code(job.c, ELEMENT(i, j) * O::BYTES(), O::BYTES()), O::EMIN()), 0));
+      x = rounded(x, O::MB() + 1, O::EMIN(), O::EMAX(), RNE, 0);
 #endif
-      store_code(job.d, ELEMENT(i, j), O::BYTES, encode_double(x));
+      store_code(job.d, ELEMENT(i, j), O::BYTES(), encode_double(x));
 #if ALIGN_MODE == 7
       if (inexact >> (i * TN + j) & 1) {
         const u32 at = atomicAdd(job.inexact, 1u);

@@ -36,25 +36,25 @@ DEV REAL number(const Value &v) {
 #if !INTEGERS
 DEV u64 code_of(REAL x) {
   const u64 bits = bits_of(x), sign = 1ull << (8 * sizeof(REAL) - 1);
-  return bits == sign && !Unit::IEEE_ZERO ? 0 : bits;
+  return bits == sign && !Unit::SIGNED_ZERO() ? 0 : bits;
 }
 #endif
 
 #if !INTEGERS
 // The code of a NaN result: the operand's that the unit keeps, found by walking the chain again.
 DEV u64 nan_of(const Chain &t, i64 z, i64 r, i64 s) {
-  if (!Unit::KEEPS_NAN || !t.k) return Unit::NAN_CODE;
-  const u64 quiet = 1ull << (O::MB - 1 + O::PAD);
-  u64 kept = t.c ? load_code(t.c, ((z * t.m + r) * t.n + s) * O::BYTES, O::BYTES) : 0;
-  REAL sum = number(decode<O>(kept, O::EMIN));
+  if (!Unit::KEEPS_NAN() || !t.k) return Unit::NAN_CODE();
+  const u64 quiet = 1ull << (O::MB() - 1 + O::PAD());
+  u64 kept = t.c ? load_code(t.c, ((z * t.m + r) * t.n + s) * O::BYTES(), O::BYTES()) : 0;
+  REAL sum = number(decode<O>(kept, O::EMIN()));
   for (i64 k = 0; k < t.k; k++) {
-    const u64 a = load_code(t.a, z * t.a_batch + r * t.a_row + k * t.a_k, SA::BYTES);
-    const u64 b = load_code(t.b, z * t.b_batch + k * t.b_k + s * t.b_column, SB::BYTES);
-    const REAL x = number(decode<SA>(a, A::EMIN)), y = number(decode<SB>(b, B::EMIN)), next = fused(x, y, sum);
+    const u64 a = load_code(t.a, z * t.a_batch + r * t.a_row + k * t.a_k, SA::BYTES());
+    const u64 b = load_code(t.b, z * t.b_batch + k * t.b_k + s * t.b_column, SB::BYTES());
+    const REAL x = number(decode<SA>(a, A::EMIN())), y = number(decode<SB>(b, B::EMIN())), next = fused(x, y, sum);
     if (y != y)
-      kept = SB::WIDTH == O::WIDTH ? b : Unit::CONVERTED_NAN;
+      kept = Unit::SAME_B() ? b : Unit::CONVERTED_NAN();
     else if (sum == sum)
-      kept = x != x ? (SA::WIDTH == O::WIDTH ? a : Unit::CONVERTED_NAN) : Unit::NAN_CODE;
+      kept = x != x ? (Unit::SAME_A() ? a : Unit::CONVERTED_NAN()) : Unit::NAN_CODE();
     kept |= quiet;
     sum = next;
   }
@@ -73,15 +73,15 @@ extern "C" __global__ void __launch_bounds__(256) chains(const __grid_constant__
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       const i64 r = row0 + ty + 16 * i, s = column0 + tx + 16 * j;
-      acc[i][j] = t.c && r < t.m && s < t.n ? number(decode<O>(load_code(t.c, ((z * t.m + r) * t.n + s) * O::BYTES, O::BYTES), O::EMIN)) : 0;
+      acc[i][j] = t.c && r < t.m && s < t.n ? number(decode<O>(load_code(t.c, ((z * t.m + r) * t.n + s) * O::BYTES(), O::BYTES()), O::EMIN())) : 0;
     }
   for (i64 k0 = 0; k0 < t.k; k0 += 16) {
     const int count = (int)min((i64)16, t.k - k0);
     for (int i = threadIdx.x; i < 1024; i += 256) {
       const int ka = i % 16, ra = i / 16, kb = i / 64, cb = i % 64;
       const bool in_a = ka < count && row0 + ra < t.m, in_b = kb < count && column0 + cb < t.n;
-      sa[ka][ra] = in_a ? number(decode<SA>(load_code(t.a, z * t.a_batch + (row0 + ra) * t.a_row + (k0 + ka) * t.a_k, SA::BYTES), A::EMIN)) : 0;
-      sb[kb][cb] = in_b ? number(decode<SB>(load_code(t.b, z * t.b_batch + (k0 + kb) * t.b_k + (column0 + cb) * t.b_column, SB::BYTES), B::EMIN)) : 0;
+      sa[ka][ra] = in_a ? number(decode<SA>(load_code(t.a, z * t.a_batch + (row0 + ra) * t.a_row + (k0 + ka) * t.a_k, SA::BYTES()), A::EMIN())) : 0;
+      sb[kb][cb] = in_b ? number(decode<SB>(load_code(t.b, z * t.b_batch + (k0 + kb) * t.b_k + (column0 + cb) * t.b_column, SB::BYTES()), B::EMIN())) : 0;
     }
     __syncthreads();
     for (int k = 0; k < count; k++)
@@ -108,6 +108,6 @@ extern "C" __global__ void __launch_bounds__(256) chains(const __grid_constant__
 #else
       const u64 code = acc[i][j] == acc[i][j] ? code_of(acc[i][j]) : nan_of(t, z, r, s);
 #endif
-      store_code(t.d, (z * t.m + r) * t.n + s, O::BYTES, code);
+      store_code(t.d, (z * t.m + r) * t.n + s, O::BYTES(), code);
     }
 }

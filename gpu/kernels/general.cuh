@@ -1,10 +1,14 @@
 // Any unit, any what-if, exactly: sums in a fixed-point number wide enough for every bit that a block can have.
 //
-// The host defines Unit (numbers of the record), the formats A B O S and the stored formats SA SB, and LIMBS / LOW: a Wide
-// holds value = bits * 2^LOW in two's complement. One thread computes one output, in the order the unit has.
+// The host defines Unit (numbers of the record), the formats A B O S and the stored formats SA SB: a Wide holds
+// value = bits * 2^LOW in LIMBS words of two's complement, of MOST_LIMBS that there is room for. One thread computes one
+// output, in the order the unit has.
+
+#define LIMBS Unit::LIMB_COUNT()
+#define LOW Unit::LOW_BIT()
 
 struct Wide {
-  u64 w[LIMBS];
+  u64 w[MOST_LIMBS];
 };
 
 DEV void clear(Wide &x) {
@@ -61,6 +65,40 @@ DEV void floor_to(Wide &x, int quantum) {
   }
 }
 
+DEV int min_of(int x, int y) { return x < y ? x : y; }
+
+// x *= m, for a non-negative x that has room.
+DEV void multiply(Wide &x, u128 m) {
+  const u64 low = (u64)m, high = (u64)(m >> 64);
+  u64 before = 0;  // x's word before
+  u128 carry = 0;
+  for (int i = 0; i < LIMBS; i++) {
+    const u64 w = x.w[i];
+    const u128 p = (u128)w * low, q = (u128)before * high;
+    const u128 s = carry + (u64)p, t = s + (u64)q;
+    x.w[i] = (u64)t;
+    carry = (t >> 64) + (p >> 64) + (q >> 64);
+    before = w;
+  }
+}
+
+// x *= 2^places; no bit leaves either end.
+DEV void shift(Wide &x, int places) {
+  if (places >= 0) {
+    const int limbs = places >> 6, bits = places & 63;
+    for (int i = LIMBS - 1; i >= 0; i--) {
+      const u64 w = i >= limbs ? x.w[i - limbs] : 0, below = i > limbs ? x.w[i - limbs - 1] : 0;
+      x.w[i] = bits ? w << bits | below >> (64 - bits) : w;
+    }
+  } else {
+    const int limbs = -places >> 6, bits = -places & 63;
+    for (int i = 0; i < LIMBS; i++) {
+      const u64 w = i + limbs < LIMBS ? x.w[i + limbs] : 0, above = i + limbs + 1 < LIMBS ? x.w[i + limbs + 1] : 0;
+      x.w[i] = bits ? w >> bits | above << (64 - bits) : w;
+    }
+  }
+}
+
 DEV int top_bit(const Wide &x) {
   for (int i = LIMBS - 1; i >= 0; i--)
     if (x.w[i]) return 64 * i + top_bit(x.w[i]);
@@ -109,20 +147,29 @@ DEV Value zero_value(int exponent, int negative) {
   return v;
 }
 
-DEV int is_subnormal(const Value &x, int emin) { return x.kind == FINITE && x.significand && top_bit(x.significand) + x.lsb < emin; }
+// Zero or subnormal, in a format whose smallest normal exponent is emin.
+DEV int below_normal(const Value &x, int emin) {
+  return x.kind == FINITE && (!x.significand || top_bit(x.significand) + x.lsb < emin);
+}
 
-DEV Value flushed(const Value &x, int emin, int keep_sign) {
-  if (!Unit::FLUSH || !is_subnormal(x, emin)) return x;
-  return zero_value(emin, keep_sign && x.negative && Unit::IEEE_ZERO);
+// An element of a or b, or the c that a chain starts with, as the unit takes it.
+DEV Value flushed_operand(const Value &x, int emin) {
+  return Unit::FLUSH_OPERANDS() && below_normal(x, emin) ? zero_value(emin, 0) : x;
+}
+
+// A number of a format as a result of the unit: zeros signed or not, subnormals kept or not.
+DEV Value flushed_result(const Value &x, int emin) {
+  if (x.kind || !(x.zero || (Unit::FLUSH_RESULTS() && below_normal(x, emin)))) return x;
+  return zero_value(emin, x.negative && Unit::SIGNED_ZERO());
 }
 
 // The sum rounded to F with `precision` bits: beyond the largest finite value infinite, whatever the rounding.
 template <class F> DEV Value round_wide(Wide sum, int negative_zero, int precision, int mode, u32 random) {
   int negative = is_negative(sum);
-  if (is_zero(sum)) return zero_value(F::EMIN, negative_zero);
+  if (is_zero(sum)) return zero_value(F::EMIN(), negative_zero);
   if (negative) negate(sum);
   int exponent = top_bit(sum) + LOW;
-  if (exponent < F::EMIN) exponent = F::EMIN;
+  if (exponent < F::EMIN()) exponent = F::EMIN();
   const int quantum = exponent - (precision - 1), at = quantum - LOW;
   Value v;
   v.negative = negative;
@@ -140,16 +187,16 @@ template <class F> DEV Value round_wide(Wide sum, int negative_zero, int precisi
   v.significand = kept;
   v.zero = kept == 0;
   v.exponent = top_bit(kept) + v.lsb;
-  if (kept && v.exponent > F::EMAX) return special_value(INFINITE, negative);
-  if (v.zero || v.exponent < F::EMIN) v.exponent = F::EMIN;
+  if (kept && v.exponent > F::EMAX()) return special_value(INFINITE, negative);
+  if (v.zero || v.exponent < F::EMIN()) v.exponent = F::EMIN();
   return v;
 }
 
 DEV Value to_output(const Wide &sum, int negative_zero, int mode, u32 random) {
   const int negative = is_negative(sum) || (is_zero(sum) && negative_zero);
-  Value v = round_wide<O>(sum, negative_zero, Unit::KEPT, mode, random);
-  if (v.zero) v.negative = negative && Unit::IEEE_ZERO;
-  return flushed(v, O::EMIN, 1);
+  Value v = round_wide<O>(sum, negative_zero, Unit::KEPT(), mode, random);
+  if (v.zero) v.negative = negative;
+  return flushed_result(v, O::EMIN());
 }
 
 DEV Value product(const Value &a, const Value &b) {
@@ -210,4 +257,18 @@ DEV void add_aligned(Wide &sum, const Value &t, int quantum, int mode, u32 rando
   const u128 first = shift <= 32 ? rest << (32 - shift) : shift - 32 < 128 ? t.significand >> (shift - 32) : 0;
   kept += rounds_up(mode, (int)(kept & 1), half, below, t.negative, (u64)first & 0xFFFFFFFFull, random);
   add(sum, kept, quantum, t.negative);
+}
+
+// A magnitude rounded to a multiple of 2^quantum and added to the sum with its sign.
+DEV void add_aligned(Wide &sum, Wide &magnitude, int negative, int quantum, int mode, u32 random) {
+  const int at = quantum - LOW;
+  if (mode != EXACT && at > 0) {
+    const int odd = (int)(bits_from(magnitude, at) & 1), half = (int)(bits_from(magnitude, at - 1) & 1);
+    const int up = rounds_up(mode, odd, half, any_below(magnitude, at - 1), negative,
+                             bits_from(magnitude, at - 32) & 0xFFFFFFFFull, random);
+    floor_to(magnitude, quantum);
+    if (up) add(magnitude, (u128)1, quantum, 0);
+  }
+  if (negative) negate(magnitude);
+  add(sum, magnitude);
 }

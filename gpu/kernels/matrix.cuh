@@ -2,7 +2,8 @@
 // the accumulators. Operands are codes with any strides; what lies outside the matrices is zero.
 //
 // The host defines M N K of the instruction, A_BYTES B_BYTES D_BYTES (of a code), A_SHIFT B_SHIFT (of a narrow code in its
-// byte), A_REGS B_REGS D_REGS, the register types R_AB R_D, PACK_D (results in a register), SUM, and step(d, a, b).
+// byte), A_REGS B_REGS D_REGS, the register types R_AB R_D, PACK_D (results in a register), SUM (of floats outside the unit, 0
+// for none) with SIGNED_ZERO and NAN_CODE, and step(d, a, b).
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -133,13 +134,23 @@ __device__ __forceinline__ float narrowed(double x) {
   return narrow;
 }
 
+// x + y rounded to odd, so that a rounding to fewer bits that follows is the only one. Two numbers of 24 bits whose sum is
+// rounded to as many need no such care.
+__device__ __forceinline__ double sum_to_odd(double x, double y) {
+  const double z = __dadd_rz(x, y);
+  const bool inexact = __dadd_rd(x, y) < __dadd_ru(x, y);
+  return inexact ? __longlong_as_double(__double_as_longlong(z) | 1) : z;
+}
+
 __device__ __forceinline__ double add_outside(double x, double y) {
 #if SUM == 16
   u16 h;
-  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(h) : "d"(__dadd_rn(x, y)));
+  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(h) : "d"(sum_to_odd(x, y)));
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
   return f;
+#elif SUM == 32 && D_BYTES == 8
+  return narrowed(sum_to_odd(x, y));
 #elif SUM == 32
   double wide;
   asm("{\n.reg .f32 x, y;\ncvt.rn.f32.f64 x, %1;\ncvt.rn.f32.f64 y, %2;\nadd.rn.f32 x, x, y;\ncvt.f64.f32 %0, x;\n}"
@@ -153,17 +164,15 @@ __device__ __forceinline__ double add_outside(double x, double y) {
 __device__ __forceinline__ u64 code_of(double x) {
   Bits y;
   y.code = 0;
-  if (x == 0) x = 0;
+  if (x == 0 && !SIGNED_ZERO) x = 0;
+  if (x != x) return NAN_CODE;
 #if D_BYTES == 8
-  if (x != x) return 0x7FFFFFFFFFFFFFFFull;
   y.real = x;
 #elif D_BYTES == 2
-  if (x != x) return 0x7FFF;
   u16 h;
   asm("cvt.rn.f16.f64 %0, %1;" : "=h"(h) : "d"(x));
   return h;
 #else
-  if (x != x) return 0x7FFFFFFF;
   y.single = narrowed(x);
 #endif
   return y.code;

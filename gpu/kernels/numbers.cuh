@@ -1,20 +1,41 @@
 // Codes and exact values: what a code of a format means, and the words of stochastic rounding.
 //
-// A format is a struct of constants that the host writes from the table: EB MB BIAS PAD SIGNED ZERO NAN_STYLE INTEGER
-// WIDTH EMIN EMAX, MAX_CODE (largest finite), INF_CODE (all ones where there is none).
+// A format is a struct of numbers that the host writes from the table: EB MB BIAS PAD SIGNED ZERO NAN_STYLE INTEGER
+// WIDTH EMIN EMAX, MAX_CODE (largest finite), INF_CODE (all ones where there is none). Its members are functions: each
+// returns a CONSTANT of one unit's kernel, or, in a kernel for any unit, READs its place in the record that was launched with.
 #ifndef TCSIM_NUMBERS
 #define TCSIM_NUMBERS
+#ifndef DEV
 #ifdef __CUDACC__
 #define DEV __device__ __forceinline__
 #else
 #define DEV static inline
 #endif
+#endif
+#ifdef __CUDACC__
+#define MEMBER __device__ __forceinline__
+#else
+#define MEMBER inline
+#endif
+#define CONSTANT(type, name, value) static MEMBER constexpr type name() { return value; }
+#define READ(type, name, place) static MEMBER type name() { return (type)record_words[place]; }
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 typedef unsigned __int128 u128;
+
+#ifdef RECORD_WORDS
+extern "C" {
+#ifdef __CUDACC__
+__constant__ i64 record_words[RECORD_WORDS];
+#else
+static thread_local i64 record_words[RECORD_WORDS];
+void use_record(const i64 *words, int count) { for (int i = 0; i < count; i++) record_words[i] = words[i]; }
+#endif
+}
+#endif
 
 enum { FINITE = 0, INFINITE = 1, NOT_A_NUMBER = 2 };
 enum { RZ = 0, RNE = 1, RNA = 2, RU = 3, RD = 4, RO = 5, SR = 6, EXACT = 7 };
@@ -42,26 +63,26 @@ DEV int top_bit(u128 x) { return (u64)(x >> 64) ? 64 + top_bit((u64)(x >> 64)) :
 template <class F> DEV Value decode(u64 code, int emin) {
   Value v;
   v.kind = FINITE;
-  if (F::INTEGER) {
-    i64 x = (i64)(code << (64 - F::WIDTH)) >> (64 - F::WIDTH);
+  if (F::INTEGER()) {
+    i64 x = (i64)(code << (64 - F::WIDTH())) >> (64 - F::WIDTH());
     v.negative = x < 0;
     v.significand = (u64)(x < 0 ? -x : x);
     v.lsb = v.exponent = 0;
     v.zero = x == 0;
     return v;
   }
-  const u64 sign = F::SIGNED ? 1ull << (F::WIDTH - 1) : 0;
-  const u64 magnitude = code & ~sign & (F::WIDTH == 64 ? ~0ull : (1ull << (F::WIDTH & 63)) - 1);
+  const u64 sign = F::SIGNED() ? 1ull << (F::WIDTH() - 1) : 0;
+  const u64 magnitude = code & ~sign & (F::WIDTH() == 64 ? ~0ull : (1ull << (F::WIDTH() & 63)) - 1);
   v.negative = (code & sign) != 0;
-  u64 field = magnitude >> F::PAD >> F::MB, fraction = (magnitude >> F::PAD) & ((1ull << F::MB) - 1);
-  u64 significand = fraction + (field || !F::ZERO ? 1ull << F::MB : 0);
+  u64 field = magnitude >> F::PAD() >> F::MB(), fraction = (magnitude >> F::PAD()) & ((1ull << F::MB()) - 1);
+  u64 significand = fraction + (field || !F::ZERO() ? 1ull << F::MB() : 0);
   v.significand = significand;
-  v.lsb = (int)(F::ZERO && !field ? 1 : field) - F::BIAS - F::MB;
+  v.lsb = (int)(F::ZERO() && !field ? 1 : field) - F::BIAS() - F::MB();
   v.zero = significand == 0;
   v.exponent = top_bit(significand) + v.lsb;
   if (v.zero || v.exponent < emin) v.exponent = emin;
-  if (F::NAN_STYLE == NAN_NEGATIVE_ZERO && sign && code == sign) v.kind = NOT_A_NUMBER;
-  if (magnitude > F::MAX_CODE) v.kind = magnitude == F::INF_CODE ? INFINITE : NOT_A_NUMBER;
+  if (F::NAN_STYLE() == NAN_NEGATIVE_ZERO && sign && code == sign) v.kind = NOT_A_NUMBER;
+  if (magnitude > F::MAX_CODE()) v.kind = magnitude == F::INF_CODE() ? INFINITE : NOT_A_NUMBER;
   if (v.kind != FINITE) v.zero = 0;
   return v;
 }
@@ -69,13 +90,13 @@ template <class F> DEV Value decode(u64 code, int emin) {
 // The code of a value that F holds.
 template <class F> DEV u64 encode_exact(const Value &v, u64 nan_code) {
   if (v.kind == NOT_A_NUMBER) return nan_code;
-  const u64 sign = v.negative && F::SIGNED ? 1ull << (F::WIDTH - 1) : 0;
-  if (v.kind == INFINITE) return sign | F::INF_CODE;
+  const u64 sign = v.negative && F::SIGNED() ? 1ull << (F::WIDTH() - 1) : 0;
+  if (v.kind == INFINITE) return sign | F::INF_CODE();
   if (!v.significand) return sign;
-  const int exponent = top_bit(v.significand) + v.lsb, at = exponent > F::EMIN ? exponent : F::EMIN;
-  const int shift = at - F::MB - v.lsb;
+  const int exponent = top_bit(v.significand) + v.lsb, at = exponent > F::EMIN() ? exponent : F::EMIN();
+  const int shift = at - F::MB() - v.lsb;
   const u64 significand = shift >= 0 ? (u64)(v.significand >> shift) : (u64)v.significand << -shift;
-  return sign | ((((u64)(at + F::BIAS - 1) << F::MB) + significand) << F::PAD);
+  return sign | ((((u64)(at + F::BIAS() - 1) << F::MB()) + significand) << F::PAD());
 }
 
 // Philox4x32-10 of the counter (element low, element high, step / 4, operation): word step % 4.

@@ -1,8 +1,14 @@
 // One operand as the planes that aligned.cuh reads. One thread packs one block of one row of a (or column of b).
 //
-// The host defines SIDE_A (exponents twice in a word for a, once in 16 bits for b) and STORED, MINE: the stored format and
-// the unit's; SCALE, the power of two that values are scaled by. `order` says which k stands where; -1 is padding, which is no zero term.
+// The host defines SIDE_A (exponents twice in a word for a, once in 16 bits for b), Unit, and STORED, MINE: the stored format
+// and the unit's. `order` says which k stands where; -1 is padding, which is no zero term.
 
+#define L Unit::BLOCK()
+#define BOTTOM 123  // as in aligned.cuh
+#define FLOOR Unit::FLOOR()
+#define HAS_FLOOR (FLOOR != -100000)
+#define SIGN_CHANGES (Unit::ALIGN() == RZ)
+#define SCALE (SIDE_A ? Unit::KEPT_FRACTION() - 52 : 0)  // the power of two that values are scaled by
 #define ZERO_EXPONENT (-16384)
 
 struct Packing {
@@ -26,8 +32,8 @@ DEV void pack_block(const Packing &p, i64 row, i64 block, i64 batch) {
     u32 high = 0, sign = 0;
     int e = ZERO_EXPONENT;
     if (k >= 0 && row < p.rows) {
-      const u64 code = load_code(p.codes, batch * p.batch_step + row * p.row_step + k * p.k_step, STORED::BYTES);
-      Value v = decode<STORED>(code, MINE::EMIN);
+      const u64 code = load_code(p.codes, batch * p.batch_step + row * p.row_step + k * p.k_step, STORED::BYTES());
+      Value v = decode<STORED>(code, MINE::EMIN());
       const u64 s = (u64)v.significand;
       const int top = top_bit(s);
       sign = v.negative ? 0x80000000u : 0;
