@@ -89,14 +89,16 @@ def _fraction(rng: np.random.Generator, fmt: Format) -> int:
     return [0, 0, 0, whole, int(rng.integers(whole + 1)), 1][int(rng.integers(6))]
 
 
-def _lengths(rng: np.random.Generator, unit: Unit) -> int:
+def _lengths(rng: np.random.Generator, unit: Unit, focus: bool) -> int:
     step = unit.instruction_k
     if unit.scale_block:
+        if focus:
+            return max(unit.block_size, 2 * unit.scale_block)
         return int(rng.choice([unit.scale_block, unit.block_size, unit.block_size, unit.block_size + unit.scale_block]))
     return int(rng.choice([1, 2, 2, min(unit.block_size, step), step, step + 1, int(rng.integers(1, 2 * step + 1))]))
 
 
-def _places(rng: np.random.Generator, unit: Unit, k: int) -> tuple[list[int | None], int | None, bool]:
+def _places(rng: np.random.Generator, unit: Unit, k: int, focus: bool) -> tuple[list[int | None], int | None, bool]:
     """Exponents of the products and of c: one anchor, the rest near it or as far below as a width of the unit; None for zero.
 
     Then whether the products are to be powers of two.
@@ -104,15 +106,19 @@ def _places(rng: np.random.Generator, unit: Unit, k: int) -> tuple[list[int | No
     x, y, out = unit.a_operand, unit.b_operand, unit.out_format
     low, high = x.emin - x.mantissa_bits + y.emin - y.mantissa_bits, x.emax + y.emax
     widths = [w for w in (unit.fraction_bits, unit.late_fraction_bits, unit.kept_bits, 32) if w]
-    style = rng.integers(6)
-    if style == 4:  # c, a tie of its last place, and a little more or less
-        anchor = int(rng.integers(max(low, out.emin) + 30, max(min(high + 24, out.emax - 1), max(low, out.emin) + 31)))
+    style = int(rng.choice([4, 5])) if focus else int(rng.integers(6))
+    if style == 4:  # a number, a tie of its last place, and a little more or less; c is one of the three
+        least = max(low, out.emin)
+        anchor = int(rng.integers(least + unit.kept_bits, max(min(high + 24, out.emax), least + unit.kept_bits) + 1))
         tie = anchor - unit.kept_bits
-        below = [int(rng.integers(1, 24)), *(max(w - unit.kept_bits, 1) + int(rng.integers(0, 3)) for w in widths)]
+        below = [int(rng.integers(1, 24)), *(max(w - unit.kept_bits, 1) + int(rng.integers(-1, 3)) for w in widths)]
+        little = tie - int(rng.choice(below))
         few: list[int | None] = [None] * k
-        for p in (tie - int(rng.choice(below)), tie):
+        three = [anchor, tie, little]
+        c = three.pop(int(rng.choice([0, 0, 2])))
+        for p in three:
             few[int(rng.integers(k))] = p
-        return few, anchor, True
+        return few, c, True
     if style == 5 and k > 1:  # c in the last places of the output, one product far below, zeros
         bottom = out.emin - out.mantissa_bits
         few = [None] * k
@@ -147,9 +153,16 @@ def _places(rng: np.random.Generator, unit: Unit, k: int) -> tuple[list[int | No
     return products, c, False
 
 
-def _anchored(rng: np.random.Generator, unit: Unit, k: int) -> tuple[list[int], list[int], int]:
+def _split(rng: np.random.Generator, unit: Unit, place: int) -> int:
+    """An exponent of a whose product with one of b stands at a place, if there is one."""
+    x, y = unit.a_format, unit.b_format
+    least, most = max(x.emin - x.mantissa_bits, place - y.emax), min(x.emax, place - y.emin + y.mantissa_bits)
+    return int(rng.integers(least, most + 1)) if least <= most else place // 2
+
+
+def _anchored(rng: np.random.Generator, unit: Unit, k: int, focus: bool) -> tuple[list[int], list[int], int]:
     x, y, out = unit.a_format, unit.b_format, unit.out_format
-    products, c_place, plain = _places(rng, unit, k)
+    products, c_place, plain = _places(rng, unit, k, focus)
     a, b = [], []
     alike = rng.random() < 0.3  # signs of the small terms alike, so that they add up
     for place in products:
@@ -158,8 +171,7 @@ def _anchored(rng: np.random.Generator, unit: Unit, k: int) -> tuple[list[int], 
             a.append(x.sign_bit * int(rng.integers(2)))
             b.append(power(y, int(rng.integers(-2, 3)), False, 0))
             continue
-        least, most = max(x.emin - x.mantissa_bits, place - y.emax), min(x.emax, place - y.emin + y.mantissa_bits)
-        first = int(rng.integers(least, most + 1)) if least <= most else place // 2
+        first = _split(rng, unit, place)
         a.append(power(x, first, negative, 0 if plain else _fraction(rng, x)))
         b.append(power(y, place - first, False, 0 if plain else _fraction(rng, y)))
     if k > 1 and not plain and rng.random() < 0.5:  # a pair that cancels but for its last places
@@ -180,9 +192,9 @@ def _nan(rng: np.random.Generator, fmt: Format) -> int:
     return fmt.inf_code | payload | fmt.sign_bit * int(rng.integers(2))
 
 
-def candidate(rng: np.random.Generator, unit: Unit) -> Case:
-    """Inputs of one of several families, of any length up to two instructions."""
-    k = _lengths(rng, unit)
+def candidate(rng: np.random.Generator, unit: Unit, focus: bool = False) -> Case:
+    """Inputs of one of several families, of any length up to two instructions; `focus` on ties and on the bottom."""
+    k = _lengths(rng, unit, focus)
     seed = int(rng.integers(1 << 40))
     if unit.out_format.integer:
         a, b, _ = operands(rng, unit, 1, 1, k, "uniform")
@@ -199,11 +211,11 @@ def candidate(rng: np.random.Generator, unit: Unit) -> Case:
             [power(unit.a_format, 6, False, 368), power(unit.a_format, -6, False, 0)],
             [power(unit.b_format, 5, False, 480), power(unit.b_format, -7, False, 0)],
         )  # 87·47, 2^-13
-    elif rng.random() < 0.35:
+    elif rng.random() < (0.05 if focus else 0.35):
         rows, columns, start = operands(rng, unit, 1, 1, k, str(rng.choice(KINDS)))
         a, b, c = rows[0].tolist(), columns[:, 0].tolist(), int(start[0, 0])
     else:
-        a, b, c = _anchored(rng, unit, k)
+        a, b, c = _anchored(rng, unit, k, focus)
         if rng.random() < 0.1:
             for _ in range(int(rng.integers(1, 3))):
                 side, fmt = [(a, unit.a_format), (b, unit.b_format)][int(rng.integers(2))]
@@ -218,14 +230,26 @@ def candidate(rng: np.random.Generator, unit: Unit) -> Case:
         if unit.scale == "float8_e8m0fnu" and rng.random() < 0.7:
             around = int(rng.choice([127, 127, 127 - 74, 127 - 86]))
             drawn = [np.clip(rng.integers(-14, 15, count) + around, 0, 254) for _ in "ab"]
-        if unit.scale == "float8_e8m0fnu" and rng.random() < 0.2:  # a few products at the bottom of the output, zeros
+        if unit.scale == "float8_e8m0fnu" and count > 1 and rng.random() < (0.5 if focus else 0.2):
+            # two products that nearly cancel at the bottom of the output, where the floor of emax cuts; zeros
             a, b, c = [0] * k, [0] * k, 0
             bottom = unit.out_format.emin - unit.out_format.mantissa_bits
-            totals = bottom - rng.choice([0, 0, 9, 25], count) + rng.integers(-2, 3, count)
+            cut = (unit.min_exponent or 0) - (unit.fraction_bits or 0)
+            totals, negative = np.full(count, bottom), bool(rng.integers(2))
+            first, second = bottom + int(rng.integers(0, 2)), cut + int(rng.integers(-1, 2))
+            if unit.group_size > 1:
+                groups = [int(g) for g in rng.choice(count, 2, replace=False)]
+                totals[groups] = first, second
+                places = [(g * unit.scale_block, 0) for g in groups]
+            else:  # products of one block share their scales
+                x, y = unit.a_format, unit.b_format
+                highest = int(rng.integers(0, x.emax + y.emax + 1))
+                totals[:] = first - highest
+                places = [(0, highest), (1, second - first + highest)]
             drawn = [totals // 2 + 127, totals - totals // 2 + 127]
-            for g in rng.choice(count, 2):
-                at = int(g) * unit.scale_block
-                a[at], b[at] = power(unit.a_format, 0, bool(rng.integers(2)), 0), power(unit.b_format, 0, False, 0)
+            for (at, place), sign in zip(places, (negative, not negative), strict=True):
+                e = _split(rng, unit, place)
+                a[at], b[at] = power(unit.a_format, e, sign, 0), power(unit.b_format, place - e, False, 0)
         scales = tuple(tuple(int(s) for s in side) for side in drawn)
     return Case(tuple(a), tuple(b), c, *scales, seed=seed)
 
