@@ -188,7 +188,9 @@ def test_cdna3_by_hand() -> None:
     assert staged(MI300, [(1, 20)], (-1, -30)) == below
     assert staged(MI300, [(1, 20)], (1, -30)) == big
     for unit in (MI300, FNUZ):
-        assert staged(unit, [(1, -4), (1, -11)], (1, 20)) == big + Fraction(1, 8)  # a tie and 2^(emax - 31), the last of 32 bits
+        assert staged(unit, [(1, -4), (1, -11)], (1, 20)) == big + Fraction(
+            1, 8
+        )  # a tie and 2^(emax - 31), the last of 32 bits
         assert staged(unit, [(1, -4), (1, -12)], (1, 20)) == big
     assert staged(MI300, [(1, 20), (1, -4), (1, -5)], (0, 0)) == big  # products are cut at 2^(20 - 24): a tie
 
