@@ -126,9 +126,15 @@ def moot_reason(unit: Unit, name: str, value: Any) -> str:
         ):
             return "products under one scale span too little for one to reach the output and another to be cut"
         return "no term has bits below the floor's" if floors and lowest >= max(floors) - unit.fraction_bits else ""
+    if name == "chain" and unit.k_order is not None and unit.replace(chain=value).instruction_k == unit.instruction_k:
+        return "c enters after the run that k_order names, which is as long"
+    if name == "k_order" and unit.arithmetic == "rounded" and unit.block_size == 2 and value == (1, 0):
+        return "a sum of two is the same in either order"
     if name == "product_rounding":
         fits = unit.a_format.precision + unit.b_format.precision <= unit.out_format.precision
         wide = unit.a_format.emin + unit.b_format.emin - unit.a_format.mantissa_bits - unit.b_format.mantissa_bits
+        if fits and unit.subnormals == "flush":
+            return "normal products are exact, others are flushed"
         return "products are exact" if fits and wide >= unit.out_format.emin - unit.out_format.mantissa_bits else ""
     return ""
 

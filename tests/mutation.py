@@ -15,6 +15,7 @@ import argparse
 import ast
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, TimeoutExpired, run
+from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ("tests/test_reference_rules.py", "tests/test_golden_rows.py")
@@ -222,6 +224,50 @@ def rows() -> list[str]:
     return survivors
 
 
+class Slow(Exception):
+    """A mutant that does not come to an end."""
+
+
+def shown_by_rows(mutant: Mutant) -> bool:
+    """Whether tests/golden/rows shows a mutant of the reference: replayed in this process, which is quick.
+
+    A code that differs, an exception and a loop without an end all show it.
+    """
+    from support.adversarial import run as code_of
+    from support.golden_rows import read
+
+    names = ["tcsim.values", "tcsim.reference_blocks", "tcsim.reference"]
+    saved = {name: sys.modules[name] for name in names}
+
+    def stop(*_: object) -> None:
+        raise Slow
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(60)
+    try:
+        for name in names:
+            file = name.replace(".", "/") + ".py"
+            module = sys.modules[name] = ModuleType(name)
+            exec(compile(mutant.text if file == mutant.file else (ROOT / file).read_text(), file, "exec"), module.__dict__)
+        changed = sys.modules["tcsim.reference"]
+        return any(code_of(stored.unit, case, changed) != code for stored in read() for case, code in stored.cases)
+    except Exception:
+        return True
+    finally:
+        signal.alarm(0)
+        sys.modules.update(saved)
+
+
+def not_shown_by_rows(mutants: list[Mutant]) -> list[Mutant]:
+    """Those mutants of the reference that the stored bits do not show, and all others: what the tests are still asked about."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import tcsim.reference  # noqa: F401  (its modules are replaced and put back)
+
+    left = [mutant for mutant in mutants if mutant.file not in REFERENCE or not shown_by_rows(mutant)]
+    print(f"{len(mutants) - len(left)} of {len(mutants)} mutants are shown by tests/golden/rows", flush=True)
+    return left
+
+
 def judged(mutants: list[Mutant], jobs: int) -> list[Mutant]:
     """The survivors, each printed as it is found."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
@@ -271,7 +317,7 @@ def main() -> int:
         else:
             for file in REFERENCE if what == "reference" else (what,):
                 mutants += automatic(file)
-    mutants = mutants[asked.start :][: asked.limit]
+    mutants = not_shown_by_rows(mutants[asked.start :][: asked.limit])
     if mutants:
         survivors += [f"{m.file} {m.label}" for m in judged(mutants, asked.jobs)]
     print(f"{len(survivors)} survivors", *survivors, sep="\n  ")

@@ -204,7 +204,8 @@ def candidate(rng: np.random.Generator, unit: Unit, focus: bool = False) -> Case
         return Case(tuple(a[0].tolist()), tuple(b[:, 0].tolist()), edge, seed=seed)
     if rng.random() < 0.04:  # zeros of one sign
         negative = int(rng.integers(2))
-        a, b, c = [unit.a_format.sign_bit * negative] * k, [0] * k, unit.out_format.sign_bit * int(rng.integers(2))
+        minus_one = power(unit.b_format, 0, bool(negative), 0)
+        a, b, c = [0] * k, [minus_one] * k, unit.out_format.sign_bit * int(rng.integers(2))
     elif unit.sum_format is not None and k > 1 and rng.random() < 0.1:  # a tie of float32 that decides one of float16
         a, b, c = [0] * k, [0] * k, 0
         a[:2], b[:2] = (
