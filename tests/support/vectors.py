@@ -46,15 +46,15 @@ class Case:
     scale_b: np.ndarray | None = None
 
 
-def files() -> list[str]:
+def files(folder: Path = FOLDER) -> list[str]:
     """The files present, without their ending."""
-    return sorted(path.stem for path in FOLDER.glob("*.npz")) if FOLDER.is_dir() else []
+    return sorted(path.stem for path in folder.glob("*.npz")) if folder.is_dir() else []
 
 
 @cache
-def cases(file: str) -> list[Case]:
+def cases(file: str, folder: Path = FOLDER) -> list[Case]:
     """Every case of a file."""
-    arrays = np.load(FOLDER / f"{file}.npz")
+    arrays = np.load(folder / f"{file}.npz")
     keys = sorted({key.rsplit(".", 1)[0] for key in arrays.files})
     return [
         _case(file, key, {s: arrays[f"{key}.{s}"] for s in ("a", "b", "c", "d", "sa", "sb") if f"{key}.{s}" in arrays.files})

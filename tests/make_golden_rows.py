@@ -1,0 +1,266 @@
+"""Write tests/golden/rows: for every record of the table the bits of a few outputs, chosen so that no field can change unseen.
+
+    python tests/make_golden_rows.py [--refresh | --more COUNT]
+
+Candidates are drawn (tests/support/adversarial.py, seed below); one is kept for every change of a field to its next value that
+no earlier one shows. The bits are the reference's and the compiled kernels': a case in which
+the two differ is printed and left out. Changes that no candidate shows are listed in the file as moot, for a person to read. --refresh
+keeps the cases and prints and writes the codes that have changed; --more draws further candidates for changes that none has shown.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from support.adversarial import Case, candidate, changed, neighbours, record, run
+from support.golden_rows import kernel_code, read
+from support.whatifs import whatifs
+
+import tcsim
+from tcsim.formats import format_named
+from tcsim.units import Unit
+
+FOLDER = Path(__file__).parent / "golden" / "rows"
+Moot = tuple[tuple[str, Any], str]  # a change of a field, and why no bit shows it
+SEED = 20261121
+CANDIDATES = 250
+MORE = 2500
+
+
+def groups() -> list[list[Unit]]:
+    """Rows of the table that share all numbers, then the what-ifs, one by one."""
+    found: dict[tuple[Any, ...], list[Unit]] = {}
+    for unit in tcsim.units():
+        found.setdefault(tuple(record(unit).values()), []).append(unit)
+    return [*found.values(), *([unit] for unit in whatifs())]
+
+
+def choose(unit: Unit, rng: np.random.Generator) -> tuple[list[Case], list[int], list[Moot]]:
+    """Cases that show every change of a field, their codes, and the changes that none shows."""
+    pool: list[tuple[Case, int]] = []
+
+    def grow(count: int) -> None:
+        while len(pool) < count:
+            case = candidate(rng, unit)
+            pool.append((case, run(unit, case)))
+
+    grow(CANDIDATES)
+    kept = dict(pool[:3])
+    moot = []
+    for name, value in neighbours(unit):
+        other = changed(unit, name, value)
+        if other is None or record(other) == record(unit):
+            continue
+        reason = moot_reason(unit, name, value)
+        if reason:
+            moot.append(((name, value), reason))
+            continue
+        if any(_differs(other, case, code) for case, code in kept.items()):
+            continue
+        shown = next((pair for pair in pool if _differs(other, *pair)), None)
+        if shown is None:
+            before = len(pool)
+            grow(CANDIDATES if unit.evidence == "?" else MORE)  # a what-if is pinned for its arithmetic's sake
+            shown = next((pair for pair in pool[before:] if _differs(other, *pair)), None)
+        if shown is None:
+            moot.append(((name, value), "no candidate shows it"))
+        else:
+            kept[shown[0]] = shown[1]
+    return list(kept), list(kept.values()), moot
+
+
+def chosen(i: int) -> tuple[list[Case], list[int], list[Moot]]:
+    unit = groups()[i][0]
+    result = choose(unit, np.random.default_rng([SEED, i]))
+    print(
+        unit.label, unit.source[-60:], len(result[0]), [m[0] for m in result[2] if m[1].startswith("no candidate")], flush=True
+    )
+    return result
+
+
+def _differs(unit: Unit, case: Case, code: int) -> bool:
+    return run(unit, case) != code
+
+
+def moot_reason(unit: Unit, name: str, value: Any) -> str:
+    """Why a change of a field cannot be seen in any bit; empty where it may."""
+    if name == "nan_from" and not (unit.keeps_nan or unit.replace(nan_from=value).keeps_nan):
+        return "kept NaNs need blocks of one product and one format"
+    if unit.arithmetic == "integer":
+        orders = name == "k_order" or (name == "block_size" and unit.overflow == "wrap")
+        return "integers add up in any order, without rounding" if orders or name in ("rounding", "zero_sign") else ""
+    if unit.align_rounding == "exact" and name in ("fraction_bits", "min_exponent", "operand_format"):
+        return "nothing is cut"
+    if name == "k_order" and unit.arithmetic != "rounded" and unit.c_enters == "aligned":
+        period = unit.instruction_k
+        sums = [_sums(tuple(order or range(period)), unit) for order in (unit.k_order, value)]
+        return "the same products are added up together" if sums[0] == sums[1] and len(value or range(period)) == period else ""
+    if name == "operand_format":
+        before, after = (unit.a_operand.emin, unit.b_operand.emin), format_named(value or unit.a).emin
+        same = unit.group_size > 1 or before == (after, after)
+        return "the exponents that products align by stay" if same else ""
+    if name == "min_exponent" and unit.fraction_bits is not None:
+        lsb = [f.emin - f.mantissa_bits for f in (unit.a_format, unit.b_format)]
+        scale = unit.scale_format
+        scales = 0 if scale is None else 2 * (scale.emin - scale.mantissa_bits)
+        lowest = min(sum(lsb) + scales, unit.out_format.emin - unit.out_format.mantissa_bits)
+        floors = [e for e in (unit.min_exponent, value) if e is not None]
+        least = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin)
+        if unit.group_size == 1 and floors and min(least, unit.out_format.emin) >= max(floors):
+            return "every term that is not zero aligns at the floor or above it"
+        reach = unit.a_operand.emax + unit.b_operand.emax - sum(lsb)
+        if (
+            scale is not None
+            and unit.group_size == 1
+            and floors
+            and reach < unit.out_format.emin - unit.out_format.mantissa_bits - max(floors) + unit.fraction_bits
+        ):
+            return "products under one scale span too little for one to reach the output and another to be cut"
+        return "no term has bits below the floor's" if floors and lowest >= max(floors) - unit.fraction_bits else ""
+    if name == "chain" and unit.k_order is not None and unit.replace(chain=value).instruction_k == unit.instruction_k:
+        return "c enters after the run that k_order names, which is as long"
+    if name == "k_order" and unit.arithmetic == "rounded" and unit.block_size == 2 and value == (1, 0):
+        return "a sum of two is the same in either order"
+    if name == "product_rounding":
+        fits = unit.a_format.precision + unit.b_format.precision <= unit.out_format.precision
+        wide = unit.a_format.emin + unit.b_format.emin - unit.a_format.mantissa_bits - unit.b_format.mantissa_bits
+        if fits and unit.subnormals == "flush":
+            return "normal products are exact, others are flushed"
+        return "products are exact" if fits and wide >= unit.out_format.emin - unit.out_format.mantissa_bits else ""
+    return ""
+
+
+def _sums(order: tuple[int, ...], unit: Unit) -> list[set[frozenset[int]]]:
+    """The sets of k that are summed exactly, block by block; a parity split has two."""
+    blocks = [order[i : i + unit.block_size] for i in range(0, len(order), unit.block_size)]
+    return [{frozenset(x[::2]), frozenset(x[1::2])} if unit.parity_split else {frozenset(x)} for x in blocks]
+
+
+def pack(sets: list[tuple[list[Case], list[int]]]) -> dict[str, np.ndarray]:
+    """All cases in a few long arrays: codes one after the other, and how many belong to each case and set."""
+    cases = [(case, code) for chosen, codes in sets for case, code in zip(chosen, codes, strict=True)]
+
+    def flat(name: str) -> np.ndarray:
+        return np.array([x for case, _ in cases for x in getattr(case, name)], np.uint64)
+
+    return {
+        "cases": np.array([len(chosen) for chosen, _ in sets]),
+        "k": np.array([len(case.a) for case, _ in cases]),
+        "scales": np.array([len(case.scale_a) for case, _ in cases]),
+        **{name: flat(name) for name in ("a", "b", "scale_a", "scale_b")},
+        "c": np.array([case.c for case, _ in cases], np.uint64),
+        "seed": np.array([case.seed for case, _ in cases], np.uint64),
+        "d": np.array([code for _, code in cases], np.uint64),
+    }
+
+
+def rows(units: list[Unit]) -> list[dict[str, Any]]:
+    return [
+        {
+            "gpu": u.gpu, "instruction": u.instruction, "a": u.a, "b": u.b, "out": u.out, "name": u.name, "evidence": u.evidence,
+            "nan_known": u.nan_known,
+        }
+        for u in units
+    ]  # fmt: skip
+
+
+def more(count: int) -> None:
+    """For the changes that no candidate has shown so far, `count` further ones that look for ties and for the bottom."""
+    sets, described = [], []
+    for n, stored in enumerate(read()):
+        rng = np.random.default_rng([SEED, 1, n, count])
+        cases, codes = [c for c, _ in stored.cases], [d for _, d in stored.cases]
+        open_changes: list[tuple[list[Any], Unit]] = []
+        moot = []
+        for change, reason in stored.moot:
+            name, value = change[0], tuple(change[1]) if isinstance(change[1], list) else change[1]
+            other = changed(stored.unit, name, value)
+            rule = moot_reason(stored.unit, name, value)
+            if rule or other is None or not reason.startswith("no candidate") or not stored.rows:
+                moot.append([change, rule or reason])
+            else:
+                open_changes.append((change, other))
+        tried = 0
+        while open_changes and tried < count:
+            case = candidate(rng, stored.unit, focus=True)
+            tried += 1
+            code = run(stored.unit, case)
+            shown = [pair for pair in open_changes if run(pair[1], case) != code]
+            if shown and kernel_code(stored.unit, case) == code:
+                cases.append(case)
+                codes.append(code)
+                open_changes = [pair for pair in open_changes if pair not in shown]
+        moot += [[change, "no candidate shows it"] for change, _ in open_changes]
+        sets.append((cases, codes))
+        described.append({"record": record(stored.unit), "rows": stored.rows, "moot": moot})
+        if tried:
+            print(stored.name, tried, "left:", [change for change, _ in open_changes], flush=True)
+    write(sets, described)
+
+
+def refresh() -> None:
+    """The stored cases under the units and the reference of today: which codes change is printed, then written.
+
+    Rows of the table that have moved to other numbers, and new ones, need the whole run.
+    """
+    sets, described = [], []
+    for stored in read():
+        codes = [run(stored.unit, case) for case, _ in stored.cases]
+        kept = [i for i, (case, _) in enumerate(stored.cases) if kernel_code(stored.unit, case) == codes[i]]
+        for i, (case, before) in enumerate(stored.cases):
+            if codes[i] != before:
+                print(
+                    stored.name,
+                    case,
+                    f"{before:#x} -> {codes[i]:#x}",
+                    "" if i in kept else "NOT THE SAME in the kernels; left out",
+                )
+        sets.append(([stored.cases[i][0] for i in kept], [codes[i] for i in kept]))
+        moot = []
+        for change, reason in stored.moot:
+            name, value = change
+            moot.append([change, moot_reason(stored.unit, name, tuple(value) if isinstance(value, list) else value) or reason])
+        described.append({"record": record(stored.unit), "rows": stored.rows, "moot": moot})
+    write(sets, described)
+
+
+def write(sets: list[tuple[list[Case], list[int]]], described: list[dict[str, Any]]) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(FOLDER / "rows.npz", **pack(sets))
+    about = {"date": datetime.now(UTC).date().isoformat(), "seed": SEED, "made_by": "tests/make_golden_rows.py"}
+    lines = ",\n".join(json.dumps(s) for s in described)
+    (FOLDER / "rows.json").write_text(json.dumps(about)[:-1] + ', "sets": [\n' + lines + "\n]}\n")
+
+
+def main() -> None:
+    if "--more" in sys.argv:
+        more(int(sys.argv[-1]))
+        return
+    if "--refresh" in sys.argv:
+        refresh()
+        return
+    everything = groups()
+    sets, described = [], []
+    with ProcessPoolExecutor(2) as pool:
+        found = pool.map(chosen, range(len(everything)))
+    for units, (cases, codes, moot) in zip(everything, found, strict=True):
+        same = [i for i, case in enumerate(cases) if kernel_code(units[0], case) == codes[i]]
+        if len(same) < len(cases):
+            print(f"NOT THE SAME in the kernels, left out: {units[0].label} {units[0].source}", flush=True)
+        sets.append(([cases[i] for i in same], [codes[i] for i in same]))
+        whatif = units[0].source.startswith("what-if")
+        described.append({"record": record(units[0]), "rows": [] if whatif else rows(units), "moot": moot})
+    write(sets, described)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""Change the program a little, many times, and list the changes that no test notices.
+
+    python tests/mutation.py [reference] [listed] [schemes] [rows] [FILE.py …] [--jobs 2] [--limit N] [--start N]
+
+Each mutant is made in a copy of the package without the hardware vectors beside it (as an outsider's checkout), and the tests
+named for its file must fail. `listed`: those of LISTED, written by hand; `schemes`: those among them outside the reference. `reference` and a file's name: automatic ones of the
+file's syntax tree (±1 in a constant, another comparison, and for or, a dropped not, plus for minus, min for max). `rows`: every
+field of every row of the table to its next values, beside tests/golden/rows (in this process). Kernels compile anew for every
+mutant, into a cache of the copy's own: minutes each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import DEVNULL, TimeoutExpired, run
+from types import ModuleType
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = ("tests/test_reference_rules.py", "tests/test_golden_rows.py")
+SKIP_SLOW = ("-k", "not kernels and not no_field and not a_fraction_equal")
+
+# The tests that must notice a change of a file; pytest's arguments.
+TESTS: dict[str, tuple[str, ...]] = {
+    "tcsim/values.py": (*GOLDEN, *SKIP_SLOW),
+    "tcsim/reference_blocks.py": (*GOLDEN, *SKIP_SLOW),
+    "tcsim/reference.py": (*GOLDEN, "tests/test_definition_schedules.py", *SKIP_SLOW),
+    "tcsim/schedule.py": ("tests/test_schedule.py", "tests/test_definition_schedules.py"),
+    "tcsim/philox.py": ("tests/test_philox.py",),
+    "tcsim/formats.py": ("tests/test_formats.py",),
+    "tcsim/sparse.py": ("tests/test_wrong_arguments.py", "tests/test_sparse.py"),
+    "tcsim/arguments.py": ("tests/test_wrong_arguments.py",),
+    "tcsim/quantize.py": ("tests/test_scheme_constants.py", "-k", "saturates or quotients"),
+    "tcsim/bounds.py": ("tests/test_scheme_constants.py", "-k", "gamma"),
+    "tcsim/ozaki.py": ("tests/test_scheme_constants.py", "-k", "slices"),
+    "tcsim/ozaki_crt.py": ("tests/test_scheme_constants.py", "-k", "int32"),
+}
+REFERENCE = ("tcsim/values.py", "tcsim/reference_blocks.py", "tcsim/reference.py")
+KERNEL_TESTS = ("tests/test_golden_rows.py", "-k", "kernels")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A file and its changed text, with what was changed."""
+
+    file: str
+    label: str
+    text: str
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        return TESTS.get(self.file, KERNEL_TESTS)
+
+
+# file, old text, new text: mutations that once survived, and their like. `old` must occur; every occurrence is a mutant.
+LISTED: tuple[tuple[str, str, str], ...] = (
+    ("tcsim/values.py", "+ random >= 1 << 32", "+ random > 1 << 32"),
+    ("tcsim/reference_blocks.py", "emax - f - 1", "emax - f"),
+    ("tcsim/reference_blocks.py", "emax - f - 1", "emax - f - 2"),
+    ("tcsim/reference_blocks.py", "out_format.emax + 1", "out_format.emax + 2"),
+    ("tcsim/reference_blocks.py", "out_format.emax + 1", "out_format.emax"),
+    ("tcsim/reference_blocks.py", "keep_sign and ", ""),
+    ("tcsim/values.py", "negative=total < 0 or all(", "negative=total < 0 or any("),
+    ("tcsim/reference.py", "zero=scale.zero or all(", "zero=scale.zero or any("),
+    ("tcsim/reference.py", "zero=scale.zero or all(t.zero for t in terms)", "zero=scale.zero"),
+    ("tcsim/reference.py", "zero=scale.zero or all(", "zero=all("),
+    ("tcsim/bounds.py", "gamma(k + p * p - 1,", "gamma(k + p * p,"),
+    ("tcsim/bounds.py", "gamma(k + p * p - 1,", "gamma(k + p * p - 2,"),
+    ("tcsim/bounds.py", "gamma(k + words * words - 1,", "gamma(k + words * words,"),
+    ("tcsim/ozaki.py", "t = (d + 1) *", "t = d *"),
+    ("tcsim/ozaki.py", "t = (d + 1) *", "t = (d + 2) *"),
+    ("tcsim/ozaki_crt.py", "_INT32_TERMS = 2**17", "_INT32_TERMS = 2**17 + 1"),
+    ("tcsim/ozaki_crt.py", "_INT32_TERMS = 2**17", "_INT32_TERMS = 2**18"),
+    ("tcsim/quantize.py", "(fraction > top)", "(fraction >= top)"),
+    ("tcsim/quantize.py", "np.where((rest != 0) & even, np.nextafter(quotient, beyond), quotient)", "quotient"),
+    ("tcsim/quantize.py", "(rest != 0) & even", "(rest != 0)"),
+    ("tcsim/quantize.py", "rest > 0, np.inf, -np.inf", "rest > 0, -np.inf, np.inf"),
+    ("tcsim/quantize.py", "(result == 0) & (odd != 0)", "(result == 1) & (odd != 0)"),
+)
+
+
+def listed() -> Iterator[Mutant]:
+    """The mutants of LISTED; one whose text is no longer there is printed: the list must follow the code."""
+    for file, old, new in LISTED:
+        text = (ROOT / file).read_text()
+        parts = text.split(old)
+        if len(parts) == 1:
+            print(f"NOT THERE {file} has no {old!r} any more: change LISTED with it", flush=True)
+        for i in range(1, len(parts)):
+            yield Mutant(file, f"{old!r} -> {new!r}, place {i}", old.join(parts[:i]) + new + old.join(parts[i:]))
+
+
+_COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
+}  # fmt: skip
+_BINARY: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.FloorDiv: ast.Mult, ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}  # fmt: skip
+
+
+def automatic(file: str) -> Iterator[Mutant]:
+    """Every small change of a file's syntax tree that this tool knows, outside docstrings, annotations and messages."""
+    tree = ast.parse((ROOT / file).read_text())
+    count = sum(1 for _ in _places(tree))
+    for i in range(count):
+        copy = deepcopy(tree)
+        node, change, label = next(place for j, place in enumerate(_places(copy)) if j == i)
+        before = ast.unparse(node)
+        change()
+        yield Mutant(file, f"line {getattr(node, 'lineno', '?')}: {label}: {before} -> {ast.unparse(node)}", ast.unparse(copy))
+
+
+def _places(tree: ast.AST):  # type: ignore[no-untyped-def]
+    """(node, a function that changes it, what the change is) in a fixed order."""
+    for node in _walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+            yield node, lambda n=node: setattr(n, "value", not n.value), "flag"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, int):
+            yield node, lambda n=node: setattr(n, "value", n.value + 1), "+1"
+            yield node, lambda n=node: setattr(n, "value", n.value - 1), "-1"
+        elif isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARE:
+            yield node, lambda n=node: n.ops.__setitem__(0, _COMPARE[type(n.ops[0])]()), "comparison"
+        elif isinstance(node, ast.BoolOp):
+            yield node, lambda n=node: setattr(n, "op", ast.Or() if isinstance(n.op, ast.And) else ast.And()), "and/or"
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+            yield (
+                node,
+                lambda n=node: setattr(n, "op", ast.UAdd() if isinstance(n.op, ast.USub) else ast.Not()) or _double(n),
+                "sign/not",
+            )
+        elif isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+            yield node, lambda n=node: setattr(n, "op", _BINARY[type(n.op)]()), "operator"
+        elif isinstance(node, ast.Name) and node.id in ("min", "max", "any", "all"):
+            other = {"min": "max", "max": "min", "any": "all", "all": "any"}[node.id]
+            yield node, lambda n=node, o=other: setattr(n, "id", o), "function"
+
+
+def _double(node: ast.UnaryOp) -> None:
+    if isinstance(node.op, ast.Not):  # not x becomes not not x, which is x as a truth
+        node.operand = ast.UnaryOp(ast.Not(), node.operand)
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes whose change changes what is computed: no annotations, docstrings, messages of errors, asserts or imports."""
+    if isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom | ast.JoinedStr):
+        return
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _walk(child)
+
+
+class Copy:
+    """A copy of the package and its tests in a temporary folder, in which one file at a time is changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("tcsim", "gpu", "tests", "cffi_build"):
+            shutil.copytree(
+                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "h200.npz", "h200-nan.npz")
+            )
+        for name in ("pyproject.toml", "README.md"):
+            shutil.copy(ROOT / name, folder / name)
+        (folder / "tests" / "golden" / "sparse").mkdir(exist_ok=True)
+        for name in ("sparse/h200.npz", "h200.npz"):
+            shutil.copy(ROOT / "tests" / "golden" / name, folder / "tests" / "golden" / name)
+
+    def survives(self, mutant: Mutant, seconds: float = 900) -> bool:
+        """Whether every test named for the mutant's file passes in spite of it; one that takes too long has noticed."""
+        path = self.folder / mutant.file
+        original = path.read_text()
+        path.write_text(mutant.text)
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        if "kernels" in mutant.file:
+            environment["XDG_CACHE_HOME"] = str(self.folder / "cache")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests]
+        try:
+            done = run(command, cwd=self.folder, env=environment, stdout=DEVNULL, stderr=DEVNULL, timeout=seconds, check=False)
+            return done.returncode == 0
+        except TimeoutExpired:
+            return False
+        finally:
+            path.write_text(original)
+
+
+def rows() -> list[str]:
+    """Changes of one field of one row of the table that the stored bits do not show, but for those listed there as moot."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from support.adversarial import changed, neighbours, record
+    from support.adversarial import run as code_of
+    from support.golden_rows import read
+    from test_golden_rows import key
+
+    import tcsim
+
+    stored_of = {key(row): stored for stored in read() for row in stored.rows}
+    survivors, made = [], 0
+    for unit in tcsim.units():
+        stored = stored_of[key(unit)]
+        moot = [(name, tuple(value) if isinstance(value, list) else value) for (name, value), _ in stored.moot]
+        for name, value in neighbours(unit):
+            other = changed(unit, name, value)
+            if other is None or record(other) == record(unit):
+                continue
+            made += 1
+            if all(code_of(other, case) == code for case, code in stored.cases) and (name, value) not in moot:
+                survivors.append(f"{unit.label}: {name} = {value!r}")
+    print(f"rows: {made} changes of one field, {len(survivors)} survive", flush=True)
+    return survivors
+
+
+class Slow(Exception):
+    """A mutant that does not come to an end."""
+
+
+def shown_by_rows(mutant: Mutant) -> bool:
+    """Whether tests/golden/rows shows a mutant of the reference: replayed in this process, which is quick.
+
+    A code that differs, an exception and a loop without an end all show it.
+    """
+    from support.adversarial import run as code_of
+    from support.golden_rows import read
+
+    names = ["tcsim.values", "tcsim.reference_blocks", "tcsim.reference"]
+    saved = {name: sys.modules[name] for name in names}
+
+    def stop(*_: object) -> None:
+        raise Slow
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(60)
+    try:
+        for name in names:
+            file = name.replace(".", "/") + ".py"
+            module = sys.modules[name] = ModuleType(name)
+            exec(compile(mutant.text if file == mutant.file else (ROOT / file).read_text(), file, "exec"), module.__dict__)
+        changed = sys.modules["tcsim.reference"]
+        return any(code_of(stored.unit, case, changed) != code for stored in read() for case, code in stored.cases)
+    except Exception:
+        return True
+    finally:
+        signal.alarm(0)
+        sys.modules.update(saved)
+
+
+def not_shown_by_rows(mutants: list[Mutant]) -> list[Mutant]:
+    """Those mutants of the reference that the stored bits do not show, and all others: what the tests are still asked about."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import tcsim.reference  # noqa: F401  (its modules are replaced and put back)
+
+    left = [mutant for mutant in mutants if mutant.file not in REFERENCE or not shown_by_rows(mutant)]
+    print(f"{len(mutants) - len(left)} of {len(mutants)} mutants are shown by tests/golden/rows", flush=True)
+    return left
+
+
+def judged(mutants: list[Mutant], jobs: int) -> list[Mutant]:
+    """The survivors, each printed as it is found."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        copies = [Copy(_made(Path(folder) / str(i))) for i in range(jobs)]
+        plain = [Mutant(file, "unchanged", (ROOT / file).read_text()) for file in dict.fromkeys(m.file for m in mutants)]
+        for mutant in plain:
+            if not copies[0].survives(mutant):
+                raise RuntimeError(f"the tests for {mutant.file} fail without any mutation: {' '.join(mutant.tests)}")
+        done: list[tuple[Mutant, bool]] = []
+
+        def work(i: int) -> None:
+            for mutant in mutants[i::jobs]:
+                started = time.perf_counter()
+                survives = copies[i].survives(mutant)
+                done.append((mutant, survives))
+                word = "SURVIVES" if survives else "noticed"
+                print(
+                    f"{len(done)}/{len(mutants)} {word} {mutant.file} {mutant.label} ({time.perf_counter() - started:.0f} s)",
+                    flush=True,
+                )
+
+        list(pool.map(work, range(jobs)))
+    return [mutant for mutant, survives in done if survives]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", nargs="*", default=["listed"])
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--start", type=int, default=0)
+    asked = parser.parse_args()
+    survivors: list[str] = []
+    mutants: list[Mutant] = []
+    for what in asked.what:
+        if what == "rows":
+            survivors += rows()
+        elif what == "listed":
+            mutants += listed()
+        elif what == "schemes":
+            mutants += [m for m in listed() if m.file not in REFERENCE]
+        else:
+            for file in REFERENCE if what == "reference" else (what,):
+                mutants += automatic(file)
+    mutants = not_shown_by_rows(mutants[asked.start :][: asked.limit])
+    if mutants:
+        survivors += [f"{m.file} {m.label}" for m in judged(mutants, asked.jobs)]
+    print(f"{len(survivors)} survivors", *survivors, sep="\n  ")
+    return int(bool(survivors))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
