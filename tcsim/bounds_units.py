@@ -36,22 +36,27 @@ _LEAST = 2.0**-1074  # what float64 itself may lose of an absolute term
 
 
 @dataclass(frozen=True)
-class Bound:
-    """A proved statement about an error: |C̃ - C| <= `limit` elementwise, or the reason why there is none.
+class Statement:
+    """What a bound says: `formula`, and the `unit`, `order` of operations and `inputs` for which it is proved, with its `source`:
+    a paper and its equation, or "this project"."""
 
-    limit
-        Array of the shape of C, infinite where nothing is proved; None where nothing is proved at all.
-    statement
-        What is bounded, in a formula. unit, order, inputs: what it is proved for. source: the paper and its equation, or
-        "this project". reason: why the limit is None, or infinite somewhere.
-    """
-
-    limit: Doubles | None = field(repr=False)
-    statement: str
+    formula: str
     unit: str
     order: str
     inputs: str
     source: str = "this project"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """|C̃ - C| <= `limit` elementwise, as `statement` says; or the `reason` why nothing is proved.
+
+    limit
+        Array of the shape of C, infinite where nothing is proved; None where nothing is proved at all.
+    """
+
+    limit: Doubles | None = field(repr=False)
+    statement: Statement
     reason: str = ""
 
     def relative(self, magnitude: npt.ArrayLike) -> float | None:
@@ -221,8 +226,9 @@ def magnitudes(a: npt.ArrayLike, b: npt.ArrayLike) -> Doubles:
         )
     if small < 1000.0:
         return result
-    nonzero = (x != 0).astype(np.float64) @ (y != 0).astype(np.float64)
-    return result + nonzero * _LEAST
+    nonzero: Doubles = (x != 0).astype(np.float64) @ (y != 0).astype(np.float64)
+    lifted: Doubles = result + nonzero * _LEAST
+    return lifted
 
 
 def sizes(unit: Unit, a: Doubles, b: Doubles, scale_a: Doubles | None = None, scale_b: Doubles | None = None) -> Sizes:
@@ -278,20 +284,24 @@ def unit_product(
         raise ValueError(f"{unit.label} takes block scales; pass scale_a and scale_b")
     scales = (None if z is None else np.asarray(z, dtype=np.float64) for z in (scale_a, scale_b))
     found = sizes(unit, x, y, *scales)
-    limit, _ = grown(scheduled_growth(unit, schedule, k, c=c is not None), found, start)
-    over = int(np.count_nonzero(~np.isfinite(limit)))
-    return Bound(
-        limit,
+    limit = grown(scheduled_growth(unit, schedule, k, c=c is not None), found, start)
+    says = Statement(
         "|D - (C + AB)| <= factor (|C| + |A|+ |B|+) + absolute",
         unit.label,
         repr(schedule or Sequential()),
-        "any finite values of the unit's formats, subnormal ones among them, whose |C| + |A|+ |B|+ cannot overflow",
-        reason=f"{over} of {limit.size} elements may overflow {unit.out_format.name}" if over else "",
+        "finite values of the unit's formats, subnormal ones among them, whose |C| + |A||B| and error cannot overflow",
     )
+    return Bound(limit, says, silent(limit, unit.out_format.name))
 
 
-def grown(growth: Growth, found: Sizes, start: Doubles | None = None) -> tuple[Doubles, Doubles]:
-    """(error limit, size of the exact sum's terms) for a start of at most `start`; infinite where overflow is possible."""
+def silent(limit: Doubles, out: str) -> str:
+    """Why a limit is infinite somewhere; empty where it is not."""
+    over = int(np.count_nonzero(~np.isfinite(limit)))
+    return f"{over} of {limit.size} elements may overflow {out}" if over else ""
+
+
+def grown(growth: Growth, found: Sizes, start: Doubles | None = None) -> Doubles:
+    """The error limit for a start of at most `start`; infinite where overflow is possible."""
     begin = np.zeros_like(found.plain) if start is None else start
     with np.errstate(over="ignore", invalid="ignore"):
         whole = begin + np.maximum(found.lifted, found.plain)
@@ -300,4 +310,4 @@ def grown(growth: Growth, found: Sizes, start: Doubles | None = None) -> tuple[D
             limit = limit + _LEAST
         total = begin + found.plain
         limit = np.where(total + limit <= growth.largest, limit, np.inf)
-    return np.where(whole == 0, 0.0, limit), total
+    return np.where(whole == 0, 0.0, limit)

@@ -46,22 +46,27 @@ def gemm(a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multiplier, *, moduli: in
         How large the integers may be: "fast" bounds sum |a'||b'| by the product of the row's and the column's
         Euclidean norms; "accurate" by an INT8 product of 6-bit upper bounds of |A| and |B|, one product more.
     """
-    if not 2 <= moduli <= len(MODULI):
-        raise ValueError(f"scheme II has 2 to {len(MODULI)} moduli; got moduli={moduli}")
-    if mode not in ("fast", "accurate"):
-        raise unknown("mode of Ozaki scheme II", mode, ("fast", "accurate"))
     narrow = all(np.asarray(z).dtype.itemsize <= 4 for z in (a, b))
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     (m, k), n = x.shape, y.shape[1]
+    mu, nu = scales(x, y, multiply, moduli=moduli, mode=mode)
     primes = MODULI[:moduli]
-    budget = _floor_log2_half(math.prod(primes))
-    mu, nu = _fast_scales(x, y, budget) if mode == "fast" else _accurate_scales(x, y, budget, multiply)
     left, right = (np.trunc(np.ldexp(z, e)) for z, e in ((x, mu[:, None]), (y, nu[None, :])))
     residues = [_modular_product(_residue(left, p), _residue(right, p), p, multiply) for p in primes]
     total = _reconstruct(residues, primes, -(mu[:, None] + nu[None, :]))
     c = total.rounded("float32").astype(np.float32) if narrow else total.rounded("float64")
     details = {"mode": mode, "log2_range": log2_range(moduli), "row_exponents": mu, "column_exponents": nu}
     return Result(c, multiply.record("ozaki-crt", m, n, k, words=(moduli, moduli), details=details))
+
+
+def scales(x: Doubles, y: Doubles, multiply: Multiplier, *, moduli: int, mode: str) -> tuple[Ints, Ints]:
+    """The exponents μ of the rows of A and ν of the columns of B with 2 sum_h |a'_ih||b'_hj| <= P."""
+    if not 2 <= moduli <= len(MODULI):
+        raise ValueError(f"scheme II has 2 to {len(MODULI)} moduli; got moduli={moduli}")
+    if mode not in ("fast", "accurate"):
+        raise unknown("mode of Ozaki scheme II", mode, ("fast", "accurate"))
+    budget = _floor_log2_half(math.prod(MODULI[:moduli]))
+    return _fast_scales(x, y, budget) if mode == "fast" else _accurate_scales(x, y, budget, multiply)
 
 
 def _floor_log2_half(whole: int) -> float:
@@ -78,7 +83,7 @@ def _from_norms(x: Doubles, budget: float, *, axis: int) -> Ints:
     place = np.frexp(np.max(np.abs(x), axis=axis, keepdims=True))[1].astype(np.int64)
     norm = np.linalg.norm(np.ldexp(x, -place), axis=axis)
     with np.errstate(divide="ignore"):
-        scale = np.floor(budget / 2 - np.log2(norm * (1.0 + 2.0**-40)))
+        scale = np.floor(budget / 2 - np.log2(norm * (1.0 + max(2.0**-40, x.shape[axis] * 2.0**-52))))
     return np.where(norm > 0, scale - np.squeeze(place, axis=axis), 0).astype(np.int64)
 
 
