@@ -46,6 +46,14 @@ def test_multiword_bounds_agree_to_first_order(k, low, words):
     assert bounds.multiword_probable(k, words, low=low) <= first
 
 
+def test_the_index_of_gamma_is_k_plus_p_squared_less_one():
+    """(2.8) by hand for k = 1 and 5, p = 2 and 3, and (2.7) for p = 2: γ_{k+3}(1 + u) + u² dropped."""
+    for k, words, index in ((1, 2, 4), (5, 2, 8), (1, 3, 9), (5, 3, 13)):
+        assert bounds.multiword(k, words) == (words + 1) * U16**words + index * U32 / (1 - index * U32)
+    by_hand = 2 * U16**2 + U16**4 + (4 * U32 / (1 - 4 * U32) * (1 + U16) + U16**2) * (1 + U16) ** 2
+    assert bounds.multiword_full(1, 2) == pytest.approx(by_hand, rel=1e-14)
+
+
 def test_gamma():
     assert bounds.gamma(1000, U32) == pytest.approx(1000 * U32 / (1 - 1000 * U32), rel=1e-15)
     assert bounds.gamma(2.0**24, U32) == math.inf
