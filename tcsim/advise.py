@@ -18,8 +18,7 @@ from tcsim.arguments import array
 from tcsim.errors import unknown
 from tcsim.gemm import SCHEMES, gemm
 from tcsim.multiplier import Multiplier, multiplier
-from tcsim.multiword_recipes import RECIPES
-from tcsim.ozaki_int8 import slice_bits
+from tcsim.multiword_recipes import RECIPES, plain
 from tcsim.peaks import PEAKS, peak
 from tcsim.units import Unit
 
@@ -32,7 +31,8 @@ class Choice:
     """A way to multiply these matrices.
 
     error
-        Largest |C - C̃|/(|A||B|) of the sample. bound: the worst case by theory, None where none is known.
+        Largest |C - C̃|/(|A||B|) of the sample. bound: no order of bits on this unit can make it larger for these words,
+        slices or residues (`tcsim.bounds.scheme`); None where nothing is proved, and `unbounded` says why.
     gemms
         Products of the whole matrices in `fmt`. time: their seconds at the GPU's peak rate, everything else left out.
     relative_time
@@ -48,6 +48,7 @@ class Choice:
     time: float
     relative_time: float
     reaches: bool
+    unbounded: str = ""
 
     def __str__(self) -> str:
         asked = ", ".join(f"{k}={v}" for k, v in self.options.items())
@@ -80,7 +81,8 @@ class Advice:
     def __str__(self) -> str:
         numbers = f"{'gemms':>5} {'error':>9} {'bound':>9} {'time':>8}"
         head = f"{'scheme':12} {'options':26} {'format':9} {numbers}  reaches {self.target:g} on {self.gpu}"
-        return "\n".join([head, *map(str, self.choices), *(f"{k}: {v}" for k, v in self.refused.items())])
+        silent = [f"{c.scheme} has no bound: {c.unbounded}" for c in self.choices if c.bound is None]
+        return "\n".join([head, *map(str, self.choices), *silent, *(f"{k}: {v}" for k, v in self.refused.items())])
 
 
 def advise(
@@ -106,7 +108,7 @@ def advise(
         raise ValueError("advice needs finite matrices")
     work = 2.0 * x.shape[0] * x.shape[1] * y.shape[1]
     trial = _Trial(_sample(x, sample, axis=1), _sample(y.T, sample, axis=1).T, target, gpu, threads)
-    found: list[tuple[str, Setting, str, int, float, float | None]] = list(trial.natives())
+    found: Found = list(trial.natives())
     refused: dict[str, str] = {}
     for scheme, search in _SEARCHES.items():
         fmt = SCHEMES[scheme].fmt
@@ -120,7 +122,10 @@ def advise(
     seconds = [gemms * work / ((peak(gpu, fmt) or np.nan) * 1e12) for _, _, fmt, gemms, _, _ in found]
     native = [s for s, f in zip(seconds, found, strict=True) if f[0] == "native"]
     base = next((s for s, f in zip(native, found, strict=False) if f[4] <= target), native[-1])
-    choices = [Choice(*f, time=s, relative_time=s / base, reaches=f[4] <= target) for f, s in zip(found, seconds, strict=True)]
+    choices = []
+    for (scheme, options, fmt, gemms, error, limit), time in zip(found, seconds, strict=True):
+        bound, why = trial.worst(limit)
+        choices.append(Choice(scheme, options, fmt, gemms, error, bound, time, time / base, error <= target, why))
     return Advice(target, gpu, tuple(sorted(choices, key=lambda c: (not c.reaches, c.time if c.reaches else c.error))), refused)
 
 
@@ -140,23 +145,35 @@ class _Trial:
         return multiplier("double" if fmt == "int8" else self.gpu, fmt, threads=self.threads)
 
     def run(self, scheme: str, **options: Any) -> tuple[float, int]:
-        a, b = (self.a.astype(np.float64), self.b.astype(np.float64)) if scheme == "ozaki-crt" else (self.a, self.b)
-        c, record = gemm(a, b, scheme, unit=self.multiplier(SCHEMES[scheme].fmt), **options)
+        c, record = gemm(*self._operands(scheme), scheme, unit=self.multiplier(SCHEMES[scheme].fmt), **options)
         return self.error(c), record.gemms
 
-    def natives(self) -> Iterator[tuple[str, Setting, str, int, float, float | None]]:
+    def bound(self, scheme: str, **options: Any) -> bounds.Bound:
+        """What `run` cannot exceed."""
+        return bounds.scheme(scheme, *self._operands(scheme), unit=self.multiplier(SCHEMES[scheme].fmt), **options)
+
+    def worst(self, limit: bounds.Bound) -> tuple[float | None, str]:
+        """The bound in the measure of `error`, or None and why."""
+        value = limit.relative(self.size)
+        return (value, "") if value is not None else (None, limit.reason or "some |A||B| is too small to be a number")
+
+    def _operands(self, scheme: str) -> tuple[Array, Array]:
+        """Scheme II rounds to float32 where both matrices are narrow; here it is to give float64."""
+        return (self.a.astype(np.float64), self.b.astype(np.float64)) if scheme == "ozaki-crt" else (self.a, self.b)
+
+    def natives(self) -> Iterator[tuple[str, Setting, str, int, float, bounds.Bound]]:
         with np.errstate(over="ignore"):
             narrow = self.a.astype(np.float32), self.b.astype(np.float32)
         if all(np.isfinite(z).all() for z in narrow):
             chain = multiplier("simt", threads=self.threads)(*narrow)
-            same = (narrow[0] == self.a).all() and (narrow[1] == self.b).all()
-            split = 0.0 if same else 2 * 2.0**-24
-            yield "native", {}, "float32", 1, self.error(chain), bounds.gamma(self.k, 2.0**-24) + split
+            limit = bounds.scheme(plain(fmt="float32"), self.a, self.b, unit="simt")
+            yield "native", {}, "float32", 1, self.error(chain), limit
         product = self.a.astype(np.float64) @ self.b.astype(np.float64)
-        yield "native", {}, "float64", 1, self.error(product), bounds.gamma(self.k, 2.0**-53)
+        limit = bounds.scheme(plain(fmt="float64"), self.a, self.b, unit="double")
+        yield "native", {}, "float64", 1, self.error(product), limit
 
 
-Found: TypeAlias = "list[tuple[str, Setting, str, int, float, float | None]]"
+Found: TypeAlias = "list[tuple[str, Setting, str, int, float, bounds.Bound]]"
 
 
 def _fixed(*settings: Setting) -> Callable[[_Trial, str], Found]:
@@ -167,15 +184,10 @@ def _fixed(*settings: Setting) -> Callable[[_Trial, str], Found]:
         for options in settings:
             recipe = RECIPES[scheme](**options)
             error, gemms = trial.run(scheme, **options)
-            unit = trial.multiplier(recipe.fmt).unit
-            found.append((scheme, options, recipe.fmt, gemms, error, bounds.recipe(recipe, trial.k, unit=_aligned(unit))))
+            found.append((scheme, options, recipe.fmt, gemms, error, trial.bound(scheme, **options)))
         return found
 
     return search
-
-
-def _aligned(unit: Unit | None) -> Unit | None:
-    return unit if unit is not None and unit.arithmetic == "aligned" else None
 
 
 def _fewest(option: str, values: range) -> Callable[[_Trial, str], Found]:
@@ -187,20 +199,19 @@ def _fewest(option: str, values: range) -> Callable[[_Trial, str], Found]:
             error, gemms = trial.run(scheme, **{option: value})
             if error <= trial.target:
                 break
-        return [(scheme, {option: value}, SCHEMES[scheme].fmt, gemms, error, None)]
+        return [(scheme, {option: value}, SCHEMES[scheme].fmt, gemms, error, trial.bound(scheme, **{option: value}))]
 
     return search
 
 
 def _slices(trial: _Trial, scheme: str) -> Found:
-    """INT8 slices: the fewest equal ones that reach the target, then fewer for A or for B alone, all products."""
-    bits = slice_bits(trial.k)
+    """INT8 slices: the fewest equal ones that reach the target, then fewer for A or for B alone."""
     s, error, gemms = 2, np.inf, 0
     for s in range(2, 19):
         error, gemms = trial.run(scheme, slices=s)
         if error <= trial.target:
             break
-    found: Found = [(scheme, {"slices": s}, "int8", gemms, error, bounds.ozaki_relative(trial.a, trial.b, s, s, bits))]
+    found: Found = [(scheme, {"slices": s}, "int8", gemms, error, trial.bound(scheme, slices=s))]
     best = (s, s)
     for side in (0, 1):
         while best[side] > 1:
@@ -210,7 +221,7 @@ def _slices(trial: _Trial, scheme: str) -> Found:
             best = fewer
     if best != (s, s):
         error, gemms = trial.run(scheme, slices=best)
-        found.append((scheme, {"slices": best}, "int8", gemms, error, bounds.ozaki_relative(trial.a, trial.b, *best, bits)))
+        found.append((scheme, {"slices": best}, "int8", gemms, error, trial.bound(scheme, slices=best)))
     return found
 
 

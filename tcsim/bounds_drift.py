@@ -16,8 +16,10 @@ the others; the sums over P(x > jq) account for that.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tcsim.units import Unit
 
@@ -36,11 +38,11 @@ def drift_constant(unit: Unit) -> float | None:
         return 0.0
     n = _extra_bits(unit)
     if unit.arithmetic == "two-stage":
-        return (0.5 * 2.0**-n + _final(unit, n)) / unit.block_size
+        return float(0.5 * 2.0**-n + _final(unit, n)) / unit.block_size
     if math.isinf(n):
         return _final(unit, n) / unit.block_size
     side = {"rz": 0.5, "rd": 0.5, "ru": -0.5}.get(unit.align_rounding, 0.0)
-    return side * 2.0**-n + _final(unit, n) / unit.block_size
+    return float(side * 2.0**-n) + _final(unit, n) / unit.block_size
 
 
 def drift(unit: Unit, k: int) -> float | None:
@@ -65,9 +67,9 @@ def signed_drift(unit: Unit, k: int) -> float | None:
     last_place = 2.0 ** (top - unit.kept_bits + 1)
     if 4 * last_place > unit.block_size / 4 and _extra_bits(unit) > 0:
         return None
-    if unit.c_enters == "after":
+    if unit.c_enters == "after" or k <= 4:
         return 0.0
-    c, left = 1.0, (k - 4.0) / unit.block_size
+    c, left = 1.0, max(k - 4.0, 0.0) / unit.block_size
     for m in range(top + 2):
         step = _gain(unit, m)
         if step <= 0.0:
@@ -100,7 +102,7 @@ def _final(unit: Unit, n: float) -> float:
         mean, tie = 0.5, float(n == 1)
     elif odd_terms:
         mean, tie = 0.5 - grid, 2 * grid * (n >= 2)
-    return {"rz": mean, "rd": mean, "ru": -mean, "rna": -0.5 * tie}.get(unit.rounding, 0.0)
+    return float({"rz": mean, "rd": mean, "ru": -mean, "rna": -0.5 * tie}.get(unit.rounding, 0.0))
 
 
 def _gain(unit: Unit, m: int) -> float:
@@ -108,9 +110,9 @@ def _gain(unit: Unit, m: int) -> float:
     n, size = _extra_bits(unit), unit.block_size
     last_place = 2.0 ** (m - unit.kept_bits + 1)
     if unit.arithmetic == "two-stage":
-        return size / 4 - last_place * (0.5 * 2.0**-n + _final(unit, n))
+        return float(size / 4 - last_place * (0.5 * 2.0**-n + _final(unit, n)))
     term = 0.25 if math.isinf(n) else _mean_rounded(unit.align_rounding, last_place * 2.0**-n)
-    return size * term - last_place * _final(unit, n)
+    return float(size * term - last_place * _final(unit, n))
 
 
 def _mean_rounded(rounding: str, q: float) -> float:
@@ -127,7 +129,7 @@ def _mean_rounded(rounding: str, q: float) -> float:
     return float(q * ((rounding == "ru") + _beyond(j * q).sum()))
 
 
-def _beyond(t: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _beyond(t: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """P(x > t)."""
     inside = np.clip(t, 1e-300, 1.0)
     return np.where(t < 1.0, 1.0 - inside + inside * np.log(inside), 0.0)

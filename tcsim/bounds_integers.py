@@ -17,7 +17,8 @@ from tcsim import ozaki_crt as crt
 from tcsim import ozaki_int8 as int8
 from tcsim.bounds_papers import gamma
 from tcsim.bounds_schemes import multiword, statement
-from tcsim.bounds_units import Bound, Statement, above, magnitudes, silent
+from tcsim.bounds_sizes import LEAST, above, magnitudes
+from tcsim.bounds_units import Bound, Statement, silent
 from tcsim.errors import unknown
 from tcsim.formats import format_named
 from tcsim.multiplier import IDEAL, Multiplier, Product, multiplier
@@ -29,7 +30,6 @@ from tcsim.units import Unit
 Array: TypeAlias = npt.NDArray[Any]
 Doubles: TypeAlias = npt.NDArray[np.float64]
 Pairs: TypeAlias = list[tuple[int, int]]
-_LEAST = 2.0**-1074
 
 
 def scheme(
@@ -87,9 +87,7 @@ def ozaki_int8(
     return Bound(limit, says, silent(limit, "float64"))
 
 
-def _parts(
-    x: Doubles, y: Doubles, sides: list[list[Doubles]], rests: list[Doubles], kept: Pairs
-) -> tuple[Doubles, Doubles]:
+def _parts(x: Doubles, y: Doubles, sides: list[list[Doubles]], rests: list[Doubles], kept: Pairs) -> tuple[Doubles, Doubles]:
     """(what is lost or left out, the size of the kept products) of one piece of k."""
     lost = magnitudes(rests[0], y) + magnitudes(np.abs(x) + np.abs(rests[0]), rests[1])
     size = np.zeros_like(lost)
@@ -106,7 +104,7 @@ def _parts(
 def _added(lost: Doubles, size: Doubles, additions: int, high: str) -> Doubles:
     """The limit after `additions` roundings in `high`; infinite where that may overflow."""
     fmt = format_named(high)
-    least = max(2.0 ** (fmt.emin - fmt.mantissa_bits), _LEAST)
+    least = max(2.0 ** (fmt.emin - fmt.mantissa_bits), LEAST)
     limit = above(lost + gamma(additions, 2.0**-fmt.precision) * size, additions + 8)
     limit = np.where(size + lost == 0, 0.0, limit + (additions + 1) * least)
     return np.where(size + limit <= fmt.max_finite, limit, np.inf)
@@ -137,7 +135,7 @@ def _fp16(
         return Bound(None, says, f"the floor 2^{floor} of the unit's alignment cuts products of slices")
     if mode == "cr":
         size = magnitudes(x, y)
-        limit = np.where(size == 0, 0.0, above(size * 2.0**-53, 8) + _LEAST)
+        limit = np.where(size == 0, 0.0, above(size * 2.0**-53, 8) + LEAST)
         limit = np.where(size + limit <= np.finfo(np.float64).max, limit, np.inf)
         return Bound(limit, says, silent(limit, work))
     lost, size, additions = np.zeros((x.shape[0], y.shape[1])), np.zeros((x.shape[0], y.shape[1])), 0
@@ -173,7 +171,7 @@ def _residues(a: Array, b: Array, multiply: Multiplier, *, moduli: int = 15, mod
     kept_x, kept_y = np.ldexp(left, -rows[:, None]), np.ldexp(right, -columns[None, :])
     lost = magnitudes(x - kept_x, y) + magnitudes(kept_x, y - kept_y)
     size = magnitudes(kept_x, kept_y)
-    least = max(2.0 ** (fmt.emin - fmt.mantissa_bits), _LEAST)
+    least = max(2.0 ** (fmt.emin - fmt.mantissa_bits), LEAST)
     limit = above(lost + 2.0**-fmt.precision * size, 8)
     limit = np.where(magnitudes(x, y) == 0, 0.0, limit + least)
     limit = np.where(size + limit <= fmt.max_finite, limit, np.inf)

@@ -17,17 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.bounds_papers import gamma
-from tcsim.bounds_units import Bound, Growth, Sizes, Statement, above, grown, magnitudes, scheduled_growth, silent, sizes
+from tcsim.bounds_sizes import LEAST, Sizes, above, magnitudes, sizes
+from tcsim.bounds_units import Bound, Growth, Statement, grown, scheduled_growth, silent
 from tcsim.formats import format_named
 from tcsim.multiplier import IDEAL, Multiplier
 from tcsim.multiword import Recipe
 from tcsim.multiword_split import equilibrate, range_limit, split
 from tcsim.schedule import Schedule
-from tcsim.units import Unit
 
 Array: TypeAlias = npt.NDArray[Any]
 Doubles: TypeAlias = npt.NDArray[np.float64]
-_LEAST = 2.0**-1074
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,10 @@ class State:
         if np.ndim(power) == 0 and power == 0:
             return self
         known = format_named(fmt)
-        least = max(2.0 ** (known.emin - known.mantissa_bits), _LEAST)
+        least = max(2.0 ** (known.emin - known.mantissa_bits), LEAST)
         with np.errstate(over="ignore", under="ignore"):
-            error = np.where(self.error == 0, 0.0, np.ldexp(self.error, power) + _LEAST)
-            size = np.where(self.size == 0, 0.0, np.ldexp(self.size, power) + _LEAST)
+            error = np.where(self.error == 0, 0.0, np.ldexp(self.error, power) + LEAST)
+            size = np.where(self.size == 0, 0.0, np.ldexp(self.size, power) + LEAST)
         return State(size, np.where(size == 0, error, error + least)).within(fmt)
 
     def within(self, fmt: str) -> State:
@@ -67,11 +66,11 @@ def product(multiply: Multiplier, a: Doubles, b: Doubles, start: State | None, s
     plan = multiply.schedule if schedule is None else schedule
     unit, k = multiply.unit, a.shape[1]
     if unit is not None:
-        found, growth = sizes(unit, a, b), scheduled_growth(unit, plan, k, c=start is not None)
+        found, growth = sizes(unit, a, b, c=start is not None), scheduled_growth(unit, plan, k, c=start is not None)
     else:
         found, growth = Sizes(magnitudes(a, b), magnitudes(a, b), np.zeros((a.shape[0], b.shape[1]))), _ideal(plan, k)
     with np.errstate(invalid="ignore"):
-        limit, total = grown(growth, found, None if start is None else start.size + start.error)
+        limit = grown(growth, found, None if start is None else start.size + start.error)
     if start is None:
         return State(found.plain, limit)
     return State(start.size + found.plain, start.error + limit)
@@ -80,7 +79,7 @@ def product(multiply: Multiplier, a: Doubles, b: Doubles, start: State | None, s
 def _ideal(schedule: Schedule, k: int) -> Growth:
     """Products of float64 matrices by a library: γ in float64, and what underflows; segments are added as numpy adds them."""
     plan = schedule.plan(k)
-    growth = Growth(gamma(k + 1, 2.0**-53), (k + 1) * _LEAST, float(np.finfo(np.float64).max))
+    growth = Growth(gamma(k + 1, 2.0**-53), (k + 1) * LEAST, float(np.finfo(np.float64).max))
     if plan.sum is None:
         return growth
     fmt, segments = format_named(plan.sum), len(plan.bounds) - 1
@@ -110,7 +109,7 @@ def multiword(made: Recipe, a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multip
         inner = x, y
         x, y = np.ldexp(x, rows[:, None]), np.ldexp(y, columns[None, :])
         if any((np.ldexp(z, -e) != w).any() for z, e, w in ((x, rows[:, None], inner[0]), (y, columns[None, :], inner[1]))):
-            underflow = (float(np.abs(x).max() + np.abs(y).max()) + 1.0) * k * _LEAST
+            underflow = (float(np.abs(x).max() + np.abs(y).max()) + 1.0) * k * LEAST
     left, right = (split(z, fmt, made.words, scale=made.scale, rounding=made.rounding, rest=made.rest) for z in (x, y))
     state: State | None = None
     step = made.stage or max(k, 1)

@@ -26,13 +26,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.bounds_sizes import LEAST, Sizes, above, sizes
 from tcsim.formats import Format, format_named
 from tcsim.schedule import Schedule, Sequential
 from tcsim.units import Unit
 
 Array: TypeAlias = npt.NDArray[Any]
 Doubles: TypeAlias = npt.NDArray[np.float64]
-_LEAST = 2.0**-1074  # what float64 itself may lose of an absolute term
 
 
 @dataclass(frozen=True)
@@ -200,74 +200,6 @@ def scheduled_growth(unit: Unit, schedule: Schedule | None, k: int, *, c: bool =
     return grown.then(0.0, 2.0**out.emin if unit.subnormals == "flush" else 0.0)
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Of a product A·B: |A||B|, the same lifted, and the part of |A||B| that the unit flushes away."""
-
-    plain: Doubles
-    lifted: Doubles
-    flushed: Doubles
-
-
-def above(x: Doubles, terms: int) -> Doubles:
-    """x made larger by what float64 may have lost in a sum of `terms` products; an exact zero stays."""
-    raised: Doubles = x * (1.0 + (terms + 16) * 2.0**-52)
-    return raised
-
-
-def magnitudes(a: npt.ArrayLike, b: npt.ArrayLike) -> Doubles:
-    """|A||B| from above: never below the exact value, 0 only where every product is 0."""
-    x, y = (np.abs(np.asarray(z, dtype=np.float64)) for z in (a, b))
-    k = x.shape[1]
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        result = above(x @ y, k)
-        small = float(np.max(np.where(x > 0, -np.log2(np.where(x > 0, x, 1.0)), 0.0), initial=0.0)) + float(
-            np.max(np.where(y > 0, -np.log2(np.where(y > 0, y, 1.0)), 0.0), initial=0.0)
-        )
-    if small < 1000.0:
-        return result
-    nonzero = (x != 0).astype(np.float64) @ (y != 0).astype(np.float64)
-    return result + nonzero * _LEAST
-
-
-def sizes(unit: Unit, a: Doubles, b: Doubles, scale_a: Doubles | None = None, scale_b: Doubles | None = None) -> Sizes:
-    """The sizes of A·B as the unit sees them; scales are values, one for every `scale_block` of k."""
-    left: Any = 1.0
-    right: Any = 1.0
-    left_up, right_up = left, right
-    if scale_a is not None and scale_b is not None and unit.scale_format is not None:
-        emin, k = unit.scale_format.emin, a.shape[1]
-        left, right = (np.repeat(z, unit.scale_block, axis=i) for z, i in ((scale_a, 1), (scale_b, 0)))
-        left, right = left[:, :k], right[:k]
-        left_up, right_up = (np.where(z == 0, 0.0, np.maximum(z, 2.0**emin)) for z in (left, right))
-    plain = magnitudes(_times(a, left), _times(b, right))
-    lifted, flushed = plain, np.zeros_like(plain)
-    if unit.align_rounding != "exact" and unit.arithmetic in ("aligned", "two-stage"):
-        x, y = _lift(unit, a, unit.a_operand), _lift(unit, b, unit.b_operand)
-        lifted = np.maximum(plain, magnitudes(_times(x, left_up), _times(y, right_up)))
-    if unit.subnormals == "flush":
-        x, y = _flush(a, unit.a_operand), _flush(b, unit.b_operand)
-        flushed = magnitudes(_times(a - x, left), _times(b, right)) + magnitudes(_times(x, left), _times(b - y, right))
-    return Sizes(plain, lifted, flushed)
-
-
-def _times(x: Doubles, scale: Any) -> Doubles:
-    """|x|·scale, never 0 where neither is."""
-    with np.errstate(over="ignore", under="ignore"):
-        size: Doubles = np.abs(x) * scale
-    return np.where((x != 0) & (np.asarray(scale) != 0), np.maximum(size, _LEAST), 0.0)
-
-
-def _lift(unit: Unit, x: Doubles, fmt: Format) -> Doubles:
-    least = 1.0 if unit.group_size > 1 else 2.0 ** max(fmt.emin, -1022)
-    lifted: Doubles = np.where(x == 0, 0.0, np.maximum(np.abs(x), least))
-    return lifted
-
-
-def _flush(x: Doubles, fmt: Format) -> Doubles:
-    return np.where(np.abs(x) < 2.0 ** max(fmt.emin, -1022), 0.0, x)
-
-
 def unit_product(
     unit: Unit, a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike | None = None, *, schedule: Schedule | None = None,
     scale_a: npt.ArrayLike | None = None, scale_b: npt.ArrayLike | None = None,
@@ -282,9 +214,8 @@ def unit_product(
     if unit.scale is not None and (scale_a is None or scale_b is None):
         raise ValueError(f"{unit.label} takes block scales; pass scale_a and scale_b")
     scales = (None if z is None else np.asarray(z, dtype=np.float64) for z in (scale_a, scale_b))
-    found = sizes(unit, x, y, *scales)
-    limit, _ = grown(scheduled_growth(unit, schedule, k, c=c is not None), found, start)
-    over = int(np.count_nonzero(~np.isfinite(limit)))
+    found = sizes(unit, x, y, *scales, c=c is not None)
+    limit = grown(scheduled_growth(unit, schedule, k, c=c is not None), found, start)
     says = Statement(
         "|D - (C + AB)| <= factor (|C| + |A|+ |B|+) + absolute",
         unit.label,
@@ -300,58 +231,14 @@ def silent(limit: Doubles, out: str) -> str:
     return f"{over} of {limit.size} elements may overflow {out}" if over else ""
 
 
-def _times(x: Doubles, scale: Any) -> Doubles:
-    """|x|·scale, never 0 where neither is."""
-    with np.errstate(over="ignore", under="ignore"):
-        size: Doubles = np.abs(x) * scale
-    return np.where((x != 0) & (np.asarray(scale) != 0), np.maximum(size, _LEAST), 0.0)
-
-
-def _lift(unit: Unit, x: Doubles, fmt: Format) -> Doubles:
-    least = 1.0 if unit.group_size > 1 else 2.0 ** max(fmt.emin, -1022)
-    lifted: Doubles = np.where(x == 0, 0.0, np.maximum(np.abs(x), least))
-    return lifted
-
-
-def _flush(x: Doubles, fmt: Format) -> Doubles:
-    return np.where(np.abs(x) < 2.0 ** max(fmt.emin, -1022), 0.0, x)
-
-
-def unit_product(
-    unit: Unit, a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike | None = None, *, schedule: Schedule | None = None,
-    scale_a: npt.ArrayLike | None = None, scale_b: npt.ArrayLike | None = None,
-) -> Bound:  # fmt: skip
-    """The bound of ``matmul(a, b, c, unit=unit, schedule=schedule)`` for matrices of finite values of the unit's formats.
-
-    Scales are values, one for every `scale_block` of k. Infinite where an overflow cannot be ruled out.
-    """
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    start = None if c is None else np.abs(np.asarray(c, dtype=np.float64))
-    k = x.shape[1]
-    if unit.scale is not None and (scale_a is None or scale_b is None):
-        raise ValueError(f"{unit.label} takes block scales; pass scale_a and scale_b")
-    scales = (None if z is None else np.asarray(z, dtype=np.float64) for z in (scale_a, scale_b))
-    found = sizes(unit, x, y, *scales)
-    limit, _ = grown(scheduled_growth(unit, schedule, k, c=c is not None), found, start)
-    over = int(np.count_nonzero(~np.isfinite(limit)))
-    return Bound(
-        limit,
-        "|D - (C + AB)| <= factor (|C| + |A|+ |B|+) + absolute",
-        unit.label,
-        repr(schedule or Sequential()),
-        "any finite values of the unit's formats, subnormal ones among them, whose |C| + |A|+ |B|+ cannot overflow",
-        reason=f"{over} of {limit.size} elements may overflow {unit.out_format.name}" if over else "",
-    )
-
-
-def grown(growth: Growth, found: Sizes, start: Doubles | None = None) -> tuple[Doubles, Doubles]:
-    """(error limit, size of the exact sum's terms) for a start of at most `start`; infinite where overflow is possible."""
+def grown(growth: Growth, found: Sizes, start: Doubles | None = None) -> Doubles:
+    """The error limit for a start of at most `start`; infinite where overflow is possible."""
     begin = np.zeros_like(found.plain) if start is None else start
     with np.errstate(over="ignore", invalid="ignore"):
         whole = begin + np.maximum(found.lifted, found.plain)
         limit = above(growth.factor * whole + growth.absolute + found.flushed, 8)
         if growth.factor or growth.absolute:
-            limit = limit + _LEAST
+            limit = limit + LEAST
         total = begin + found.plain
         limit = np.where(total + limit <= growth.largest, limit, np.inf)
-    return np.where(whole == 0, 0.0, limit), total
+    return np.where(whole == 0, 0.0, limit)

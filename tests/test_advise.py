@@ -30,8 +30,36 @@ def test_what_is_advised_reaches_the_target(positive, target):
         c, record = gemm(x, y, choice.scheme, unit=unit, **choice.options)
         assert record.gemms == choice.gemms
         assert metrics.max_componentwise(c, reference, size) == choice.error <= target
-        if choice.bound is not None:
-            assert choice.error <= choice.bound
+        assert choice.bound is not None
+        assert choice.error <= choice.bound
+
+
+@pytest.mark.parametrize("gpu", ["v100", "t4", "a100", "h200", "b200", "rtx-blackwell", "mi100", "mi210", "mi300x"])
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-6, 1e3, 1e-20, 1e4])
+def test_no_error_is_above_its_bound_whatever_the_scale(gpu, scale):
+    """Words that go subnormal or vanish, at any k-chain of the unit: mmm-fabsum, ootomo and the INT8 triangle used to exceed theirs."""
+    for distribution, kind, target in (
+        ("uniform-positive", np.float32, 1e-6),
+        ("gauss", np.float64, 1e-11),
+        ("type1", np.float32, 1e-5),
+    ):
+        a, b = (x.astype(np.float64) * scale for x in inputs.draw(distribution, 4, 256, 4, seed=7))
+        advice = advise(a.astype(kind), b.astype(kind), target, unit=gpu)
+        assert len(advice.choices) > 3
+        for choice in advice.choices:
+            if choice.bound is None:
+                assert choice.unbounded
+                assert choice.unbounded in str(advice)
+            else:
+                assert choice.error <= choice.bound, (distribution, str(choice))
+
+
+def test_bounds_are_not_vacuous():
+    """Of random inputs' errors the bounds are within a factor that random signs explain: 2 sqrt(k) for chains, 2^10 for slices."""
+    a, b = inputs.draw("gauss", 8, 1024, 8, seed=2)
+    for choice in advise(a.astype(np.float32), b.astype(np.float32), 1e-6, unit="a100").choices:
+        assert choice.bound is not None
+        assert choice.bound <= max(2.0**10 * choice.error, 2.0**-23), str(choice)
 
 
 def test_cost_is_products_at_peak_rate(positive):

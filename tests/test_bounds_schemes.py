@@ -4,13 +4,11 @@ import os
 
 import numpy as np
 import pytest
-
 from support import breaking
+
 from tcsim import bounds
 from tcsim.gemm import SCHEMES, gemm
-from tcsim.hardware import unit as unit_named
 from tcsim.multiplier import multiplier
-from tcsim.multiword_recipes import RECIPES
 
 FRESH = int(os.environ.get("TCSIM_TEST_SEED", np.random.SeedSequence().entropy % 2**32))
 GPUS = ("v100", "a100", "h200", "b200", "mi100", "mi210", "mi300x", "double")
@@ -54,7 +52,9 @@ def inputs(rng, kind, m, k, n):
     elif kind == "subnormal":
         a, b = a * 2.0 ** rng.integers(-149, -120), b * 2.0 ** rng.integers(-30, 10)
     elif kind == "words":
-        a, b = (np.exp2(rng.integers(-14, 14, z.shape)) * (1 + 2.0**-11 - 2.0 ** -rng.integers(12, 24, z.shape)) for z in (a, b))
+        a, b = (
+            np.exp2(rng.integers(-14, 14, z.shape)) * (1 + 2.0**-11 - 2.0 ** -rng.integers(12, 24, z.shape)) for z in (a, b)
+        )
     return (a, b) if rng.random() < 0.4 else (a.astype(np.float32), b.astype(np.float32))
 
 

@@ -4,10 +4,10 @@ import os
 
 import numpy as np
 import pytest
-
-import tcsim
 from support import breaking, patterns
 from support.whatifs import distinct, label, whatifs
+
+import tcsim
 from tcsim import bounds
 from tcsim.bits import decode, encode
 from tcsim.schedule import Blocked, Sequential, SplitK

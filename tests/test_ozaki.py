@@ -437,3 +437,18 @@ def test_a_narrow_accumulator_has_a_budget_of_its_own():
 def test_integer_units_and_ideal_integers_agree(name):
     a, b = inputs.phi_range(5, 300, 4, phi=1.0)
     assert (gemm(a, b, name, unit="a100").c == gemm(a, b, name, unit="double").c).all()
+
+
+def test_algorithm_3_counts_d_plus_one_products():
+    """s = 2u and the second slice is s/2.5: below s/2 but not below s/3, so d = 2 is not enough."""
+    one, s = np.ones((1, 1)), 2.0**-52
+    cut = ozaki.Slices([one, one * s / 2.5, one * s / 100], [np.zeros(1, dtype=np.int64)] * 3, 4, False)
+    assert ozaki.slices_needed(cut, one, one) == 3
+
+
+def test_residue_products_are_cut_before_int32_overflows():
+    """127²·2^18 leaves int32; modulo 255 a wrapped sum would be another residue."""
+    k = 1 << 18
+    a = np.full((1, k), 127, dtype=np.int8)
+    multiply = multiplier("a100", "int8")
+    assert ozaki_crt._modular_product(a, a.T, 255, multiply)[0, 0] == 127 * 127 * k % 255
