@@ -86,7 +86,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "There the error of positive sums grows like k or faster (slope 0.8 to 1.5 for k = 2^7 to 2^12)",
             told(all(0.8 < float(np.median(s)) < 1.5 for s in slopes.values()), *slopes.values()),
-            f"slopes {spreads(slopes, '.2f')}; at k = {last}: {spreads(never, '.1e')}",
+            f"slopes {spreads(slopes, '.2f')}; at k = {last}: {spreads({g: never[f'{g} (0, 1]'] for g in GPUS}, '.1e')}",
             "this project",
             "",
             {"inputs": "(0, 1]"},
@@ -110,7 +110,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "What remains is the error of 128 terms in 14 bits: promoted, Hopper stays at least 100 times above B200",
             told(float(apart.median()) > 100, apart),
-            f"every 128, k = {last}: {spreads(every, '.1e')}",
+            f"every 128, k = {last}: {spreads({g: every[f'{g} (0, 1]'] for g in GPUS}, '.1e')}",
             "this project",
             "",
             end | {"inputs": "(0, 1]"},
@@ -118,7 +118,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "B200 needs no cure: its error stays below 1e-5 without promotion for k up to 4096",
             told(float(cure.max()) < 1e-5, cure),
-            f"largest up to k = 4096: {float(cure.max()):.1e}; k = {last}: {spreads({d: never[f'b200 {d}'] for d in INPUTS}, '.1e')}",
+            "largest up to k = 4096: " + ", ".join(f"{d} {float(cure.sel(inputs=d).max()):.1e}" for d in INPUTS),
             "this project",
             "",
             {"k": slice(None, 4096)},

@@ -111,7 +111,6 @@ def claims(data: xr.Dataset) -> list[Claim]:
             + ", ".join(f"{n}: {v}" for n, v in bits.items()),
             "GEMMul8's README",
             "examples with 7 moduli for SGEMM and 15 for DGEMM",
-            narrow,
         ),
         Claim(
             "Against the native product's largest relative error the errors with 13 to 16 moduli are those published for GH200 "
