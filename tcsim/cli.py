@@ -123,8 +123,11 @@ def _text(value: Any) -> str:
 
 
 def run_study(declared: Any, **given: Any) -> None:
-    """Run, print what came out, and say where it lies; on Ctrl-C say how to go on."""
-    from tcsim.studies.output import text_of
+    """Run, print what came out, and say where it lies; on Ctrl-C say how to go on.
+
+    Exit status: 0 where everything was computed, whatever the verdicts; 1 where a cell failed or something could not be made
+    of the data; 130 after Ctrl-C.
+    """
     from tcsim.studies.run import run
 
     out = given.pop("out") or Path("results") / declared.name
@@ -134,10 +137,15 @@ def run_study(declared: Any, **given: Any) -> None:
         kept = len(list((out / "cells").glob("*.json")))
         click.echo(f"\nstopped; {kept} finished cells are kept in {out}. The same command goes on from there.", err=True)
         raise SystemExit(130) from None
-    click.echo(text_of(outcome))
+    click.echo((out / f"{declared.name}.txt").read_text())
+    click.echo(f"claims: {outcome.verdicts}")
     click.echo(f"{outcome.computed} cells computed, {outcome.reused} reused, {len(outcome.failed)} failed")
     click.echo(f"{len(outcome.files)} files in {out}: {outcome.files[0].name}, {outcome.files[1].name}, …")
+    for error in outcome.errors:
+        click.echo(f"Error: {error}", err=True)
     if outcome.failed:
+        click.echo(f"Error: {outcome.lack}; the same command tries them again", err=True)
+    if outcome.failed or outcome.errors:
         raise SystemExit(1)
 
 

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from tcsim.studies.output import verdict_table
+from tcsim.studies.output import verdict_table, warning
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
@@ -42,11 +42,13 @@ def report(folder: Path, out: Path | None = None) -> Path:
 def _section(path: Path) -> str:
     document = json.loads(path.read_text())
     figures = "".join(_figure(image) for image in sorted(path.parent.glob("*.png")))
-    text = path.with_suffix(".txt")
-    table = text.read_text().split("\n\n")[1] if text.is_file() else ""
+    if "table" not in document:
+        raise ValueError(f"{path} is of an older tcsim ({document['tcsim']}); run its study again, or leave its folder out")
+    failed = f"{document['failed_cells']} of {document['cells']} cells failed" if document["failed_cells"] else ""
     return (
-        f"<h2>{escape(document['title'])}</h2><p>{escape(document['reproduces'])}</p>{verdict_table(document['claims'])}{figures}"
-        f"<pre>{escape(table)}</pre>{_provenance(document)}"
+        f"<h2>{escape(document['title'])}</h2><p>{escape(document['reproduces'])}</p>"
+        f"{warning([failed, *document['errors'].splitlines()])}{verdict_table(document['claims'])}{figures}"
+        f"<pre>{escape(document['table'])}</pre>{_provenance(document)}"
     )
 
 
@@ -56,6 +58,6 @@ def _figure(image: Path) -> str:
 
 
 def _provenance(document: dict[str, Any]) -> str:
-    skip = ("claims", "title", "reproduces")
+    skip = ("claims", "table", "title", "reproduces")
     rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(str(v))}</td></tr>" for k, v in document.items() if k not in skip)
     return f"<details><summary>parameters and versions</summary><table>{rows}</table></details>"

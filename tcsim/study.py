@@ -1,7 +1,8 @@
 """Studies: the papers' experiments, declared as grids with claims, and runs that can stop and go on.
 
-`rounding_growth` runs the main study and returns its data as an xarray Dataset; `run` runs any by name and returns the
-claims and files too; `studies` lists what there is; `grid` declares one of your own.
+`rounding_growth` runs the main study and returns its data as an xarray Dataset; `run` runs any, by name or declared, and
+returns the claims and files too; `studies` lists what there is; `grid` declares one of your own, and `Study`, `Option` and
+`Claim` one with results, options and claims of its own.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from tcsim.errors import unknown
 from tcsim.studies import STUDIES
-from tcsim.studies.base import Outcome, Study
+from tcsim.studies.base import Claim, Option, Outcome, Study
 from tcsim.studies.user import grid
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["grid", "rounding_growth", "run", "studies", "study"]
+__all__ = ["Claim", "Option", "Outcome", "Study", "grid", "rounding_growth", "run", "studies", "study"]
 
 
 def studies() -> dict[str, str]:
@@ -35,11 +36,11 @@ def study(name: str) -> Study:
     return declared
 
 
-def run(name: str, *, out: str | Path | None = None, quick: bool = False, **options: Any) -> Outcome:
-    """Run a study by name: see `tcsim.studies.run.run` for jobs, client, scheduler, and the study's own options."""
+def run(name: str | Study, *, out: str | Path | None = None, quick: bool = False, **options: Any) -> Outcome:
+    """Run a study by name, or one of your own: see `tcsim.studies.run.run` for jobs, client, scheduler, and its own options."""
     from tcsim.studies.run import run as run_study
 
-    return run_study(study(name), out=out, quick=quick, **options)
+    return run_study(name if isinstance(name, Study) else study(name), out=out, quick=quick, **options)
 
 
 def rounding_growth(

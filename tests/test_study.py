@@ -11,19 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.quick import folder, quick
 from support.toy import TOY
 
 import tcsim
 from tcsim.studies.run import run
 from tcsim.studies.store import Store, cell_key
 
-pytestmark = pytest.mark.xdist_group("study")  # one worker makes the module's data
+pytestmark = pytest.mark.xdist_group("rounding_growth")  # one worker makes the module's data
 
 
 @pytest.fixture(scope="module")
-def growth(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, object]:
-    out = tmp_path_factory.mktemp("growth")
-    return out, tcsim.study.run("rounding-growth", quick=True, k_max=2**14, out=out, jobs=1)
+def growth() -> tuple[Path, object]:
+    return folder("rounding-growth"), quick("rounding-growth")
 
 
 def test_growth_slopes_and_claims(growth: tuple[Path, object]) -> None:

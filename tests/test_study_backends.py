@@ -15,7 +15,7 @@ from tcsim_gpu import device, emulator
 import tcsim
 from tcsim.cli import main
 from tcsim.kernels import cpu
-from tcsim.studies import backends
+from tcsim.studies import backends, workers
 from tcsim.studies import run as running
 
 ABSENT = pytest.mark.skipif(device.available(), reason="a GPU is here")
@@ -78,7 +78,7 @@ def test_the_same_cells_and_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_worker_for_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_gpus: list[int]) -> None:
-    monkeypatch.setattr(running, "use_next_gpu", enter_gpu)
+    monkeypatch.setattr(workers, "use_next_gpu", enter_gpu)
     data = running.run(PLACED, out=tmp_path, backend="cuda", figures=False, count=12).dataset
     assert data.cuda.values.tolist() == [1.0] * 12
     assert set(data.gpu.values) == {-1.0, 0.0, 1.0}  # the first cell is this process's

@@ -7,6 +7,7 @@ functions; progress, resuming, parallel runs, files and the command line come wi
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Cell = dict[str, Any]
 Result = dict[str, Any]
 Params = dict[str, Any]
+VERDICTS = {True: "holds", False: "does not hold", None: "cannot be told"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        return {True: "holds", False: "does not hold", None: "cannot be told"}[self.holds]
+        return VERDICTS[self.holds]
 
     def __str__(self) -> str:
         why = f" ({self.reason})" if self.reason else ""
@@ -142,9 +144,20 @@ class Study:
         return {name: known[name].check(value) for name, value in values.items()}
 
 
+def said(error: Exception) -> str:
+    """An error in one line, with the place in the study's own code."""
+    frame = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" ({Path(frame[0].filename).name}, line {frame[0].lineno})" if frame else ""
+    return f"{type(error).__name__}: {error}{where}"
+
+
 @dataclass
 class Outcome:
-    """A finished run: the data, the claims, the files written, and the cells that failed with their errors."""
+    """A finished run: the data, the claims, the files written, the cells that failed and what could not be made of the rest.
+
+    `cells` is how many the study has at these parameters. `errors` names claims, table and figures that raised; the data
+    are there all the same.
+    """
 
     study: Study
     params: Params
@@ -154,23 +167,44 @@ class Outcome:
     failed: list[tuple[Cell, str]] = field(default_factory=list)
     computed: int = 0
     reused: int = 0
+    cells: int = 0
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def lack(self) -> str:
+        """What every figure and page must say: how many cells failed; nothing where all finished."""
+        return f"{len(self.failed)} of {self.cells} cells failed" if self.failed else ""
+
+    @property
+    def verdicts(self) -> str:
+        """How many claims hold, do not hold, and cannot be told."""
+        counts = {verdict: sum(c.verdict == verdict for c in self.claims) for verdict in VERDICTS.values()}
+        return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "none"
+
+    def made(self, what: str, make: Callable[[], Any], instead: Any) -> Any:
+        """What `make` returns, or `instead` after noting its error: a claim or figure that raises must not lose the data."""
+        try:
+            return make()
+        except Exception as error:
+            note = f"the {what} of study {self.study.name} could not be made: {said(error)}"
+            self.errors += [f"{note}; {self.lack}" if self.lack else note]
+            return instead
 
     def __repr__(self) -> str:
-        counts = {
-            verdict: sum(c.verdict == verdict for c in self.claims) for verdict in ("holds", "does not hold", "cannot be told")
-        }
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-        return f"<{self.study.name}: {self.computed + self.reused} cells; claims: {said or 'none'}>"
+        lack = f", {len(self.failed)} failed" if self.failed else ""
+        notes = "".join(f"; {error}" for error in self.errors)
+        return f"<{self.study.name}: {self.computed + self.reused} cells{lack}; claims: {self.verdicts}{notes}>"
 
     def figure(self, stem: str) -> Any:
         """One of the study's figures, a matplotlib Figure, drawn anew. ValueError names the nearest known stem."""
         from tcsim.errors import unknown
-        from tcsim.studies.plot import style
+        from tcsim.studies.plot import note, style
 
         with style():
             drawn = self.study.figures(self.dataset)
             if stem not in drawn:
                 raise unknown(f"figure of study {self.study.name}", stem, drawn)
+            note(drawn[stem], self.lack)
             drawn[stem].draw_without_rendering()  # matplotlib makes ticks when it draws: here, in the style
         return drawn[stem]
 
@@ -178,8 +212,7 @@ class Outcome:
         """What a notebook shows: the study and its verdicts."""
         from html import escape
 
-        from tcsim.studies.output import verdict_table, verdicts
+        from tcsim.studies.output import verdict_table, verdicts, warning
 
-        failed = f"<p>{len(self.failed)} cells failed</p>" if self.failed else ""
         head = f"<b>{escape(self.study.title)}</b><br>{escape(self.study.reproduces)}"
-        return f"{head}{verdict_table(verdicts(self.claims))}{failed}"
+        return head + warning([self.lack, *self.errors]) + verdict_table(verdicts(self.claims))

@@ -16,12 +16,12 @@ def finished_on(
         from distributed import Client, as_completed
     except ImportError:
         raise ImportError("running on a Dask cluster needs distributed: pip install 'tcsim[dist]'") from None
-    from tcsim.studies.run import _attempt
+    from tcsim.studies.workers import attempt
 
     own = client is None
     client = Client(scheduler) if own else client
     try:
-        futures = {client.submit(_attempt, compute, cell, pure=False, retries=5): i for i, cell in enumerate(todo)}
+        futures = {client.submit(attempt, compute, cell, pure=False, retries=5): i for i, cell in enumerate(todo)}
         for future in as_completed(list(futures)):
             error = future.exception()
             if error is not None:

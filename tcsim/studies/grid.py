@@ -56,8 +56,15 @@ def _key(value: Any) -> Any:
 
 
 def told(holds: Any, *needed: Any) -> bool | None:
-    """A verdict, or None where a number that it needs is missing."""
-    return None if any(np.isnan(np.asarray(x, dtype=np.float64)).any() for x in needed) else bool(holds)
+    """A verdict, or None where a number that it needs is missing (NaN or None), or where none is given.
+
+    A comparison with NaN is False, so `needed` must hold every number that `holds` compares. A verdict that is NaN or None
+    itself is None.
+    """
+    numbers = [np.asarray(x, dtype=np.float64) for x in (holds, *needed)]
+    if len(numbers) == 1 or any(n.size == 0 or np.isnan(n).any() for n in numbers):
+        return None
+    return bool(holds)
 
 
 def said(numbers: Mapping[Any, Any], form: str = ".2e") -> str:

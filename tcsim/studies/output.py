@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +17,7 @@ _CLASS = {"holds": "holds", "does not hold": "fails"}
 
 
 def provenance(outcome: Outcome) -> dict[str, Any]:
-    """Everything needed to run it again."""
+    """Everything needed to run it again, and what it lacks."""
     return {
         "study": outcome.study.name,
         "title": outcome.study.title,
@@ -26,13 +27,15 @@ def provenance(outcome: Outcome) -> dict[str, Any]:
         "numpy": version("numpy"),
         "numba": version("numba"),
         "python": platform.python_version(),
+        "cells": outcome.cells,
         "failed_cells": len(outcome.failed),
+        "errors": "\n".join(outcome.errors),
     }
 
 
-def text_of(outcome: Outcome) -> str:
+def text_of(outcome: Outcome, table: str) -> str:
     """The table and the claims as a reader sees them."""
-    parts = [f"{outcome.study.title}\n{outcome.study.reproduces}", outcome.study.table(outcome.dataset)]
+    parts = [f"{outcome.study.title}\n{outcome.study.reproduces}", outcome.lack, *outcome.errors, table]
     parts += [str(claim) for claim in outcome.claims]
     parts += [f"failed: {cell}\n{error}" for cell, error in outcome.failed]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -64,19 +67,36 @@ def _small(text: str) -> str:
     return f"<br><small>{escape(text)}</small>" if text else ""
 
 
-def write(outcome: Outcome, folder: Path, figures: bool) -> None:
-    """Write the files of a run into `folder` and list them in `outcome.files`."""
-    name = outcome.study.name
-    dataset = outcome.dataset.assign_attrs({**outcome.dataset.attrs, **provenance(outcome)})
-    outcome.dataset = dataset
-    data, text, claims = folder / f"{name}.nc", folder / f"{name}.txt", folder / f"{name}.json"
-    dataset.to_netcdf(data, engine="h5netcdf")
-    text.write_text(text_of(outcome))
-    claims.write_text(json.dumps({**provenance(outcome), "claims": verdicts(outcome.claims)}, indent=1))
-    outcome.files += [data, text, claims]
-    if figures:
-        from tcsim.studies.plot import save, style
+def warning(lines: Sequence[str]) -> str:
+    """What a page says before any verdict; nothing for empty lines."""
+    return "".join(f"<p class='fails'><b>{escape(line)}</b></p>" for line in lines if line)
 
-        with style():
-            for stem, figure in outcome.study.figures(dataset).items():
-                outcome.files += save(figure, folder / stem)
+
+def write(outcome: Outcome, folder: Path, figures: bool) -> None:
+    """Write the files of a run into `folder` and list them in `outcome.files`.
+
+    A table or figure that raises is noted in `outcome.errors`, and everything else is written.
+    """
+    name = outcome.study.name
+    drawn = _draw(outcome, folder) if figures else []
+    table = outcome.made("table", lambda: outcome.study.table(outcome.dataset), "")
+    about = provenance(outcome)
+    said = verdicts(outcome.claims)
+    stored = json.dumps(said, ensure_ascii=False)
+    outcome.dataset = outcome.dataset.assign_attrs({**outcome.dataset.attrs, **about, "claims": stored})
+    data, text, claims = folder / f"{name}.nc", folder / f"{name}.txt", folder / f"{name}.json"
+    outcome.dataset.to_netcdf(data, engine="h5netcdf")
+    text.write_text(text_of(outcome, table))
+    claims.write_text(json.dumps({**about, "table": table, "claims": said}, indent=1))
+    outcome.files += [data, text, claims, *drawn]
+
+
+def _draw(outcome: Outcome, folder: Path) -> list[Path]:
+    from tcsim.studies.plot import note, save, style
+
+    files: list[Path] = []
+    with style():
+        for stem, figure in outcome.made("figures", lambda: outcome.study.figures(outcome.dataset), {}).items():
+            note(figure, outcome.lack)
+            files += outcome.made(f"figure {stem}", partial(save, figure, folder / stem), [])
+    return files

@@ -43,6 +43,13 @@ def subplots(rows: int = 1, columns: int = 1, *, width: float = 3.5, height: flo
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
+def note(figure: Any, text: str) -> None:
+    """A line of warning over all panels, beside the title that a figure may have; nothing for no text."""
+    if text:
+        title = figure.get_suptitle()
+        figure.suptitle(f"{title} ({text})" if title else text, color="#a33000", fontsize=9)
+
+
 def save(figure: Any, stem: Path) -> list[Path]:
     """The figure as PNG (200 dpi) and SVG, without a date, so that the same data give the same file."""
     files = [stem.parent / f"{stem.name}.png", stem.parent / f"{stem.name}.svg"]

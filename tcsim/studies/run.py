@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-from tcsim.studies.backends import compute_on, gpu_count, use_next_gpu
-from tcsim.studies.base import Cell, Outcome, Params, Result, Study
+from tcsim.studies.backends import compute_on, gpu_count
+from tcsim.studies.base import Cell, Outcome, Params, Result, Study, said
 from tcsim.studies.store import Store, cell_key
+from tcsim.studies.workers import Finished, here, in_processes, not_in_a_worker
 
 
 def default_jobs() -> int:
@@ -43,8 +39,10 @@ def run(
     for each GPU unless `jobs` says more, which then share them in turn; on a cluster every worker uses the GPU it has. The
     results are the same bit for bit. Finished cells are kept under `out`, so an interrupted run goes on where it stopped, and
     a larger one reuses a smaller one's cells. A cell that fails is reported and does not stop the rest. KeyboardInterrupt
-    leaves what is finished. RuntimeError, before any work, for "cuda" without a GPU.
+    leaves what is finished. A script needs no main guard; without one, a study that the script itself defines runs in one
+    process. RuntimeError, before any work, for "cuda" without a GPU.
     """
+    not_in_a_worker()
     params = study.params(quick=quick, **options)
     compute = compute_on(study, backend)
     gpus = gpu_count() if backend == "cuda" and client is None and scheduler is None else 0
@@ -82,9 +80,19 @@ def _report(
     if not results:
         first = failed[0][1] if failed else "there are no cells"
         raise RuntimeError(f"study {study.name}: no cell finished; the first error was\n{first}")
-    dataset = study.dataset(params, [(cell, results[id(cell)]) for cell in cells if id(cell) in results])
-    claims = settle(study.claims(dataset), cells, [cell for cell in cells if id(cell) not in results])
-    outcome = Outcome(study, params, dataset, claims, [], failed, computed, len(results) - computed)
+    try:
+        dataset = study.dataset(params, [(cell, results[id(cell)]) for cell in cells if id(cell) in results])
+    except Exception as error:
+        raise RuntimeError(
+            f"study {study.name}: {len(results)} of {len(cells)} cells are finished and kept in {folder / 'cells'}, but its dataset "
+            f"could not be made of them: {said(error)}"
+        ) from error
+    outcome = Outcome(
+        study, params, dataset, [], failed=failed, computed=computed, reused=len(results) - computed, cells=len(cells)
+    )
+    outcome.claims = settle(
+        outcome.made("claims", lambda: study.claims(dataset), []), cells, [results.get(id(c)) for c in cells]
+    )
     write(outcome, folder, figures)
     return outcome
 
@@ -107,16 +115,9 @@ def _progress(study: Study, cells: list[Cell], todo: list[Cell], wanted: bool | 
     )
 
 
-def _attempt(compute: Callable[[Cell], Result], cell: Cell) -> tuple[Result | None, str]:
-    try:
-        return compute(cell), ""
-    except Exception:
-        return None, traceback.format_exc()
-
-
 def _finished(
     compute: Callable[[Cell], Result], todo: list[Cell], jobs: int | None, client: Any, scheduler: str | None, gpus: int
-) -> Iterator[tuple[int, Result | None, str]]:
+) -> Iterator[Finished]:
     """(index, result, error) of each cell as it finishes."""
     if client is not None or scheduler is not None:
         from tcsim.studies.cluster import finished_on
@@ -127,54 +128,9 @@ def _finished(
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}")
     if count <= 1:
-        for i, cell in enumerate(todo):
-            yield (i, *_attempt(compute, cell))
+        yield from here(compute, enumerate(todo))
         return
     # The smallest cell first, here: it compiles the kernels into the cache that the processes then load.
     last = len(todo) - 1
-    yield (last, *_attempt(compute, todo[last]))
-    yield from _in_processes(compute, todo[:last], count, gpus)
-
-
-def _in_processes(
-    compute: Callable[[Cell], Result], todo: list[Cell], count: int, gpus: int
-) -> Iterator[tuple[int, Result | None, str]]:
-    """Cells in a pool. A worker that dies takes the pool along: what it left then runs in a process of its own each."""
-    left = dict(enumerate(todo))
-    try:
-        for index, result, error in _pooled(compute, left, count, gpus):
-            del left[index]
-            yield index, result, error
-    except BrokenProcessPool:
-        for index, cell in list(left.items()):
-            try:
-                yield from _pooled(compute, {index: cell}, 1, gpus)
-            except BrokenProcessPool as broken:
-                yield index, None, f"the process died: {broken}"
-
-
-def _pooled(
-    compute: Callable[[Cell], Result], todo: dict[int, Cell], count: int, gpus: int
-) -> Iterator[tuple[int, Result | None, str]]:
-    context = multiprocessing.get_context("spawn")
-    settle = (use_next_gpu, context.Value("i", 0), gpus) if gpus else ()
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=settle)
-    try:
-        pending: dict[Future[Any], int] = {pool.submit(_attempt, compute, cell): i for i, cell in todo.items()}
-        while pending:
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield (pending.pop(future), *future.result())
-    except BaseException:
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
-
-
-def _start_worker(settle: Callable[..., None] | None = None, *arguments: Any) -> None:
-    """Ctrl-C is the parent's to handle: it stops the workers once it has kept what they finished."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if settle is not None:
-        settle(*arguments)
+    yield from here(compute, [(last, todo[last])])
+    yield from in_processes(compute, todo[:last], count, gpus)

@@ -7,22 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tcsim.studies.base import Cell, Claim
+import numpy as np
+
+from tcsim.studies.base import Cell, Claim, Result
 
 _NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 
 
-def settle(claims: Sequence[Claim], cells: Sequence[Cell], missing: Sequence[Cell]) -> list[Claim]:
-    """The claims of a run, without a verdict where `missing` (some of `cells`, the very objects) are among what one needs.
+def settle(claims: Sequence[Claim], cells: Sequence[Cell], results: Sequence[Result | None]) -> list[Claim]:
+    """The claims of a run, without a verdict where a cell that one needs has no result (None), or one that lacks a number.
 
-    A claim that names a cell which the run does not have gets none either, nor one whose evidence shows a NaN.
+    A claim that names a cell which the run does not have gets no verdict either, nor one whose evidence shows a NaN.
     """
-    lost = {id(cell) for cell in missing}
-    return [_settled(claim, cells, lost) for claim in claims]
+    failed = {id(cell) for cell, result in zip(cells, results, strict=True) if result is None}
+    blank = {id(cells[i]) for i in blanks(results)}
+    return [_settled(claim, cells, failed, blank) for claim in claims]
 
 
-def _settled(claim: Claim, cells: Sequence[Cell], lost: set[int]) -> Claim:
-    reason = _lack(claim.needs, cells, lost)
+def _settled(claim: Claim, cells: Sequence[Cell], failed: set[int], blank: set[int]) -> Claim:
+    reason = _lack(claim.needs, cells, failed, blank)
     if reason:
         said = f"from the cells that finished: {claim.evidence}" if claim.evidence else ""
         return replace(claim, holds=None, reason=reason, evidence=said)
@@ -38,18 +41,35 @@ def needed(needs: Mapping[str, Any], cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in cells if all(key not in cell or _among(cell[key], wanted) for key, wanted in needs.items())]
 
 
-def _lack(needs: Mapping[str, Any], cells: Sequence[Cell], lost: set[int]) -> str:
+def blanks(results: Sequence[Result | None]) -> set[int]:
+    """The places of results with a NaN where a result of the same form has a number; what all leave out is none of theirs."""
+    forms: dict[tuple[str, tuple[int, ...]], list[tuple[int, Any]]] = {}
+    for i, result in enumerate(results):
+        for name, value in (result or {}).items():
+            try:
+                missing = np.isnan(np.asarray(value, dtype=np.float64))
+            except (TypeError, ValueError):
+                continue  # text, or lists of several lengths
+            forms.setdefault((name, missing.shape), []).append((i, missing))
+    found: set[int] = set()
+    for members in forms.values():
+        never = np.logical_and.reduce([missing for _, missing in members])
+        found |= {i for i, missing in members if (missing & ~never).any()}
+    return found
+
+
+def _lack(needs: Mapping[str, Any], cells: Sequence[Cell], failed: set[int], blank: set[int]) -> str:
     """Why these needs are not met, or nothing."""
     for key, wanted in needs.items():
         known = [cell[key] for cell in cells if key in cell]
         for value in () if isinstance(wanted, slice) else _several(wanted):
             if known and not any(_among(have, value) for have in known):
                 return f"the run has no cell with {key} = {value}"
-    read = needed(needs, cells)
-    failed = sum(id(cell) in lost for cell in read)
+    read = [id(cell) for cell in needed(needs, cells)]
     if not read:
         return "the run has none of its cells"
-    return f"{failed} of {len(read)} cells failed" if failed else ""
+    said = {"failed": sum(i in failed for i in read), "gave no number": sum(i in blank for i in read)}
+    return ", ".join(f"{count} of {len(read)} cells {what}" for what, count in said.items() if count)
 
 
 def _several(wanted: Any) -> tuple[Any, ...]:

@@ -1,0 +1,36 @@
+"""Every study's quick run, made once a session: what its tests look at from several sides."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import tcsim
+from tcsim.studies.base import Cell, Outcome, Result
+from tcsim.studies.run import run
+from tcsim.studies.store import Store, cell_key
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="tcsim-quick-")
+
+
+@cache
+def quick(name: str) -> Outcome:
+    """The quick run of a study, its figures drawn; rounding-growth as far as its drift is told."""
+    more: dict[str, Any] = {"k_max": 2**14} if name == "rounding-growth" else {}
+    return run(tcsim.study.study(name), out=folder(name), quick=True, jobs=1, progress=False, **more)
+
+
+def folder(name: str) -> Path:
+    return Path(_FOLDER.name) / name
+
+
+@cache
+def results(name: str) -> tuple[list[Cell], list[Result]]:
+    """The cells of the quick run and the result of each."""
+    outcome = quick(name)
+    store, cells = Store(folder(name)), outcome.study.cells(outcome.params)
+    found = [store.get(cell_key(outcome.study.name, cell, outcome.study.code)) for cell in cells]
+    assert not outcome.failed
+    return cells, [result for result in found if result is not None]
