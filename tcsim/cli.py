@@ -133,9 +133,8 @@ def run_study(declared: Any, **given: Any) -> None:
     out = given.pop("out") or Path("results") / declared.name
     try:
         outcome = run(declared, out=out, **given)
-    except KeyboardInterrupt:
-        kept = len(list((out / "cells").glob("*.json")))
-        click.echo(f"\nstopped; {kept} finished cells are kept in {out}. The same command goes on from there.", err=True)
+    except KeyboardInterrupt as stopped:
+        click.echo(f"\n{stopped}", err=True)
         raise SystemExit(130) from None
     click.echo((out / f"{declared.name}.txt").read_text())
     click.echo(f"claims: {outcome.verdicts}")

@@ -41,9 +41,9 @@ def report(folder: Path, out: Path | None = None) -> Path:
 
 def _section(path: Path) -> str:
     document = json.loads(path.read_text())
-    figures = "".join(_figure(image) for image in sorted(path.parent.glob("*.png")))
     if "table" not in document:
         raise ValueError(f"{path} is of an older tcsim ({document['tcsim']}); run its study again, or leave its folder out")
+    figures = "".join(_figure(path.parent / name) for name in document["figures"])
     failed = f"{document['failed_cells']} of {document['cells']} cells failed" if document["failed_cells"] else ""
     return (
         f"<h2>{escape(document['title'])}</h2><p>{escape(document['reproduces'])}</p>"
@@ -58,6 +58,6 @@ def _figure(image: Path) -> str:
 
 
 def _provenance(document: dict[str, Any]) -> str:
-    skip = ("claims", "table", "title", "reproduces")
+    skip = ("claims", "table", "figures", "title", "reproduces")
     rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(str(v))}</td></tr>" for k, v in document.items() if k not in skip)
     return f"<details><summary>parameters and versions</summary><table>{rows}</table></details>"

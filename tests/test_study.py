@@ -159,6 +159,25 @@ def test_bad_options(options: dict[str, object], message: str, tmp_path: Path) -
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
+    """In a script too: what is finished is kept, the last line says how to go on, and no worker adds a traceback."""
+    text = "import tcsim\ntcsim.study.run('terms', out='out', jobs=8, size=16, seeds=40, figures=False)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", text], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and not list((tmp_path / "out").glob("cells/*.json")):
+        time.sleep(0.01)
+    time.sleep(0.3)  # the first cell is this process's own; now the others start
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    kept = len(list((tmp_path / "out").glob("cells/*.json")))
+    assert errors.count("Traceback") == 1, errors
+    last = errors.strip().splitlines()[-1]
+    assert last == f"KeyboardInterrupt: stopped; {kept} finished cells are kept in out: the same again goes on from there"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     command = [
         sys.executable,
@@ -183,6 +202,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     kept = len(list(cells.glob("*.json")))
     assert process.returncode == 130, errors
     assert f"stopped; {kept} finished cells are kept" in errors
+    assert "Traceback" not in errors
     assert 2 <= kept < 14
     assert not list(cells.glob("*.part"))
     outcome = tcsim.study.run("rounding-growth", k_max=2**10, out=tmp_path, jobs=1, figures=False)

@@ -17,7 +17,7 @@ from support.toy import TOY
 import tcsim
 from tcsim.cli import main, study_command
 from tcsim.studies import STUDIES
-from tcsim.studies.base import Cell, Claim, Result, Study
+from tcsim.studies.base import Cell, Claim, Outcome, Result, Study
 from tcsim.studies.grid import told
 from tcsim.studies.run import run
 from tcsim.studies.verdicts import blanks, needed, settle
@@ -76,6 +76,21 @@ def _nan_like(value: Any) -> Any:
         return np.full_like(np.asarray(value, dtype=np.float64), np.nan).tolist()
     except (TypeError, ValueError):
         return value
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_table_and_the_figures_stand_with_cells_lost(name: str) -> None:
+    outcome = quick(name)
+    cells, whole = results(name)
+    seed = secrets.randbits(32)
+    lost = np.random.default_rng(seed).random(len(cells)) < 0.5
+    lost[secrets.randbelow(len(cells))] = False
+    kept = [(cell, r) for cell, r, gone in zip(cells, whole, lost, strict=True) if not gone]
+    less = Outcome(outcome.study, outcome.params, outcome.study.dataset(outcome.params, kept), [], cells=len(cells))
+    less.failed = [(cell, "lost") for cell, gone in zip(cells, lost, strict=True) if gone]
+    assert isinstance(outcome.study.table(less.dataset), str), seed
+    for stem in outcome.study.figures(less.dataset):
+        assert f"{sum(lost)} of {len(cells)} cells failed" in less.figure(stem).get_suptitle(), seed
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -220,7 +235,7 @@ def test_a_failed_cell_is_said_wherever_a_verdict_is_read(tmp_path: Path) -> Non
         "text": (tmp_path / "toy.txt").read_text(),
         "repr": repr(outcome),
         "html": outcome._repr_html_(),
-        "report": (tmp_path / "report.html").read_text(),
+        "report": _page(tmp_path),
         "command": printed.output,
         "figure": (tmp_path / "squares.svg").read_text(),
     }
@@ -229,9 +244,18 @@ def test_a_failed_cell_is_said_wherever_a_verdict_is_read(tmp_path: Path) -> Non
         assert "does not hold" not in text, place
     assert outcome.figure("squares").get_suptitle() == "1 of 6 cells failed"
     assert all("lines are longer" in places[place] and "Euclid" in places[place] for place in ("text", "html", "report"))
+    bare = run(GROWING, out=tmp_path, jobs=1, figures=False)  # leaves the figure of the run before, which is not its own
+    assert "data:image" in _page(tmp_path)
+    assert CliRunner().invoke(main, ["report", str(tmp_path)]).exit_code == 0
+    assert "data:image" not in _page(tmp_path)
+    assert [c.holds for c in bare.claims] == [True, True]
     whole = run(GROWING, out=tmp_path / "whole", jobs=1)
     assert "failed" not in (tmp_path / "whole" / "toy.txt").read_text() + (tmp_path / "whole" / "squares.svg").read_text()
     assert [c.holds for c in whole.claims] == [True, True]
+
+
+def _page(folder: Path) -> str:
+    return (folder / "report.html").read_text()
 
 
 def raising(data: Any) -> Any:

@@ -87,7 +87,8 @@ def write(outcome: Outcome, folder: Path, figures: bool) -> None:
     data, text, claims = folder / f"{name}.nc", folder / f"{name}.txt", folder / f"{name}.json"
     outcome.dataset.to_netcdf(data, engine="h5netcdf")
     text.write_text(text_of(outcome, table))
-    claims.write_text(json.dumps({**about, "table": table, "claims": said}, indent=1))
+    shown = [path.name for path in drawn if path.suffix == ".png"]
+    claims.write_text(json.dumps({**about, "table": table, "claims": said, "figures": shown}, indent=1))
     outcome.files += [data, text, claims, *drawn]
 
 

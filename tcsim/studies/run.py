@@ -39,7 +39,7 @@ def run(
     for each GPU unless `jobs` says more, which then share them in turn; on a cluster every worker uses the GPU it has. The
     results are the same bit for bit. Finished cells are kept under `out`, so an interrupted run goes on where it stopped, and
     a larger one reuses a smaller one's cells. A cell that fails is reported and does not stop the rest. KeyboardInterrupt
-    leaves what is finished. A script needs no main guard; without one, a study that the script itself defines runs in one
+    leaves what is finished and says where. A script needs no main guard; without one, a study that the script itself defines runs in one
     process. RuntimeError, before any work, for "cuda" without a GPU.
     """
     not_in_a_worker()
@@ -57,17 +57,23 @@ def run(
             results[id(cell)] = known
     todo = sorted((c for c in cells if id(c) not in results), key=study.weight, reverse=True)
     failed: list[tuple[Cell, str]] = []
-    with _progress(study, cells, todo, progress) as bar:
-        for index, result, error in _finished(compute, todo, jobs, client, scheduler, gpus):
-            cell = todo[index]
-            if result is None:
-                failed.append((cell, error))
-            else:
-                store.put(keys[id(cell)], cell, result)
-                # What was just computed is read back, so that a resumed run sees the very same values.
-                results[id(cell)] = store.get(keys[id(cell)]) or result
-            bar.update(study.weight(cell))
-    return _report(study, params, folder, cells, results, failed, len(todo) - len(failed), figures)
+    try:
+        with _progress(study, cells, todo, progress) as bar:
+            for index, result, error in _finished(compute, todo, jobs, client, scheduler, gpus):
+                cell = todo[index]
+                if result is None:
+                    failed.append((cell, error))
+                else:
+                    store.put(keys[id(cell)], cell, result)
+                    # What was just computed is read back, so that a resumed run sees the very same values.
+                    results[id(cell)] = store.get(keys[id(cell)]) or result
+                bar.update(study.weight(cell))
+        return _report(study, params, folder, cells, results, failed, len(todo) - len(failed), figures)
+    except KeyboardInterrupt:
+        kept = sum(store.path(key).is_file() for key in keys.values())
+        raise KeyboardInterrupt(
+            f"stopped; {kept} finished cells are kept in {folder}: the same again goes on from there"
+        ) from None
 
 
 def _report(

@@ -176,10 +176,23 @@ def _hidden_main() -> Iterator[None]:
         vars(main).update(kept)
 
 
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """A process started meanwhile never gets Ctrl-C, not even before `_start_worker`; this one gets it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Process(SpawnProcess):
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
-        with _hidden_main():
+        with _hidden_main(), _ctrl_c_held():
             return SpawnProcess._Popen(process_obj)
 
 
