@@ -16,7 +16,7 @@ from support.toy import TOY
 
 import tcsim
 from tcsim.studies.run import run
-from tcsim.studies.store import Store, cell_key
+from tcsim.studies.store import Store, cell_key, source_hash
 
 pytestmark = pytest.mark.xdist_group("rounding_growth")  # one worker makes the module's data
 
@@ -133,7 +133,7 @@ def test_a_cell_that_kills_its_process_is_reported(tmp_path: Path) -> None:
 def test_a_cell_cut_short_is_computed_again(tmp_path: Path) -> None:
     run(TOY, out=tmp_path, jobs=1, figures=False)
     store = Store(tmp_path)
-    path = store.path(cell_key("toy", {"x": 1, "fails": 0}))
+    path = store.path(cell_key("toy", {"x": 1, "fails": 0}, source_hash(TOY)))
     path.write_text(path.read_text()[:20])
     assert run(TOY, out=tmp_path, jobs=1, figures=False).computed == 1
 

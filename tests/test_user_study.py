@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +13,7 @@ from click.testing import CliRunner
 import tcsim
 from tcsim.cli import main
 from tcsim.studies.run import run
+from tcsim.studies.store import source_hash
 
 H200 = tcsim.unit("h200", "float16")
 FILE = """
@@ -42,6 +46,56 @@ def test_a_wider_accumulator_errs_less(tmp_path: Path) -> None:
     assert float(data.componentwise.sel(unit="10").max()) > 5 * float(data.componentwise.sel(unit="25").max())
     renamed = tcsim.study.grid("two", units={"narrow": units["10"]}, schedules={"x": tcsim.Blocked(32)}, ks=(512,))
     assert run(renamed, out=tmp_path, jobs=1, figures=False).reused == 1
+
+
+OWN = """
+import xarray as xr
+from tcsim.study import Claim, Study
+
+def compute(cell):
+    return {"y": cell["x"] + 1}
+
+def dataset(params, results):
+    return xr.Dataset({"y": ("x", [r["y"] for _, r in results])}, coords={"x": [c["x"] for c, _ in results]})
+
+def claims(data):
+    return [Claim("y is more than x", bool((data.y > data.x).all()), "by difference", "this project")]
+
+STUDY = Study("sums", "Sums", "nothing", lambda p: [{"x": x} for x in range(4)], compute, dataset, claims, lambda d: {})
+"""
+
+
+def test_an_edited_study_is_computed_again(tmp_path: Path) -> None:
+    """From a file or by a script: results of the code before would stand under the new one's name."""
+    for text, computed, verdict in ((OWN, 4, "holds"), (OWN, 0, "holds"), (OWN.replace("+ 1", "- 1"), 4, "does not hold")):
+        (tmp_path / "own_sums.py").write_text(text)
+        for how in (["-m", "tcsim.cli", "study", "run", "own_sums.py"], ["own_script.py"]):
+            script = text + "\nimport tcsim\nprint(repr(tcsim.study.run(STUDY, out='script', jobs=1)))"
+            (tmp_path / "own_script.py").write_text(script)
+            done = subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+            assert done.returncode == 0, done.stderr
+            assert verdict in done.stdout
+            if how[0] == "-m":
+                assert f"{computed} cells computed, {4 - computed} reused" in done.stdout
+
+
+def test_a_function_without_a_file(tmp_path: Path) -> None:
+    studies = []
+    for text in (OWN, OWN, OWN.replace("+ 1", "- 1")):
+        space: dict[str, Any] = {"__name__": "typed"}
+        exec(text, space)
+        studies.append(space["STUDY"])
+    first, again, other = (source_hash(study) for study in studies)
+    assert first == again != other
+    assert source_hash(tcsim.study.study("terms")) == ""
+
+
+def test_a_file_with_the_name_of_a_module(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text(FILE)
+    result = CliRunner().invoke(main, ["study", "run", str(tmp_path / "json.py")])
+    assert result.exit_code == 1
+    assert "another module is called json" in result.output
+    assert str(tmp_path) not in sys.path  # or every later `import json` would find this one
 
 
 @pytest.mark.parametrize(

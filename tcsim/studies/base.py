@@ -114,7 +114,8 @@ class Study:
     weight(cell)
         The relative cost of a cell, for the progress bar and to start with the longest.
     code
-        A hash of sources outside the package that a result depends on.
+        A hash of what a result depends on outside the package, in place of that of the file that defines `compute`: for one
+        whose functions lie in several files.
     """
 
     name: str

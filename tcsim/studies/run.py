@@ -10,7 +10,7 @@ from typing import Any
 
 from tcsim.studies.backends import compute_on, gpu_count
 from tcsim.studies.base import Cell, Outcome, Params, Result, Study, said
-from tcsim.studies.store import Store, cell_key
+from tcsim.studies.store import Store, cell_key, source_hash
 from tcsim.studies.workers import Finished, here, in_processes, not_in_a_worker
 
 
@@ -49,7 +49,8 @@ def run(
     folder = Path(out) if out is not None else Path("results") / study.name
     store = Store(folder)
     cells = study.cells(params)
-    keys = {id(cell): cell_key(study.name, cell, study.code) for cell in cells}
+    source = source_hash(study)
+    keys = {id(cell): cell_key(study.name, cell, source) for cell in cells}
     results: dict[int, Result] = {}
     for cell in cells:
         known = store.get(keys[id(cell)])

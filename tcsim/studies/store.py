@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
+import marshal
 import os
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Result
+from tcsim.studies.base import Cell, Result, Study
 
 _NOT_NUMERICS = ("cli.py", "trace.py", "unit_prose.py", "report.py", "plot.py")
 
@@ -26,6 +28,25 @@ def code_hash() -> str:
         if path.name not in _NOT_NUMERICS:
             digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def source_hash(study: Study) -> str:
+    """What of the code outside the package a cell depends on: the study's `code`, or the file of its own compute function.
+
+    Without it, the cells of a study that somebody edits would be those of the code before. A function typed into an
+    interpreter has no file: its compiled code stands for it.
+    """
+    function = study.compute.func if isinstance(study.compute, partial) else study.compute
+    if study.code or str(getattr(function, "__module__", "")).split(".")[0] == __package__.split(".")[0]:
+        return study.code
+    try:
+        text = Path(inspect.getsourcefile(function) or "").read_bytes()
+    except (OSError, TypeError):
+        try:
+            text = inspect.getsource(function).encode()  # of a notebook's cell
+        except (OSError, TypeError):
+            text = marshal.dumps(function.__code__) if hasattr(function, "__code__") else repr(function).encode()
+    return hashlib.sha256(text).hexdigest()
 
 
 def cell_key(study: str, cell: Cell, source: str = "") -> str:

@@ -1,11 +1,22 @@
-"""A user's own study: a grid of units, schedules, schemes, sizes and inputs, or a Study of one's own, from a file."""
+"""A user's own study: a grid of units, schedules, schemes, sizes and inputs, or a Study of one's own, from a file or script.
+
+`tcsim study run FILE.py` runs the STUDY that a file defines; `tcsim.study.run(STUDY)` one that a script or notebook made. A
+Study of one's own is declared with functions (see `tcsim.study.Study`), and its claims are `tcsim.study.Claim`:
+
+    def claims(data):
+        slope = ...
+        return [tcsim.study.Claim("the error grows with slope 0.9 to 1.1", 0.9 < slope < 1.1, f"slope {slope:.2f}",
+                                  origin="this project", needs={"distribution": "(0, 1]"})]
+
+Each says what was checked, thresholds included, where the statement comes from, and which cells it reads; one whose cells
+did not all finish gets no verdict, whatever its function says.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -161,18 +172,32 @@ def _figures(data: xr.Dataset) -> dict[str, Any]:
 def load(path: Path) -> Study:
     """The STUDY that a Python file defines: a `grid`, or a Study of its own.
 
-    ValueError where the file is missing, or has no STUDY. The file's folder joins the import path, so that worker
-    processes find the functions of a Study of its own; its text is part of what such cells depend on.
+    ValueError where the file is missing, has no STUDY, or bears the name of another module. The file's folder joins the
+    import path, so that worker processes find the functions of a Study of its own; its text is part of what such cells
+    depend on (`tcsim.studies.store.source_hash`).
     """
     if not path.is_file() or path.suffix != ".py":
         raise ValueError(
             f"{path} is not a Python file; `tcsim study run FILE.py` takes one that defines STUDY = tcsim.study.grid(…)"
         )
-    if str(path.parent.resolve()) not in sys.path:
-        sys.path.insert(0, str(path.parent.resolve()))
+    folder = str(path.parent.resolve())
+    added = folder not in sys.path
+    if added:
+        sys.path.insert(0, folder)
+    try:
+        return _declared(path)
+    except BaseException:
+        if added:
+            sys.path.remove(folder)
+        raise
+
+
+def _declared(path: Path) -> Study:
     module = import_module(path.stem)
+    found = getattr(module, "__file__", None)
+    if found is None or Path(found).resolve() != path.resolve():
+        raise ValueError(f"another module is called {path.stem} ({found or 'built in'}); give {path} a name of its own")
     declared = getattr(module, "STUDY", None)
     if not isinstance(declared, Study):
         raise ValueError(f"{path} defines no STUDY; write STUDY = tcsim.study.grid(name, units={{…}}, ks=(…))")
-    own = declared.compute.__module__ == path.stem
-    return replace(declared, code=hashlib.sha256(path.read_bytes()).hexdigest()) if own else declared
+    return declared

@@ -10,7 +10,7 @@ from typing import Any
 import tcsim
 from tcsim.studies.base import Cell, Outcome, Result
 from tcsim.studies.run import run
-from tcsim.studies.store import Store, cell_key
+from tcsim.studies.store import Store, cell_key, source_hash
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="tcsim-quick-")
 
@@ -31,6 +31,6 @@ def results(name: str) -> tuple[list[Cell], list[Result]]:
     """The cells of the quick run and the result of each."""
     outcome = quick(name)
     store, cells = Store(folder(name)), outcome.study.cells(outcome.params)
-    found = [store.get(cell_key(outcome.study.name, cell, outcome.study.code)) for cell in cells]
+    found = [store.get(cell_key(outcome.study.name, cell, source_hash(outcome.study))) for cell in cells]
     assert not outcome.failed
     return cells, [result for result in found if result is not None]
