@@ -102,10 +102,10 @@ def test_a_study_of_the_script_without_a_guard_runs_in_one_process_and_says_so(h
 
 @pytest.mark.parametrize("how", [(), ("-m", "own_script")])
 def test_a_study_of_the_script_under_a_guard_uses_processes(how: tuple[str, ...], tmp_path: Path) -> None:
-    done = script(tmp_path, TOP + OWN + guarded("print('begun')\n" + RUN), *how)
+    done = script(tmp_path, TOP + OWN + "print('loaded')\n" + guarded("print('begun')\n" + RUN), *how)
     assert (done.returncode, done.stderr) == (0, "")
-    begun, outcome, processes = done.stdout.splitlines()
-    assert (begun, outcome) == ("begun", "<own: 8 cells; claims: 1 holds>")
+    loaded, begun, outcome, processes = done.stdout.splitlines()
+    assert (loaded, begun, outcome) == ("loaded", "begun", "<own: 8 cells; claims: 1 holds>")
     assert processes in ("processes 3", "processes 4")  # the first cell is the script's own
     assert 1 < times_run(tmp_path) <= 4
 
@@ -128,6 +128,13 @@ def test_a_script_that_clears_its_results_first(tmp_path: Path) -> None:
     done = script(tmp_path, TOP + 'import shutil\nshutil.rmtree("out", ignore_errors=True)\n' + OWN + RUN)
     assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "out" / "cells").glob("*.json"))) == 8
+
+
+def test_a_result_that_cannot_be_sent_back_is_a_failed_cell(tmp_path: Path) -> None:
+    bad = OWN.replace('"pid": os.getpid()}', '"pid": os.getpid(), **({"f": lambda: 0} if cell["x"] == 3 else {})}')
+    done = script(tmp_path, TOP + bad + guarded(RUN))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("<own: 7 cells, 1 failed; claims: 1 cannot be told>")
 
 
 def test_functions_that_no_process_could_load(tmp_path: Path) -> None:
