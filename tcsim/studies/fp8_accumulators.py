@@ -64,11 +64,16 @@ def claims(data: xr.Dataset) -> list[Claim]:
     last = int(data.k[-1])
     at = data.error.isel(k=-1)
     positive = data.error.sel(inputs="(0, 1]")
-    never, every = ({f"{g} {d}": at.sel(gpu=g, inputs=d, promotion=p) for g, d in product(GPUS, INPUTS)} for p in ("never", "every 128"))
+    never, every = (
+        {f"{g} {d}": at.sel(gpu=g, inputs=d, promotion=p) for g, d in product(GPUS, INPUTS)} for p in ("never", "every 128")
+    )
     one = {g: positive.sel(gpu=g, promotion="never").isel(k=0) for g in GPUS}
     near = positive.sel(k=slice(2**7, 2**12), promotion="never")
     slopes = {g: [slope(near.k, near.sel(gpu=g, seed=s), least=2**7) for s in data.seed] for g in ("ada", "h200")}
-    flat = {g: positive.sel(gpu=g, promotion="every 128").isel(k=-1) / positive.sel(gpu=g, promotion="every 128", k=128) for g in ("ada", "h200")}
+    flat = {
+        g: positive.sel(gpu=g, promotion="every 128").isel(k=-1) / positive.sel(gpu=g, promotion="every 128", k=128)
+        for g in ("ada", "h200")
+    }
     gain = {g: never[f"{g} (0, 1]"] / every[f"{g} (0, 1]"] for g in GPUS}
     apart = every["h200 (0, 1]"] / every["b200 (0, 1]"]
     cure = data.error.sel(gpu="b200", promotion="never", k=slice(None, 4096))

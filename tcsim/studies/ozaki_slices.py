@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PHIS = (0.1, 1.0, 2.0)
 KS = (1024, 2048, 4096, 7168, 10240)
 # Table 1 of the paper, GFlop/s at n = 10240 by φ: the tensor cores' DP and CR modes, CR mode on float64 products, cublasDgemm.
-TABLE_1 = {
+TABLE_1: dict[str, dict[str, Any]] = {
     "Titan RTX": {"DP": (972.4, 823.0, 713.1), "CR": (220.4, 193.5, 173.1), "DP-CR": (24.75, 21.17, 21.17), "float64": 534.1},
     "V100": {"DP": (1064.0, 914.3, 790.8), "CR": (255.0, 222.5, 198.5), "DP-CR": (293.1, 250.7, 250.7), "float64": 6761.0},
 }
@@ -93,13 +93,16 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "The number of slices never falls with k or with φ, and is larger at the last k than at the first, and for φ = 2 than "
             "for φ = 0.1",
             told(all((s >= 0).all() for s in steps) and all(bool((e > 0).all()) for e in ends), d),
-            "d for φ = 0.1, 1, 2: " + "; ".join(f"k = {k}: {_row(data.dp, k)} ({_row(data.dp_gemms, k)} products)" for k in every),
+            "d for φ = 0.1, 1, 2: "
+            + "; ".join(f"k = {k}: {_row(data.dp, k)} ({_row(data.dp_gemms, k)} products)" for k in every),
             f"{_PAPER}, Figure 5",
         ),
         Claim(
             "CR mode needs more slices than DP mode for A and for B, and at least twice the products",
             told(
-                bool((data.cr_a > data.dp).all() and (data.cr_b > data.dp).all() and (data.cr_gemms >= 2 * data.dp_gemms).all()),
+                bool(
+                    (data.cr_a > data.dp).all() and (data.cr_b > data.dp).all() and (data.cr_gemms >= 2 * data.dp_gemms).all()
+                ),
                 data.cr_gemms,
                 data.dp_gemms,
             ),
@@ -139,7 +142,9 @@ def _published(data: xr.Dataset) -> Claim:
 def _table_1(data: xr.Dataset) -> list[Claim]:
     """The rates of Table 1 against the numbers of products, as the paper's model of the time has it."""
     at = data.sel(k=10240)
-    gemms = {n: {p: at[v].sel(phi=p) for p in PHIS} for n, v in (("DP", "dp_gemms"), ("CR", "cr_gemms"), ("DP-CR", "wide_gemms"))}
+    gemms = {
+        n: {p: at[v].sel(phi=p) for p in PHIS} for n, v in (("DP", "dp_gemms"), ("CR", "cr_gemms"), ("DP-CR", "wide_gemms"))
+    }
     middle = {n: {p: float(g.median()) for p, g in by.items()} for n, by in gemms.items()}
     titan, volta = TABLE_1["Titan RTX"], TABLE_1["V100"]
 

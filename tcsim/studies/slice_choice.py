@@ -34,9 +34,7 @@ _AUTHORS = "Abdelfattah et al. 2025"
 
 
 def cells(params: Params) -> list[Cell]:
-    return [
-        {"span": s, "shape": h, "k": params["k"], "seed": d} for s, h, d in product(SPANS, SHAPES, seeds(params))
-    ]
+    return [{"span": s, "shape": h, "k": params["k"], "seed": d} for s, h, d in product(SPANS, SHAPES, seeds(params))]
 
 
 def compute(cell: Cell) -> Result:
@@ -100,12 +98,20 @@ def compute(cell: Cell) -> Result:
 
 def _pairs(triangle: bool) -> list[tuple[tuple[int, int], int]]:
     """Every (s_A, s_B) up to 18 slices a side with its number of products."""
-    every = product(range(1, _MOST + 1), repeat=2)
-    return [(p, sum(i + j <= max(p) + 1 for i in range(1, p[0] + 1) for j in range(1, p[1] + 1)) if triangle else p[0] * p[1]) for p in every]
+    found = []
+    for s_a, s_b in product(range(1, _MOST + 1), range(1, _MOST + 1)):
+        top = max(s_a, s_b) + 1
+        kept = sum(i + j <= top for i in range(1, s_a + 1) for j in range(1, s_b + 1)) if triangle else s_a * s_b
+        found.append(((s_a, s_b), kept))
+    return found
 
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
-    names = {**dict.fromkeys(("a", "b", "gemms", "error"), ("rule",)), **dict.fromkeys(("best", "equal"), ("products", "of")), "kappa_all": ()}
+    names = {
+        **dict.fromkeys(("a", "b", "gemms", "error"), ("rule",)),
+        **dict.fromkeys(("best", "equal"), ("products", "of")),
+        "kappa_all": (),
+    }
     dims = {"span": SPANS, "shape": SHAPES, "seed": seeds(params)}
     coords = {"rule": RULES, "products": PRODUCTS, "of": ["s_A", "s_B", "products"]}
     return gather(results, dims, names, coords, k=params["k"], target=TARGET)
@@ -118,7 +124,10 @@ def claims(data: xr.Dataset) -> list[Claim]:
     lone = data.sel(shape="one small element", span=60)
     wide = data.sel(shape="spread", span=list(SPANS[3:]))
     saved = {p: 1 - wide.best.sel(products=p, of="products") / wide.equal.sel(products=p, of="products") for p in PRODUCTS}
-    fits = {r: lone.a.sel(rule=r) - lone.a.sel(rule="cheapest") for r in (KAPPA, "exponent span", "mantissa loss (ozIMMU)", "advise")}
+    fits = {
+        r: lone.a.sel(rule=r) - lone.a.sel(rule="cheapest")
+        for r in (KAPPA, "exponent span", "mantissa loss (ozIMMU)", "advise")
+    }
     far = {"shape": "one small element", "span": 60}
     return [
         Claim(
