@@ -49,7 +49,9 @@ def frobenius(computed: npt.ArrayLike, reference: Reference) -> float:
 
 def normwise(computed: npt.ArrayLike, reference: Reference, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """||C - Ĉ|| / (||A||·||B||) in the matrix infinity norm, the largest sum of magnitudes along a row (Khattak and Mikaitis); 0 for 0/0."""
-    gap, left, right = (np.abs(np.asarray(x, dtype=np.float64)).sum(axis=1).max() for x in (difference(computed, reference), a, b))
+    gap, left, right = (
+        np.abs(np.asarray(x, dtype=np.float64)).sum(axis=1).max() for x in (difference(computed, reference), a, b)
+    )
     return float(_ratio(gap, left * right))
 
 

@@ -22,6 +22,12 @@ def test_the_reference_pair_measures_errors_below_its_last_bit():
     assert metrics.difference(np.array([1.0 + 2.0**-52]), pair)[0] == 2.0**-52 - 2.0**-60
 
 
+def test_normwise():
+    a, b = np.array([[1.0, -2.0], [0.0, 1.0]]), np.array([[1.0, 3.0], [0.0, -2.0]])
+    assert metrics.normwise(HAT, C, a, b) == 1.25 / (3.0 * 4.0)  # rows of |HAT - C| sum to 0.5 and 1.25
+    assert metrics.normwise(np.zeros((2, 2)), np.zeros((2, 2)), a * 0, b) == 0.0
+
+
 def test_frobenius():
     assert metrics.frobenius(HAT, C) == pytest.approx(np.sqrt((0.25 + 0.0625 + 1) / 21), rel=1e-15)
     assert metrics.frobenius(HAT * 2.0**900, C * 2.0**900) == pytest.approx(metrics.frobenius(HAT, C), rel=1e-15)

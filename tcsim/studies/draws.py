@@ -44,9 +44,11 @@ def band(axis: Any, x: Any, values: xr.DataArray, colour: str = "grey") -> None:
 
 
 def guide(axis: Any, k: Any, through: float, power: float, label: str) -> None:
-    """A thin grey line through `through` at the last k that grows like k^power."""
+    """A thin dotted line through `through` at the last k that grows like k^power, its label at its first."""
     k = np.asarray(k, dtype=np.float64)
-    axis.plot(k, through * (k / k[-1]) ** power, color="black", linestyle=(0, (1, 3)), linewidth=0.8, label=label)
+    line = through * (k / k[-1]) ** power
+    axis.plot(k, line, color="black", linestyle=(0, (1, 3)), linewidth=0.8)
+    axis.annotate(label, (k[0], line[0]), textcoords="offset points", xytext=(1, 3), fontsize=7)
 
 
 @cache

@@ -82,7 +82,11 @@ def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Datase
     from tcsim import bounds
 
     ks = powers_to(params["k_max"], 11)
-    names = {"error": ("words", "sum", "block"), **dict.fromkeys(("chained", "thrice", "ootomo", "fp32"), ()), "normwise": ("how",)}
+    names = {
+        "error": ("words", "sum", "block"),
+        **dict.fromkeys(("chained", "thrice", "ootomo", "fp32"), ()),
+        "normwise": ("how",),
+    }
     coords = {"words": WORDS, "sum": SUMS, "block": BLOCKS, "how": ["Algorithm 4.1", "v2, b = 128", "fp32"]}
     dims = {"gpu": GPUS, "k": ks, "seed": seeds(params)}
     data = gather(results, dims, names, coords, outputs=params["outputs"] ** 2)
@@ -107,7 +111,10 @@ def claims(data: xr.Dataset) -> list[Claim]:
     growth = {g: (v2.sel(gpu=g, block=1024) / v2.sel(gpu=g, block=256)).isel(k=-1) for g in GPUS}
     gain = {g: (data.chained.sel(gpu=g) / v1.sel(gpu=g, block=128)).isel(k=-1) for g in GPUS}
     drift = {g: slopes(v1.sel(gpu=g, block=16), 2**13) for g in GPUS}
-    crossing = {g: [_crossing(k, v1.sel(gpu=g, block=128, seed=s).values, v2.sel(gpu=g, block=256, seed=s).values) for s in data.seed] for g in GPUS}
+    crossing = {
+        g: [_crossing(k, v1.sel(gpu=g, block=128, seed=s).values, v2.sel(gpu=g, block=256, seed=s).values) for s in data.seed]
+        for g in GPUS
+    }
     crossed = {g: float(np.median([c or 2 * last for c in at])) for g, at in crossing.items()}
     published = {"v100": 3e5, "a100": 1e5}
     small = data.error.sel(gpu="a100", words="fp16", sum="float64", block=128).isel(k=-1)
@@ -115,7 +122,13 @@ def claims(data: xr.Dataset) -> list[Claim]:
     fp32 = {g: (v2.sel(gpu=g, block=128) / data.fp32.sel(gpu=g)).isel(k=-1) for g in GPUS}
     first = {g: (v2.sel(gpu=g, block=128) / data.thrice.sel(gpu=g)) for g in GPUS}
     share = data.error.sel(words="double-fp16") / data.bound
-    norm = {g: [(data.normwise.sel(gpu=g, how=h) / data.normwise.sel(gpu=g, how="fp32")).isel(k=-1) for h in ("Algorithm 4.1", "v2, b = 128")] for g in GPUS}
+    norm = {
+        g: [
+            (data.normwise.sel(gpu=g, how=h) / data.normwise.sel(gpu=g, how="fp32")).isel(k=-1)
+            for h in ("Algorithm 4.1", "v2, b = 128")
+        ]
+        for g in GPUS
+    }
     return [
         Claim(
             "FABsum-v2 keeps its accuracy however large k: slopes of at most 0.05 for b = 128, 256 and 1024",

@@ -54,7 +54,7 @@ def compute(cell: Cell, backend: str = "cpu") -> Result:
     a, b = inputs.draw(cell["type"], n, n, n, seed=cell["seed"])
     reference = exact.product(a, b)
     schemes = [*METHODS.values(), *(TF32.values() if _has_tf32(cell["gpu"]) else [])]
-    made = [gemm(a, b, s, unit=cell["gpu"], threads=1, backend=backend, **options).c for s, options in schemes]
+    made: list[Any] = [gemm(a, b, s, unit=cell["gpu"], threads=1, backend=backend, **options).c for s, options in schemes]
     made += [None] * (len(METHODS) + len(TF32) - len(made))
     made.append(gemm(a, b, "plain", unit=FP32, threads=1, backend=backend).c)
 
@@ -103,14 +103,22 @@ def claims(data: xr.Dataset) -> list[Claim]:
         return errors.sel(scheme=first) / errors.sel(scheme=second)
 
     both = {t: min(by[t][m] for m in ("Markidis, scaled, outside", "Ootomo")) / min(fp16[t]) for t in best}
-    alone = {t: {m: by[t][m] / by[t]["Markidis, scaled, outside"] for m in ("Markidis, outside", "Markidis, scaled")} for t in best}
+    alone = {
+        t: {m: by[t][m] / by[t]["Markidis, scaled, outside"] for m in ("Markidis, outside", "Markidis, scaled")} for t in best
+    }
     ootomo = {t: ratio(t, "Ootomo", "Markidis") for t in best}
     unscaled = {t: ratio(t, "Markidis", "fp16") for t in ("type2", "type3")}
     outside = ratio("type1", "Markidis", "Markidis, outside")
     tf32 = {t: ratio(t, "Ootomo TF32", "fp32") for t in ("type1", "type2", "type3", "type4")}
     inside = {t: ratio(t, "Markidis TF32", "fp32") for t in ("type1", "type2", "type3", "type4")}
     match = ratio("type1", "Ootomo", "fp32")
-    norm = {t: {m: float(at[m].sel(type=t, scheme="Ootomo").median() / at[m].sel(type=t, scheme="fp32").median()) for m in ("capped", "normwise", "residual")} for t in ("type1", "type3")}
+    norm = {
+        t: {
+            m: float(at[m].sel(type=t, scheme="Ootomo").median() / at[m].sel(type=t, scheme="fp32").median())
+            for m in ("capped", "normwise", "residual")
+        }
+        for t in ("type1", "type3")
+    }
     last = {"size": size}
     return [
         Claim(

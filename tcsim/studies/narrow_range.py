@@ -90,7 +90,7 @@ def _products(a: Any, b: Any, fmt: str, multiply: Any, rounding: str, counts: Se
 
     theta = _theta(fmt, a.shape[1])
     up, across = equilibrate(a, theta, axis=1), equilibrate(b, theta, axis=0)
-    weight = 2.0**-format_named(fmt).precision
+    weight = 2.0 ** -format_named(fmt).precision
     left, right = (
         split(np.ldexp(x, e), fmt, max(counts), scale=1 / weight, rounding=rounding, rest=rounding)
         for x, e in ((a, up[:, None]), (b, across[None, :]))
@@ -133,9 +133,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
     ratio = middle.sel(unit=list(BUILT)) / data.published.sel(unit=list(BUILT))
     near = {u: ratio.sel(unit=u, words=2, k=tail) for u in BUILT}
     others = {f"{w} words": ratio.sel(words=w, k=tail) for w in (1, 3)}
-    low, high = (
-        getattr(cut.sel(unit=list(BUILT)), e)("seed") / data.published.sel(unit=list(BUILT)) for e in ("min", "max")
-    )
+    low, high = (getattr(cut.sel(unit=list(BUILT)), e)("seed") / data.published.sel(unit=list(BUILT)) for e in ("min", "max"))
     outside = int(((low > 2) | (high < 0.5)).sum())
     nearest = {
         r: (data.error.sel(split=r, words=1, k=tail).median("seed") / data.published.sel(words=1, k=tail)).sel(unit="a100")
@@ -148,7 +146,9 @@ def claims(data: xr.Dataset) -> list[Claim]:
     second = {u: (cut.sel(unit=u, words=1) / cut.sel(unit=u, words=2)).sel(k=KS[7]) for u in UNITS}
     third = {u: (cut.sel(unit=u, words=2) / cut.sel(unit=u, words=3)).isel(k=-1) for u in UNITS}
     three = {
-        u: (data.bf16.sel(unit=u, k=tail).median("seed") / data.published_bf16.sel(unit=u, k=tail)) for u in BUILT if u != "v100"
+        u: (data.bf16.sel(unit=u, k=tail).median("seed") / data.published_bf16.sel(unit=u, k=tail))
+        for u in BUILT
+        if u != "v100"
     }
     words = {u: data.bf16.sel(unit=u).isel(k=-1) / cut.sel(unit=u, words=2).isel(k=-1) for u in BUILT if u != "v100"}
     share = data.error.sel(split="to nearest", words=1, unit=list(BUILT)) / data.bound
@@ -254,7 +254,9 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     for axis, w in zip(axes[0], WORDS, strict=True):
         title = f"{w} word{'s' if w > 1 else ''} of fp16"
         lines = {u: cut.sel(unit=u, words=w).median("seed") for u in UNITS}
-        curves(axis, data.k, lines, xlabel="inner dimension k", ylabel="error, infinity norm", title=title, base=10, legend=False)
+        curves(
+            axis, data.k, lines, xlabel="inner dimension k", ylabel="error, infinity norm", title=title, base=10, legend=False
+        )
         for i, u in enumerate(UNITS):
             band(axis, data.k, cut.sel(unit=u, words=w), COLOURS[i])
         for i, u in enumerate(BUILT):

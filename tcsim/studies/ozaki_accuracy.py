@@ -156,7 +156,12 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "Slices 1, 2 and 4 bits wider than safe (on |A|, |B|, d = 2): V100 and H200 agree wherever the sums stay below 2^24 "
             "units of the last place, and differ wherever they reach 2^26",
             told(
-                bool((data.broken.where(fits, 0) == 0).all() and (data.broken.where(over, 1) > 0).all() and fits.any() and over.any()),
+                bool(
+                    (data.broken.where(fits, 0) == 0).all()
+                    and (data.broken.where(over, 1) > 0).all()
+                    and fits.any()
+                    and over.any()
+                ),
                 data.broken,
                 data.sums,
             ),

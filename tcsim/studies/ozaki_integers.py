@@ -15,7 +15,7 @@ import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.draws import band, published, seeds, spread, spreads
-from tcsim.studies.grid import SEED, count, curves, gather, legend_right, outputs, rows, said, told
+from tcsim.studies.grid import SEED, count, curves, gather, legend_right, outputs, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -120,11 +120,14 @@ def claims(data: xr.Dataset) -> list[Claim]:
     sizes = published(_FILE)["slices"]
     theirs = {h: {s: _lost(_curve(h, s)) for s in sizes} for h in TAPER}
     off = {
-        h: [float(np.median(_curve(h, s)[: 7 * s] / taper[h][s].median("seed").values[: 7 * s])) for s in (2, 4, 6)] for h in TAPER
+        h: [float(np.median(_curve(h, s)[: 7 * s] / taper[h][s].median("seed").values[: 7 * s])) for s in (2, 4, 6)]
+        for h in TAPER
     }
     error = data.error.sel(variant="ooy", phi=0.1)
     step = {s: error.sel(slices=s) / error.sel(slices=s + 1) for s in range(2, 7)}
-    halved = {p: (data.error.sel(phi=p, variant="rn") / data.error.sel(phi=p, variant="ooy")).sel(slices=slice(3, 7)) for p in PHIS}
+    halved = {
+        p: (data.error.sel(phi=p, variant="rn") / data.error.sel(phi=p, variant="ooy")).sel(slices=slice(3, 7)) for p in PHIS
+    }
     worst = {_label(p): halved[p].max("slices") for p in PHIS}
     grouped = data.additions.sel(variant="ef") / data.additions.sel(variant="ooy")
     worse = data.error.sel(variant="ef") / data.error.sel(variant="ooy")
@@ -279,7 +282,10 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 def table(data: xr.Dataset) -> str:
     body = [
-        [f"{_label(p)}, {v}", *(f"{float(data.error.sel(phi=p, variant=v, slices=s).median()):.1e}" for s in (3, 5, 7, 8, 10, 12))]
+        [
+            f"{_label(p)}, {v}",
+            *(f"{float(data.error.sel(phi=p, variant=v, slices=s).median()):.1e}" for s in (3, 5, 7, 8, 10, 12)),
+        ]
         for p, v in product(PHIS, VARIANTS)
     ]
     return "largest |E| / (|A||B|), median over the draws\n" + rows(["", *(f"s={s}" for s in (3, 5, 7, 8, 10, 12))], body)

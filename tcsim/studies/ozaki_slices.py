@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.draws import band, seeds, spread
 from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, told
 
 if TYPE_CHECKING:
@@ -21,47 +22,44 @@ if TYPE_CHECKING:
 
 PHIS = (0.1, 1.0, 2.0)
 KS = (1024, 2048, 4096, 7168, 10240)
-# Table 1 of the paper, Titan RTX, GFlop/s at n = 10240 in DP mode: their ratios are those of the numbers of products.
-GFLOPS = {0.1: 972.4, 1.0: 823.0, 2.0: 713.1}
+# Table 1 of the paper, GFlop/s at n = 10240 by φ: the tensor cores' DP and CR modes, CR mode on float64 products, cublasDgemm.
+TABLE_1: dict[str, dict[str, Any]] = {
+    "Titan RTX": {"DP": (972.4, 823.0, 713.1), "CR": (220.4, 193.5, 173.1), "DP-CR": (24.75, 21.17, 21.17), "float64": 534.1},
+    "V100": {"DP": (1064.0, 914.3, 790.8), "CR": (255.0, 222.5, 198.5), "DP-CR": (293.1, 250.7, 250.7), "float64": 6761.0},
+}
+_PAPER = "Mukunoki et al. 2020"
 
 
 def cells(params: Params) -> list[Cell]:
     ks = [k for k in KS if k <= params["k_max"]]
     width = params["columns"]
     return [
-        {"phi": p, "k": k, "rows": params["rows"], "columns": min(width, k), "seed": params["seed"]}
-        for p, k in product(PHIS, ks)
+        {"phi": p, "k": k, "rows": params["rows"], "columns": min(width, k), "seed": s}
+        for p, k, s in product(PHIS, ks, seeds(params))
     ]
 
 
 def compute(cell: Cell) -> Result:
-    """dp, sp: d. cr_a, cr_b: slices of A and of B. bits: of a slice."""
+    """dp, sp: d. cr_a, cr_b: slices of A and of B, wide_a, wide_b those for float64 products. bits: of a slice."""
     from tcsim import inputs, ozaki
 
     k, m = cell["k"], cell["rows"]
     a, b = inputs.phi_range(m, k, m, phi=cell["phi"], seed=cell["seed"])
     bits = ozaki.slice_bits(k)
     left, right = ozaki.slices(a, bits, axis=1), ozaki.slices(b, bits, axis=0)
+    wide = ozaki.slice_bits(k, budget=53, precision=53)
     single = a.astype(np.float32)
     weights = _row_sums(cell)
     return {
         "dp": ozaki.slices_needed(left, a, weights),
-        "dp_mean": float(np.mean([_group(left, a, weights, i) for i in range(0, m, 16)])),
         "sp": ozaki.slices_needed(ozaki.slices(single, bits, axis=1), single, weights, precision=24),
         "cr_a": len(left.parts),
         "cr_b": len(right.parts),
+        "wide_a": len(ozaki.slices(a, wide, axis=1).parts),
+        "wide_b": len(ozaki.slices(b, wide, axis=0).parts),
         "bits": bits,
         "range": [float(np.abs(a).min()), float(np.abs(a).max())],
     }
-
-
-def _group(left: Any, a: Any, weights: Any, first: int) -> int:
-    """d of 16 rows alone."""
-    from tcsim import ozaki
-
-    part = slice(first, first + 16)
-    cut = ozaki.Slices([p[part] for p in left.parts], [e[part] for e in left.exponents], left.bits, left.rest)
-    return ozaki.slices_needed(cut, a[part], weights)
 
 
 def _row_sums(cell: Cell) -> Any:
@@ -77,95 +75,158 @@ def _row_sums(cell: Cell) -> Any:
 
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
-    dims = {"phi": PHIS, "k": [k for k in KS if k <= params["k_max"]]}
-    names = {"dp": (), "dp_mean": (), "sp": (), "cr_a": (), "cr_b": (), "bits": (), "range": ("end",)}
-    data = gather(results, dims, names, {"end": ["least", "largest"]}, rows=params["rows"])
+    dims = {"phi": PHIS, "k": [k for k in KS if k <= params["k_max"]], "seed": seeds(params)}
+    names = dict.fromkeys(("dp", "sp", "cr_a", "cr_b", "wide_a", "wide_b", "bits"), ())
+    data = gather(results, dims, {**names, "range": ("end",)}, {"end": ["least", "largest"]}, rows=params["rows"])
     data["dp_gemms"], data["sp_gemms"] = data.dp * (data.dp + 1) / 2, data.sp * (data.sp + 1) / 2
-    data["cr_gemms"] = data.cr_a * data.cr_b
+    data["cr_gemms"], data["wide_gemms"] = data.cr_a * data.cr_b, data.wide_a * data.wide_b
     return data
 
 
 def claims(data: xr.Dataset) -> list[Claim]:
-    made = [_published(data)] if 7168 in data.k.values else []
-    d = data.dp.values
-    grows = bool((np.diff(d, axis=1) >= 0).all() and (np.diff(d, axis=0) >= 0).all())
-    gemms = {k: f"{_row(data.dp, k)} ({_row(data.dp_gemms, k)} products)" for k in data.k.values}
-    made.append(
+    d = data.dp.median("seed")
+    steps = [np.diff(d.values, axis=d.get_axis_num(along)) for along in ("k", "phi")]
+    ends = (d.isel(k=-1) - d.isel(k=0), d.isel(phi=-1) - d.isel(phi=0))
+    every = [int(k) for k in data.k.values]
+    made = [
         Claim(
-            "The number of slices grows with k and with the range of the elements",
-            told(grows, d),
-            "d for φ = 0.1, 1, 2: " + "; ".join(f"k = {k}: {v}" for k, v in gemms.items()),
-            "Figure 5",
-        )
-    )
-    made.append(
+            "The number of slices never falls with k or with φ, and is larger at the last k than at the first, and for φ = 2 than "
+            "for φ = 0.1",
+            told(all((s >= 0).all() for s in steps) and all(bool((e > 0).all()) for e in ends), d),
+            "d for φ = 0.1, 1, 2: "
+            + "; ".join(f"k = {k}: {_row(data.dp, k)} ({_row(data.dp_gemms, k)} products)" for k in every),
+            f"{_PAPER}, Figure 5",
+        ),
         Claim(
-            "CR mode needs more slices and all their products",
-            told(bool((data.cr_gemms > data.dp_gemms).all()), data.cr_gemms),
-            "; ".join(f"k = {k}: {_pair(data, k)}" for k in data.k.values),
-            "Figure 7",
-        )
-    )
-    made.append(
+            "CR mode needs more slices than DP mode for A and for B, and at least twice the products",
+            told(
+                bool(
+                    (data.cr_a > data.dp).all() and (data.cr_b > data.dp).all() and (data.cr_gemms >= 2 * data.dp_gemms).all()
+                ),
+                data.cr_gemms,
+                data.dp_gemms,
+            ),
+            "; ".join(f"k = {k}: {_pair(data, k)}" for k in every),
+            f"{_PAPER}, Section 5.2",
+            "this mode increased the number of split matrices (and GEMMs) and disabled the fast mode",
+        ),
         Claim(
-            "SP mode takes far fewer products: at most half of DP's",
-            told(bool((data.sp_gemms * 2 <= data.dp_gemms).all()), data.sp_gemms),
-            "; ".join(f"k = {k}: {_row(data.sp_gemms, k)} against {_row(data.dp_gemms, k)}" for k in data.k.values),
-            "Figure 9",
-        )
-    )
-    if 10240 in data.k.values:
-        mean = {p: float(data.dp_mean.sel(phi=p, k=10240)) for p in PHIS}
-        gemm = {p: d * (d + 1) / 2 for p, d in mean.items()}
-        implied = {p: gemm[0.1] * GFLOPS[0.1] / GFLOPS[p] for p in PHIS}
-        most = {p: float(data.dp_gemms.sel(phi=p, k=10240)) for p in PHIS}
-        made.append(
-            Claim(
-                "At n = 10240 the published rates are in inverse proportion to the numbers of products of a typical row (within 5 %)",
-                told(all(abs(gemm[p] / implied[p] - 1) < 0.05 for p in PHIS), list(gemm.values())),
-                "mean d over groups of 16 rows "
-                + ", ".join(f"{d:.1f}" for d in mean.values())
-                + ": products "
-                + ", ".join(f"{gemm[p]:.0f} (rates imply {implied[p]:.0f})" for p in PHIS)
-                + f"; the worst of {data.attrs['rows']} rows asks for "
-                + ", ".join(f"{n:.0f}" for n in most.values()),
-                "Table 1",
-            )
-        )
+            "SP mode takes at most half of DP's products",
+            told(bool((data.sp_gemms * 2 <= data.dp_gemms).all()), data.sp_gemms, data.dp_gemms),
+            "; ".join(f"k = {k}: {_row(data.sp_gemms, k)} against {_row(data.dp_gemms, k)}" for k in every),
+            f"{_PAPER}, Figure 9",
+            "the number of split matrices decreased",
+        ),
+    ]
+    if 7168 in every:
+        made.insert(0, _published(data))
+    if 10240 in every:
+        made += _table_1(data)
     return made
 
 
 def _published(data: xr.Dataset) -> Claim:
-    d, gemms = (float(data[v].sel(phi=0.1, k=7168)) for v in ("dp", "dp_gemms"))
+    at = data.sel(phi=0.1, k=7168)
+    gemms = float(at.dp_gemms.median())
     return Claim(
-        "At k = 7168 and φ = 0.1, 66 products are called: d = 11",
-        told(d == 11 and gemms == 66, d),
-        f"d = {d:.0f}, {gemms:.0f} products of {float(data.bits.sel(phi=0.1, k=7168)):.0f}-bit slices; "
-        f"0.7 of 92 TFlop/s over {gemms:.0f} is {0.7 * 92 / gemms:.2f} TFlop/s (the paper: 0.98)",
-        "section 5.2",
+        "At k = 7168 and φ = 0.1, 66 products are called, which is d = 11 (median over the draws)",
+        told(float(at.dp.median()) == 11 and gemms == 66, at.dp),
+        f"d = {spread(at.dp, '.0f')}, {spread(at.dp_gemms, '.0f')} products of {float(at.bits.median()):.0f}-bit slices, "
+        f"{data.attrs['rows']} rows; 0.7 of 92 TFlop/s over {gemms:.0f} is {0.7 * 92 / gemms:.2f} TFlop/s (the paper: 0.98)",
+        f"{_PAPER}, Section 5.2",
+        "when n = 7168 and φ = 0.1 the number of GEMM calls was 66",
+        {"phi": 0.1, "k": 7168},
     )
 
 
+def _table_1(data: xr.Dataset) -> list[Claim]:
+    """The rates of Table 1 against the numbers of products, as the paper's model of the time has it."""
+    at = data.sel(k=10240)
+    gemms = {
+        n: {p: at[v].sel(phi=p) for p in PHIS} for n, v in (("DP", "dp_gemms"), ("CR", "cr_gemms"), ("DP-CR", "wide_gemms"))
+    }
+    middle = {n: {p: float(g.median()) for p, g in by.items()} for n, by in gemms.items()}
+    titan, volta = TABLE_1["Titan RTX"], TABLE_1["V100"]
+
+    def implied(mode: str) -> dict[float, float]:
+        """Products by φ, if time is in proportion to them and φ = 0.1 takes as many as here."""
+        rates = dict(zip(PHIS, titan[mode], strict=True))
+        return {p: middle[mode][0.1] * rates[0.1] / rates[p] for p in PHIS}
+
+    def ratios(mode: str) -> str:
+        asked = implied(mode)
+        return ", ".join(f"φ = {p:g}: {spread(g, '.0f')} (rates imply {asked[p]:.0f})" for p, g in gemms[mode].items())
+
+    share = {g: {p: t["DP-CR"][i] * middle["DP-CR"][p] / t["float64"] for i, p in enumerate(PHIS)} for g, t in TABLE_1.items()}
+    faster = {g: [c / w for c, w in zip(t["CR"], t["DP-CR"], strict=True)] for g, t in TABLE_1.items()}
+    cost = {p: middle["CR"][p] / middle["DP-CR"][p] for p in PHIS}
+    needs = {"k": 10240}
+    return [
+        Claim(
+            "Table 1, DP mode: the rates for φ = 0.1, 1 and 2 are in inverse proportion to the products of Algorithm 3 (within 5 %)",
+            told(all(abs(middle["DP"][p] / n - 1) < 0.05 for p, n in implied("DP").items()), *gemms["DP"].values()),
+            f"products, {data.attrs['rows']} rows: {ratios('DP')}",
+            f"{_PAPER}, Table 1 with Section 4.3",
+            "d(d + 1)/2 shows how the overheads in time compare with one cublasGemmEx",
+            needs,
+        ),
+        Claim(
+            "Table 1, CR mode: the rates for φ = 0.1, 1 and 2 are in inverse proportion to s_A·s_B (within 5 %)",
+            told(all(abs(middle["CR"][p] / n - 1) < 0.05 for p, n in implied("CR").items()), *gemms["CR"].values()),
+            f"products: {ratios('CR')}",
+            f"{_PAPER}, Table 1 with Section 4.3",
+            "",
+            needs,
+        ),
+        Claim(
+            "Table 1, DP-CR: on both GPUs the rate is cublasDgemm's over the products of slices for float64 (within 25 %)",
+            told(all(0.75 <= x <= 1.25 for by in share.values() for x in by.values()), *gemms["DP-CR"].values()),
+            "rate · products / cublasDgemm: " + "; ".join(f"{g} " + ", ".join(f"{x:.2f}" for x in by.values()) for g, by in share.items())
+            + "; slices " + ", ".join(f"{float(at.wide_a.sel(phi=p).median()):.0f} x {float(at.wide_b.sel(phi=p).median()):.0f}" for p in PHIS),
+            f"{_PAPER}, Table 1",
+            "a correctly-rounded DGEMM that uses cublasDgemm instead of cublasGemmEx",
+            needs,
+        ),
+        Claim(
+            "Correct rounding takes 5 to 20 times fewer products in float64 than on fp16 tensor cores, so tensor cores win where float64 "
+            "is that much slower (Titan RTX: 8 to 9 times) and lose where it is not (V100: 0.8 to 0.9 times)",
+            told(
+                all(5 <= c <= 20 for c in cost.values()) and min(faster["Titan RTX"]) > 1 > max(faster["V100"]),
+                *gemms["CR"].values(),
+                *gemms["DP-CR"].values(),
+            ),
+            "fp16 / float64 products: " + ", ".join(f"{c:.1f}" for c in cost.values()) + "; published CR / DP-CR rates: "
+            + "; ".join(f"{g} " + ", ".join(f"{x:.2f}" for x in by) for g, by in faster.items())
+            + f"; cublasDgemm {titan['float64']:.0f} and {volta['float64']:.0f} GFlop/s",
+            "this project, on the rates of Mukunoki et al. 2020, Table 1",
+            "",
+            needs,
+        ),
+    ]  # fmt: skip
+
+
 def _row(values: xr.DataArray, k: int) -> str:
-    return ", ".join(f"{float(values.sel(phi=p, k=k)):.0f}" for p in PHIS)
+    return ", ".join(spread(values.sel(phi=p, k=k), ".0f") for p in PHIS)
 
 
 def _pair(data: xr.Dataset, k: int) -> str:
-    return ", ".join(f"{float(data.cr_a.sel(phi=p, k=k)):.0f} x {float(data.cr_b.sel(phi=p, k=k)):.0f}" for p in PHIS)
+    at = data.sel(k=k).median("seed")
+    return ", ".join(f"{float(at.cr_a.sel(phi=p)):.0f} x {float(at.cr_b.sel(phi=p)):.0f}" for p in PHIS)
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import subplots
+    from tcsim.studies.plot import COLOURS, subplots
 
     figure, axes = subplots(1, 3, width=3.0, height=2.8)
     panels = (("dp", "cr_a", "sp", "slices"), ("dp_gemms", "cr_gemms", "sp_gemms", "products"))
+    middle = data.median("seed")
     for axis, (dp, cr, sp, what) in zip(axes[0], panels, strict=False):
         lines, styles, looks = {}, {}, {}
         for (j, (name, variable, style)), (i, p) in product(
             enumerate((("DP", dp, "-"), ("CR", cr, "--"), ("SP", sp, "-"))), enumerate(PHIS)
         ):
             label = f"{name}, φ = {p:g}"
-            lines[label], styles[label], looks[label] = data[variable].sel(phi=p), style, (i, j)
+            lines[label], styles[label], looks[label] = middle[variable].sel(phi=p), style, (i, j)
         curves(
             axis,
             data.k,
@@ -179,8 +240,10 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             looks=looks,
             legend=False,
         )
+        for i, p in enumerate(PHIS):
+            band(axis, data.k, data[dp].sel(phi=p), COLOURS[i])
     legend_right(figure, axes[0, 0])
-    model = {f"φ = {p:g}": 0.7 * 92 / data.dp_gemms.sel(phi=p) for p in PHIS}
+    model = {f"φ = {p:g}": 0.7 * 92 / middle.dp_gemms.sel(phi=p) for p in PHIS}
     curves(
         axes[0, 2],
         data.k,
@@ -198,7 +261,7 @@ def table(data: xr.Dataset) -> str:
     body = [
         [
             f"k = {k}",
-            f"{float(data.bits.sel(k=k, phi=0.1)):.0f}",
+            f"{float(data.bits.sel(k=k, phi=0.1).median()):.0f}",
             _row(data.dp, k),
             _row(data.dp_gemms, k),
             _pair(data, k),
@@ -212,7 +275,7 @@ def table(data: xr.Dataset) -> str:
 STUDY = Study(
     name="ozaki-slices",
     title="Slices and products of the Ozaki scheme on fp16 tensor cores",
-    reproduces="Mukunoki et al. 2020, Figures 5, 7 and 9 (numbers of slices and products), 66 products at k = 7168, Table 1's ratios",
+    reproduces="Mukunoki et al. 2020, Figures 5, 7 and 9 (numbers of slices and products), 66 products at k = 7168, and the rates of Table 1",
     cells=cells,
     compute=compute,
     dataset=dataset,
@@ -221,8 +284,9 @@ STUDY = Study(
     table=table,
     options=(
         count("k_max", 10240, 7168, "largest inner dimension of 1024, 2048, 4096, 7168, 10240"),
-        count("rows", 256, 64, "rows of A"),
-        count("columns", 1024, 64, "columns of B, at most k"),
+        count("rows", 256, 32, "rows of A"),
+        count("seeds", 5, 5, "draws"),
+        count("columns", 1024, 16, "columns of B, at most k"),
         SEED,
     ),
     weight=lambda cell: float(cell["k"]),

@@ -1,19 +1,22 @@
-"""How many INT8 slices a matrix needs, and how well five rules guess it.
+"""How many INT8 slices A and B need, over all pairs (s_A, s_B), and how well five rules guess it.
 
-Abdelfattah et al. 2025 asks for s_A and s_B from κ_A and κ_B; ozIMMU counts lost mantissa bits, cuBLAS' fixed-point float64 looks at
-exponent spans, Algorithm 3 of Mukunoki et al. 2020 compares a slice with the rounding error of float64. Here rows of A span 2^0 to
-2^60 (B is narrow), the target is a componentwise error of 2^-46, and the fewest slices are found by trying.
+Abdelfattah et al. 2025 asks for s_A and s_B from κ_A and κ_B, which need not be equal; ozIMMU counts lost mantissa bits, cuBLAS'
+fixed-point float64 looks at exponent spans, Algorithm 3 of Mukunoki et al. 2020 compares a slice with the rounding error of
+float64. Here rows of A span 2^0 to 2^60 (B is narrow), the target is a componentwise error of 2^-46, and every pair is tried, with
+all s_A·s_B products and with those of p + q <= max(s_A, s_B) + 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.draws import band, seeds, spread
 from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, told
 
 if TYPE_CHECKING:
@@ -21,107 +24,164 @@ if TYPE_CHECKING:
 
 SPANS = (0, 5, 10, 20, 30, 40, 50, 60)
 SHAPES = ("spread", "one small element")
-RULES = ("fewest", "κ (Abdelfattah et al. 2025)", "mantissa loss (ozIMMU)", "exponent span", "Algorithm 3", "advise")
+KAPPA = "κ (Abdelfattah et al. 2025)"
+RULES = ("cheapest", KAPPA, "mantissa loss (ozIMMU)", "exponent span", "Algorithm 3", "advise")
+PRODUCTS = ("all", "triangle")
 TARGET = 2.0**-46
 _MOST = 18
+_ROWS = 4  # of A, and columns of B: the search is long, and k decides
+_AUTHORS = "Abdelfattah et al. 2025"
 
 
 def cells(params: Params) -> list[Cell]:
-    return [{"span": s, "shape": h, "k": params["k"], "seed": params["seed"]} for s, h in product(SPANS, SHAPES)]
+    return [{"span": s, "shape": h, "k": params["k"], "seed": d} for s, h, d in product(SPANS, SHAPES, seeds(params))]
 
 
 def compute(cell: Cell) -> Result:
-    """slices and products by rule, and the error that each choice leads to."""
+    """best: (s_A, s_B, products) of the cheapest pair that reaches the target, by set of products; equal: of the cheapest with
+    s_A = s_B. a, b, gemms, error: what each rule asks for, its products p + q <= max(s_A, s_B) + 1, and their error."""
     from tcsim import bounds, exact, inputs, metrics, ozaki, ozaki_int8
     from tcsim.advise import advise
     from tcsim.gemm import gemm
 
     k, span = cell["k"], cell["span"]
-    a, b = inputs.uniform(8, k, 8, low=1.0, high=2.0, seed=cell["seed"], exact=False)
+    a, b = inputs.uniform(_ROWS, k, _ROWS, low=1.0, high=2.0, seed=cell["seed"], exact=False)
     if cell["shape"] == "spread":
-        powers, _ = inputs.uniform(8, k, 8, low=-1.0, high=0.0, seed=cell["seed"] + 1, exact=False)
+        powers, _ = inputs.uniform(_ROWS, k, _ROWS, low=-1.0, high=0.0, seed=cell["seed"] + 1000, exact=False)
         a = a * 2.0 ** np.rint(span * powers)
     else:
         a[:, 0] *= 2.0**-span
     reference, size = exact.product(a, b), exact.magnitude(a, b)
     bits = ozaki_int8.slice_bits(k)
 
-    def error(slices: tuple[int, int]) -> float:
-        return metrics.max_componentwise(gemm(a, b, "ozaki-int8", unit="double", slices=slices).c, reference, size)
+    @cache
+    def run(pair: tuple[int, int], triangle: bool = True) -> tuple[int, float]:
+        made = gemm(a, b, "ozaki-int8", unit="double", slices=pair, triangle=triangle)
+        return made.record.gemms, metrics.max_componentwise(made.c, reference, size)
 
-    fewest = next((s for s in range(2, _MOST) if error((s, s)) <= TARGET), _MOST)
+    def cheapest_of(kind: str, same: bool) -> list[float]:
+        """(s_A, s_B, products) of the first that reaches the target, products ascending; NaN where none does."""
+        triangle = kind == "triangle"
+        for gemms, pair in sorted((n, p) for p, n in _pairs(triangle) if not same or p[0] == p[1]):
+            if run(pair, triangle)[1] <= TARGET:
+                return [*pair, gemms]
+        return [np.nan] * 3
+
+    best, equal = ([cheapest_of(kind, same) for kind in PRODUCTS] for same in (False, True))
+    cheapest = tuple(int(s) for s in best[1][:2]) if not np.isnan(best[1][0]) else (_MOST, _MOST)
     sides = [int(np.ceil(np.log2(4 * bounds.kappa(x, axis=ax) / TARGET) / bits)) for x, ax in ((a, 1), (b, 0))]
     spans = [int(np.ceil((53 + np.log2(bounds.kappa(x, axis=ax) / 2)) / bits)) for x, ax in ((a, 1), (b, 0))]
     cut = ozaki.slices(a, bits, axis=1)
     told_by = next((c for c in advise(a, b, TARGET, unit="h200").choices if c.scheme == "ozaki-int8" and c.reaches), None)
     advised = told_by.options["slices"] if told_by is not None else _MOST
     chosen = {
-        "fewest": (fewest, fewest),
-        "κ (Abdelfattah et al. 2025)": (sides[0], sides[1]),
+        "cheapest": cheapest,
+        KAPPA: (sides[0], sides[1]),
         "mantissa loss (ozIMMU)": tuple(ozaki_int8.auto_slices(x, bits, axis=ax) for x, ax in ((a, 1), (b, 0))),
         "exponent span": (max(spans), max(spans)),
         "Algorithm 3": (ozaki.slices_needed(cut, a, b),) * 2,
         "advise": advised if isinstance(advised, tuple) else (advised, advised),
     }
-    pairs = [(min(p[0], _MOST), min(p[1], _MOST)) for p in (chosen[r] for r in RULES)]
-    made = [gemm(a, b, "ozaki-int8", unit="double", slices=p) for p in pairs]
+    pairs = [(chosen[r][0], chosen[r][1]) for r in RULES]
+    made = [run(p) for p in pairs]
+    whole = run(pairs[1], triangle=False)
     return {
+        "best": best,
+        "equal": equal,
         "a": [p[0] for p in pairs],
         "b": [p[1] for p in pairs],
-        "gemms": [r.record.gemms for r in made],
-        "error": [metrics.max_componentwise(r.c, reference, size) for r in made],
+        "gemms": [m[0] for m in made],
+        "error": [m[1] for m in made],
+        "kappa_all": whole[1],
     }
 
 
+def _pairs(triangle: bool) -> list[tuple[tuple[int, int], int]]:
+    """Every (s_A, s_B) up to 18 slices a side with its number of products."""
+    found = []
+    for s_a, s_b in product(range(1, _MOST + 1), range(1, _MOST + 1)):
+        top = max(s_a, s_b) + 1
+        kept = sum(i + j <= top for i in range(1, s_a + 1) for j in range(1, s_b + 1)) if triangle else s_a * s_b
+        found.append(((s_a, s_b), kept))
+    return found
+
+
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
-    names = dict.fromkeys(("a", "b", "gemms", "error"), ("rule",))
-    return gather(results, {"span": SPANS, "shape": SHAPES}, names, {"rule": RULES}, k=params["k"], target=TARGET)
+    names = {
+        **dict.fromkeys(("a", "b", "gemms", "error"), ("rule",)),
+        **dict.fromkeys(("best", "equal"), ("products", "of")),
+        "kappa_all": (),
+    }
+    dims = {"span": SPANS, "shape": SHAPES, "seed": seeds(params)}
+    coords = {"rule": RULES, "products": PRODUCTS, "of": ["s_A", "s_B", "products"]}
+    return gather(results, dims, names, coords, k=params["k"], target=TARGET)
 
 
 def claims(data: xr.Dataset) -> list[Claim]:
     reached = data.error <= TARGET
     rates = {r: f"{int(reached.sel(rule=r).sum())} of {reached.sel(rule=r).size}" for r in RULES}
-    waste = {r: float((data.gemms.sel(rule=r) / data.gemms.sel(rule="fewest")).median()) for r in RULES}
+    waste = {r: data.gemms.sel(rule=r) / data.gemms.sel(rule="cheapest") for r in RULES[1:]}
     lone = data.sel(shape="one small element", span=60)
-    wide = data.sel(shape="spread", span=60)
-
-    def used(at: xr.Dataset, rule: str) -> str:
-        return f"{float(at.a.sel(rule=rule)):.0f} x {float(at.b.sel(rule=rule)):.0f}"
-
+    wide = data.sel(shape="spread", span=list(SPANS[3:]))
+    saved = {p: 1 - wide.best.sel(products=p, of="products") / wide.equal.sel(products=p, of="products") for p in PRODUCTS}
+    fits = {
+        r: lone.a.sel(rule=r) - lone.a.sel(rule="cheapest")
+        for r in (KAPPA, "exponent span", "mantissa loss (ozIMMU)", "advise")
+    }
+    far = {"shape": "one small element", "span": 60}
     return [
         Claim(
-            "Slices chosen from κ_A and κ_B always reach the target",
-            told(bool(reached.sel(rule="κ (Abdelfattah et al. 2025)").all()), data.error),
-            "targets reached: " + ", ".join(f"{r} {n}" for r, n in rates.items()),
-            "Abdelfattah et al. 2025",
+            "Slices chosen from κ_A and κ_B always reach the target, with all s_A·s_B products as the bound has it",
+            told(bool((data.kappa_all <= TARGET).all()), data.kappa_all),
+            f"largest error / target {float(data.kappa_all.max()) / TARGET:.2g}; with the products p + q <= max(s_A, s_B) + 1 targets reached: "
+            + ", ".join(f"{r} {n}" for r, n in rates.items()),
+            _AUTHORS,
+            "the values of s_A and s_B required to meet an accuracy target can be determined by examining κ_A and κ_B",
         ),
         Claim(
-            "A and B need different numbers of slices, which saves products",
-            told(
-                float(wide.b.sel(rule="κ (Abdelfattah et al. 2025)")) < float(wide.a.sel(rule="κ (Abdelfattah et al. 2025)")),
-                wide.a,
-            ),
-            f"span 2^60: κ {used(wide, 'κ (Abdelfattah et al. 2025)')}, exponent span {used(wide, 'exponent span')}, advise {used(wide, 'advise')}",
-            "Abdelfattah et al. 2025",
+            "Over all pairs, where rows of A span 2^20 and more the cheapest has s_A ≠ s_B and saves at least 10 % of all s_A·s_B products",
+            told(float(saved["all"].median("seed").min()) >= 0.1, saved["all"]),
+            "; ".join(f"2^{int(s)}: {_best(wide, int(s), 'all')}" for s in wide.span),
+            _AUTHORS,
+            "s_A and s_B need not be equal in the Ozaki scheme",
+            {"shape": "spread", "span": SPANS[3:]},
         ),
         Claim(
-            "One small element in a row makes every worst-case rule spend slices that nothing needs",
-            told(
-                float(lone.a.sel(rule="κ (Abdelfattah et al. 2025)")) >= float(lone.a.sel(rule="fewest")) + 5
-                and float(lone.a.sel(rule="advise")) <= float(lone.a.sel(rule="fewest")),
-                lone.a,
-            ),
-            f"span 2^60, one element: fewest {used(lone, 'fewest')}, κ {used(lone, 'κ (Abdelfattah et al. 2025)')}, exponent span "
-            f"{used(lone, 'exponent span')}, mantissa loss {used(lone, 'mantissa loss (ozIMMU)')}, advise {used(lone, 'advise')}",
+            "With the products p + q <= max(s_A, s_B) + 1 alone, unequal s_A and s_B still save at least 10 % there",
+            told(float(saved["triangle"].median("seed").min()) >= 0.1, saved["triangle"]),
+            "; ".join(f"2^{int(s)}: {_best(wide, int(s), 'triangle')}" for s in wide.span),
+            "this project",
             "",
+            {"shape": "spread", "span": SPANS[3:]},
         ),
         Claim(
-            "Algorithm 3, made for float64-equivalent accuracy, always reaches 2^-46 here",
-            told(bool(reached.sel(rule="Algorithm 3").all()), data.error),
-            "products spent over the fewest, median: " + ", ".join(f"{r} {w:.2f}" for r, w in waste.items()),
+            "One element of 2^-60 in a row makes the κ rule and the exponent span spend at least five slices of A more than the "
+            "cheapest pair, and advise none",
+            told(
+                all(float(fits[r].median()) >= 5 for r in (KAPPA, "exponent span")) and float(fits["advise"].median()) <= 0,
+                *(fits[r] for r in (KAPPA, "exponent span", "advise")),
+            ),
+            "slices of A beyond the cheapest pair's: " + ", ".join(f"{r} {spread(v, '.0f')}" for r, v in fits.items()),
+            "this project",
+            "",
+            far,
+        ),
+        Claim(
+            "Algorithm 3, made for float64-equivalent accuracy on fp16 slices, always reaches 2^-46 here",
+            told(bool(reached.sel(rule="Algorithm 3").all()), data.error.sel(rule="Algorithm 3")),
+            f"{rates['Algorithm 3']}; products spent over the cheapest pair's: "
+            + ", ".join(f"{r} {spread(w, '.2f')}" for r, w in waste.items()),
             "Mukunoki et al. 2020, Algorithm 3",
         ),
-    ]
+    ]  # fmt: skip
+
+
+def _best(at: xr.Dataset, span: int, kind: str) -> str:
+    here = at.sel(span=span, products=kind).median("seed")
+    return (
+        f"{float(here.best[0]):.0f} x {float(here.best[1]):.0f} ({float(here.best[2]):.0f} products) against "
+        f"{float(here.equal[0]):.0f} x {float(here.equal[1]):.0f} ({float(here.equal[2]):.0f})"
+    )
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
@@ -129,7 +189,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
     figure, axes = subplots(1, 2, width=3.3, height=3.0, sharey=True)
     for axis, shape in zip(axes[0], SHAPES, strict=True):
-        lines = {r: data.gemms.sel(rule=r, shape=shape) for r in RULES}
+        lines = {r: data.gemms.sel(rule=r, shape=shape).median("seed") for r in RULES}
         curves(
             axis,
             data.span,
@@ -141,14 +201,17 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             title=shape,
             legend=False,
         )
+        axis.lines[0].set_markersize(7)  # advise finds the cheapest, and would hide it
+        band(axis, data.span, data.gemms.sel(rule="cheapest", shape=shape))
         axis.label_outer()
     legend_right(figure, axes[0, 0])
     return {"slice-choice": figure}
 
 
 def table(data: xr.Dataset) -> str:
-    body = [[f"{h}, 2^{s}", *(_entry(data.sel(shape=h, span=s), r) for r in RULES)] for h, s in product(SHAPES, SPANS)]
-    return "slices of A x B (* where the target 2^-46 is missed)\n" + rows(["row", *RULES], body)
+    middle = data.median("seed")
+    body = [[f"{h}, 2^{s}", *(_entry(middle.sel(shape=h, span=s), r) for r in RULES)] for h, s in product(SHAPES, SPANS)]
+    return "median slices of A x B (* where the target 2^-46 is missed)\n" + rows(["row", *RULES], body)
 
 
 def _entry(at: xr.Dataset, rule: str) -> str:
@@ -168,5 +231,5 @@ STUDY = Study(
     claims=claims,
     figures=figures,
     table=table,
-    options=(count("k", 1024, 64, "inner dimension"), SEED),
+    options=(count("k", 1024, 32, "inner dimension"), count("seeds", 5, 5, "draws"), SEED),
 )

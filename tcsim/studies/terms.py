@@ -65,7 +65,10 @@ def claims(data: xr.Dataset) -> list[Claim]:
     steps = {t: {f"{e} to {f}": ratio(t, f, e) for e, f in pairwise(SEQUENCE)} for t in usable}
     rises = {t: max(float(r.median()) for r in by.values()) for t, by in steps.items()}
     near = {t: data.error.sel(type=t, terms="3") / data.fp32.sel(type=t) for t in usable}
-    two = {t: np.minimum(data.error.sel(type=t, terms="2"), data.error.sel(type=t, terms="2'")) / data.error.sel(type=t, terms="3") for t in usable}
+    two = {
+        t: np.minimum(data.error.sel(type=t, terms="2"), data.error.sel(type=t, terms="2'")) / data.error.sel(type=t, terms="3")
+        for t in usable
+    }
     one = {t: float(ratio(t, "1", "3").median()) for t in usable}
     fourth = {t: ratio(t, "3", "4") for t in usable}
     split = {t: ratio(t, "3", "4", "splitting") for t in usable}

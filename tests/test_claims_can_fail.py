@@ -1,0 +1,89 @@
+"""Every claim of the papers' studies can come out either way: some data make it hold, and some make it fail.
+
+A verdict that no data can change checks nothing. Each study's quick data are changed one variable at a time (`attacks`) until every
+claim has been seen to hold and not to hold; those that one change cannot turn have a change of their own here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.attacks import attacks
+from support.quick import quick
+
+import tcsim
+
+STUDIES = (
+    "narrow-range", "ozaki-accuracy", "ozaki-integers", "ozaki-residues", "ozaki-slices", "slice-choice", "mantissa", "methods",
+    "terms", "fabsum", "float32-emulation", "gpu-multiword", "fp8-accumulators",
+)  # fmt: skip
+
+
+def last_k(to: int) -> Callable[[Any], Any]:
+    """The quick data as if they went as far as the full run's."""
+    return lambda data: data.assign_coords(k=[*data.k.values[:-1], to])
+
+
+def rarer(data: Any) -> Any:
+    changed = data.underflow.copy(deep=True)
+    changed.loc[{"shift": 11}] = data.underflow.sel(shift=0) * 2.0**-11
+    return data.assign(underflow=changed)
+
+
+def published_slopes(data: Any) -> Any:
+    return data.assign(error=(data.published.fillna(1e-9) + data.error * 0).transpose(*data.error.dims))
+
+
+def crossing(data: Any) -> Any:
+    """v1 is the worse from the third k on, which is called 10^5."""
+    ks = [*(10000 * (i + 1) for i in range(data.k.size - 2)), 200000, 2**20]
+    error = data.error.copy(deep=True)
+    error.loc[{"sum": "float32", "block": 128}] = 1e-7
+    error[{"k": slice(-2, None)}].loc[{"sum": "float32", "block": 128}] = 1.0
+    return data.assign(error=error).assign_coords(k=ks)
+
+
+def level(data: Any) -> Any:
+    """fp16 with b = 128 as double-fp16 with b = 256."""
+    error = data.error.copy(deep=True)
+    error.loc[{"words": "fp16", "sum": "float64", "block": 128}] = data.error.sel(words="double-fp16", sum="float64", block=256)
+    return data.assign(error=error).assign_coords(k=[*data.k.values[:-1], 2**20])
+
+
+# Where the search starts besides the quick data themselves, and the changes that it would not find.
+STARTS: dict[str, tuple[Callable[[Any], Any], ...]] = {
+    "narrow-range": (last_k(10**6), lambda d: published_slopes(last_k(10**6)(d)), published_slopes),
+    "fabsum": (last_k(2**20), crossing, level),
+    "ozaki-slices": (last_k(10240),),
+    "ozaki-residues": (lambda d: d.assign_attrs(k=1024),),
+    "mantissa": (rarer,),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.xdist_group(n.replace("-", "_"))) for n in STUDIES])
+def test_every_claim_can_hold_and_can_fail(name: str) -> None:
+    outcome = quick(name)
+    study = tcsim.study.study(name)
+    seen: dict[str, set[bool]] = {}
+
+    def look(data: Any) -> bool:
+        """Whether every claim has now been seen both ways."""
+        with np.errstate(all="ignore"):
+            for claim in study.claims(data):
+                found = seen.setdefault(claim.statement, set())
+                if claim.holds is not None:
+                    found.add(claim.holds)
+        return all(len(found) == 2 for found in seen.values())
+
+    starts = [outcome.dataset, *(change(outcome.dataset) for change in STARTS.get(name, ()))]
+    done = [look(data) for data in starts][-1]
+    for start in starts:
+        for _, data in attacks(start):
+            if done:
+                break
+            done = look(data)
+    stuck = {statement: sorted(found) for statement, found in seen.items() if len(found) < 2}
+    assert not stuck
