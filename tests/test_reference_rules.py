@@ -207,3 +207,15 @@ def test_products_from_two_to_the_128_count_as_infinite() -> None:
         b = np.full((1, 2, 1), 64 + 127 << 7, np.uint16)
         problem = Problem(bf16, Sequential().plan(2), Operand(a, bf16.a_format), Operand(b, bf16.b_format), None)
         assert reference.run(problem)[0, 0, 0] == expected
+
+
+def test_a_group_of_zeros_or_a_zero_scale_has_no_exponent() -> None:
+    """Otherwise its scales' exponent would cut what stands beside it: 1.0 at 2^(60 - 35), c = 2^-40 at 2^(2 - 35)."""
+    mx, nv = tcsim.unit("b200", "mxfp4"), tcsim.unit("b200", "nvfp4")
+    a = np.array([0.0] * 32 + [1.0] + [0.0] * 31)
+    scales = np.array([2.0**60, 1.0])
+    got = tcsim.matmul(a, np.ones(64), unit=mx, scale_a=scales[None, :], scale_b=np.ones((2, 1)), backend="reference")
+    assert got == 1.0
+    zero, large = np.zeros((1, 4)), np.full((4, 1), 448.0)
+    c = np.float32(2.0**-40)
+    assert tcsim.matmul(np.ones(64), np.ones(64), c, unit=nv, scale_a=zero, scale_b=large, backend="reference") == c

@@ -78,6 +78,7 @@ def power(fmt: Format, exponent: int, negative: bool, fraction: int) -> int:
     exponent = min(max(exponent, least), fmt.emax)
     if exponent < fmt.emin:
         magnitude = 1 << (exponent - least)
+        magnitude |= fraction % magnitude
     else:
         magnitude = (exponent + fmt.bias << fmt.mantissa_bits) | fraction % (1 << fmt.mantissa_bits)
     magnitude = min(magnitude << fmt.padding, fmt.max_code)
