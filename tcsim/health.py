@@ -20,7 +20,7 @@ def report(warm: bool = False) -> list[str]:
     if warm:
         lines += warm_up()
     folder = jit.cache_folder()
-    compiled = sorted({path.name.split("-")[0] for path in folder.rglob("*.nbi")})
+    compiled = sorted({path.name.split("-")[0] for path in folder.rglob("*.nbc")})
     lines.append(f"compiled kernels in {folder}: {', '.join(compiled) or 'none (tcsim doctor --warm compiles them)'}")
     return lines + _gpu()
 

@@ -16,6 +16,8 @@ import numba
 from numba.core import config
 from numba.core.compiler import Compiler
 
+from tcsim.kernels.cache import KeyedFiles
+
 
 def _source_hash() -> str:
     """A hash of every kernel source: Numba's own cache does not notice an edit in a called function's file."""
@@ -44,11 +46,13 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:
-        return numba.njit(
+        made = numba.njit(
             function, cache=True, error_model="numpy", boundscheck=False, _nrt=True, no_cfunc_wrapper=True, **options
         )
     finally:
         config.CACHE_DIR = previous
+    made._cache._cache_file = KeyedFiles(made._cache.cache_path, made._cache._impl.filename_base)
+    return made
 
 
 def kernel(function: Callable[..., Any]) -> Any:
