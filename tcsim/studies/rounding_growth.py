@@ -39,8 +39,8 @@ def all_ks(k_max: int) -> list[int]:
 
 
 def few_ks(k_max: int) -> list[int]:
-    """Every other power of two up to a quarter of the largest k, and the largest: for what is slow."""
-    return [*(2**i for i in range(9, k_max.bit_length(), 2) if 4 * 2**i <= k_max), k_max]
+    """Every other power of two up to a quarter of the largest k and to SLOW_K, and the largest: for what is slow."""
+    return [*(2**i for i in range(9, k_max.bit_length(), 2) if 2**i <= min(k_max // 4, SLOW_K)), k_max]
 
 
 def cells(params: Params) -> list[Cell]:
