@@ -16,7 +16,7 @@ STUDIES = {
     "float32_emulation": ("BF16x3 is at least ten times worse", "BF16x9 is almost true float32"),
     "fp8_accumulators": (),
     "gpu_multiword": ("On (-0.5, 0.5] it stays well below fp16",),
-    "lsb_cut": ("It restores the accuracy on (0, 1] too",),
+    "lsb_cut": ("It does on (0, 1] too",),
     "mantissa": ("The probability of underflow increases",),
     "methods": ("Three terms come close to float32 down to Type 3",),
     "narrow_range": (),
@@ -26,7 +26,7 @@ STUDIES = {
     "ozaki_slices": (),
     "slice_choice": (),
     "terms": (),
-    "what_if": ("Rounding to nearest instead of truncating at the end removes most",),
+    "what_if": ("Units that round every operation drift when they truncate",),
 }
 
 
