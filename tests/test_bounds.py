@@ -98,7 +98,7 @@ def test_drift_predicts_the_simulation(gpu, k):
     assert worst == pytest.approx(bounds.drift(unit(gpu, "float16"), k), rel=0.05)
 
 
-def test_drift_vanishes_only_with_exact_alignment():
+def test_rounding_the_result_alone_leaves_the_drift():
     """Rounding to nearest alone leaves 84 % of the bias on H100: what is truncated is the aligned accumulator."""
     h100 = unit("h100", "float16")
     assert bounds.drift(h100.replace(rounding="rne"), 1) == pytest.approx(0.84 * bounds.drift(h100, 1), rel=0.01)

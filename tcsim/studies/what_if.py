@@ -163,9 +163,13 @@ def _draw_front(data: xr.Dataset) -> Any:
     best = front(data)
     cost, least = zip(*best.values(), strict=True)
     axis.plot(cost, least, "-", color="grey", drawstyle="steps-post", zorder=0, label="front")
-    for i, (name, place) in enumerate(best.items()):
-        shift, side = ((5, 3), "left") if i % 2 == 0 else ((-5, -9), "right")
-        axis.annotate(name, place, textcoords="offset points", xytext=shift, fontsize=6, ha=side)
+    labelled: set[str] = set()
+    for name, place in best.items():  # the first of each block size
+        length, width, rounding = name.split(" ", 2)
+        if length not in labelled:
+            axis.annotate(f"{length} {width}\n{rounding}", place, textcoords="offset points", xytext=(4, -15), fontsize=6)
+            labelled.add(length)
+    axis.margins(x=0.12, y=0.12)
     for gpu, (n, f) in _BUILT.items():
         at = float(bits.sel(block=n, bits=f)), float(error.sel(block=n, bits=f, rounding="rz"))
         axis.plot(*at, "o", markersize=9, markerfacecolor="none", markeredgecolor="black")
