@@ -34,7 +34,7 @@ def test_show_prints_the_record_and_the_prose() -> None:
         (("show", "a100", "floatt16"), "nearest: 'float16'"),
         (("list", "v10"), "unknown unit 'v10' (nearest: 'v100')"),
         (("study", "rounding"), "unknown study 'rounding' (nearest: 'rounding-growth')"),
-        (("study", "rounding-growth", "--k-max", "1000"), "k_max must be a power of two of at least 512; got 1000"),
+        (("study", "rounding-growth", "--k-max", "100"), "k_max must be an integer of at least 512; got 100"),
         (("study", "rounding-growth", "--units", "v100,b20"), "unknown unit 'b20' (nearest: 'b200')"),
         (("study", "rounding-growth", "--units", "mi250"), "aligns none; units that do: v100"),
         (("study", "rounding-growth", "--k-max", "many"), "k_max"),

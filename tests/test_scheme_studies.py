@@ -20,7 +20,7 @@ STUDIES = {
     ),
     "fp8_accumulators": (),
     "gpu_multiword": ("On (-0.5, 0.5] it is at least five times",),
-    "lsb_cut": ("It restores the accuracy on (0, 1] too",),
+    "lsb_cut": ("It does on (0, 1] too",),
     "mantissa": ("Scaling by 2^11 makes underflow 2^11 times rarer", "Unscaled, the probability of underflow increases"),
     "methods": ("Each of the two helps",),
     "narrow_range": ("One to three words: every published point", "One word, k >= 200, A100: words rounded to nearest"),
@@ -30,7 +30,7 @@ STUDIES = {
     "ozaki_slices": (),
     "slice_choice": ("With the products p + q <= max",),
     "terms": ("The product of the two low words may be left out", "Three terms suffice down to Type 3"),
-    "what_if": ("Rounding to nearest instead of truncating at the end removes most",),
+    "what_if": ("Units that round every operation drift when they truncate",),
 }
 
 
