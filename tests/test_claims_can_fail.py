@@ -56,11 +56,13 @@ def level(data: Any) -> Any:
 
 def grown(data: Any) -> Any:
     """A100 and B200 grow like k^0.3, the others fall."""
-    error = data.error.copy(deep=True)
-    for unit in data.unit.values:
+    far = data.assign_coords(k=[*data.k.values[:-1], 10**6])
+    error = far.error.copy(deep=True)
+    for unit in far.unit.values:
         power = 0.3 if unit in ("a100", "b200") else -0.1
-        error.loc[{"unit": unit}] = (data.k**power + 0 * data.error.sel(unit=unit)).transpose(*data.error.sel(unit=unit).dims)
-    return data.assign(error=error).assign_coords(k=[*data.k.values[:-1], 10**6])
+        there = error.sel(unit=unit)
+        error.loc[{"unit": unit}] = (far.k.astype(float) ** power + 0 * there).transpose(*there.dims)
+    return far.assign(error=error)
 
 
 def flat(data: Any) -> Any:
@@ -83,7 +85,7 @@ def table_1(data: Any) -> Any:
 STARTS: dict[str, tuple[Callable[[Any], Any], ...]] = {
     "narrow-range": (last_k(10**6), lambda d: published_slopes(last_k(10**6)(d)), published_slopes, grown),
     "fabsum": (last_k(2**20), crossing, level, flat),
-    "ozaki-slices": (last_k(10240), table_1),
+    "ozaki-slices": (last_k(10240), table_1, lambda d: d.assign(dp=d.dp + 1)),
     "ozaki-integers": (nearest,),
     "ozaki-residues": (lambda d: d.assign_attrs(k=1024),),
     "mantissa": (rarer,),
