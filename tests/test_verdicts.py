@@ -120,10 +120,10 @@ def test_the_terms_study_with_two_seeds_lost() -> None:
     """1 held and 3 did not, by comparing with NaN; whole, 4 hold."""
     study = tcsim.study.study("terms")
     cells, whole = results("terms")
-    found = [None if cell["seed"] > 0 else r for cell, r in zip(cells, whole, strict=True)]
+    found = [None if cell["seed"] in (1, 2) else r for cell, r in zip(cells, whole, strict=True)]
     claims = settled(study, quick("terms").params, cells, found)
     assert {c.verdict for c in claims} == {"cannot be told"}
-    assert {c.reason for c in claims} == {"10 of 15 cells failed"}
+    assert all(c.reason == f"{(n := len(needed(c.needs, cells))) * 2 // 5} of {n} cells failed" for c in claims)
 
 
 CELLS: list[Cell] = [{"inputs": d, "k": k, "units": ["v100", "a100"]} for d in ("(0, 1]", "gauss") for k in (64, 128, 256)]
