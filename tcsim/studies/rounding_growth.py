@@ -126,10 +126,11 @@ def bound(scheme: str, k: int) -> float:
 
 
 def _kappa(name: str, rounding: str) -> float:
-    """The drift constant where the closed form is derived: terms truncated in the alignment."""
-    return (
-        drift_constant(unit(name, "float16").replace(**ROUNDINGS[rounding])) if rounding in ("hardware", "final RN") else np.nan
-    )
+    """The drift constant, compared where terms are truncated in the alignment; NaN where no closed form is known."""
+    if rounding not in ("hardware", "final RN"):
+        return float("nan")
+    kappa = drift_constant(unit(name, "float16").replace(**ROUNDINGS[rounding]))
+    return float("nan") if kappa is None else kappa
 
 
 def slope(k: Any, error: Any, least: int = FIT_K) -> float:
