@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numba
@@ -74,3 +77,39 @@ def test_kernels_are_cached_this_way() -> None:
     made = jit.kernel(_item_size)
     assert isinstance(made._cache._cache_file, KeyedFiles)
     assert numba.extending.is_jitted(made)
+
+
+_PRODUCTS = """
+import sys
+import numpy as np
+import tcsim
+a = np.random.default_rng(0).random((2, 24)).astype(np.float16)
+for gpu in sys.argv[1:]:
+    unit = tcsim.unit(gpu, "float16")
+    unit = unit.replace(rounding="ru") if gpu == "mi250" else unit
+    ours, told = (tcsim.matmul(a, a.T, unit=unit, backend=b).view(np.uint32) for b in ("cpu", "reference"))
+    assert np.array_equal(ours, told), gpu
+"""
+
+
+def test_kernels_of_different_processes_meet(tmp_path: Path) -> None:
+    """Two kinds of the general kernel, compiled and saved by a process each, both loaded by a third: each its own."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    for gpus in (["mi300x"], ["mi250"], ["mi300x", "mi250"]):
+        subprocess.run([sys.executable, "-c", _PRODUCTS, *gpus], env=environment, check=True, timeout=300)
+
+
+def test_what_a_factory_makes_needs_a_name() -> None:
+    """Two functions of one name and one signature would be one symbol to the linker."""
+
+    def made(number: int) -> object:
+        def add(x):  # type: ignore[no-untyped-def]
+            return x + number
+
+        return add
+
+    for decorator in (jit.kernel, jit.inline, jit.woven, jit.routine, jit.borrowing, jit.apart):
+        with pytest.raises(TypeError, match="name it with @variant"):
+            decorator(made(1))
+    names = {jit.routine(jit.variant(n)(made(n))).py_func.__qualname__ for n in (1, 2)}
+    assert len(names) == 2

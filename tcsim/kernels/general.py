@@ -28,7 +28,7 @@ from tcsim.kernels.blocks import (
     wide_groups,
 )
 from tcsim.kernels.cuts import round_c, round_groups, round_products
-from tcsim.kernels.jit import apart, borrowing, default_threads, inline, kernel, routine, run_tasks
+from tcsim.kernels.jit import apart, borrowing, default_threads, inline, kernel, routine, run_tasks, variant
 from tcsim.kernels.memory import at, load, matrices, store
 from tcsim.kernels.numbers import (
     FINITE,
@@ -314,6 +314,7 @@ def rows_of(block_of):
     """The walk of a row through the blocks of a chunk, each by `block_of`."""
 
     @apart
+    @variant(block_of.py_func.__name__)
     def run_row(spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element,
                 step):  # fmt: skip
         """All blocks of a chunk for one row of the tile: `columns` columns, and a few more that fill vectors."""

@@ -42,7 +42,30 @@ def cache_folder() -> Path:
     return folder
 
 
+def variant(*made_of: object) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Name a function that a factory makes after what it is made of.
+
+    Numba's symbols hold a function's name, its types, and a number counted up in each process. Functions of one name that
+    were compiled in different processes and meet in a third through the cache may so be one symbol, and one runs in place of
+    the other: a name for each leaves no such pair.
+    """
+
+    def named(function: Callable[..., Any]) -> Callable[..., Any]:
+        suffix = "_" + "_".join(str(part) for part in made_of)
+        function.__name__, function.__qualname__ = function.__name__ + suffix, function.__qualname__ + suffix
+        function.variant = made_of  # type: ignore[attr-defined]
+        return function
+
+    return named
+
+
+def _check_name(function: Callable[..., Any]) -> None:
+    if function.__closure__ and not hasattr(function, "variant"):
+        raise TypeError(f"{function.__qualname__} holds values of the function that made it: name it with @variant(...)")
+
+
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    _check_name(function)
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:
@@ -64,19 +87,24 @@ def kernel(function: Callable[..., Any]) -> Any:
 _INNER = {"error_model": "numpy", "boundscheck": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
+def _inner(function: Callable[..., Any], **options: Any) -> Any:
+    _check_name(function)
+    return numba.njit(function, **_INNER, **options)
+
+
 def inline(function: Callable[..., Any]) -> Any:
     """A helper called from kernels, inlined by LLVM."""
-    return numba.njit(function, **_INNER, inline="never", forceinline=True, _nrt=True)
+    return _inner(function, inline="never", forceinline=True, _nrt=True)
 
 
 def woven(function: Callable[..., Any]) -> Any:
     """A helper that becomes part of its caller before anything is compiled: what it emits is optimised only once."""
-    return numba.njit(function, **_INNER, inline="always")
+    return _inner(function, inline="always")
 
 
 def routine(function: Callable[..., Any]) -> Any:
     """A larger part of a kernel, compiled once and called: inlining it everywhere only costs compile time."""
-    return numba.njit(function, **_INNER, _nrt=True)
+    return _inner(function, _nrt=True)
 
 
 class _Apart(Compiler):  # type: ignore[misc]
@@ -89,12 +117,12 @@ class _Apart(Compiler):  # type: ignore[misc]
 
 def borrowing(function: Callable[..., Any]) -> Any:
     """An inlined helper that makes, keeps and returns no arrays: Numba then counts no references, which costs more than a block."""
-    return numba.njit(function, **_INNER, inline="never", forceinline=True, _nrt=False)
+    return _inner(function, inline="never", forceinline=True, _nrt=False)
 
 
 def apart(function: Callable[..., Any]) -> Any:
     """A routine that makes, keeps and returns no arrays, and whose arrays never overlap: LLVM makes vector code of its loops."""
-    return numba.njit(function, **_INNER, _nrt=False, pipeline_class=_Apart)
+    return _inner(function, _nrt=False, pipeline_class=_Apart)
 
 
 @cache

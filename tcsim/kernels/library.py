@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 from tcsim.formats import FORMATS, Format
 from tcsim.kernels import general
 from tcsim.kernels import simd_ops as ops
-from tcsim.kernels.jit import default_threads, inline, kernel, run_tasks
+from tcsim.kernels.jit import default_threads, inline, kernel, run_tasks, variant
 from tcsim.kernels.simd_memory import (
     bits_of_double,
     bits_of_float,
@@ -301,7 +301,7 @@ def driver(kind: int) -> Any:
                             x = sum_rounded(job, x + c_value(kind, job, t, i0 + i, j0 + j))
                     out[(t * job.m + i0 + i) * job.n + j0 + j] = code(kind, job, x)
 
-    return kernel(work)
+    return kernel(variant(kind)(work))
 
 
 def _tasks(batch: int, m: int, n: int, threads: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.kernels.jit import inline, kernel, woven
+from tcsim.kernels.jit import inline, kernel, variant, woven
 from tcsim.kernels.simd_memory import bits_of_float, float_of_bits, float_of_half, half_of_double, peek16, peek32
 from tcsim.kernels.simd_ops import LANES
 from tcsim.kernels.simd_pack import ALONE, BELOW, BESIDE, HAS_NAN, SPECIAL, line_up, unpack_rows
@@ -331,4 +331,4 @@ def driver(kind: int, width: int, words: int, half: int) -> Any:
                 add_c(job, t, i0, rows, j0, columns, pitch, total)
             left[task] = store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
 
-    return kernel(work)
+    return kernel(variant(kind, width, words, half)(work))

@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 
 from tcsim.formats import FORMATS
 from tcsim.kernels import simd_ops as ops
-from tcsim.kernels.jit import inline, kernel
+from tcsim.kernels.jit import inline, kernel, variant
 from tcsim.kernels.simd_drive import NO_SUM, add_c, chunk_end, fold, mark_specials, spare_bytes, start, store
 from tcsim.kernels.simd_ops import F32, F64, I32, I64, LANES, Value, Variable
 from tcsim.kernels.simd_pack import ALONE, line_up, unpack_rows
@@ -307,4 +307,4 @@ def driver(kind: int, ranged: int) -> Any:
             left[task] = store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
             forget_inexact()
 
-    return kernel(work)
+    return kernel(variant(kind, ranged)(work))
