@@ -13,7 +13,7 @@ from tcsim import reference
 from tcsim.formats import FORMATS, format_named
 from tcsim.philox import word
 from tcsim.problem import Operand, Problem
-from tcsim.reference_blocks import Draws, flushed, integer_block, to_output, two_stage_block
+from tcsim.reference_blocks import Draws, flushed_operand, flushed_result, integer_block, to_output, two_stage_block
 from tcsim.schedule import Sequential
 from tcsim.values import NAN, Value, decode, encode, exact_sum, infinity, product, round_value, shift_right, special_sum
 
@@ -141,17 +141,20 @@ def test_results() -> None:
     assert not to_output(unit, tiny, "rne").negative
     assert to_output(unit.replace(zero_sign="ieee"), tiny, "rne").negative
     assert not to_output(unit.replace(zero_sign="ieee"), Value(1, -40), "rne").negative
-    subnormal = decode(0x8001, fp16)
-    for sign, keep_sign, negative in (("ieee", True, True), ("ieee", False, False), ("positive", True, False)):
+    subnormal, least, zero = decode(0x8001, fp16), decode(0x0400, fp16), decode(0x8000, fp16)
+    for sign in ("ieee", "positive"):
         flushing = unit.replace(subnormals="flush", zero_sign=sign)
-        zero = flushed(flushing, subnormal, fp16.emin, keep_sign=keep_sign)
-        assert (zero.significand, zero.zero, zero.negative, zero.exponent) == (0, True, negative, fp16.emin)
+        taken, given = flushed_operand(flushing, subnormal, fp16.emin), flushed_result(flushing, subnormal)
+        assert (taken.significand, taken.zero, taken.negative, taken.exponent) == (0, True, False, fp16.emin)
+        assert (given.significand, given.zero, given.negative, given.exponent) == (0, True, sign == "ieee", fp16.emin)
         assert to_output(flushing, subnormal, "rne").negative == (sign == "ieee")
-    flushing = unit.replace(subnormals="flush")
-    assert flushed(unit, subnormal, fp16.emin) == subnormal
-    assert flushed(flushing, decode(0x0400, fp16), fp16.emin) == decode(0x0400, fp16)  # the smallest normal number
-    assert flushed(flushing, decode(0x03FF, fp16), fp16.emin).zero
-    assert flushed(flushing, decode(0, fp16), fp16.emin) == decode(0, fp16)
+        assert not flushed_operand(flushing, zero, fp16.emin).negative  # as the source's: all below the smallest normal
+        assert flushed_result(flushing, zero).negative == (sign == "ieee")
+        assert flushed_operand(flushing, least, fp16.emin) == flushed_result(flushing, least) == least
+        assert flushed_operand(flushing, decode(0x03FF, fp16), fp16.emin).zero
+        assert flushed_result(flushing, decode(0x03FF, fp16)).zero
+    assert flushed_operand(unit, subnormal, fp16.emin) == flushed_result(unit, subnormal) == subnormal
+    assert flushed_operand(unit, zero, fp16.emin) == zero
 
 
 def test_integers_wrap_and_saturate_at_their_ends() -> None:
