@@ -141,6 +141,13 @@ def test_formats_of_any_bias() -> None:
             assert tcsim.matmul(a, b, unit=one) == tcsim.matmul(a, b, unit=one, backend="reference"), bias
 
 
+def test_ties_to_even_of_one_bit() -> None:
+    """The one bit is odd: 1.5 is nearer to 2, the even one of 1 and 2, in every binade."""
+    unit = tcsim.unit("a100", "float16").replace(align_rounding="exact", rounding="rne", out_precision=1)
+    for place in range(-5, 6):
+        assert tcsim.matmul([[1.5]], [[2.0**place]], unit=unit) == 2.0 ** (place + 1), place
+
+
 def test_sums_of_numbers_beyond_float64_are_refused() -> None:
     unit = FP64.replace(out=Format(11, 20, "e11m20b1500", bias=1500), nan_from="code", nan_code=None)
     problem = any_problem(np.random.default_rng(0))
