@@ -74,6 +74,10 @@ def may_overflow(unit: Unit) -> bool:
     a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     if unit.fraction_bits is None or unit.align_rounding not in ("rz", "rne"):
         return True
+    if unit.rounding != "rz" and unit.kept_bits < out.precision:
+        return True  # c itself may be rounded up
+    if unit.align_rounding == "rne" and unit.fraction_bits < out.mantissa_bits:
+        return True  # and where it is aligned
     largest_sum = a.emax + b.emax + 2 + ceil(log2(unit.block_size))
     return largest_sum >= out.emax - unit.fraction_bits - 2
 

@@ -134,6 +134,11 @@ def _check_formats(unit: Unit) -> None:
         raise _refuse(unit, f"output format {out.name}: results need a sign, infinities and NaN, and normal numbers")
     if unit.nan_code is not None and (not isinstance(unit.nan_code, int) or not _is_nan(unit.nan_code, out)):
         raise _refuse(unit, f"nan_code={unit.nan_code!r}: it is not a NaN of {out.name}")
+    quiet = 1 << (out.mantissa_bits - 1 + out.padding)
+    if unit.nan_code is not None and unit.nan_from == "operand" and not unit.nan_code & quiet:
+        raise _refuse(
+            unit, f"nan_code={unit.nan_code:#x} and nan_from='operand': a NaN so far is made quiet, and this one is signalling"
+        )
     if unit.out_precision is not None and unit.out_precision > out.precision:
         raise _refuse(unit, f"out_precision={unit.out_precision}: {out.name} has {out.precision} significand bits")
 

@@ -238,8 +238,22 @@ def refresh() -> None:
             if not can_be_written(stored.unit, name, value):
                 continue
             moot.append([change, moot_reason(stored.unit, name, tuple(value) if isinstance(value, list) else value) or reason])
+        if stored.rows:
+            moot += unshown(stored, codes, [change for change, _ in moot])
         described.append({"record": record(stored.unit), "rows": stored.rows, "moot": moot})
     write(sets, described)
+
+
+def unshown(stored: Any, codes: list[int], listed: list[list[Any]]) -> list[list[Any]]:
+    """Changes that no stored case shows and the file does not list, as those of a value that a field has gained; `--more` looks for a case."""
+    known, found = {(name, json.dumps(value)) for name, value in listed}, []
+    for name, value in neighbours(stored.unit):
+        other = changed(stored.unit, name, value)
+        if other is None or record(other) == record(stored.unit) or (name, json.dumps(value)) in known:
+            continue
+        if not any(run(other, case) != code for (case, _), code in zip(stored.cases, codes, strict=True)):
+            found.append([[name, value], moot_reason(stored.unit, name, value) or "no candidate shows it"])
+    return found
 
 
 def write(sets: list[tuple[list[Case], list[int]]], described: list[dict[str, Any]]) -> None:

@@ -127,6 +127,19 @@ def test_a_sum_in_float16_rounds_once() -> None:
         assert np.uint32(seen[0, 0, 0]).view(np.float32) == -169 * 2.0**-24
 
 
+@pytest.mark.parametrize(("fraction", "align", "kept"), [(25, "rz", 2), (7, "rne", None)])
+def test_a_c_that_overflows_alone(fraction: int, align: str, kept: int | None) -> None:
+    """c just below 2^128, rounded up to infinity with two bits kept, or where it is aligned; the next block adds zeros to it."""
+    unit = Unit("any", "any", "float16", "float16", "float32", 1, fraction_bits=fraction, align_rounding=align, rounding="rne",
+                out_precision=kept)  # fmt: skip
+    out, zeros = np.array([[[0xFF7FFFFF]]], np.uint32), np.zeros((1, 1, 2), np.uint16)
+    problem = Problem(
+        unit, Sequential().plan(2), Operand(zeros, unit.a_format), Operand(zeros.reshape(1, 2, 1), unit.b_format), out
+    )
+    for seen in (exact(problem), emulator.run_on_device(problem, machine=host.Host())):
+        assert seen[0, 0, 0] == 0xFF800000
+
+
 def test_blocks_in_the_thousands() -> None:
     rng = np.random.default_rng(8)
     k = 6000

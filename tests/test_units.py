@@ -116,6 +116,7 @@ def test_unknown_output_and_instruction() -> None:
         ({"arithmetic": "two-stage"}, "late_fraction_bits"),
         ({"arithmetic": "rounded"}, "rounds every operation"),
         ({"nan_code": 0}, "not a NaN"),
+        ({"nan_code": 0x7F800001, "nan_from": "operand"}, "signalling"),
         ({"operand_format": "float8_e5m2"}, "does not hold every value of float16"),
         ({"a": "float8_e8m0fnu"}, "it has no zero"),
     ],
