@@ -20,6 +20,7 @@ STUDIES = {
     ),
     "fp8_accumulators": (),
     "gpu_multiword": ("On (-0.5, 0.5] it is at least five times",),
+    "gpu_ozaki": (),
     "lsb_cut": ("It does on (0, 1] too",),
     "mantissa": ("Scaling by 2^11 makes underflow 2^11 times rarer", "Unscaled, the probability of underflow increases"),
     "methods": ("Each of the two helps",),

@@ -18,6 +18,7 @@ _NAMES = (
     "what-if",
     "narrow-range",
     "gpu-multiword",
+    "gpu-ozaki",
 )
 
 STUDIES = {name: name.replace("-", "_") for name in _NAMES}

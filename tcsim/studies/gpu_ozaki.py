@@ -75,8 +75,8 @@ def claims(data: xr.Dataset) -> list[Claim]:
     at = data.sel(n=n)
     rate = {m: float(at.tflops.sel(scheme=m, phi=PHIS[0])) for m in METHODS}
     dp = {p: at.sel(scheme="ozaki-dp", phi=p) for p in PHIS}
-    times = [float(d.products / d.tflops) for d in dp.values()]
-    lost = bool(np.isnan(list(rate.values())).any() or np.isnan(times).any())
+    work = [float(d.products * d.tflops) for d in dp.values()]  # the rate of the products alone
+    lost = bool(np.isnan(list(rate.values())).any() or np.isnan(work).any())
     reason = "no measurement is recorded; `tcsim study gpu-ozaki --gpu live` makes one" if lost else ""
     ratio = {m: rate[m] / rate["float64"] for m in ("ozaki-dp", "ozaki-int8 s=8", "ozaki-int8 s=9")}
     words = {m: rate[m] / rate["float32"] for m in ("ootomo", "ootomo outside 16")}
@@ -84,7 +84,6 @@ def claims(data: xr.Dataset) -> list[Claim]:
         m: rate[m] * float(at.products.sel(scheme=m, phi=PHIS[0])) / rate[k]
         for m, k in (("ozaki-dp", "fp16"), ("ozaki-int8 s=8", "int8"), ("ootomo", "fp16"))
     }
-    error = {m: float(at.error.sel(scheme=m, phi=PHIS[0])) for m in METHODS}
 
     def said(numbers: dict[str, float], form: str = ".2f") -> str:
         return "not measured" if lost else ", ".join(f"{m} {v:{form}}" for m, v in numbers.items())
@@ -103,7 +102,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         claim(
             f"At n = {n} the scheme on eight or nine INT8 slices is faster than the one on fp16 slices",
             min(ratio["ozaki-int8 s=8"], ratio["ozaki-int8 s=9"]) > ratio["ozaki-dp"],
-            f"times cublasDgemm: {said(ratio)}; largest |E|/(|A||B|) of four rows: {said({m: error[m] for m in ('float64', *ratio)}, '.1e')}",
+            f"times cublasDgemm: {said(ratio)}",
             "Ootomo, Ozaki and Yokota 2024",
             "INT8 slices hold more bits and their products are exact for longer k",
         ),
@@ -123,7 +122,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         claim(
             f"At n = {n} the time of DP mode is in proportion to its products for φ = 0.1, 1 and 2 (within 15 %)",
-            all(abs(times[0] / t - 1) <= 0.15 for t in times),
+            all(abs(work[0] / w - 1) <= 0.15 for w in work),
             "not measured" if lost else "products: " + ", ".join(f"φ = {p:g} {float(d.products):.0f} at {float(d.tflops):.2f} TFlop/s" for p, d in dp.items()),
             "Mukunoki et al. 2020, Section 4.3",
             "these values show how the performance overheads (in time) compare with that of a one-time execution of cublasGemmEx",
@@ -137,9 +136,10 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     figure, axes = subplots(1, 2, width=3.6, height=3.1)
     lines = {m: data.tflops.sel(scheme=m, phi=PHIS[0]) for m in METHODS}
     curves(axes[0, 0], data.n, lines, xlabel="order n", ylabel="effective Tflop/s", title="throughput, φ = 0.1", legend=False)
-    errors = {m: data.error.sel(scheme=m, phi=PHIS[0]) for m in METHODS if m != "int8"}
+    # the reference is a float64 product: it judges what aims at float32, nothing finer
+    errors = {m: data.error.sel(scheme=m, phi=PHIS[0]) for m in ("float32", "fp16", "ootomo", "ootomo outside 16")}
     looks = {m: (i, i) for i, m in enumerate(METHODS)}
-    curves(axes[0, 1], data.n, errors, xlabel="order n", ylabel="componentwise error", title="accuracy, four rows", legend=False,
+    curves(axes[0, 1], data.n, errors, xlabel="order n", ylabel="componentwise error", title="error against float64, four rows", legend=False,
            looks=looks)  # fmt: skip
     legend_right(figure, axes[0, 0])
     return {"ozaki-throughput": figure}
