@@ -128,6 +128,9 @@ def moot_reason(unit: Unit, name: str, value: Any) -> str:
         return "no term has bits below the floor's" if floors and lowest >= max(floors) - unit.fraction_bits else ""
     if name == "k_order" and unit.arithmetic == "rounded" and unit.block_size == 2 and value == (1, 0):
         return "a sum of two is the same in either order"
+    lsb = unit.a_operand.emin + unit.b_operand.emin - unit.a_operand.mantissa_bits - unit.b_operand.mantissa_bits
+    if name == "zero_sign" and unit.arithmetic == "rounded" and unit.subnormals == "flush" and lsb - 24 > unit.out_format.emin:
+        return "c is never -0, and no sum of such products and a normal c lies below the smallest normal number"
     if name == "product_rounding":
         fits = unit.a_format.precision + unit.b_format.precision <= unit.out_format.precision
         wide = unit.a_format.emin + unit.b_format.emin - unit.a_format.mantissa_bits - unit.b_format.mantissa_bits
@@ -205,13 +208,8 @@ def more(count: int) -> None:
     write(sets, described)
 
 
-def can_be_written(unit: Unit, name: str, value: Any) -> bool:
-    """Whether the record takes the change."""
-    try:
-        unit.replace(**{name: tuple(value) if isinstance(value, list) else value})
-    except ValueError:
-        return False
-    return True
+# Thought of, not drawn: 2^-126 - 1.5·2^-126 is subnormal and negative.
+BY_HAND = {"mi210 bfloat16": ((0x80C0,), (0x3F80,), 0x00800000)}
 
 
 def refresh() -> None:
@@ -221,6 +219,9 @@ def refresh() -> None:
     """
     sets, described = [], []
     for stored in read():
+        a, b, c = next((case for name, case in BY_HAND.items() if stored.name.startswith(name)), ((), (), 0))
+        if a and all((case.a, case.b, case.c) != (a, b, c) for case, _ in stored.cases):
+            stored.cases.append((Case(a, b, c, (), (), 0), run(stored.unit, Case(a, b, c, (), (), 0))))
         codes = [run(stored.unit, case) for case, _ in stored.cases]
         kept = [i for i, (case, _) in enumerate(stored.cases) if kernel_code(stored.unit, case) == codes[i]]
         for i, (case, before) in enumerate(stored.cases):
@@ -235,13 +236,19 @@ def refresh() -> None:
         moot = []
         for change, reason in stored.moot:
             name, value = change
-            if not can_be_written(stored.unit, name, value):
+            other = changed(stored.unit, name, tuple(value) if isinstance(value, list) else value)
+            if other is None or (reason.startswith("no candidate") and shown_by(stored.cases, codes, other)):
                 continue
             moot.append([change, moot_reason(stored.unit, name, tuple(value) if isinstance(value, list) else value) or reason])
         if stored.rows:
             moot += unshown(stored, codes, [change for change, _ in moot])
         described.append({"record": record(stored.unit), "rows": stored.rows, "moot": moot})
     write(sets, described)
+
+
+def shown_by(cases: list[tuple[Case, int]], codes: list[int], other: Unit) -> bool:
+    """Whether some case gives another code on the changed unit."""
+    return any(run(other, case) != code for (case, _), code in zip(cases, codes, strict=True))
 
 
 def unshown(stored: Any, codes: list[int], listed: list[list[Any]]) -> list[list[Any]]:
@@ -251,7 +258,7 @@ def unshown(stored: Any, codes: list[int], listed: list[list[Any]]) -> list[list
         other = changed(stored.unit, name, value)
         if other is None or record(other) == record(stored.unit) or (name, json.dumps(value)) in known:
             continue
-        if not any(run(other, case) != code for (case, _), code in zip(stored.cases, codes, strict=True)):
+        if not shown_by(stored.cases, codes, other):
             found.append([[name, value], moot_reason(stored.unit, name, value) or "no candidate shows it"])
     return found
 

@@ -117,15 +117,6 @@ def test_a_climb_towards_the_bound_stays_below_it(gpu, seed):
     assert best > 0.2
 
 
-def test_a_late_c_waits_for_the_whole_order_of_k():
-    """With an order of k of 8 blocks, all 8 chain from zero before c enters, whatever `chain` says."""
-    order = (*range(30), 31, 30)
-    unit = tcsim.unit("v100", "float16").replace(c_enters="after", k_order=order)
-    a, b = lost_terms(unit, 32)
-    d = tcsim.matmul(a, b, unit=unit, backend="reference")
-    assert 0.6 < breaking.share(d, breaking.exact_product(a, b), bounds.unit_product(unit, a, b).limit) <= 1.0
-
-
 @pytest.mark.parametrize(("top", "loses"), [(-11, False), (-10, True), (-8, True)])
 def test_a_subnormal_operand_aligns_by_the_least_normal_exponent(top, loses):
     """2^-24·2^top aligns by 2^(-14+top): from top = -10 on the cut reaches above 2^-48, the last place of any product."""

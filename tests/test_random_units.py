@@ -24,13 +24,13 @@ def compared(seed: int, first: int, count: int) -> Tally:
 
 
 def test_fixed_units() -> None:
-    tally = compared(20250718, 0, 2000)
+    tally = compared(20250718, 0, 1000)
     assert not tally.found, "\n".join(tally.found)
     assert set(tally.paths) == PATHS
 
 
 def test_fresh_units(fresh_seed: int) -> None:
-    tally = compared(fresh_seed, 0, 2000)
+    tally = compared(fresh_seed, 0, 1000)
     assert not tally.found, "\n".join([f"{tally}", *tally.found])
 
 

@@ -143,12 +143,22 @@ def test_bad_options(options: dict[str, object], message: str, tmp_path: Path) -
         tcsim.study.run("rounding-growth", out=tmp_path, quick=True, **options)
 
 
+def _listen() -> None:
+    """A shell starts what runs in its background deaf to Ctrl-C, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
     """In a script too: what is finished is kept, the last line says how to go on, and no worker adds a traceback."""
     text = "import tcsim\ntcsim.study.run('terms', out='out', jobs=8, size=16, seeds=40, figures=False)"
     process = subprocess.Popen(
-        [sys.executable, "-c", text], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", text],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_listen,
     )
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline and not list((tmp_path / "out").glob("cells/*.json")):
@@ -177,7 +187,9 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
         "--jobs",
         "2",
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=_listen
+    )
     cells = tmp_path / "cells"
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline and len(list(cells.glob("*.json"))) < 2:

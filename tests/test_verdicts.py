@@ -290,3 +290,11 @@ def test_a_dataset_that_cannot_be_made_keeps_the_cells(tmp_path: Path) -> None:
         run(replace(GROWING, dataset=no_dataset), out=tmp_path, jobs=1)
     assert len(list((tmp_path / "cells").glob("*.json"))) == 6
     assert run(GROWING, out=tmp_path, jobs=1).computed == 0
+
+
+def test_none_is_no_number_by_intention() -> None:
+    """NaN beside a number is a lost one; None says that there is none to lose."""
+    from tcsim.studies.verdicts import blanks
+
+    assert blanks([{"error": [1.0, 2.0]}, {"error": [1.0, float("nan")]}]) == {1}
+    assert blanks([{"error": [1.0, 2.0]}, {"error": [1.0, None]}]) == set()

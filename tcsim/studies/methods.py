@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tcsim.studies.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.draws import guide, spread, spreads
 from tcsim.studies.grid import FP32, count, curves, gather, gpu, largest, legend_right, powers_to, rows, told
@@ -58,8 +56,8 @@ def compute(cell: Cell, backend: str = "cpu") -> Result:
     made += [None] * (len(METHODS) + len(TF32) - len(made))
     made.append(gemm(a, b, "plain", unit=FP32, threads=1, backend=backend).c)
 
-    def by(metric: Callable[[Any], float]) -> list[float]:
-        return [np.nan if c is None else metric(c) for c in made]
+    def by(metric: Callable[[Any], float]) -> list[float | None]:
+        return [None if c is None else metric(c) for c in made]
 
     return {
         "capped": by(lambda c: metrics.capped_relative(c, reference)),

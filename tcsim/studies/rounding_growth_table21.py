@@ -78,7 +78,7 @@ def _two_words(data: xr.Dataset) -> Claim:
 
 def _three_words(data: xr.Dataset) -> Claim:
     triple, double = software(data, "triple-bf16"), software(data, "double-fp16")
-    ratio = (triple / double).sel(k=triple.k)
+    ratio = triple / double.reindex(k=triple.k)
     most, least = ratio.max("k").values, ratio.min("k").values
     return claim(
         "There triple-bf16 is as accurate as double-fp16, within a factor of 2 at every k: both have the bound k·2^-24",

@@ -59,13 +59,13 @@ def compute(cell: Cell) -> Result:
         made = gemm(a, b, "ozaki-int8", unit="double", slices=pair, triangle=triangle)
         return made.record.gemms, metrics.max_componentwise(made.c, reference, size)
 
-    def cheapest_of(kind: str, same: bool) -> list[float]:
-        """(s_A, s_B, products) of the first that reaches the target, products ascending; NaN where none does."""
+    def cheapest_of(kind: str, same: bool) -> list[Any]:
+        """(s_A, s_B, products) of the first that reaches the target, products ascending; None where none does."""
         triangle = kind == "triangle"
         for gemms, pair in sorted((n, p) for p, n in _pairs(triangle) if not same or p[0] == p[1]):
             if run(pair, triangle)[1] <= TARGET:
                 return [*pair, gemms]
-        return [np.nan] * 3
+        return [None] * 3
 
     best, equal = ([cheapest_of(kind, same) for kind in PRODUCTS] for same in (False, True))
     cheapest = tuple(int(s) for s in best[1][:2]) if not np.isnan(best[1][0]) else (_MOST, _MOST)

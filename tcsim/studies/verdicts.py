@@ -42,12 +42,13 @@ def needed(needs: Mapping[str, Any], cells: Sequence[Cell]) -> list[Cell]:
 
 
 def blanks(results: Sequence[Result | None]) -> set[int]:
-    """The places of results with a NaN where a result of the same form has a number; what all leave out is none of theirs."""
+    """The places of results with a NaN where a result of the same form has a number; what all leave out is none of theirs, nor
+    what is None."""
     forms: dict[tuple[str, tuple[int, ...]], list[tuple[int, Any]]] = {}
     for i, result in enumerate(results):
         for name, value in (result or {}).items():
             try:
-                missing = np.isnan(np.asarray(value, dtype=np.float64))
+                missing = _missing(value)
             except (TypeError, ValueError):
                 continue  # text, or lists of several lengths
             forms.setdefault((name, missing.shape), []).append((i, missing))
@@ -56,6 +57,13 @@ def blanks(results: Sequence[Result | None]) -> set[int]:
         never = np.logical_and.reduce([missing for _, missing in members])
         found |= {i for i, missing in members if (missing & ~never).any()}
     return found
+
+
+def _missing(value: Any) -> np.ndarray[Any, Any]:
+    """Where a result is NaN; None is no number by intention, and not missing."""
+    entries = np.asarray(value, dtype=object)
+    intended = np.array([entry is None for entry in entries.flat], dtype=bool).reshape(entries.shape)
+    return np.isnan(np.where(intended, 0.0, entries).astype(np.float64))
 
 
 def _lack(needs: Mapping[str, Any], cells: Sequence[Cell], failed: set[int], blank: set[int]) -> str:

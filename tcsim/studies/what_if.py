@@ -75,8 +75,8 @@ def compute(cell: Cell, backend: str = "cpu") -> Result:
 
     made = {r: _unit(block, bits, r) for r in ROUNDINGS if bits or r in FINAL}
     result: Result = {
-        "error": [error(made[r]) if r in made else np.nan for r in ROUNDINGS],
-        "theory": [bounds.drift(made[r], k) if r in FINAL else np.nan for r in ROUNDINGS],
+        "error": [error(made[r]) if r in made else None for r in ROUNDINGS],
+        "theory": [bounds.drift(made[r], k) if r in FINAL else None for r in ROUNDINGS],
     }
     if not bits:
         result["operations"] = [error(_rounding_every_operation(block, r)) for r in OPERATIONS]
