@@ -6,30 +6,34 @@ The public names. What needs a compiler or a plotting library is loaded when fir
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# These modules are light, and share a name with what they define: imported here, the name means the function.
-from tcsim.advise import advise
-from tcsim.formats import Format, formats
-from tcsim.gemm import gemm, schemes
+from tcsim.fp.formats import Format, formats
 from tcsim.hardware import unit, units
+from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
+from tcsim.public import MODULES, install
 from tcsim.quantize import dequantize, quantize
+from tcsim.reference.trace import trace
 from tcsim.schedule import Blocked, Sequential, SplitK
-from tcsim.trace import trace
-from tcsim.units import Unit
+
+# These modules are light, and share a name with what they define: imported here, the name means the function.
+from tcsim.schemes.advise import advise
+from tcsim.schemes.gemm import gemm, schemes
 
 __version__ = "0.1.0"
 
 _LATER = {
-    "encode": "bits",
-    "decode": "bits",
-    "round_to": "rounding",
+    "encode": "fp.codes",
+    "decode": "fp.codes",
+    "round_to": "fp.round_to",
 }
-_MODULES = ("bounds", "cpfloat", "exact", "inputs", "metrics", "multiword", "ozaki", "rounding", "sparse", "study")
+_MODULES = (*MODULES, "sparse", "study")
+
+install()
 
 if TYPE_CHECKING:
-    from tcsim.bits import decode as decode
-    from tcsim.bits import encode as encode
-    from tcsim.rounding import round_to as round_to
+    from tcsim.fp.codes import decode as decode
+    from tcsim.fp.codes import encode as encode
+    from tcsim.fp.round_to import round_to as round_to
 
 __all__ = [
     "Blocked",
@@ -56,7 +60,7 @@ def __getattr__(name: str) -> Any:
     if name in _LATER:
         value = getattr(import_module(f"tcsim.{_LATER[name]}"), name)
     elif name in _MODULES:
-        value = import_module(f"tcsim.{name}")
+        value = import_module(MODULES.get(name, f"tcsim.{name}"))
     else:
         raise AttributeError(f"module 'tcsim' has no attribute {name!r}")
     globals()[name] = value

@@ -128,7 +128,7 @@ def run_study(declared: Any, **given: Any) -> None:
     Exit status: 0 where everything was computed, whatever the verdicts; 1 where a cell failed or something could not be made
     of the data; 130 after Ctrl-C.
     """
-    from tcsim.studies.run import run
+    from tcsim.studies.framework.run import run
 
     out = given.pop("out") or Path("results") / declared.name
     try:
@@ -164,7 +164,7 @@ def list_studies() -> None:
 
 def run_file(file: Path, **given: Any) -> None:
     """Run the STUDY that a Python file defines."""
-    from tcsim.studies.user import load
+    from tcsim.studies.framework.user import load
 
     run_study(load(file), **given)
 
@@ -184,7 +184,7 @@ study.add_command(
 @click.option("--out", type=click.Path(path_type=Path), help="the page [FOLDER/report.html]")
 def report(folder: Path, out: Path | None) -> None:
     """One self-contained HTML page of the studies in FOLDER: figures, claims, parameters, versions, seeds."""
-    from tcsim.report import report as write_report
+    from tcsim.studies.framework.report import report as write_report
 
     click.echo(f"wrote {write_report(folder, out)}")
 
@@ -193,7 +193,7 @@ def report(folder: Path, out: Path | None) -> None:
 @click.option("--warm", is_flag=True, help="compile the kernels into the cache now")
 def doctor(warm: bool) -> None:
     """What this machine has: versions, cores, compiled kernels, GPU."""
-    from tcsim import health
+    from tcsim import doctor as health
 
     for line in health.report(warm):
         click.echo(line)

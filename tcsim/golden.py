@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.hardware.nans import differing
+from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
-from tcsim.nans import differing
-from tcsim.units import Unit
 
 Codes: TypeAlias = npt.NDArray[Any]
 

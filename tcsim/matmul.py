@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from tcsim import arguments
 from tcsim.errors import unknown
-from tcsim.formats import Format
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
-from tcsim.units import Unit
 
 Array = npt.NDArray[Any]
 BACKENDS = ("cpu", "reference", "cuda", "hardware")
@@ -62,14 +62,14 @@ def matmul(
     values that a format cannot hold (its index is named) and unknown names; TypeError for dtypes that are neither values
     nor codes.
     """
-    from tcsim.operands import accumulator, input_seeds, operand
+    from tcsim.operands import accumulator, check_round, input_seeds, operand
 
     run = _backend(backend)
     if not isinstance(unit, Unit):
         raise TypeError(f"unit must be a Unit, as tcsim.unit('a100', 'float16') gives; got {unit!r}")
     plan_of = _schedule(schedule)
     threads, seed = arguments.threads(threads), arguments.seed(seed)
-    _check_round(round)
+    check_round(round)
     seed_a, seed_b = input_seeds(seed)
     x, y = operand(a, unit.a_format, "a", round, seed_a), operand(b, unit.b_format, "b", round, seed_b)
     left, right, batch, drop = _shapes(x.codes, y.codes)
@@ -96,7 +96,7 @@ def matmul(
 
 def _backend(name: str) -> Callable[[Problem, int | None], Codes]:
     if name == "cpu":
-        from tcsim.kernels import cpu
+        from tcsim.kernels import dispatch as cpu
 
         return cpu.run
     if name == "reference":
@@ -117,13 +117,6 @@ def _schedule(schedule: Schedule | None) -> Schedule:
     if not isinstance(schedule, Sequential | SplitK | Blocked):
         raise TypeError(f"schedule must be Sequential(), SplitK(...) or Blocked(...); got {schedule!r}")
     return schedule
-
-
-def _check_round(round: str | None) -> None:
-    if round is not None:
-        from tcsim.rounding import ROUNDINGS
-
-        arguments.choice(round, "rounding", ROUNDINGS)
 
 
 def _shapes(a: Codes, b: Codes) -> tuple[Codes, Codes, tuple[int, ...], tuple[bool, bool]]:
@@ -193,7 +186,7 @@ def _result(codes: Codes, fmt: Format, drop: tuple[bool, bool]) -> Array:
     if fmt.name in ("float16", "float32", "float64", "int32"):
         values: Array = codes.view(fmt.name)
     else:
-        from tcsim.bits import decode
+        from tcsim.fp.codes import decode
 
         values = decode(codes, fmt)
     if drop[0]:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim import arguments
-from tcsim.bits import encode, first_unrepresentable
-from tcsim.formats import FORMATS, Format
-from tcsim.philox import philox
+from tcsim.fp.codes import encode, first_unrepresentable
+from tcsim.fp.formats import FORMATS, Format
+from tcsim.fp.philox import philox
 from tcsim.problem import Codes, Operand
 
 Array = npt.NDArray[Any]
@@ -115,3 +115,11 @@ def accumulator(c: npt.ArrayLike, fmt: Format, shape: tuple[int, ...]) -> Codes:
         return np.broadcast_to(codes, shape)
     except ValueError:
         raise ValueError(f"c has shape {array.shape}, which does not broadcast to the result's {shape}") from None
+
+
+def check_round(round: str | None) -> None:
+    """ValueError unless `round` is None or a rounding that values of a and b may have."""
+    if round is not None:
+        from tcsim.fp.round_to import ROUNDINGS
+
+        arguments.choice(round, "rounding", ROUNDINGS)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.formats import Format
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
 from tcsim.schedule import Plan
-from tcsim.units import Unit
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tcsim import arguments
 from tcsim.errors import unknown
-from tcsim.formats import Format
+from tcsim.fp.formats import Format
 
 Array = npt.NDArray[Any]
 
@@ -79,9 +79,9 @@ def quantize(
     A block with a NaN or an infinity gets the NaN scale and zeros. A block of zeros, or one whose scale rounds to zero,
     gets the smallest scale and zeros. ValueError for an unknown kind or rule, with the nearest match.
     """
-    from tcsim.bits import encode
-    from tcsim.floats import as_floats
-    from tcsim.rounding import ROUNDINGS
+    from tcsim.fp.codes import encode
+    from tcsim.fp.floats import as_floats
+    from tcsim.fp.round_to import ROUNDINGS
 
     entry = _kind(kind)
     arguments.choice(rounding, "rounding", ROUNDINGS)
@@ -102,7 +102,7 @@ def quantize(
 
 def dequantize(codes: npt.ArrayLike, scales: npt.ArrayLike, kind: str, axis: int = -1, *, tensor_scale: float = 1.0) -> Array:
     """The float64 values element · scale · tensor_scale, exactly; NaN in a block whose scale is NaN."""
-    from tcsim.bits import decode
+    from tcsim.fp.codes import decode
 
     entry = _kind(kind)
     arguments.array(scales, "scales")
@@ -122,7 +122,7 @@ def dequantize(codes: npt.ArrayLike, scales: npt.ArrayLike, kind: str, axis: int
 
 def tensor_scale_of(x: npt.ArrayLike, kind: str = "nvfp4") -> float:
     """The second-level scale that uses the whole range: max|x| / (largest scale · largest element) in float32; 1 for zeros."""
-    from tcsim.floats import as_floats
+    from tcsim.fp.floats import as_floats
 
     entry = _kind(kind)
     values = np.abs(as_floats(x).astype(np.float64))
@@ -138,7 +138,7 @@ def _axis(axis: int, dimensions: int) -> int:
 
 
 def _check_rule(rule: str | None, entry: Kind) -> None:
-    from tcsim.rounding import ROUNDINGS
+    from tcsim.fp.round_to import ROUNDINGS
 
     if rule is None:
         return
@@ -178,7 +178,7 @@ def _along(factors: Array, axis: int, block: int, length: int) -> Array:
 
 def _scales(amax: Array, entry: Kind, rule: str | None, tensor_scale: float) -> tuple[Array, Array]:
     """Scale codes, and what to divide by: infinity for a block that becomes zeros."""
-    from tcsim.bits import decode, encode
+    from tcsim.fp.codes import decode, encode
 
     broken = ~np.isfinite(amax)
     size = np.where(broken, 0.0, amax)

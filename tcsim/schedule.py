@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tcsim.arguments import integer
 from tcsim.errors import unknown
-from tcsim.formats import format_named
+from tcsim.fp.formats import format_named
 
 SUM_FORMATS = ("float16", "float32", "float64")
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from tcsim import arguments
 from tcsim.errors import unknown
+from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
-from tcsim.units import Unit
 
 Array = npt.NDArray[Any]
 Index = npt.NDArray[np.intp]

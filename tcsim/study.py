@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from tcsim.errors import unknown
 from tcsim.studies import STUDIES
-from tcsim.studies.base import Claim, Option, Outcome, Study
-from tcsim.studies.user import grid
+from tcsim.studies.framework.base import Claim, Option, Study
+from tcsim.studies.framework.outcome import Outcome
+from tcsim.studies.framework.user import grid
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,8 +38,8 @@ def study(name: str) -> Study:
 
 
 def run(name: str | Study, *, out: str | Path | None = None, quick: bool = False, **options: Any) -> Outcome:
-    """Run a study by name, or one of your own: see `tcsim.studies.run.run` for jobs, client, scheduler, and its own options."""
-    from tcsim.studies.run import run as run_study
+    """Run a study by name, or one of your own: see `tcsim.studies.framework.run.run` for jobs, client, scheduler, and its own options."""
+    from tcsim.studies.framework.run import run as run_study
 
     return run_study(name if isinstance(name, Study) else study(name), out=out, quick=quick, **options)
 

@@ -20,9 +20,9 @@ from support import vectors
 from support.adversarial import changed, neighbours
 
 from tcsim import reference
+from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
-from tcsim.units import Unit
 
 FOLDER = Path(__file__).parent / "golden" / "public"
 LOOKED_AT = 500

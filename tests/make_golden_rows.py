@@ -26,8 +26,8 @@ from support.golden_rows import kernel_code, read
 from support.whatifs import whatifs
 
 import tcsim
-from tcsim.formats import format_named
-from tcsim.units import Unit
+from tcsim.fp.formats import format_named
+from tcsim.hardware.unit import Unit
 
 FOLDER = Path(__file__).parent / "golden" / "rows"
 Moot = tuple[tuple[str, Any], str]  # a change of a field, and why no bit shows it

@@ -28,25 +28,25 @@ from subprocess import DEVNULL, TimeoutExpired, run
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
-GOLDEN = ("tests/test_reference_rules.py", "tests/test_golden_rows.py")
+GOLDEN = ("tests/reference/test_reference_rules.py", "tests/test_golden_rows.py")
 SKIP_SLOW = ("-k", "not kernels and not no_field and not a_fraction_equal")
 
 # The tests that must notice a change of a file; pytest's arguments.
 TESTS: dict[str, tuple[str, ...]] = {
-    "tcsim/values.py": (*GOLDEN, *SKIP_SLOW),
-    "tcsim/reference_blocks.py": (*GOLDEN, *SKIP_SLOW),
-    "tcsim/reference.py": (*GOLDEN, "tests/test_definition_schedules.py", *SKIP_SLOW),
-    "tcsim/schedule.py": ("tests/test_schedule.py", "tests/test_definition_schedules.py"),
-    "tcsim/philox.py": ("tests/test_philox.py",),
-    "tcsim/formats.py": ("tests/test_formats.py",),
+    "tcsim/reference/values.py": (*GOLDEN, *SKIP_SLOW),
+    "tcsim/reference/blocks.py": (*GOLDEN, *SKIP_SLOW),
+    "tcsim/reference/dot.py": (*GOLDEN, "tests/reference/test_definition_schedules.py", *SKIP_SLOW),
+    "tcsim/schedule.py": ("tests/test_schedule.py", "tests/reference/test_definition_schedules.py"),
+    "tcsim/fp/philox.py": ("tests/fp/test_philox.py",),
+    "tcsim/fp/formats.py": ("tests/fp/test_formats.py",),
     "tcsim/sparse.py": ("tests/test_wrong_arguments.py", "tests/test_sparse.py"),
     "tcsim/arguments.py": ("tests/test_wrong_arguments.py",),
-    "tcsim/quantize.py": ("tests/test_scheme_constants.py", "-k", "saturates or quotients"),
-    "tcsim/bounds.py": ("tests/test_scheme_constants.py", "-k", "gamma"),
-    "tcsim/ozaki.py": ("tests/test_scheme_constants.py", "-k", "slices"),
-    "tcsim/ozaki_crt.py": ("tests/test_scheme_constants.py", "-k", "int32"),
+    "tcsim/quantize.py": ("tests/schemes/test_scheme_constants.py", "-k", "saturates or quotients"),
+    "tcsim/schemes/bounds.py": ("tests/schemes/test_scheme_constants.py", "-k", "gamma"),
+    "tcsim/schemes/ozaki.py": ("tests/schemes/test_scheme_constants.py", "-k", "slices"),
+    "tcsim/schemes/ozaki_crt.py": ("tests/schemes/test_scheme_constants.py", "-k", "int32"),
 }
-REFERENCE = ("tcsim/values.py", "tcsim/reference_blocks.py", "tcsim/reference.py")
+REFERENCE = ("tcsim/reference/values.py", "tcsim/reference/blocks.py", "tcsim/reference/dot.py")
 KERNEL_TESTS = ("tests/test_golden_rows.py", "-k", "kernels")
 
 
@@ -65,23 +65,23 @@ class Mutant:
 
 # file, old text, new text: mutations that once survived, and their like. `old` must occur; every occurrence is a mutant.
 LISTED: tuple[tuple[str, str, str], ...] = (
-    ("tcsim/values.py", "+ random >= 1 << 32", "+ random > 1 << 32"),
-    ("tcsim/reference_blocks.py", "emax - f - 1", "emax - f"),
-    ("tcsim/reference_blocks.py", "emax - f - 1", "emax - f - 2"),
-    ("tcsim/reference_blocks.py", "out_format.emax + 1", "out_format.emax + 2"),
-    ("tcsim/reference_blocks.py", "out_format.emax + 1", "out_format.emax"),
-    ("tcsim/reference_blocks.py", "keep_sign and ", ""),
-    ("tcsim/values.py", "negative=total < 0 or all(", "negative=total < 0 or any("),
-    ("tcsim/reference.py", "zero=scale.zero or all(", "zero=scale.zero or any("),
-    ("tcsim/reference.py", "zero=scale.zero or all(t.zero for t in terms)", "zero=scale.zero"),
-    ("tcsim/reference.py", "zero=scale.zero or all(", "zero=all("),
-    ("tcsim/bounds.py", "gamma(k + p * p - 1,", "gamma(k + p * p,"),
-    ("tcsim/bounds.py", "gamma(k + p * p - 1,", "gamma(k + p * p - 2,"),
-    ("tcsim/bounds.py", "gamma(k + words * words - 1,", "gamma(k + words * words,"),
-    ("tcsim/ozaki.py", "t = (d + 1) *", "t = d *"),
-    ("tcsim/ozaki.py", "t = (d + 1) *", "t = (d + 2) *"),
-    ("tcsim/ozaki_crt.py", "_INT32_TERMS = 2**17", "_INT32_TERMS = 2**17 + 1"),
-    ("tcsim/ozaki_crt.py", "_INT32_TERMS = 2**17", "_INT32_TERMS = 2**18"),
+    ("tcsim/reference/values.py", "+ random >= 1 << 32", "+ random > 1 << 32"),
+    ("tcsim/reference/blocks.py", "emax - f - 1", "emax - f"),
+    ("tcsim/reference/blocks.py", "emax - f - 1", "emax - f - 2"),
+    ("tcsim/reference/blocks.py", "out_format.emax + 1", "out_format.emax + 2"),
+    ("tcsim/reference/blocks.py", "out_format.emax + 1", "out_format.emax"),
+    ("tcsim/reference/blocks.py", "keep_sign and ", ""),
+    ("tcsim/reference/values.py", "negative=total < 0 or all(", "negative=total < 0 or any("),
+    ("tcsim/reference/dot.py", "zero=scale.zero or all(", "zero=scale.zero or any("),
+    ("tcsim/reference/dot.py", "zero=scale.zero or all(t.zero for t in terms)", "zero=scale.zero"),
+    ("tcsim/reference/dot.py", "zero=scale.zero or all(", "zero=all("),
+    ("tcsim/schemes/bounds.py", "gamma(k + p * p - 1,", "gamma(k + p * p,"),
+    ("tcsim/schemes/bounds.py", "gamma(k + p * p - 1,", "gamma(k + p * p - 2,"),
+    ("tcsim/schemes/bounds.py", "gamma(k + words * words - 1,", "gamma(k + words * words,"),
+    ("tcsim/schemes/ozaki.py", "t = (d + 1) *", "t = d *"),
+    ("tcsim/schemes/ozaki.py", "t = (d + 1) *", "t = (d + 2) *"),
+    ("tcsim/schemes/ozaki_crt.py", "_INT32_TERMS = 2**17", "_INT32_TERMS = 2**17 + 1"),
+    ("tcsim/schemes/ozaki_crt.py", "_INT32_TERMS = 2**17", "_INT32_TERMS = 2**18"),
     ("tcsim/quantize.py", "(fraction > top)", "(fraction >= top)"),
     ("tcsim/quantize.py", "np.where((rest != 0) & even, np.nextafter(quotient, beyond), quotient)", "quotient"),
     ("tcsim/quantize.py", "(rest != 0) & even", "(rest != 0)"),
@@ -236,7 +236,7 @@ def shown_by_rows(mutant: Mutant) -> bool:
     from support.adversarial import run as code_of
     from support.golden_rows import read
 
-    names = ["tcsim.values", "tcsim.reference_blocks", "tcsim.reference"]
+    names = ["tcsim.reference.values", "tcsim.reference.blocks", "tcsim.reference.dot"]
     saved = {name: sys.modules[name] for name in names}
 
     def stop(*_: object) -> None:
@@ -249,7 +249,7 @@ def shown_by_rows(mutant: Mutant) -> bool:
             file = name.replace(".", "/") + ".py"
             module = sys.modules[name] = ModuleType(name)
             exec(compile(mutant.text if file == mutant.file else (ROOT / file).read_text(), file, "exec"), module.__dict__)
-        changed = sys.modules["tcsim.reference"]
+        changed = sys.modules["tcsim.reference.dot"]
         return any(code_of(stored.unit, case, changed) != code for stored in read() for case, code in stored.cases)
     except Exception:
         return True
@@ -261,7 +261,7 @@ def shown_by_rows(mutant: Mutant) -> bool:
 def not_shown_by_rows(mutants: list[Mutant]) -> list[Mutant]:
     """Those mutants of the reference that the stored bits do not show, and all others: what the tests are still asked about."""
     sys.path.insert(0, str(ROOT / "tests"))
-    import tcsim.reference  # noqa: F401  (its modules are replaced and put back)
+    import tcsim.reference.dot  # noqa: F401  (its modules are replaced and put back)
 
     left = [mutant for mutant in mutants if mutant.file not in REFERENCE or not shown_by_rows(mutant)]
     print(f"{len(mutants) - len(left)} of {len(mutants)} mutants are shown by tests/golden/rows", flush=True)

@@ -10,12 +10,12 @@ from tcsim_gpu.pairs import computed_by, named
 from tcsim_gpu.table import instructions_of
 
 from tcsim import reference
-from tcsim.formats import format_named
+from tcsim.fp.formats import format_named
 from tcsim.hardware import UNITS
-from tcsim.kernels import cpu
+from tcsim.hardware.unit import Unit
+from tcsim.kernels import dispatch as cpu
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
-from tcsim.units import Unit
 
 FILES = sorted((Path(__file__).parent / "golden").glob("*.npz"))
 SAMPLE = 24

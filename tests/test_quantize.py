@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tcsim.bits import decode, encode
+from tcsim.fp.codes import decode, encode
+from tcsim.fp.round_to import round_to
 from tcsim.hardware import unit
 from tcsim.quantize import POWER_RULES, dequantize, kinds, quantize, tensor_scale_of
-from tcsim.rounding import round_to
 
 MX = [name for name, kind in kinds().items() if not kind.scale.mantissa_bits]
 

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim import exact, inputs, metrics, rounding, sparse
-from tcsim.multiplier import multiplier
-from tcsim.multiword import evaluate
-from tcsim.multiword_recipes import plain
-from tcsim.units import Unit
+from tcsim import sparse
+from tcsim.analysis import exact, inputs, metrics
+from tcsim.fp import round_to as rounding
+from tcsim.hardware.unit import Unit
+from tcsim.schemes.multiplier import multiplier
+from tcsim.schemes.multiword import evaluate
+from tcsim.schemes.recipes import plain
 
 FP16 = tcsim.unit("h200", "float16")
 MMA = tcsim.unit("h200", "float16", instruction="mma")
@@ -291,7 +293,7 @@ def test_stochastic_rounding_of_values_uses_the_seed() -> None:
 
 @pytest.mark.parametrize("unit", [u for u in tcsim.units() if not u.nan_known], ids=lambda u: u.label)
 def test_unknown_nan_patterns_are_said_to_be_unknown(unit: Unit) -> None:
-    from tcsim.nans import differing
+    from tcsim.hardware.nans import differing
 
     assert "Which NaN the hardware returns is unknown" in unit.explain()
     word = np.dtype(unit.out_format.storage).type

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tcsim.errors import unknown
-from tcsim.formats import FORMATS, format_named
+from tcsim.fp.formats import FORMATS, format_named
 from tcsim.hardware import ampere_ada, blackwell, cdna, hopper, volta_turing
-from tcsim.units import Unit
+from tcsim.hardware.unit import Unit
 
 UNITS: tuple[Unit, ...] = (*volta_turing.UNITS, *ampere_ada.UNITS, *hopper.UNITS, *blackwell.UNITS, *cdna.UNITS)
 GPUS: tuple[str, ...] = tuple(dict.fromkeys(u.gpu for u in UNITS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tcsim.units import Unit
+from tcsim.hardware.unit import Unit
 
 KHATTAK = "Khattak and Mikaitis, Accurate Models of NVIDIA Tensor Cores, doi 10.1145/3830409"
 MMA_SIM = "MMA-Sim 2.1.1, arXiv 2511.10909"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import SEED, curves, gather, largest, legend_below, outputs, powers_to, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.grid import SEED, curves, gather, largest, legend_below, outputs, powers_to, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,8 +32,8 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell, backend: str = "cpu") -> Result:
     """differ: share of outputs whose bits differ, by scheme and pair of GPUs. ulps: histogram of A100 less H200 in ulps."""
-    from tcsim import inputs, metrics
-    from tcsim.gemm import gemm
+    from tcsim.analysis import inputs, metrics
+    from tcsim.schemes.gemm import gemm
 
     m = cell["outputs"]
     a, b = (x.astype(np.float32) for x in inputs.draw(cell["inputs"], m, cell["k"], m, seed=cell["seed"]))
@@ -110,7 +110,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 def _shares(data: xr.Dataset) -> Any:
     """The share of outputs that differ against k, a panel a scheme."""
-    from tcsim.studies.plot import subplots
+    from tcsim.analysis.plot import subplots
 
     figure, axes = subplots(1, 3, width=2.7, height=2.9, sharey=True)
     shown = ("v100-a100", "a100-h200", "v100-h200", "a100-l40s", "h200-b200")
@@ -125,7 +125,7 @@ def _shares(data: xr.Dataset) -> Any:
 
 def _ulps(data: xr.Dataset) -> Any:
     """How far apart A100 and H200 are, in units of the last place, at three k."""
-    from tcsim.studies.plot import COLOURS, subplots
+    from tcsim.analysis.plot import COLOURS, subplots
 
     figure, axes = subplots(1, 3, width=2.7, height=2.6, sharey=True)
     for axis, k in zip(axes[0], data.k.values[[2, data.k.size // 2, -1]], strict=True):

@@ -13,9 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.draws import band, guide, seeds, spread, spreads
-from tcsim.studies.grid import FP32, SEED, count, curves, gather, largest, legend_right, outputs, powers_to, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.draws import band, guide, seeds, spread, spreads
+from tcsim.studies.framework.grid import (
+    FP32,
+    SEED,
+    count,
+    curves,
+    gather,
+    largest,
+    legend_right,
+    outputs,
+    powers_to,
+    rows,
+    told,
+)
 from tcsim.studies.rounding_growth import slope
 
 if TYPE_CHECKING:
@@ -41,11 +53,11 @@ def compute(cell: Cell, backend: str = "cpu") -> Result:
     thrice: FABsum-v2 on all three products of double-fp16 (b = 128), not on A1·B1 alone. normwise: in the infinity norm, of
     Algorithm 4.1, double-fp16 v2 b = 128, and fp32.
     """
-    from tcsim import exact, inputs, metrics
-    from tcsim.gemm import gemm
-    from tcsim.multiplier import multiplier
-    from tcsim.multiword_split import split
+    from tcsim.analysis import exact, inputs, metrics
     from tcsim.schedule import Blocked
+    from tcsim.schemes.gemm import gemm
+    from tcsim.schemes.multiplier import multiplier
+    from tcsim.schemes.split import split
 
     m = cell["outputs"]
     a, b = inputs.uniform(m, cell["k"], m, seed=cell["seed"])
@@ -79,7 +91,7 @@ def compute(cell: Cell, backend: str = "cpu") -> Result:
 
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
-    from tcsim import bounds
+    from tcsim.schemes import bounds
 
     ks = powers_to(params["k_max"], 11)
     names = {
@@ -215,7 +227,7 @@ def _crossing(k: Any, first: Any, second: Any) -> int | None:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import subplots
+    from tcsim.analysis.plot import subplots
 
     figure, axes = subplots(1, 3, width=3.1, height=3.2, sharey=True)
     middle = data.median("seed")

@@ -12,9 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.draws import band, guide, seeds, spreads
-from tcsim.studies.grid import FP32, SEED, count, curves, gather, largest, legend_right, outputs, powers_to, rows, said, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.draws import band, guide, seeds, spreads
+from tcsim.studies.framework.grid import (
+    FP32,
+    SEED,
+    count,
+    curves,
+    gather,
+    largest,
+    legend_right,
+    outputs,
+    powers_to,
+    rows,
+    said,
+    told,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,8 +57,8 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell, backend: str = "cpu") -> Result:
     """error: normalised L2 by GPU and method."""
-    from tcsim import exact, inputs, metrics
-    from tcsim.gemm import gemm
+    from tcsim.analysis import exact, inputs, metrics
+    from tcsim.schemes.gemm import gemm
 
     m, k, seed = cell["outputs"], cell["k"], cell["seed"]
     pair = inputs.gauss(m, k, m, seed=seed) if cell["inputs"] == "gauss" else inputs.uniform(
@@ -160,7 +173,7 @@ def _beats(first: Any, second: Any) -> int | None:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import subplots
+    from tcsim.analysis.plot import subplots
 
     figure, axes = subplots(len(GPUS), len(INPUTS), width=2.8, height=2.5, sharex=True, sharey=True)
     median = data.error.median("seed")

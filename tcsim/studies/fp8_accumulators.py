@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.draws import band, guide, seeds, spreads
-from tcsim.studies.grid import SEED, count, curves, gather, largest, legend_right, outputs, powers_to, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.draws import band, guide, seeds, spreads
+from tcsim.studies.framework.grid import SEED, count, curves, gather, largest, legend_right, outputs, powers_to, rows, told
 from tcsim.studies.rounding_growth import slope
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell, backend: str = "cpu") -> Result:
     """error: by GPU and promotion interval."""
-    from tcsim import exact, inputs, metrics
-    from tcsim.multiplier import multiplier
-    from tcsim.rounding import round_to
+    from tcsim.analysis import exact, inputs, metrics
+    from tcsim.fp.round_to import round_to
     from tcsim.schedule import Blocked, Sequential
+    from tcsim.schemes.multiplier import multiplier
 
     m, k, seed = cell["outputs"], cell["k"], cell["seed"]
     pair = inputs.gauss(m, k, m, seed=seed) if cell["inputs"] == "gauss" else inputs.uniform(m, k, m, seed=seed, exact=False)
@@ -136,7 +136,7 @@ def _on_positive(errors: dict[str, float]) -> dict[str, float]:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import subplots
+    from tcsim.analysis.plot import subplots
 
     figure, axes = subplots(len(INPUTS), len(GPUS), width=2.8, height=2.5, sharex=True, sharey=True)
     for row, d in zip(axes, INPUTS, strict=True):

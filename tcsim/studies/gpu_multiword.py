@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.errors import unknown
-from tcsim.studies.base import Cell, Claim, Option, Params, Result, Study
-from tcsim.studies.draws import guide
-from tcsim.studies.grid import largest, legend_right, powers_to, told
+from tcsim.studies.framework.base import Cell, Claim, Option, Params, Result, Study
+from tcsim.studies.framework.draws import guide
+from tcsim.studies.framework.grid import largest, legend_right, powers_to, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -217,7 +217,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 
 def _panels(data: xr.Dataset, methods: Sequence[str], both: bool = False) -> Any:
-    from tcsim.studies.plot import COLOURS, MARKERS, subplots
+    from tcsim.analysis.plot import COLOURS, MARKERS, subplots
 
     figure, axes = subplots(1, 3 if both else 2)
     left, *right = np.ravel(axes)

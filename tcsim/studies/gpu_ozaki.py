@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.errors import unknown
-from tcsim.studies.base import Cell, Claim, Option, Params, Result, Study
-from tcsim.studies.grid import curves, gather, legend_right, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Option, Params, Result, Study
+from tcsim.studies.framework.grid import curves, gather, legend_right, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -131,7 +131,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import subplots
+    from tcsim.analysis.plot import subplots
 
     figure, axes = subplots(1, 2, width=3.6, height=3.1)
     lines = {m: data.tflops.sel(scheme=m, phi=PHIS[0]) for m in METHODS}

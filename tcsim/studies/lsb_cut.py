@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import FP32, SEED, count, curves, gather, gpu, largest, powers_to, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.grid import FP32, SEED, count, curves, gather, gpu, largest, powers_to, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,9 +44,9 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell, backend: str = "cpu") -> Result:
     """residual: by method."""
-    from tcsim import exact, inputs, metrics
-    from tcsim.gemm import gemm
+    from tcsim.analysis import exact, inputs, metrics
     from tcsim.hardware import unit
+    from tcsim.schemes.gemm import gemm
 
     a, b = (
         x.astype(np.float32)
@@ -124,8 +124,8 @@ def claims(data: xr.Dataset) -> list[Claim]:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.grid import legend_right
-    from tcsim.studies.plot import COLOURS, subplots
+    from tcsim.analysis.plot import COLOURS, subplots
+    from tcsim.studies.framework.grid import legend_right
 
     figure, axes = subplots(1, 2, width=3.3, height=3.0, sharey=True)
     median = data.residual.median("seed")

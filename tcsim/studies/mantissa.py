@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import count, curves, gather, legend_right, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.grid import count, curves, gather, legend_right, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,7 +34,7 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell) -> Result:
     """length: P(loss), mean error in ulps. underflow: P(subnormal or zero) and P(zero) of the low word, of inexact values."""
-    from tcsim.multiword_split import joined, split
+    from tcsim.schemes.split import joined, split
 
     values = np.arange(0x3F800000, 0x40000000, cell["thin"], dtype=np.uint32).view(np.float32).astype(np.float64)
     first, rest = SPLITS[cell["split"]]
@@ -128,7 +128,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import subplots
+    from tcsim.analysis.plot import subplots
 
     figure, axes = subplots(1, 2, width=3.6, height=3.0)
     nearest = data.sel(split="RN, RN")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.draws import guide, spread, spreads
-from tcsim.studies.grid import FP32, count, curves, gather, gpu, largest, legend_right, powers_to, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.draws import guide, spread, spreads
+from tcsim.studies.framework.grid import FP32, count, curves, gather, gpu, largest, legend_right, powers_to, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -45,8 +45,8 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell, backend: str = "cpu") -> Result:
     """capped, mean, residual and normwise: every method's error in four measures; NaN for TF32 on a GPU that has none."""
-    from tcsim import exact, inputs, metrics
-    from tcsim.gemm import gemm
+    from tcsim.analysis import exact, inputs, metrics
+    from tcsim.schemes.gemm import gemm
 
     n = cell["size"]
     a, b = inputs.draw(cell["type"], n, n, n, seed=cell["seed"])
@@ -197,7 +197,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import subplots
+    from tcsim.analysis.plot import subplots
 
     made = {}
     panels = {

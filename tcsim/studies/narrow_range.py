@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Option, Params, Result, Study
-from tcsim.studies.draws import band, guide, published, seeds, spread, spreads
-from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, said, told
+from tcsim.studies.framework.base import Cell, Claim, Option, Params, Result, Study
+from tcsim.studies.framework.draws import band, guide, published, seeds, spread, spreads
+from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, rows, said, told
 from tcsim.studies.rounding_growth import slope
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell, backend: str = "cpu") -> Result:
     """error: by splitting, unit and words. bf16: of three words. bound: (3.26) of Mary and Mikaitis for one word."""
-    from tcsim import exact, inputs, metrics
+    from tcsim.analysis import exact, inputs, metrics
     from tcsim.hardware import unit
-    from tcsim.multiplier import multiplier
+    from tcsim.schemes.multiplier import multiplier
 
     k = cell["k"]
     a, b = inputs.log_uniform(10, k, 10, seed=cell["seed"])
@@ -77,16 +77,16 @@ def compute(cell: Cell, backend: str = "cpu") -> Result:
 
 
 def _theta(fmt: str, k: int) -> float:
-    from tcsim.multiword_split import range_limit
+    from tcsim.schemes.split import range_limit
 
     return range_limit(fmt, k)
 
 
 def _products(a: Any, b: Any, fmt: str, multiply: Any, rounding: str, counts: Sequence[int]) -> list[Any]:
     """A·B with each number of words: the products in the published order, each continuing from the last."""
-    from tcsim.formats import format_named
-    from tcsim.multiword_split import equilibrate, split
-    from tcsim.rounding import round_to
+    from tcsim.fp.formats import format_named
+    from tcsim.fp.round_to import round_to
+    from tcsim.schemes.split import equilibrate, split
 
     theta = _theta(fmt, a.shape[1])
     up, across = equilibrate(a, theta, axis=1), equilibrate(b, theta, axis=0)
@@ -247,7 +247,7 @@ def _ranges(ratios: dict[str, Any]) -> str:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import COLOURS, subplots
+    from tcsim.analysis.plot import COLOURS, subplots
 
     figure, axes = subplots(1, 3, width=2.9, height=3.1, sharey=True)
     cut = data.error.sel(split="toward zero")

@@ -14,9 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.draws import band, guide, seeds, spreads
-from tcsim.studies.grid import FP32, SEED, count, curves, gather, gpu, largest, legend_right, outputs, powers_to, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.draws import band, guide, seeds, spreads
+from tcsim.studies.framework.grid import (
+    FP32,
+    SEED,
+    count,
+    curves,
+    gather,
+    gpu,
+    largest,
+    legend_right,
+    outputs,
+    powers_to,
+    rows,
+    told,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -38,9 +51,10 @@ def cells(params: Params) -> list[Cell]:
 def compute(cell: Cell, backend: str = "cpu") -> Result:
     """error: largest relative error by method. same: the share of DP's elements that have the same bits on every other unit,
     order of k and rounding. broken: the share that differs between V100 and H200 with slices wider than exactness allows for any data; sums: how large their sums get."""
-    from tcsim import exact, inputs, metrics, ozaki
-    from tcsim.gemm import gemm
+    from tcsim.analysis import exact, inputs, metrics
     from tcsim.hardware import unit
+    from tcsim.schemes import ozaki
+    from tcsim.schemes.gemm import gemm
 
     m, k = cell["outputs"], cell["k"]
     a, b = inputs.phi_range(m, k, m, phi=cell["phi"], seed=cell["seed"])
@@ -80,7 +94,7 @@ def compute(cell: Cell, backend: str = "cpu") -> Result:
 
 def _log2_sum(a: Any, b: Any, bits: int) -> float:
     """log2 of the largest sum of magnitudes among the products of two slices that d = 2 forms, in units of their last place."""
-    from tcsim import ozaki
+    from tcsim.schemes import ozaki
 
     left, right = (
         [(np.abs(p) * 2.0**bits).astype(np.int64) for p in ozaki.slices(x, bits, axis=axis, limit=2).parts]
@@ -173,7 +187,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import COLOURS, MARKERS, subplots
+    from tcsim.analysis.plot import COLOURS, MARKERS, subplots
 
     figure, axes = subplots(1, 2, width=3.6, height=3.0)
     panels = (("float64", "DP", "Figure 3: DGEMM, DP mode (CR modes are 0)"), ("float32", "SP", "Figure 8: SGEMM, SP mode"))

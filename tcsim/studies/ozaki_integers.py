@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.draws import band, published, seeds, spread, spreads
-from tcsim.studies.grid import SEED, count, curves, gather, legend_right, outputs, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.draws import band, published, seeds, spread, spreads
+from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, outputs, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,8 +40,9 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell) -> Result:
     """phi: error, both bounds' slack, additions by variant. taper: the median relative error of 64 pairs, by t."""
-    from tcsim import bounds, exact, inputs, metrics
-    from tcsim.gemm import gemm
+    from tcsim.analysis import exact, inputs, metrics
+    from tcsim.schemes import bounds
+    from tcsim.schemes.gemm import gemm
 
     s = cell["slices"]
     if cell["kind"] == "taper":
@@ -69,8 +70,8 @@ def compute(cell: Cell) -> Result:
 
 
 def _taper(t: int, s: int, variant: str, seed: int) -> float:
-    from tcsim import exact, inputs, metrics
-    from tcsim.gemm import gemm
+    from tcsim.analysis import exact, inputs, metrics
+    from tcsim.schemes.gemm import gemm
 
     a, b = inputs.tapered(t, pairs=8, seed=seed)
     c = gemm(a, b, "ozaki-int8", unit="double", slices=s, variant=variant).c
@@ -249,7 +250,7 @@ def _label(phi: float) -> str:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import COLOURS, subplots
+    from tcsim.analysis.plot import COLOURS, subplots
 
     figure, axes = subplots(1, 1, width=4.6, height=3.1)
     lines, styles, looks = {}, {}, {}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.draws import band, seeds, spread, spreads
-from tcsim.studies.grid import SEED, count, curves, gather, legend_right, outputs, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.draws import band, seeds, spread, spreads
+from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, outputs, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,8 +33,9 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell) -> Result:
     """relative, componentwise by mode and moduli; share of the truncation bound; the same of the float64 and float32 product."""
-    from tcsim import bounds, exact, inputs, metrics
-    from tcsim.gemm import gemm
+    from tcsim.analysis import exact, inputs, metrics
+    from tcsim.schemes import bounds
+    from tcsim.schemes.gemm import gemm
 
     m = cell["outputs"]
     a, b = inputs.phi_range(m, cell["k"], m, phi=cell["phi"], seed=cell["seed"])
@@ -81,7 +82,7 @@ def _needed(data: xr.Dataset, phi: float, native: str) -> list[float]:
 
 
 def claims(data: xr.Dataset) -> list[Claim]:
-    from tcsim.ozaki_crt import operand_bits
+    from tcsim.schemes.ozaki_crt import operand_bits
 
     part = data.componentwise.sel(mode="accurate")
     decay = (part.sel(phi=0.5, moduli=14) / part.sel(phi=0.5, moduli=6)) ** (1 / 8)
@@ -154,7 +155,7 @@ def _said(counts: Sequence[float]) -> str:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import COLOURS, subplots
+    from tcsim.analysis.plot import COLOURS, subplots
 
     figure, axes = subplots(1, 2, width=3.6, height=3.1)
     middle = data.median("seed")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.draws import band, seeds, spread
-from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.draws import band, seeds, spread
+from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -41,7 +41,8 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell) -> Result:
     """dp, sp: d. cr_a, cr_b: slices of A and of B, wide_a, wide_b those for float64 products. bits: of a slice."""
-    from tcsim import inputs, ozaki
+    from tcsim.analysis import inputs
+    from tcsim.schemes import ozaki
 
     k, m = cell["k"], cell["rows"]
     a, b = inputs.phi_range(m, k, m, phi=cell["phi"], seed=cell["seed"])
@@ -64,7 +65,7 @@ def compute(cell: Cell) -> Result:
 
 def _row_sums(cell: Cell) -> Any:
     """|B|e over the columns of the whole B, drawn and forgotten a piece at a time."""
-    from tcsim import inputs
+    from tcsim.analysis import inputs
 
     step = 256
     total = np.zeros(cell["k"])
@@ -215,7 +216,7 @@ def _pair(data: xr.Dataset, k: int) -> str:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import COLOURS, subplots
+    from tcsim.analysis.plot import COLOURS, subplots
 
     figure, axes = subplots(1, 3, width=3.0, height=2.8)
     panels = (("dp", "cr_a", "sp", "slices"), ("dp_gemms", "cr_gemms", "sp_gemms", "products"))

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.draws import band, seeds, spread
-from tcsim.studies.grid import SEED, count, curves, gather, legend_right, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.draws import band, seeds, spread
+from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,9 +40,10 @@ def cells(params: Params) -> list[Cell]:
 def compute(cell: Cell) -> Result:
     """best: (s_A, s_B, products) of the cheapest pair that reaches the target, by set of products; equal: of the cheapest with
     s_A = s_B. a, b, gemms, error: what each rule asks for, its products p + q <= max(s_A, s_B) + 1, and their error."""
-    from tcsim import bounds, exact, inputs, metrics, ozaki, ozaki_int8
-    from tcsim.advise import advise
-    from tcsim.gemm import gemm
+    from tcsim.analysis import exact, inputs, metrics
+    from tcsim.schemes import bounds, ozaki, ozaki_int8
+    from tcsim.schemes.advise import advise
+    from tcsim.schemes.gemm import gemm
 
     k, span = cell["k"], cell["span"]
     a, b = inputs.uniform(_ROWS, k, _ROWS, low=1.0, high=2.0, seed=cell["seed"], exact=False)
@@ -185,7 +186,7 @@ def _best(at: xr.Dataset, span: int, kind: str) -> str:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import subplots
+    from tcsim.analysis.plot import subplots
 
     figure, axes = subplots(1, 2, width=3.3, height=3.0, sharey=True)
     for axis, shape in zip(axes[0], SHAPES, strict=True):

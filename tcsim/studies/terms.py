@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.draws import spread, spreads
-from tcsim.studies.grid import FP32, count, gather, gpu, rows, told
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.draws import spread, spreads
+from tcsim.studies.framework.grid import FP32, count, gather, gpu, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,8 +32,8 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell, backend: str = "cpu") -> Result:
     """error and splitting: by number of terms on the unit, and with ideal accumulation; fp32: the float32 chain's."""
-    from tcsim import exact, inputs, metrics
-    from tcsim.gemm import gemm
+    from tcsim.analysis import exact, inputs, metrics
+    from tcsim.schemes.gemm import gemm
 
     n = cell["size"]
     a, b = inputs.draw(cell["type"], n, n, n, seed=cell["seed"])
@@ -127,7 +127,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    from tcsim.studies.plot import COLOURS, MARKERS, subplots
+    from tcsim.analysis.plot import COLOURS, MARKERS, subplots
 
     figure, axes = subplots(1, 2, width=3.6, height=3.0, sharey=True)
     for axis, name, title in (

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.grid import SEED, count, gather, legend_below, rows
+from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.grid import SEED, count, gather, legend_below, rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -61,8 +61,9 @@ def cells(params: Params) -> list[Cell]:
 
 def compute(cell: Cell, backend: str = "cpu") -> Result:
     """error and theory (the drift), by rounding; with exact alignment, which has no other cuts, every operation rounded too."""
-    from tcsim import bounds, exact, inputs, metrics
-    from tcsim.gemm import gemm
+    from tcsim.analysis import exact, inputs, metrics
+    from tcsim.schemes import bounds
+    from tcsim.schemes.gemm import gemm
 
     low, high = INPUTS[cell["inputs"]]
     k, block, bits = cell["k"], cell["block"], cell["bits"]
@@ -120,7 +121,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 def _widths(data: xr.Dataset) -> Any:
     """Error against fraction bits, a panel a distribution."""
-    from tcsim.studies.plot import COLOURS, MARKERS, subplots
+    from tcsim.analysis.plot import COLOURS, MARKERS, subplots
 
     figure, axes = subplots(1, 2, width=3.7, height=3.5)
     places = range(len(BITS))
@@ -151,7 +152,7 @@ _BUILT = {"V100": (4, 23), "A100": (8, 24), "H100": (16, 25)}
 
 def _draw_front(data: xr.Dataset) -> Any:
     """Error against the bits of the aligned adder, the units that no cheaper one beats, and those that were built."""
-    from tcsim.studies.plot import COLOURS, MARKERS, subplots
+    from tcsim.analysis.plot import COLOURS, MARKERS, subplots
 
     figure, axes = subplots(width=5.4, height=4.4)
     axis = axes[0, 0]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.base import Claim
-from tcsim.studies.grid import said, told
+from tcsim.studies.framework.base import Claim
+from tcsim.studies.framework.grid import said, told
 
 if TYPE_CHECKING:
     import xarray as xr

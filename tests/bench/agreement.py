@@ -25,11 +25,14 @@ from support.patterns import KINDS, operands
 from support.whatifs import distinct
 
 import tcsim
-from tcsim.formats import Format
-from tcsim.kernels import general, library, native, simd
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
+from tcsim.kernels.fast import run as simd
+from tcsim.kernels.general import run as general
+from tcsim.kernels.native import float32 as native
+from tcsim.kernels.native import library
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Sequential
-from tcsim.units import Unit
 
 SHAPES = ((192, 160, 512), (64, 331, 700), (333, 70, 640))
 

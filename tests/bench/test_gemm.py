@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.kernels import cpu, general
+from tcsim.hardware.unit import Unit
+from tcsim.kernels import dispatch as cpu
+from tcsim.kernels.general import run as general
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Sequential, SplitK
-from tcsim.units import Unit
 
 THREADS = int(os.environ.get("TCSIM_BENCH_THREADS", "1"))
 CUBE, TALL, DEEP = (1, 512, 512, 512), (1, 256, 256, 1024), (1, 16, 16, 1 << 20)

@@ -6,10 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tcsim import cpfloat
-from tcsim.cpfloat_library import Task, library, options_for
-from tcsim.formats import format_named
-from tcsim.rounding import round_to
+from tcsim.fp import cpfloat
+from tcsim.fp.cpfloat_library import Task, library, options_for
+from tcsim.fp.formats import format_named
+from tcsim.fp.round_to import round_to
 
 SIZE = 10**7
 FORMATS = ("float16", "bfloat16", "float8_e4m3fn")

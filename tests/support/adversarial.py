@@ -9,10 +9,8 @@ import numpy as np
 
 from support.patterns import KINDS, codes, corners, operands
 from tcsim import reference
-from tcsim.formats import FORMATS, Format
-from tcsim.problem import Operand, Problem
-from tcsim.schedule import Sequential
-from tcsim.units import (
+from tcsim.fp.formats import FORMATS, Format
+from tcsim.hardware.choices import (
     ALIGN_ROUNDINGS,
     ARITHMETICS,
     C_ENTERS,
@@ -21,8 +19,10 @@ from tcsim.units import (
     ROUNDINGS,
     SUBNORMALS,
     ZERO_SIGNS,
-    Unit,
 )
+from tcsim.hardware.unit import Unit
+from tcsim.problem import Operand, Problem
+from tcsim.schedule import Sequential
 
 CHOICES = {
     "arithmetic": ARITHMETICS,

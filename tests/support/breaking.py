@@ -7,9 +7,10 @@ from fractions import Fraction
 import numpy as np
 
 from support import patterns
-from tcsim.bits import decode, encode
-from tcsim.formats import Format
-from tcsim.units import ALIGN_ROUNDINGS, ARITHMETICS, C_ENTERS, ROUNDINGS, SUBNORMALS, Unit
+from tcsim.fp.codes import decode, encode
+from tcsim.fp.formats import Format
+from tcsim.hardware.choices import ALIGN_ROUNDINGS, ARITHMETICS, C_ENTERS, ROUNDINGS, SUBNORMALS
+from tcsim.hardware.unit import Unit
 
 KINDS = (*(k for k in patterns.KINDS if k != "special"), "lost", "spread", "lone", "edge")
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import tcsim
 from support.vectors import all_cases, files
-from tcsim.units import Unit
+from tcsim.hardware.unit import Unit
 
 _SHORT = {
     "float16": "fp16", "bfloat16": "bf16", "tfloat32": "tf32", "float32": "fp32", "float64": "fp64", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from support.adversarial import Case
+from tcsim.hardware.unit import Unit
 from tcsim.problem import Problem
-from tcsim.units import Unit
 
 FOLDER = Path(__file__).parents[1] / "golden" / "rows"
 
@@ -61,7 +61,9 @@ def read() -> list[Stored]:
 def kernel_code(unit: Unit, case: Case) -> int:
     """The code that the compiled kernels give: the general one, which shares nothing with the reference."""
     from support import adversarial
-    from tcsim.kernels import cpu, general, narrow, payload
+    from tcsim.kernels import dispatch as cpu
+    from tcsim.kernels.general import run as general
+    from tcsim.kernels.native import narrow, payload
 
     class Module:
         @staticmethod

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tcsim.formats import Format
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Sequential, SplitK
-from tcsim.units import Unit
 
 KINDS = ("uniform", "mid", "tiny", "big", "cancel", "zeros", "special", "maximal", "corners")
 

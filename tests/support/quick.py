@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import tcsim
-from tcsim.studies.base import Cell, Outcome, Result
-from tcsim.studies.run import run
-from tcsim.studies.store import Store, cell_key, source_hash
+from tcsim.studies.framework.base import Cell, Result
+from tcsim.studies.framework.outcome import Outcome
+from tcsim.studies.framework.run import run
+from tcsim.studies.framework.store import Store, cell_key, source_hash
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="tcsim-quick-")
 

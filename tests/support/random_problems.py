@@ -16,12 +16,14 @@ import numpy as np
 from support.patterns import KINDS, codes, corners
 from support.random_units import Rng, draw_unit, pick, written
 from tcsim import reference
-from tcsim.bits import decode
-from tcsim.formats import FORMATS, Format
-from tcsim.kernels import cpu, general, narrow, payload
+from tcsim.fp.codes import decode
+from tcsim.fp.formats import FORMATS, Format
+from tcsim.hardware.unit import Unit
+from tcsim.kernels import dispatch as cpu
+from tcsim.kernels.general import run as general
+from tcsim.kernels.native import narrow, payload
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
-from tcsim.units import Unit
 
 _MOST = 260  # products of a problem
 SUMS = ("float16", "float32", "float64")

@@ -14,17 +14,9 @@ from typing import Any
 import numpy as np
 
 from support.whatifs import distinct, whatifs
-from tcsim.formats import FORMATS, Format
-from tcsim.units import (
-    ALIGN_ROUNDINGS,
-    C_ENTERS,
-    NAN_FROM,
-    OVERFLOWS,
-    ROUNDINGS,
-    SUBNORMALS,
-    ZERO_SIGNS,
-    Unit,
-)
+from tcsim.fp.formats import FORMATS, Format
+from tcsim.hardware.choices import ALIGN_ROUNDINGS, C_ENTERS, NAN_FROM, OVERFLOWS, ROUNDINGS, SUBNORMALS, ZERO_SIGNS
+from tcsim.hardware.unit import Unit
 
 Rng = np.random.Generator
 INPUTS = [f.name for f in FORMATS.values() if not f.integer and f.zero and f.signed]

@@ -14,10 +14,10 @@ import numpy as np
 import tcsim
 from support.patterns import KINDS, codes, operands
 from support.whatifs import distinct, whatifs
-from tcsim.formats import Format, format_named
+from tcsim.fp.formats import Format, format_named
+from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import SUM_FORMATS, Blocked, Schedule, Sequential, SplitK
-from tcsim.units import Unit
 
 OPERANDS = (
     "float16",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.studies.base import Claim, Option, Study
+from tcsim.studies.framework.base import Claim, Option, Study
 
 
 def squares(cell: dict[str, int]) -> dict[str, float]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.units import Unit
+from tcsim.hardware.unit import Unit
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "vectors"
 needs_vectors = pytest.mark.skipif(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import tcsim
-from tcsim.units import Unit
+from tcsim.hardware.unit import Unit
 
 
 def distinct() -> list[Unit]:

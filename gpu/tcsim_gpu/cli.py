@@ -1,0 +1,156 @@
+"""The GPU module's verbs for the command line, and its part of `tcsim doctor`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tcsim_gpu import compile as compiler
+from tcsim_gpu import device
+from tcsim_gpu.table import CAPABILITY
+
+
+@click.command()
+@click.argument("match", nargs=-1, metavar="[INSTRUCTION]...")
+@click.option("--outputs", type=float, default=1e6, show_default=True, help="outputs of each instruction, at least")
+@click.option("--gpu", help="compare with this GPU's units; default: those of the GPU present")
+@click.option("--as-is", is_flag=True, help="allow --gpu to name another GPU than the one present")
+@click.option("--gpus", default="1", show_default=True, help="how many GPUs share the work, or 'all'")
+@click.option("--distribution", "distributions", multiple=True, help="only this distribution (repeatable)")
+@click.option("--sparse", is_flag=True, help="the sparse instructions (mma.sp), on one GPU")
+@click.option("--what-ifs", type=int, help="no instructions: this many random units, cuda against cpu and the definition")
+@click.option("--minutes", type=float, default=9.0, show_default=True, help="of --what-ifs, at most")
+@click.option(
+    "--compiled", is_flag=True, help="of --what-ifs: a kernel compiled for each unit, through every tile (seconds each)"
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--json", "json_path", type=click.Path(dir_okay=False), help="write the report as JSON")
+@click.option("--html", "html_path", type=click.Path(dir_okay=False), help="write the report as an HTML page")
+def validate(
+    match: tuple[str, ...],
+    outputs: float,
+    gpu: str | None,
+    as_is: bool,
+    gpus: str,
+    distributions: tuple[str, ...],
+    sparse: bool,
+    what_ifs: int | None,
+    minutes: float,
+    compiled: bool,
+    seed: int,
+    json_path: str | None,
+    html_path: str | None,
+) -> None:
+    """Compare real tensor cores with the simulator, bit by bit; exit code 1 if any output differs.
+
+    INSTRUCTION is a text that an instruction's name or its unit contains, "wgmma" or "m16n8k16.f16" say.
+    """
+    from tcsim_gpu import report as reports
+    from tcsim_gpu.draw import DISTRIBUTIONS
+    from tcsim_gpu.instructions import WrongGPU
+    from tcsim_gpu.validate import validate as run
+
+    device.cupy()
+    if what_ifs is not None:
+        _soak(what_ifs, minutes, compiled, seed, json_path)
+        return
+    if gpu is not None and gpu != device.table_gpu() and not as_is:
+        raise WrongGPU(
+            f"the GPU here is {device.name()}, not {gpu}: --as-is runs its instructions against {gpu}'s units all the same"
+        )
+    names = distributions or tuple(DISTRIBUTIONS)
+    if sparse:
+        from tcsim_gpu.sparse import validate as run_sparse
+
+        found = run_sparse(
+            gpu or device.table_gpu(), match=match, outputs=outputs, distributions=names, seed=seed, progress=_progress
+        )
+    else:
+        devices = None if gpus == "all" else int(gpus)
+        found = run(gpu, match=match, outputs=outputs, distributions=names, seed=seed, devices=devices, progress=_progress)
+    if json_path:
+        Path(json_path).write_text(reports.as_json(found))
+    if html_path:
+        Path(html_path).write_text(reports.html(found))
+    click.echo(reports.text(found))
+    if found.mismatches:
+        sys.exit(1)
+
+
+def _soak(count: int, minutes: float, compiled: bool, seed: int, json_path: str | None) -> None:
+    import json
+
+    from tcsim_gpu.soak import soak
+
+    def speak(tally: Any, seconds: float) -> None:
+        click.echo(f"{seconds:.0f} s: {tally.units:,} what-ifs, {tally.differ} differ", err=True)
+
+    found = soak(count, seed=seed, minutes=minutes, compiled=compiled, progress=speak)
+    if json_path:
+        Path(json_path).write_text(json.dumps(found.as_dict(), indent=1))
+    click.echo(found.text())
+    if found.tally.differ:
+        sys.exit(1)
+
+
+def _progress(count: Any) -> None:
+    state = f"{count.mismatches} differ" if count.mismatches else "ok"
+    click.echo(f"{count.instruction} {count.distribution}: {count.outputs:,} {state}", err=True)
+
+
+@click.command()
+@click.argument("path", type=click.Path(dir_okay=False), default="golden.npz")
+@click.argument("match", nargs=-1, metavar="[INSTRUCTION]...")
+@click.option("--distribution", "distributions", multiple=True, help="only this distribution (repeatable)")
+@click.option("--seed", type=int, default=0, show_default=True)
+def capture(path: str, match: tuple[str, ...], distributions: tuple[str, ...], seed: int) -> None:
+    """Write golden vectors of the GPU present to PATH (.npz)."""
+    from tcsim_gpu.capture import capture as run
+    from tcsim_gpu.draw import DISTRIBUTIONS
+
+    meta = run(path, seed=seed, match=match, distributions=distributions or tuple(DISTRIBUTIONS))
+    click.echo(f"{path}: {len(meta['instructions'])} instructions of {meta['gpu']}, {Path(path).stat().st_size / 1e6:.1f} MB")
+
+
+COMMANDS: dict[str, click.Command] = {"validate": validate, "capture": capture}
+
+
+def doctor() -> list[str]:
+    """Lines for `tcsim doctor`: CuPy, GPU, compiler, and what could be validated here."""
+    packages = device.cupy_packages()
+    lines = [f"CuPy: {', '.join(packages) or 'not installed'}"]
+    if len(packages) > 1:
+        lines.append("  ERROR: more than one CuPy package; uninstall all, then install one")
+    try:
+        found = device.describe()
+    except device.NoGPU as reason:
+        lines.append(f"GPU: none usable: {reason}")
+    else:
+        gpu = device.table_gpu()
+        lines.append(f"GPU: {found['gpu']} (sm_{found['capability'].replace('.', '')}), driver {found['driver']}")
+        lines.append(f"CUDA: driver {found['cuda_driver']}, runtime {found['cuda_runtime']}")
+        if gpu is None:
+            lines.append("  the unit table does not know this GPU: tcsim validate --gpu NAME --as-is")
+        else:
+            from tcsim_gpu.pairs import pairs_of
+
+            lines.append(f"  tcsim validate can judge {len(pairs_of(gpu))} instructions of {gpu} here")
+    lines.append(_compiler())
+    lines.append("  instructions for sm_100a (tcgen05) and sm_120a compile; none of them has run on hardware yet")
+    if not device.available():
+        lines.append(f"  with a GPU, tcsim validate judges: {', '.join(CAPABILITY)}")
+    return lines
+
+
+def _compiler() -> str:
+    kind = "nvcc" if compiler.nvcc() else "NVRTC" if compiler.nvrtc() else None
+    if kind is None:
+        return "CUDA compiler: none found (CuPy brings NVRTC; kernels cannot be compiled without)"
+    try:
+        compiler.cubin('extern "C" __global__ void probe(int *x) { *x = 1; }', compiler.architectures()[-1])
+    except compiler.CompileError as error:
+        return f"CUDA compiler: {kind} fails: {error}"
+    return f"CUDA compiler: {kind}, for {', '.join(compiler.architectures())}"

@@ -1,0 +1,164 @@
+"""Inputs that try hard: codes of a format drawn on the GPU from ten distributions, the same for the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tcsim.errors import unknown
+from tcsim.fp.formats import Format
+from tcsim_gpu import device
+
+DISTRIBUTIONS = {
+    "mid": "exponents within 3 of that of one",
+    "full": "every finite exponent alike",
+    "tiny": "the smallest exponents, so that products and sums underflow",
+    "cancel": "pairs of products that cancel but for their last bits",
+    "big": "the largest exponents, so that sums overflow where they can",
+    "zeros": "half of all operands zero, of either sign",
+    "special": "a few infinities and NaN among middling numbers",
+    "maximal": "significands of almost all ones, exponents within 1",
+    "uniform": "uniformly random bits",
+    "nan": "many NaN of every payload, infinities and zeros among middling numbers",
+}
+
+
+class Source:
+    """A seeded stream of codes on the current GPU."""
+
+    def __init__(self, seed: int) -> None:
+        self.generator = device.cupy().random.Generator(device.cupy().random.XORWOW(seed))
+
+    def words(self, shape: tuple[int, ...]) -> Any:
+        cp = device.cupy()
+        low = self.generator.integers(0, 1 << 32, shape, dtype=cp.uint64)
+        return self.generator.integers(0, 1 << 32, shape, dtype=cp.uint64) << 32 | low
+
+    def chance(self, shape: tuple[int, ...], probability: float) -> Any:
+        return self.generator.random(shape, dtype=device.cupy().float32) < probability
+
+    def between(self, shape: tuple[int, ...], low: int, high: int) -> Any:
+        """Integers from low to high, both included."""
+        return self.generator.integers(low, high + 1, shape, dtype=device.cupy().int64)
+
+
+def codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str) -> Any:
+    """Codes of `fmt`; integers are uniform, but for "maximal", which lie near the ends of their range."""
+    if distribution not in DISTRIBUTIONS:
+        raise unknown("distribution", distribution, DISTRIBUTIONS)
+    if fmt.integer:
+        return _integers(source, fmt, shape, distribution)
+    words = source.words(shape)
+    if distribution == "uniform":
+        return _stored(fmt, words & (_mask(fmt.width) ^ _mask(fmt.padding)))
+    field = _FIELDS.get(distribution, _mid)(source, fmt, shape)
+    fraction = words >> 11 & _mask(fmt.mantissa_bits)
+    if distribution == "maximal":
+        fraction = _mask(fmt.mantissa_bits) ^ (fraction & source.words(shape) & source.words(shape) & source.words(shape))
+    cp = device.cupy()
+    sign = words >> 63 << (fmt.width - 1) if fmt.signed else cp.zeros_like(words)
+    body = field.astype(cp.uint64) << fmt.mantissa_bits | fraction
+    body = cp.minimum(body, fmt.max_code >> fmt.padding) << fmt.padding
+    out = body | sign
+    if distribution in ("zeros", "tiny", "mid"):
+        share = 0.5 if distribution == "zeros" else 0.05
+        out = cp.where(source.chance(shape, share), sign if fmt.nan != "negative-zero" else 0, out)
+    if distribution == "special":
+        out = _with_specials(source, fmt, out, sign)
+    if distribution == "nan":
+        out = _with_payloads(source, fmt, out, sign)
+    return _stored(fmt, out)
+
+
+def operands(source: Source, a: Format, b: Format, m: int, n: int, k: int, distribution: str) -> tuple[Any, Any]:
+    """Codes of A (1, m, k) and B (1, k, n). In "cancel" neighbouring k hold the same a and opposite b, but for last bits."""
+    x, y = codes(source, a, (1, m, k), distribution), codes(source, b, (1, k, n), distribution)
+    if distribution == "cancel" and k > 1 and not a.integer:
+        pairs = k // 2 * 2
+        last = x.dtype.type(1 << a.padding)
+        nudged = x[:, :, 0:pairs:2] ^ (source.chance((1, m, pairs // 2), 0.3).astype(x.dtype) * last)
+        x[:, :, 1:pairs:2] = nudged
+        y[:, 1:pairs:2] = y[:, 0:pairs:2] ^ y.dtype.type(b.sign_bit)
+    return x, y
+
+
+def _mask(bits: int) -> int:
+    return (1 << bits) - 1
+
+
+def _stored(fmt: Format, x: Any) -> Any:
+    return x.astype(fmt.storage)
+
+
+def _top(fmt: Format) -> int:
+    return (fmt.max_code >> fmt.padding) >> fmt.mantissa_bits
+
+
+def _around(source: Source, fmt: Format, shape: tuple[int, ...], centre: int, span: int) -> Any:
+    cp = device.cupy()
+    return cp.clip(source.between(shape, centre - span, centre + span), 0, _top(fmt))
+
+
+def _mid(source: Source, fmt: Format, shape: tuple[int, ...]) -> Any:
+    return _around(source, fmt, shape, fmt.bias, 3)
+
+
+def _tiny(source: Source, fmt: Format, shape: tuple[int, ...]) -> Any:
+    if fmt.exponent_bits < 8 or (fmt.width >= 32 and not fmt.padding):  # narrow inputs, and accumulators: the bottom itself
+        return source.between(shape, 0, min(3, _top(fmt)))
+    return _around(source, fmt, shape, fmt.bias - fmt.bias // 2 - 5, 8)  # products near the bottom of float32
+
+
+def _big(source: Source, fmt: Format, shape: tuple[int, ...]) -> Any:
+    if fmt.exponent_bits < 8 or (fmt.width >= 32 and not fmt.padding):
+        return source.between(shape, max(_top(fmt) - 2, 0), _top(fmt))
+    return _around(source, fmt, shape, fmt.bias + fmt.bias // 2, 3)
+
+
+_FIELDS: dict[str, Callable[[Source, Format, tuple[int, ...]], Any]] = {
+    "mid": _mid,
+    "zeros": _mid,
+    "cancel": _mid,
+    "special": _mid,
+    "nan": _mid,
+    "full": lambda s, f, shape: s.between(shape, 0, _top(f)),
+    "tiny": _tiny,
+    "big": _big,
+    "maximal": lambda s, f, shape: _around(s, f, shape, f.bias, 1),
+}
+
+
+def _with_specials(source: Source, fmt: Format, out: Any, sign: Any) -> Any:
+    cp = device.cupy()
+    if fmt.inf_code is not None:
+        out = cp.where(source.chance(out.shape, 0.01), sign | fmt.inf_code, out)
+    if fmt.nan_code is not None:
+        out = cp.where(source.chance(out.shape, 0.002), fmt.nan_code, out)
+    if fmt.nan == "ieee" and fmt.mantissa_bits > 1:
+        assert fmt.inf_code is not None
+        payload = fmt.inf_code | 1 << fmt.padding
+        out = cp.where(source.chance(out.shape, 0.002), sign | payload, out)
+    return out
+
+
+def _with_payloads(source: Source, fmt: Format, out: Any, sign: Any) -> Any:
+    cp = device.cupy()
+    out = cp.where(source.chance(out.shape, 0.1), sign if fmt.nan != "negative-zero" else 0, out)
+    if fmt.inf_code is not None:
+        out = cp.where(source.chance(out.shape, 0.02), sign | fmt.inf_code, out)
+    if fmt.nan_code is None:
+        return out
+    code = cp.full_like(out, fmt.nan_code)
+    if fmt.nan == "ieee":
+        assert fmt.inf_code is not None
+        payload = cp.maximum(source.words(out.shape) & _mask(fmt.mantissa_bits), 1)
+        code = sign | fmt.inf_code | payload << fmt.padding
+    return cp.where(source.chance(out.shape, 0.05), code, out)
+
+
+def _integers(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str) -> Any:
+    words = source.words(shape) & _mask(fmt.width)
+    if distribution == "maximal":
+        ends = (source.words(shape) & 1) * (1 << (fmt.width - 1)) + (1 << (fmt.width - 1)) - 1
+        words = (ends + (words & 3)) & _mask(fmt.width)
+    return words.astype(fmt.storage)

@@ -1,0 +1,227 @@
+"""The emulator on CUDA cores, `backend="cuda"`: every unit, what-if and schedule, bit for bit.
+
+Aligned-sum units run in double precision (kernels/aligned.cuh), fused multiply-add chains and integers at library-like
+speed (kernels/chains.cuh), and everything else in exact fixed point (kernels/general_blocks.cuh).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
+from tcsim.problem import Codes, Operand, Problem
+from tcsim.schedule import Plan
+from tcsim_gpu import aligned, device
+from tcsim_gpu.aligned import Tile
+from tcsim_gpu.launch import GPU, Gpu, on_device, struct
+from tcsim_gpu.source import (
+    chain_for_any,
+    chain_record,
+    chain_source,
+    general_for_any,
+    general_record,
+    general_source,
+    is_chain,
+)
+
+FASTEST = Tile()
+WIDE = Tile(bm=128, bn=128, tm=8, tn=8, min_k=32)  # for units whose rounding is simple: more outputs a thread
+WIDE_SHORT = Tile(bm=64, bn=128, tm=8, tn=8, min_k=24, min_ctas=2)  # the same for short blocks
+SMALL = Tile(bm=16, bn=32, tm=2, tn=4)  # for batches of small products
+
+
+_PLANES = "value change exponent floor last pitch k_pad blocks_pad"
+Packing = struct(
+    "Packing",
+    "codes value change exponent floor last special order batch_step row_step k_step batch rows pitch k_pad blocks_pad",
+)
+Job = struct(
+    "Job",
+    " ".join(f"{side}_{f}" for side in "ab" for f in _PLANES.split()) + " c d inexact seed batch m n",
+    "blocks segment_blocks c_first field sign",
+)
+Chain = struct("Chain", "a b c d a_batch a_row a_k b_batch b_k b_column batch m n k")
+Task = struct(
+    "Task",
+    "a b c scale_a scale_b d bounds list a_batch a_row a_k b_batch b_k b_column sa_batch sa_row sa_k sb_batch sb_k sb_column "
+    "batch m n count seed",
+    "segments sum_format c_first pad",
+)
+
+
+def run(problem: Problem) -> Codes:
+    """Codes of D = C + A·B, (batch, m, n): numpy if the codes of a are numpy, CuPy if they are CuPy."""
+    host = isinstance(problem.a.codes, np.ndarray)
+    moved = replace(
+        problem,
+        a=Operand(on_device(problem.a.codes), problem.a.stored),
+        b=Operand(on_device(problem.b.codes), problem.b.stored),
+        c=on_device(problem.c),
+        scale_a=on_device(problem.scale_a),
+        scale_b=on_device(problem.scale_b),
+    )
+    out = run_on_device(moved)
+    return device.cupy().asnumpy(out) if host else out  # type: ignore[no-any-return]
+
+
+def run_on_device(problem: Problem, tile: Tile | None = None, machine: Gpu = GPU) -> Any:
+    """`run` for CuPy arrays (arrays of the machine's): (batch, m, n) codes on the device."""
+    xp = machine.xp
+    batch, m, n, k = problem.shape
+    c = None if problem.c is None else xp.ascontiguousarray(problem.c)
+    problem = replace(problem, c=c)
+    out = xp.empty((batch, m, n), problem.unit.out_format.storage)
+    if out.size == 0:
+        return out
+    if problem.plan.sum is None and machine.chains and is_chain(problem.unit):
+        _chains(problem, out, machine)
+    elif k and aligned.fits(problem.unit, problem.plan):
+        _aligned(problem, out, tile or machine.tile or tile_for(problem, machine), machine)
+    else:
+        _general(problem, out, None, machine)
+    return out
+
+
+def tile_for(problem: Problem, machine: Gpu = GPU) -> Tile:
+    """The tile that wastes least on a product, and keeps its numbers in registers."""
+    _, m, n, _ = problem.shape
+    if m <= 32 or n <= 64:
+        return SMALL
+    unit = problem.unit
+    lean = aligned.simple(unit) and unit.align_rounding == "rz" and problem.plan.sum is None and unit.c_enters == "aligned"
+    lean = lean and min(m, n) >= 1024
+    wide = (WIDE_SHORT if unit.block_size <= 4 else WIDE,) if lean else ()
+    room = machine.shared_bytes()
+    fits = (t for t in (*wide, FASTEST) if t.min_ctas * t.stages * aligned.stage_bytes(unit, True, t) <= room)
+    return next(fits, SMALL)
+
+
+def _chains(problem: Problem, out: Any, machine: Gpu) -> None:
+    a, b = problem.a.codes, problem.b.codes
+    batch, m, n, k = problem.shape
+    chain = Chain().set(a=a, b=b, c=problem.c, d=out, batch=batch, m=m, n=n, k=k)
+    chain.set(**dict(zip(("a_batch", "a_row", "a_k"), a.strides, strict=True)))
+    chain.set(**dict(zip(("b_batch", "b_k", "b_column"), b.strides, strict=True)))
+    which = (problem.unit, problem.a.stored, problem.b.stored)
+    source, record = (chain_for_any(problem.unit), chain_record(*which)) if machine.for_any else (chain_source(*which), None)
+    machine.launch(source, "chains", (ceil(m / 64) * ceil(n / 64), *batch_grid(batch)), 256, chain, record)
+
+
+def _general(problem: Problem, out: Any, elements: Any, machine: Gpu) -> None:
+    """The exact kernel for all outputs, or for the listed elements."""
+    plan = problem.plan
+    batch, m, n, _ = problem.shape
+    a, b, sa, sb = problem.a.codes, problem.b.codes, problem.scale_a, problem.scale_b
+    bounds = machine.xp.asarray(np.ascontiguousarray(plan.bounds, dtype=np.int64))
+    count = out.size if elements is None else int(elements.size)
+    task = Task().set(a=a, b=b, c=problem.c, scale_a=sa, scale_b=sb, d=out, bounds=bounds, list=elements)
+    task.set(**dict(zip(("a_batch", "a_row", "a_k"), a.strides, strict=True)))
+    task.set(**dict(zip(("b_batch", "b_k", "b_column"), b.strides, strict=True)))
+    if sa is not None and sb is not None:
+        task.set(**dict(zip(("sa_batch", "sa_row", "sa_k"), sa.strides, strict=True)))
+        task.set(**dict(zip(("sb_batch", "sb_k", "sb_column"), sb.strides, strict=True)))
+    task.set(batch=batch, m=m, n=n, count=count, seed=problem.seed & (2**64 - 1), segments=len(plan.bounds) - 1)
+    task.set(sum_format=0 if plan.sum is None else int(plan.sum.removeprefix("float")), c_first=int(plan.c_first))
+    which = (problem.unit, problem.a.stored, problem.b.stored)
+    source, record = (general_for_any(), general_record(*which)) if machine.for_any else (general_source(*which), None)
+    machine.launch(source, "general", (min(ceil(count / 128), 65535),), 128, task, record)
+
+
+def batch_grid(batch: int) -> tuple[int, int]:
+    """Blocks along y and z for a batch; y is at most 65,535."""
+    return min(batch, 65535), ceil(batch / 65535)
+
+
+def k_places(unit: Unit, plan: Plan) -> tuple[Any, int]:
+    """Which k stands where in packed operands, -1 for padding, and the blocks of a segment.
+
+    Every block of the walk takes block_size places; a short one is padded, an empty one is left out.
+    """
+    bounds = plan.bounds.tolist()
+    segments = [_segment_places(unit, start, stop) for start, stop in itertools.pairwise(bounds) if stop > start]
+    return np.concatenate(segments).astype(np.int32), len(segments[0]) // unit.block_size
+
+
+def _segment_places(unit: Unit, start: int, stop: int) -> Any:
+    period, size = unit.instruction_k, unit.block_size
+    base = np.arange(start, stop, period)[:, None]
+    order = np.array(unit.k_order) if unit.k_order is not None else np.arange(period)
+    ks = (base + order).reshape(-1, size)
+    ks[ks >= stop] = -1
+    for i in np.flatnonzero((ks < 0).any(axis=1)):  # the products of a short block stand together
+        ks[i] = sorted(ks[i], key=lambda k: k < 0)
+    return ks[(ks >= 0).any(axis=1)].ravel()
+
+
+def _pack(
+    unit: Unit, codes: Any, stored: Format, side: str, order: Any, pads: tuple[int, int, int], special: Any, machine: Gpu
+) -> dict[str, Any]:
+    """The planes of an operand given as (batch, rows, k)."""
+    cp = machine.xp
+    (batch, rows, _), (pitch, k_pad, blocks_pad) = codes.shape, pads
+    exponent = cp.uint32 if side == "a" else cp.uint16
+    planes = {
+        "value": cp.empty((batch, k_pad, pitch), cp.uint32),
+        "change": cp.empty((batch, k_pad, pitch), cp.uint32) if unit.align_rounding == "rz" else None,
+        "exponent": cp.empty((batch, k_pad, pitch), exponent),
+        "floor": cp.empty((batch, blocks_pad, pitch), exponent) if aligned.floor_matters(unit) else None,
+        "last": cp.empty((batch, blocks_pad, pitch), cp.uint32) if unit.align_rounding == "rz" else None,
+    }
+    packing = Packing().set(codes=codes, special=special, order=order, **planes)
+    packing.set(**dict(zip(("batch_step", "row_step", "k_step"), codes.strides, strict=True)))
+    packing.set(batch=batch, rows=rows, pitch=pitch, k_pad=k_pad, blocks_pad=blocks_pad)
+    if machine.for_any:
+        source, record = aligned.pack_for_any(side), aligned.pack_record(unit, stored, side)
+    else:
+        source, record = aligned.pack_source(unit, stored, side), None
+    blocks = order.size // unit.block_size
+    machine.launch(source, "pack", (blocks, ceil(pitch / 128), min(batch, 65535)), 128, packing, record)
+    return {**planes, "pitch": pitch, "k_pad": k_pad, "blocks_pad": blocks_pad}
+
+
+def _up(x: int, step: int) -> int:
+    return -(-x // step) * step
+
+
+def _aligned(problem: Problem, out: Any, tile: Tile, machine: Gpu) -> None:
+    cp = machine.xp
+    unit, plan = problem.unit, problem.plan
+    batch, m, n, _ = problem.shape
+    places, segment_blocks = k_places(unit, plan)
+    blocks = places.size // unit.block_size
+    stage_blocks = aligned.stage_k(unit, tile) // unit.block_size
+    blocks_pad = _up(blocks, stage_blocks)
+    k_pad = blocks_pad * unit.block_size
+    order, special = cp.asarray(places), cp.zeros(1, cp.uint32)
+    a = _pack(unit, problem.a.codes, problem.a.stored, "a", order, (_up(m, tile.bm), k_pad, blocks_pad), special, machine)
+    b_codes = problem.b.codes.transpose(0, 2, 1)
+    b = _pack(unit, b_codes, problem.b.stored, "b", order, (_up(n, tile.bn), k_pad, blocks_pad), special, machine)
+    careful = aligned.may_overflow(unit) or bool(special[0]) or _has_special(problem)
+    exact = unit.align_rounding == "exact"
+    inexact = cp.zeros(2 * out.size + 2, cp.uint32) if exact else None
+    job = Job().set(**{f"a_{k}": v for k, v in a.items()}, **{f"b_{k}": v for k, v in b.items()})
+    job.set(c=problem.c, d=out, inexact=inexact, seed=problem.seed & (2**64 - 1), batch=batch, m=m, n=n)
+    job.set(blocks=blocks, segment_blocks=segment_blocks, c_first=int(plan.c_first), field=0x7FF00000, sign=0x80000000)
+    if machine.for_any:
+        source, record = aligned.aligned_for_any(unit, plan, careful, tile), aligned.aligned_record(unit, tile)
+    else:
+        source, record = aligned.aligned_source(unit, plan, careful, tile), None
+    shared = tile.stages * aligned.stage_bytes(unit, careful, tile)
+    grid = (m + tile.bm - 1) // tile.bm * ((n + tile.bn - 1) // tile.bn)
+    machine.launch(source, "aligned", (grid, *batch_grid(batch)), tile.threads, job, record, shared)
+    if inexact is not None and int(inexact[0]):
+        _general(problem, out, inexact[2 : 2 + 2 * int(inexact[0])].view(cp.int64), machine)
+
+
+def _has_special(problem: Problem) -> bool:
+    if problem.c is None:
+        return False
+    out = problem.unit.out_format
+    assert out.inf_code is not None
+    return bool((problem.c & np.dtype(out.storage).type(~out.sign_bit & (1 << out.width) - 1) >= out.inf_code).any())

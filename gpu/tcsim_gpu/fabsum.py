@@ -1,0 +1,223 @@
+"""FABsum and multiword products fused in one tensor-core kernel (Hopper): Algorithms 4.2, 4.3 and 4.4 of Fasi, Higham,
+Lopez, Mary and Mikaitis.
+
+`fabsum(a, b, block, sum)` equals ``tcsim.matmul(a, b, unit=<the GPU's wgmma unit>, schedule=Blocked(block, sum))`` bit
+for bit. `multiword` splits float32 matrices into words and chains the small products before it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from tcsim.errors import unknown
+from tcsim_gpu import device
+from tcsim_gpu.launch import kernel, on_device
+from tcsim_gpu.source import kernel_text
+
+BM, BK = 128, 64
+_TENSOR = {"float16": ("f16", 6), "bfloat16": ("bf16", 9)}  # PTX type, CUtensorMapDataType
+SHARED_BYTES = 227 << 10
+LARGEST_TURN = 128  # float sums of blocks up to this size let the two warpgroups take turns
+CONVERTED = 4  # of so many double sums one takes its block through the conversion unit
+SHIFT = 1 << 29  # of a float's bits, to a double's
+
+
+class _Map(ctypes.Structure):
+    _fields_ = (("bytes", ctypes.c_uint8 * 128),)
+
+
+class _Product(ctypes.Structure):
+    _fields_ = (
+        ("a", _Map * 3),
+        ("b", _Map * 3),
+        ("c", ctypes.c_uint64),
+        ("d", ctypes.c_uint64),
+        ("m", ctypes.c_int64),
+        ("n", ctypes.c_int64),
+        ("k", ctypes.c_int64),
+        ("phases", ctypes.c_int32),
+        ("which_a", ctypes.c_int32 * 6),
+        ("which_b", ctypes.c_int32 * 6),
+        ("shift", ctypes.c_int32),
+        ("largest", ctypes.c_uint64),
+        ("pad", ctypes.c_uint8 * 24),
+    )
+
+
+def tile_columns(sum_format: str) -> int:
+    """Columns of a thread block's tile: accumulator and sum share 232 registers a thread."""
+    return 192 if sum_format == "float32" else 128
+
+
+@cache
+def fabsum_source(block: int, sum_format: str, fmt: str) -> str:
+    """The kernel for a block size, a format of the outer sum ("float32": v1, "float64": v2) and an input format."""
+    n = tile_columns(sum_format)
+    stages = SHARED_BYTES // ((BM + n) * BK * 2)
+    tensor = _TENSOR[fmt][0]
+    count = n // 2
+    outs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    registers = ", ".join(f"%{i}" for i in range(count))
+    return "".join(
+        [
+            f"#define BN {n}\n#define B {block}\n#define WIDE_SUM {int(sum_format == 'float64')}\n#define STAGES {stages}\n",
+            f"#define TURNS {int(sum_format == 'float32' and block <= LARGEST_TURN)}\n",
+            f"#define CONVERTED {CONVERTED}\n",
+            f'#define VALUE_OF "cvt.f32.{tensor}"\n',
+            f"__device__ __forceinline__ void mma(float (&d)[{count}], unsigned long long a, unsigned long long b, int keep) {{\n",
+            f'  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 2}, 0;\\n"\n',
+            f'  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{tensor}.{tensor} {{{registers}}}, %{count}, %{count + 1}, p, 1, 1, 0, 0;'
+            f'\\n}}" : {outs} : "l"(a), "l"(b), "r"(keep));\n}}\n',
+            kernel_text("fabsum.cuh"),
+        ]
+    )
+
+
+def _shared(sum_format: str) -> int:
+    n = tile_columns(sum_format)
+    stages = SHARED_BYTES // ((BM + n) * BK * 2)
+    return stages * ((BM + n) * BK * 2 + 16)
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _tensor_map(matrix: Any, rows: int, fmt: str) -> _Map:
+    """The copy engine's description of a (rows of the matrix, k) array, k contiguous: boxes of 64 k by `rows`."""
+    out = _Map()
+    aligned = (ctypes.c_uint8 * 192)()
+    base = ctypes.addressof(aligned)
+    place = base + (-base) % 64
+    sizes = (ctypes.c_uint64 * 2)(matrix.shape[1], matrix.shape[0])
+    strides = (ctypes.c_uint64 * 1)(matrix.strides[0])
+    box, step = (ctypes.c_uint32 * 2)(BK, rows), (ctypes.c_uint32 * 2)(1, 1)
+    status = _driver().cuTensorMapEncodeTiled(
+        ctypes.c_void_p(place), _TENSOR[fmt][1], 2, ctypes.c_void_p(matrix.data.ptr), sizes, strides, box, step, 0, 3, 2, 0
+    )
+    if status:
+        raise RuntimeError(f"cuTensorMapEncodeTiled failed with status {status}")
+    ctypes.memmove(ctypes.addressof(out), place, 128)
+    return out
+
+
+def _k_contiguous(matrix: Any) -> Any:
+    """(rows, k) with k contiguous and padded by zeros to whole 16 bytes."""
+    cp = device.cupy()
+    rows, k = matrix.shape
+    padded = -(-k // 8) * 8
+    if padded == k:
+        return cp.ascontiguousarray(matrix)
+    out = cp.zeros((rows, padded), matrix.dtype)
+    out[:, :k] = matrix
+    return out
+
+
+def _check(a: Any, b: Any, block: int, sum_format: str, fmt: str) -> None:
+    if fmt not in _TENSOR:
+        raise unknown("FABsum input format", fmt, _TENSOR)
+    if sum_format not in ("float32", "float64"):
+        raise unknown("FABsum sum", sum_format, ("float32", "float64"))
+    if block < 16 or block % 16:
+        raise ValueError(f"FABsum's block must be a positive multiple of 16, the instruction's k; got {block}")
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(f"FABsum multiplies (m, k) by (k, n); got {a.shape} and {b.shape}")
+    if device.capability() != 90:
+        raise ValueError(f"the fused FABsum kernel needs wgmma (sm_90a); the GPU here is sm_{device.capability()}")
+
+
+def fabsum(a: Any, b: Any, c: Any = None, *, block: int = 256, sum: str = "float32", fmt: str = "float16") -> Any:
+    """c + A·B in blocks of `block` along k, each from zero on the tensor core, added outside in `sum`.
+
+    a (m, k) and b (k, n) are codes (uint16) of `fmt`, c (m, n) float32 or None; the result is float32 (m, n). numpy in,
+    numpy out; CuPy in, CuPy out.
+    """
+    _check(a, b, block, sum, fmt)
+    host = isinstance(a, np.ndarray)
+    words = ([on_device(a)], [on_device(b)])
+    out = chained(words, [(0, 0)], c=on_device(c), block=block, sum=sum, fmt=fmt)
+    return device.cupy().asnumpy(out) if host else out
+
+
+def chained(
+    words: tuple[list[Any], list[Any]], pairs: list[tuple[int, int]], *, c: Any = None, block: int, sum: str, fmt: str,
+    transposed: bool = False,
+) -> Any:  # fmt: skip
+    """Products of word pairs: all but the last through one accumulator chain from c, the last by FABsum on top.
+
+    `words` are the codes of a's words (m, k) and of b's (k, n), or (n, k) where `transposed`.
+    """
+    cp = device.cupy()
+    a_words = [_k_contiguous(w) for w in words[0]]
+    b_words = [_k_contiguous(w if transposed else w.T) for w in words[1]]
+    (m, k), n = words[0][0].shape, b_words[0].shape[0]
+    out = cp.empty((m, n), cp.float32)
+    if c is not None:
+        c = cp.ascontiguousarray(c, cp.float32)
+    if not k or not out.size:
+        out[...] = 0 if c is None else c
+        return out
+    columns = tile_columns(sum)
+    args = _Product(c=0 if c is None else c.data.ptr, d=out.data.ptr, m=m, n=n, k=k, phases=len(pairs))
+    for i, w in enumerate(a_words):
+        args.a[i] = _tensor_map(w, BM, fmt)
+    for i, w in enumerate(b_words):
+        args.b[i] = _tensor_map(w, columns, fmt)
+    for i, (x, y) in enumerate(pairs):
+        args.which_a[i], args.which_b[i] = x, y
+    last = a_words[pairs[-1][0]], b_words[pairs[-1][1]]
+    largest = cp.zeros(2, cp.uint32)
+    args.shift, args.largest = SHIFT, largest.data.ptr
+    if sum == "float64":
+        counts = (np.int64(w.size // 8) for w in last)
+        kernel(fabsum_source(block, sum, fmt), "largest", ("-arch=sm_90a",))((264, 2), (512,), (*last, *counts, largest))
+    launch = kernel(fabsum_source(block, sum, fmt), "fabsum", ("-arch=sm_90a",))
+    launch.max_dynamic_shared_size_bytes = _shared(sum)
+    by_value = np.frombuffer(bytes(args), dtype=np.dtype((np.void, ctypes.sizeof(args))))[0]
+    launch((ceil(m / BM) * ceil(n / columns),), (384,), (by_value,), shared_mem=_shared(sum))
+    return out
+
+
+def split(x: Any, words: int, fmt: str) -> list[Any]:
+    """x_1 = fl(x), x_2 = fl(x - x_1), …: the words of a float32 matrix as codes, rounded to nearest-even, unscaled."""
+    cp = device.cupy()
+    rest, found = x.astype(cp.float32), []
+    for _ in range(words):
+        if fmt == "float16":
+            word = rest.astype(cp.float16)
+            value, codes = word.astype(cp.float32), word.view(cp.uint16)
+        else:
+            bits = rest.view(cp.uint32)
+            codes = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(cp.uint16)
+            value = (codes.astype(cp.uint32) << 16).view(cp.float32)
+        found.append(codes)
+        rest = rest - value
+    return found
+
+
+def word_pairs(words: int) -> list[tuple[int, int]]:
+    """Products A_i·B_j with i + j <= words + 1, smallest first, A_1·B_1 last (Algorithm 4.1's order)."""
+    pairs = [(i, j) for i in range(words) for j in range(words) if i + j < words]
+    return sorted(pairs, key=lambda p: (-(p[0] + p[1]), -p[0]))
+
+
+def multiword(a: Any, b: Any, *, words: int = 2, fmt: str = "float16", block: int = 64, sum: str = "float64") -> Any:
+    """A·B of float32 matrices in `words` words of `fmt` (Algorithm 4.4): double-fp16 by default, triple-bf16 with words=3.
+
+    Every product but A_1·B_1 runs through one chain of the tensor core; A_1·B_1 is added on top by FABsum. float32 (m, n),
+    numpy or CuPy as the inputs.
+    """
+    if not 1 <= words <= 3:
+        raise ValueError(f"multiword products have 1 to 3 words; got {words}")
+    _check(a, b, block, sum, fmt)
+    host = isinstance(a, np.ndarray)
+    a_words = split(on_device(a), words, fmt)
+    b_words = split(device.cupy().ascontiguousarray(on_device(b).T), words, fmt)
+    out = chained((a_words, b_words), word_pairs(words), block=block, sum=sum, fmt=fmt, transposed=True)
+    return device.cupy().asnumpy(out) if host else out

@@ -1,0 +1,130 @@
+"""The real tensor core, `backend="hardware"`: a GEMM of the bare instruction that a unit describes."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from tcsim.fp.formats import Format
+from tcsim.hardware import UNITS
+from tcsim.hardware.unit import Unit
+from tcsim.problem import Codes, Operand, Problem
+from tcsim_gpu import device
+from tcsim_gpu.launch import kernel, on_device, struct
+from tcsim_gpu.matrix_source import matrix_source
+from tcsim_gpu.pairs import pairs_of
+from tcsim_gpu.source import format_struct, kernel_text
+from tcsim_gpu.table import Instruction, instructions_of
+
+Product = struct(
+    "Product",
+    "a b c scale_a scale_b d bounds a_batch a_row a_k b_batch b_k b_column sa_batch sa_row sa_k sb_batch sb_k sb_column "
+    "batch m n",
+    "segments c_first",
+)
+
+
+class WrongGPU(ValueError):
+    """The GPU present is not the one that the unit describes."""
+
+
+def instruction_for(unit: Unit, *, as_is: bool = False) -> Instruction:
+    """The instruction that `unit` describes, checked against the GPU present.
+
+    WrongGPU if the GPU is another one and `as_is` is false: the same PTX then computes with other numbers. ValueError
+    if the unit is a what-if (`as_is` or not: it differs from every row of the unit table in some field), or PTX has no
+    instruction for it, or this GPU cannot run it.
+    """
+    if unit not in UNITS:
+        raise ValueError(f"{unit.label} is a what-if ({unit.source}): no hardware computes it; use backend='cuda'")
+    rows = instructions_of(unit)
+    if not rows:
+        raise ValueError(f"this package runs no PTX instruction for {unit.label}; use backend='cuda'")
+    present, capability = device.table_gpu(), device.capability()
+    if not as_is and present != unit.gpu:
+        raise WrongGPU(
+            f"asked for {unit.label}, but the GPU here is {device.name()} ({present or 'unknown to the unit table'}): its "
+            f"{rows[0].name} has other numbers; pass as_is=True (--as-is) to run it all the same, or use backend='cuda'"
+        )
+    runnable = [row for row in rows if runs_on(row, capability)]
+    if not runnable:
+        raise ValueError(f"{rows[0].name} needs {rows[0].target}; the GPU here is sm_{capability}")
+    return runnable[0]
+
+
+def described(unit: Unit, row: Instruction) -> Instruction:
+    """`row`, if `unit` is what it computes on the unit's GPU; ValueError otherwise."""
+    if not any(row == other and unit == record for other, record in pairs_of(unit.gpu)):
+        raise ValueError(f"{unit.label} ({unit.source}) is not what {row.name} computes; use backend='cuda'")
+    return row
+
+
+def runs_on(row: Instruction, capability: int) -> bool:
+    """Whether a GPU of this compute capability has the instruction."""
+    return bool(row.first <= capability if row.only is None else row.only == f"sm_{capability}a")
+
+
+def run(problem: Problem, *, as_is: bool = False, instruction: Instruction | None = None) -> Codes:
+    """Codes of D = C + A·B from the instruction, (batch, m, n); numpy in, numpy out, CuPy in, CuPy out.
+
+    `instruction` picks another row of the table than the unit's default, a smaller k for example; ValueError where the unit
+    is not what that computes. A k that is no multiple of the instruction's is filled up with zeros, as a GEMM does.
+    """
+    host = isinstance(problem.a.codes, np.ndarray)
+    row = described(problem.unit, instruction) if instruction else instruction_for(problem.unit, as_is=as_is)
+    out = run_on_device(problem, row)
+    return device.cupy().asnumpy(out) if host else out  # type: ignore[no-any-return]
+
+
+def run_on_device(problem: Problem, row: Instruction) -> Any:
+    """`run` with codes on the device in and out."""
+    cp = device.cupy()
+    a, b, out_format = row.formats
+    pa, pb = converted(problem.a, a), converted(problem.b, b)
+    c = None if problem.c is None else cp.ascontiguousarray(on_device(problem.c))
+    sa, sb = on_device(problem.scale_a), on_device(problem.scale_b)
+    batch, m, n, _ = problem.shape
+    out = cp.empty((batch, m, n), out_format.storage)
+    if out.size == 0:
+        return out
+    bounds = cp.asarray(np.ascontiguousarray(problem.plan.bounds, dtype=np.int64))
+    args = Product().set(a=pa, b=pb, c=c, scale_a=sa, scale_b=sb, d=out, bounds=bounds, batch=batch, m=m, n=n)
+    args.set(**dict(zip(("a_batch", "a_row", "a_k"), pa.strides, strict=True)))
+    args.set(**dict(zip(("b_batch", "b_k", "b_column"), pb.strides, strict=True)))
+    if sa is not None and sb is not None:
+        args.set(**dict(zip(("sa_batch", "sa_row", "sa_k"), sa.strides, strict=True)))
+        args.set(**dict(zip(("sb_batch", "sb_k", "sb_column"), sb.strides, strict=True)))
+    args.set(segments=len(problem.plan.bounds) - 1, c_first=int(problem.plan.c_first))
+    tiles = ceil(m / row.m) * ceil(n / row.n) * batch
+    groups = ceil(tiles / 4) if row.family == "mma" else tiles
+    options = (f"-arch={row.only}",) if row.only else ()
+    product = kernel(matrix_source(row, problem.plan, problem.unit), "product", options)
+    product((min(groups, 1 << 20),), (128,), (args.argument(),))
+    return out
+
+
+def converted(operand: Operand, fmt: Format) -> Any:
+    """The operand's codes in `fmt`, on the device."""
+    codes = on_device(operand.codes)
+    if operand.stored == fmt:
+        return codes
+    cp = device.cupy()
+    out = cp.empty(codes.shape, fmt.storage)
+    if out.size:
+        args = (codes, out, *(np.int64(s) for s in codes.strides), *(np.int64(s) for s in codes.shape[1:]), np.int64(out.size))
+        _converter(operand.stored, fmt)((min(ceil(out.size / 256), 1 << 20),), (256,), args)
+    return out
+
+
+def _converter(stored: Format, fmt: Format) -> Any:
+    nan = f"#define NAN_CODE_OF_MINE {fmt.nan_code or 0}ull\n"
+    source = [
+        kernel_text("numbers.cuh"),
+        nan,
+        format_struct("STORED", stored),
+        format_struct("MINE", fmt),
+        kernel_text("convert.cuh"),
+    ]
+    return kernel("".join(source), "convert")

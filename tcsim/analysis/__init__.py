@@ -1,0 +1,1 @@
+"""What results are judged by: exact products, error metrics, inputs."""

@@ -1,0 +1,1 @@
+"""How kernels are compiled and run: Numba's options, cache and threads, memory, fixed-width integers, vector instructions."""

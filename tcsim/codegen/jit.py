@@ -1,0 +1,159 @@
+"""The one owner of Numba: every option, the cache and its key, and how kernels run on several threads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import config
+from numba.core.compiler import Compiler
+
+from tcsim.codegen.cache import KeyedFiles
+
+COMPILED = ("codegen", "fp", "kernels")  # the folders whose code is compiled in
+
+
+def _source_hash() -> str:
+    """A hash of every source that is compiled in: Numba's own cache does not notice an edit in a called function's file."""
+    digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}".encode())
+    package = Path(__file__).parents[1]
+    for path in sorted(p for folder in COMPILED for p in package.joinpath(folder).rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def cache_folder() -> Path:
+    """Where compiled kernels lie: the user's cache folder, or a temporary one where that cannot be written."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tcsim"
+    folder = base / _source_hash()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / f"tcsim-{os.getuid() if hasattr(os, 'getuid') else 0}" / _source_hash()
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def variant(*made_of: object) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Name a function that a factory makes after what it is made of.
+
+    Numba's symbols hold a function's name, its types, and a number counted up in each process. Functions of one name that
+    were compiled in different processes and meet in a third through the cache may so be one symbol, and one runs in place of
+    the other: a name for each leaves no such pair.
+    """
+
+    def named(function: Callable[..., Any]) -> Callable[..., Any]:
+        suffix = "_" + "_".join(str(part) for part in made_of)
+        function.__name__, function.__qualname__ = function.__name__ + suffix, function.__qualname__ + suffix
+        function.variant = made_of  # type: ignore[attr-defined]
+        return function
+
+    return named
+
+
+def _check_name(function: Callable[..., Any]) -> None:
+    if function.__closure__ and not hasattr(function, "variant"):
+        raise TypeError(f"{function.__qualname__} holds values of the function that made it: name it with @variant(...)")
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    _check_name(function)
+    previous = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_folder())
+    try:
+        made = numba.njit(
+            function, cache=True, error_model="numpy", boundscheck=False, _nrt=True, no_cfunc_wrapper=True, **options
+        )
+    finally:
+        config.CACHE_DIR = previous
+    made._cache._cache_file = KeyedFiles(made._cache.cache_path, made._cache._impl.filename_base)
+    return made
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """An entry point called from Python: compiled at first call, cached on disk, runs without the GIL."""
+    return _compiled(function, nogil=True)
+
+
+# Kernels call the functions below, Python never does, and nothing takes a pointer to one.
+_INNER = {"error_model": "numpy", "boundscheck": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def _inner(function: Callable[..., Any], **options: Any) -> Any:
+    _check_name(function)
+    return numba.njit(function, **_INNER, **options)
+
+
+def inline(function: Callable[..., Any]) -> Any:
+    """A helper called from kernels, inlined by LLVM."""
+    return _inner(function, inline="never", forceinline=True, _nrt=True)
+
+
+def woven(function: Callable[..., Any]) -> Any:
+    """A helper that becomes part of its caller before anything is compiled: what it emits is optimised only once."""
+    return _inner(function, inline="always")
+
+
+def routine(function: Callable[..., Any]) -> Any:
+    """A larger part of a kernel, compiled once and called: inlining it everywhere only costs compile time."""
+    return _inner(function, _nrt=True)
+
+
+class _Apart(Compiler):  # type: ignore[misc]
+    """Numba's compiler with array arguments declared not to overlap: it has the flag, but no option that sets it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.state.flags.noalias = True
+
+
+def borrowing(function: Callable[..., Any]) -> Any:
+    """An inlined helper that makes, keeps and returns no arrays: Numba then counts no references, which costs more than a block."""
+    return _inner(function, inline="never", forceinline=True, _nrt=False)
+
+
+def apart(function: Callable[..., Any]) -> Any:
+    """A routine that makes, keeps and returns no arrays, and whose arrays never overlap: LLVM makes vector code of its loops."""
+    return _inner(function, _nrt=False, pipeline_class=_Apart)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="tcsim")
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has the pool's object but none of its threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def default_threads() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args: Any) -> None:
+    """Call ``work(first, last, *args)`` over all of range(tasks), cut into runs for several threads.
+
+    Kernels release the GIL, so Python threads are enough: no threading layer to choose, safe after a fork and when
+    several Python threads call at once. Tasks must be independent; bits never depend on how they are cut.
+    """
+    count = min(threads or default_threads(), tasks)
+    if count <= 1:
+        work(0, tasks, *args)
+        return
+    pieces = min(tasks, 4 * count)
+    cuts = [tasks * i // pieces for i in range(pieces + 1)]
+    futures = [_pool(count).submit(work, cuts[i], cuts[i + 1], *args) for i in range(pieces)]
+    for future in futures:
+        future.result()

@@ -1,0 +1,130 @@
+"""Arrays of codes by address: one compiled kernel serves every code width, layout and broadcast."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from tcsim.codegen.jit import inline
+
+
+class Matrices(NamedTuple):
+    """A (batch, rows, columns) array of codes: address, byte strides, bytes of a code. Address 0 means all zeros."""
+
+    address: int
+    batch: int
+    row: int
+    column: int
+    width: int
+
+
+def matrices(codes: npt.NDArray[Any] | None) -> Matrices:
+    """The Matrices of an array, which the caller keeps alive."""
+    if codes is None:
+        return Matrices(0, 0, 0, 0, 1)
+    batch, row, column = codes.strides
+    return Matrices(codes.__array_interface__["data"][0], batch, row, column, codes.itemsize)
+
+
+def _pointer(builder: Any, address: Any, bits: int) -> Any:
+    return builder.inttoptr(address, ir.IntType(bits).as_pointer())
+
+
+def _loader(bits: int) -> Any:
+    @intrinsic
+    def load(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.zext(builder.load(_pointer(builder, args[0], bits)), ir.IntType(64))
+
+        return types.int64(types.int64), codegen
+
+    return load
+
+
+def _storer(bits: int) -> Any:
+    @intrinsic
+    def store(typingctx: Any, address: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            builder.store(builder.trunc(args[1], ir.IntType(bits)), _pointer(builder, args[0], bits))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), codegen
+
+    return store
+
+
+@intrinsic
+def _load64(typingctx: Any, address: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_pointer(builder, args[0], 64))
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def _store64(typingctx: Any, address: Any, value: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[1], _pointer(builder, args[0], 64))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+_load8, _load16, _load32 = _loader(8), _loader(16), _loader(32)
+_store8, _store16, _store32 = _storer(8), _storer(16), _storer(32)
+
+
+@intrinsic
+def at(typingctx: Any, array: Any, index: Any) -> Any:
+    """A pointer to an element of a 1-D array, which must outlive it: cheaper to hand on than an array."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.gep(data, [args[1]])
+
+    return types.CPointer(array.dtype)(array, types.int64), codegen
+
+
+def record(values: Any) -> np.void:
+    """A NamedTuple of integers and further such tuples as a record, which kernels are handed by its address."""
+
+    def kind(x: Any) -> list[tuple[str, Any]]:
+        return [(name, kind(y) if isinstance(y, tuple) else np.int64) for name, y in zip(x._fields, x, strict=True)]
+
+    def plain(x: Any) -> Any:
+        return tuple(plain(y) for y in x) if isinstance(x, tuple) else x
+
+    made: np.void = np.array([plain(values)], dtype=np.dtype(kind(values)))[0]
+    return made
+
+
+@inline
+def load(m, t, i, j):
+    """Code (t, i, j) as int64."""
+    address = np.int64(m.address + t * m.batch + i * m.row + j * m.column)
+    if m.width == 2:
+        return _load16(address)
+    if m.width == 1:
+        return _load8(address)
+    if m.width == 4:
+        return _load32(address)
+    return _load64(address)
+
+
+@inline
+def store(m, t, i, j, code):
+    """Write code (t, i, j)."""
+    address = np.int64(m.address + t * m.batch + i * m.row + j * m.column)
+    if m.width == 4:
+        _store32(address, code)
+    elif m.width == 2:
+        _store16(address, code)
+    elif m.width == 1:
+        _store8(address, code)
+    else:
+        _store64(address, code)

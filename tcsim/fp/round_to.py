@@ -1,0 +1,189 @@
+"""Rounding arrays to the values of a format, in every mode, without ever rounding twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim import arguments
+from tcsim.codegen import jit
+from tcsim.fp.compiled import rounding as kernels
+from tcsim.fp.compiled import stochastic
+from tcsim.fp.floats import as_floats
+from tcsim.fp.formats import Format, format_named
+from tcsim.fp.storage import DIRECTED, FLOAT64, NEAREST, carrier_for, fields, result_dtype
+
+ROUNDINGS = {
+    "rz": "toward zero",
+    "rne": "to nearest, ties to the even code",
+    "rna": "to nearest, ties away from zero",
+    "rnz": "to nearest, ties toward zero",
+    "ru": "toward +infinity",
+    "rd": "toward -infinity",
+    "ro": "to odd: an inexact value goes to the neighbour whose code is odd",
+    "sr": "stochastic, with the probability of the discarded fraction, cut to n bits",
+    "sr-centred": "stochastic, the n random bits taken at the middle of their interval",
+    "sr-nearest": "stochastic, the discarded fraction rounded to n bits, ties to even",
+    "sr-nearest-odd": "stochastic, the discarded fraction rounded to n bits, ties to odd",
+    "sr-equal": "stochastic, either neighbour with probability 1/2",
+}
+_KERNELS = {
+    **dict.fromkeys(NEAREST, kernels.nearest),
+    **dict.fromkeys(DIRECTED, kernels.directed),
+    "ro": kernels.odd,
+}
+
+Array = npt.NDArray[Any]
+
+
+def round_to(
+    x: npt.ArrayLike,
+    fmt: str | Format,
+    rounding: str = "rne",
+    *,
+    overflow: str = "inf",
+    subnormals: str = "keep",
+    seed: int = 0,
+    random_bits: npt.ArrayLike | None = None,
+    bits: int | None = None,
+    out: Array | None = None,
+    threads: int | None = None,
+) -> Array:
+    """The values of `fmt` that an array rounds to, one rounding from the exact input.
+
+    x
+        float16, float32 or float64 of any shape, layout and byte order. ml_dtypes arrays count as float32, integers as
+        float64; longdouble, and an integer that float64 cannot hold, is a ValueError.
+    rounding
+        A key of `ROUNDINGS`. With e the place of the last bit kept, a value x between neighbours v and v + 2^e (in
+        magnitude) and its discarded fraction f = (|x| - v) / 2^e in [0, 1):
+        "rz", "rne", "rna", "rnz", "ru", "rd" and "ro" are the deterministic modes; the stochastic ones compare f with
+        n random bits r and take the larger magnitude if and only if
+        "sr": floor(f·2^n) + r >= 2^n (P3109's StochasticA, PTX's cvt.rs);
+        "sr-centred": f·2^n + r + 1/2 >= 2^n (StochasticB);
+        "sr-nearest", "sr-nearest-odd": f·2^n, rounded to an integer with ties to even or to odd, + r >= 2^n (StochasticC);
+        "sr-equal": the highest bit of r is set and f > 0.
+    seed, bits, random_bits
+        The bits of element i (its C-order index) are the `bits` (1 to 32, all 32 by default) high ones of
+        tcsim.philox.word(seed, i, 0): the same whatever the layout and threads. Or they are `random_bits`: unsigned
+        integers below 2^bits that broadcast to x's shape.
+    overflow
+        Where |x| rounds beyond the largest finite value:
+        "inf" (P3109's OvfInf, and IEEE 754): infinity, or the largest finite value where the rounding points that way
+        (rz, ro; ru below, rd above zero); NaN for infinity in a format that has none (e4m3fn, as the OCP standard says).
+        "saturate" (SatPropagate): finite values become the largest finite value, infinities stay what "inf" makes them.
+        "saturate_finite" (SatFinite, PTX's satfinite, OCP's saturating mode): infinities too become the largest value.
+        A format with neither infinity nor NaN (fp6, fp4, integers) always saturates, as OCP Microscaling requires.
+        Unsigned formats: what rounds below zero becomes NaN, or the smallest value when saturating.
+    subnormals
+        "keep"; "flush": results below the smallest normal number become zero of their sign; "round": the format has no
+        subnormals, so values between zero and the smallest normal number round to one of the two (CPFloat's rule).
+    out
+        An array for the result, x itself for rounding in place.
+
+    Special values: a NaN stays a NaN of its sign; it becomes quiet and keeps the payload bits that the format has
+    (formats with one NaN: that one). NaN into a format without NaN is a ValueError naming its index. -0 stays -0, but is
+    +0 where the format has no -0. In e8m0, which has no zero, positive values below the smallest become the smallest;
+    zero becomes NaN, or the smallest value when saturating.
+
+    The result has x's dtype where that holds every value of fmt, otherwise float32 or float64, the narrowest that does.
+    """
+    fmt = format_named(fmt)
+    arguments.choice(rounding, "rounding", ROUNDINGS)
+    threads = arguments.threads(threads)
+    seed = arguments.seed(seed)
+    source = as_floats(x)
+    dtype = result_dtype(fmt, source.dtype.newbyteorder("="))
+    carrier = carrier_for(fmt, source.dtype)
+    if rounding in ("sr-centred", "sr-nearest", "sr-nearest-odd"):
+        carrier = FLOAT64  # their n + 1 bits and ties need room below 32 random bits
+    description = fields(fmt, carrier, rounding, overflow, subnormals)
+    random = _random(source.shape, rounding, seed, random_bits, bits, threads)
+    result = _destination(source, dtype, out)
+    if fmt.nan == "none" or fmt.integer:
+        _refuse_nan(source, fmt)
+    in_place = result.flags.c_contiguous and result.dtype == carrier.float_dtype
+    work = result if in_place else np.empty(source.shape, carrier.float_dtype)
+    direct = source.dtype == carrier.float_dtype and source.flags.c_contiguous
+    direct = direct and (_same_memory(source, work) or not np.may_share_memory(source, work))
+    with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN raises a flag and becomes quiet, as it will anyway
+        if not direct:
+            np.copyto(work, source)
+        x_patterns = (source if direct else work).reshape(-1).view(carrier.uint_dtype)
+        out_patterns = work.reshape(-1).view(carrier.uint_dtype)
+        _run(rounding, x_patterns, out_patterns, description, random, bits or 32, seed, threads)
+        if work is not result:
+            np.copyto(result, work, casting="same_kind")
+    return result
+
+
+def _same_memory(a: Array, b: Array) -> bool:
+    return bool(a.__array_interface__["data"][0] == b.__array_interface__["data"][0])
+
+
+def _destination(source: Array, dtype: np.dtype[Any], out: Array | None) -> Array:
+    if out is None:
+        return np.empty(source.shape, dtype)
+    if out.dtype.newbyteorder("=") != dtype or out.shape != source.shape:
+        raise ValueError(f"out must be a {dtype} array of shape {source.shape}; got {out.dtype} of shape {out.shape}")
+    return out
+
+
+def _refuse_nan(source: Array, fmt: Format) -> None:
+    nan = np.isnan(source)
+    if nan.any():
+        index = tuple(int(i) for i in np.argwhere(nan)[0])
+        raise ValueError(f"format {fmt.name} has no NaN; x{list(index)} is NaN")
+
+
+def _random(
+    size: tuple[int, ...], rounding: str, seed: int, given: npt.ArrayLike | None, bits: int | None, threads: int | None
+) -> Array | None:
+    """The n bits of every element in a flat uint64 array, or None if the kernel makes its own 32."""
+    if not rounding.startswith("sr"):
+        if given is not None or bits is not None:
+            raise ValueError(f"random_bits and bits are for the stochastic modes; got rounding={rounding!r}")
+        return None
+    n = 32 if bits is None else bits
+    if not arguments.is_integer(n) or not 1 <= n <= 32:
+        raise ValueError(f"bits is a number of random bits from 1 to 32; got {bits!r}")
+    if given is None:
+        if n == 32 and rounding in ("sr", "sr-equal"):
+            return None
+        words = np.empty(int(np.prod(size)), np.uint32)
+        jit.run_tasks(stochastic.random_words, _tasks(words), threads, words, np.uint64(seed))
+        return words.astype(np.uint64) >> np.uint64(32 - n)
+    array = arguments.array(given, "random_bits")
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"random_bits are unsigned integers; got {array.dtype}")
+    bad = (array < 0) | (array > (1 << n) - 1)
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(f"random_bits{list(index)} = {array[index]} is not an integer of {n} bits (bits={n})")
+    return np.broadcast_to(array, size).astype(np.uint64).reshape(-1)
+
+
+def _tasks(flat: Array) -> int:
+    return -(-flat.size // kernels.CHUNK)
+
+
+def _run(
+    rounding: str, x: Array, out: Array, description: Any, random: Array | None, n: int, seed: int, threads: int | None
+) -> None:
+    """Hand flat patterns to the kernel of a mode."""
+    word, width = out.dtype.type, out.dtype.itemsize * 8
+    if rounding in _KERNELS:
+        jit.run_tasks(_KERNELS[rounding], _tasks(x), threads, x, out, description)
+    elif random is None:
+        jit.run_tasks(stochastic.stochastic, _tasks(x), threads, x, out, description, np.uint64(seed), rounding == "sr-equal")
+    elif rounding in ("sr-nearest", "sr-nearest-odd"):
+        high = random << np.uint64(width - n)
+        odd = word(rounding == "sr-nearest-odd")
+        jit.run_tasks(stochastic.stochastic_reduced, _tasks(x), threads, x, out, description, high, word(n), odd)
+    else:
+        if rounding == "sr-centred":
+            random, n = 2 * random + np.uint64(1), n + 1
+        high = random.astype(out.dtype) << word(width - n)
+        jit.run_tasks(stochastic.stochastic_given, _tasks(x), threads, x, out, description, high, rounding == "sr-equal")

@@ -1,0 +1,16 @@
+"""The names that a unit's fields may hold, and what each kind of evidence means."""
+
+ARITHMETICS = ("aligned", "two-stage", "rounded", "integer")
+ROUNDINGS = ("rz", "rne", "rna", "ru", "rd", "ro", "sr")
+ALIGN_ROUNDINGS = (*ROUNDINGS, "exact")
+SUBNORMALS = ("keep", "flush")
+ZERO_SIGNS = ("positive", "ieee")
+C_ENTERS = ("aligned", "after")
+NAN_FROM = ("code", "operand")
+OVERFLOWS = ("wrap", "saturate")
+EVIDENCE = {
+    "V": "explains every row of the public hardware vectors bit for bit",
+    "H": "measured on an NVIDIA H200, no mismatch",
+    "S": "stated by a source that validated it on hardware",
+    "?": "a what-if: no hardware is claimed",
+}

@@ -1,0 +1,1 @@
+"""The fast path: aligned units of narrow inputs in vectors of float32 and int32."""

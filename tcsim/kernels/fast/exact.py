@@ -1,0 +1,311 @@
+"""Exact alignment at speed: a block's products and c added in float64, and proof for every tile that nothing was lost.
+
+Where a unit aligns exactly, a block is the exact sum of L products and c, rounded once. Products of up to 24 bits are
+exact in float64, and so is most often their sum. A tile of 4 rows x 16 columns x 64 products is tried in three ways:
+
+1. A chain of fused multiply-adds. The processor's inexact flag tells whether any of them rounded; rounding a block to
+   the output is done on the bit pattern (add below the last kept place, cut), so that it does not raise the flag.
+2. If it was raised: the same with errors. TwoSum (Knuth) gives s + p = s' + e exactly; the e are added likewise, and what
+   *that* loses must be zero. s + e is then cut to a float64 whose last bit is odd if anything follows, which rounds to 24
+   bits as the exact sum does.
+3. If even that fails, the outputs are marked in `bad` and computed elsewhere.
+"""
+
+from __future__ import annotations
+
+import platform
+from enum import IntEnum
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.jit import inline, kernel, variant
+from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Value, Variable
+from tcsim.fp.formats import FORMATS
+from tcsim.hardware.unit import Unit
+from tcsim.kernels.fast.drive import NO_SUM, add_c, chunk_end, fold, mark_specials, spare_bytes, start, store
+from tcsim.kernels.fast.pack import ALONE, line_up, unpack_rows
+from tcsim.kernels.fast.random import Draws
+from tcsim.kernels.fast.tile import elements
+
+FE_INEXACT = {"x86_64": 0x20, "AMD64": 0x20, "aarch64": 0x10, "arm64": 0x10}.get(platform.machine(), 0)
+ROWS, HALF, SUB = 4, 8, 64
+NEAREST, RANDOM = 0, 1
+
+
+class Par(IntEnum):
+    """The numbers of a unit that an exact tile reads, by place in an int64 array."""
+
+    BLOCK = 0
+    DROP = 1  # significand bits of a float64 that the output does not keep
+    BASE = 2  # what is added below them: 0, half, or half - 1
+    EVEN = 3  # 1: ties to even
+    HIGH = 4  # patterns from here on do not fit
+    LOW = 5  # nonzero patterns below this do not fit
+    SEED = 6
+
+
+@lru_cache(maxsize=256)
+def exact_par(unit: Unit) -> np.ndarray[Any, Any] | None:
+    """The numbers of a unit with exact alignment, or None where this kernel does not hold it."""
+    held = (
+        unit.arithmetic == "aligned"
+        and unit.align_rounding == "exact"
+        and unit.rounding in ("rz", "rne", "rna", "sr")
+        and (unit.rounding, unit.kept_bits) != ("rne", 1)  # ties go by the last kept bit, which no pattern holds then
+        and unit.out_format == FORMATS["float32"]
+        and (unit.group_size, unit.scale, unit.k_order, unit.c_enters) == (1, None, None, "aligned")
+        and unit.subnormals == "keep"
+        and FE_INEXACT != 0
+    )
+    if not held:
+        return None
+    drop = 53 - unit.kept_bits
+    base = {"rne": (1 << (drop - 1)) - 1, "rna": 1 << (drop - 1)}.get(unit.rounding, 0)
+    numbers = [unit.block_size, drop, base, int(unit.rounding == "rne"), (1023 + 128) << 52, (1023 - 126) << 52, 0]
+    return np.array(numbers, dtype=np.int64)
+
+
+class _Exact:
+    """Emits one tile: 4 rows of 16 accumulators in two halves of 8 lanes."""
+
+    def __init__(self, b: ir.IRBuilder, kind: int, ranged: bool, careful: bool, arg: dict[str, Any]) -> None:
+        self.b, self.kind, self.ranged, self.careful, self.arg = b, kind, ranged, careful, arg
+        self.par = [ops.load(b, arg["par"], p) for p in range(len(Par))]
+        self.lost = Variable(b, self.full(0))
+        self.out_of_range = Variable(b, self.full(0))
+
+    def full(self, value: int) -> Value:
+        return ops.constant(self.b, ir.VectorType(I64, HALF), value)
+
+    def sums(self, c: list[Value], k: Value, stop: Value, lda: Value) -> list[Value]:
+        """Patterns of c plus products k … stop, for the 8 half vectors; `lost` where that could not be exact."""
+        total = [Variable(self.b, x) for x in c]
+        error = [Variable(self.b, x * 0.0) for x in c] if self.careful else []
+
+        def add(k: Value) -> None:
+            right = [ops.load(self.b, self.arg["bm"], k * LANES + h * HALF, HALF) for h in (0, 1)]
+            for r in range(ROWS):
+                left = ops.load(self.b, self.arg["a"], k + lda * r).spread(HALF)
+                for h in (0, 1):
+                    i = 2 * r + h
+                    if not self.careful:
+                        total[i].set(left.call("fma", right[h], total[i].get()))
+                        continue
+                    s, e = two_sum(total[i].get(), left * right[h])
+                    e, rest = two_sum(error[i].get(), e)
+                    total[i].set(s)
+                    error[i].set(e)
+                    self.lost.set(self.lost.get() | (rest.bits_as(I64) << 1))
+
+        ops.each(self.b, k, stop, add, unroll=4 if not self.careful else 1)
+        if not self.careful:
+            return [x.get().bits_as(I64) for x in total]
+        return [self.to_odd(x.get(), e.get()) for x, e in zip(total, error, strict=True)]
+
+    def to_odd(self, total: Value, error: Value) -> Value:
+        """The pattern of total + error cut to 53 bits, odd if anything was cut."""
+        high, low = two_sum(total, error)
+        none = (error.bits_as(I64) << 1).compare("==", 0)  # then the sign of a zero total counts
+        pattern, rest = none.where(total.bits_as(I64), high.bits_as(I64)), low.bits_as(I64)
+        cut = (rest << 1).compare("!=", 0)
+        if self.kind == RANDOM:  # a random word compares with more bits than these
+            self.lost.set(self.lost.get() | (rest << 1))
+        opposite = (pattern ^ rest) >> 63
+        return cut.where((pattern - opposite) | 1, pattern)
+
+    def rounded(self, pattern: Value, random: Value | None) -> Value:
+        """Patterns rounded to the kept bits; -0 and a change of binade come out right by themselves."""
+        drop = self.par[Par.DROP].spread(HALF)
+        if random is None:
+            more = ((pattern >> drop) & self.par[Par.EVEN]) + self.par[Par.BASE].spread(HALF)
+        else:
+            word = random.cast(I64, "zext") << 31
+            more = word >> (self.full(63) - drop)
+        result = ((pattern + more) >> drop) << drop
+        if not self.ranged:
+            return result
+        magnitude = result & ((1 << 63) - 1)
+        low, high = self.par[Par.LOW], self.par[Par.HIGH]
+        bad = (magnitude - 1).compare("u<", low.spread(HALF) - 1)
+        bad = Value(self.b, self.b.or_(self.b.and_(bad.v, magnitude.compare("!=", 0).v), magnitude.compare("u>=", high).v))
+        self.out_of_range.set(self.out_of_range.get() | bad.cast(I64, "sext"))
+        return result
+
+
+def two_sum(x: Value, y: Value) -> tuple[Value, Value]:
+    """s = fl(x + y) and e with s + e = x + y exactly."""
+    s = x + y
+    z = s - x
+    return s, (x - (s - z)) + (y - z)
+
+
+def _tile(b: ir.IRBuilder, kind: int, ranged: bool, careful: bool, **arg: Any) -> None:
+    """One tile: reads c, writes the accumulators to `to`; report[0] is 0 where every bit is right."""
+    v = {name: Value(b, arg[name]) for name in _NUMBERS}
+    tile = _Exact(b, kind, ranged, careful, arg)
+    draws = Draws(b, tile.par[Par.SEED], [elements(b, v["row"] + r, 0, v) for r in range(ROWS)]) if kind == RANDOM else None
+    places = [((v["row"] + r) * v["ldc"] + h * HALF) for r in range(ROWS) for h in (0, 1)]
+    c = [Variable(b, ops.load(b, arg["c"], place, HALF).cast(F64, "fpext")) for place in places]
+    step = Variable(b, v["step"])
+    with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
+        stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
+        total = tile.sums([x.get() for x in c], k, stop, v["lda"])
+        words = draws.words(step.get()) if draws else []
+        for i, x in enumerate(c):
+            half = list(range(i % 2 * HALF, i % 2 * HALF + HALF))
+            random = words[i // 2].lanes(half) if words else None
+            x.set(tile.rounded(total[i], random).bits_as(F64))
+        step.set(step.get() + 1)
+    for i, x in enumerate(c):
+        ops.store(b, x.get().cast(F32, "fptrunc"), arg["to"], Value(b, I64(i * HALF)))
+    flaw = (tile.lost.get() | tile.out_of_range.get()).compare("!=", 0).any()
+    ops.store(b, flaw.cast(I64, "zext"), arg["report"], 0)
+
+
+_POINTERS = {"a": F64, "bm": F64, "c": F32, "to": F32, "report": I64, "par": I64}
+_NUMBERS = ("lda", "ldc", "row", "depth", "element", "row_step", "column_step", "step")
+
+
+@intrinsic(prefer_literal=True)
+def tile(typingctx, kind, ranged, careful, arrays, numbers):
+    """One tile of 4 x 16 outputs; arrays: (a, b, c, to, report, par); numbers: places in a, b and c, then _NUMBERS."""
+    chosen = (kind.literal_value, bool(ranged.literal_value), bool(careful.literal_value))
+    arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
+
+    def body(b: ir.IRBuilder, **arg: Any) -> None:
+        _tile(b, *chosen, **arg)
+
+    def codegen(context, builder, signature, args):
+        emitted = ops.function(builder.module, "tcsim_exact_" + "_".join(str(int(x)) for x in chosen), arguments, body)
+        kinds = signature.args[3].types
+        found = [builder.extract_value(args[3], i) for i in range(len(kinds))]
+        pointers = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
+        values = [builder.extract_value(args[4], i) for i in range(len(signature.args[4]))]
+        moved = [builder.gep(p, [offset]) for p, offset in zip(pointers[:3], values[:3], strict=True)]
+        builder.call(emitted, [*moved, *pointers[3:], *values[3:]])
+        return context.get_dummy_value()
+
+    return types.void(kind, ranged, careful, arrays, numbers), codegen
+
+
+def _flag(name: str):
+    @intrinsic
+    def call(typingctx):
+        def codegen(context, builder, signature, args):
+            function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, [I32]), name)
+            return builder.call(function, [I32(FE_INEXACT)])
+
+        return types.int32(), codegen
+
+    return call
+
+
+was_inexact, forget_inexact = _flag("fetestexcept"), _flag("feclearexcept")
+
+
+@inline
+def widen(source, target, count):
+    for i in range(count):
+        target[i] = np.float64(source[i])
+
+
+@inline
+def pack_a(job, t, i0, rows, k0, depth, arrays, spare, double, marks):
+    """Rows of a chunk of a in float64; rows with specials are marked."""
+    origin, zero, one = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k, np.int64(0), np.int64(1)
+    arrays[3][0] = 0
+    for i in range(rows):
+        source, _ = line_up(spare, job.a_item, origin + i * job.a_row, job.a_row, one, job.a_k, depth)
+        unpack_rows(ALONE, arrays, min(job.a_item, 4), zero, zero, (source, depth, zero, one, zero, zero))
+        widen(arrays[0], double[i * job.chunk :], depth)
+    if arrays[3][0]:
+        mark_specials(arrays, spare, job.a_item, origin, job.a_row, rows, job.a_k, depth, marks)
+
+
+@inline
+def pack_b(job, t, j0, columns, k0, depth, arrays, spare, double, marks):
+    """Columns of a chunk of b in float64, in panels of 16; columns with specials are marked."""
+    origin, lanes = job.b + t * job.b_batch + k0 * job.b_k + j0 * job.b_column, np.int64(LANES)
+    arrays[3][0] = 0
+    for j in range(0, columns, LANES):
+        count = min(lanes, columns - j)
+        source, row_step = line_up(spare, job.b_item, origin + j * job.b_column, job.b_k, depth, job.b_column, count)
+        unpack_rows(ALONE, arrays, min(job.b_item, 4), 0, 0, (source, count, row_step, depth, lanes, np.int64(0)))
+        widen(arrays[0], double[j * job.chunk :], depth * LANES)
+    if arrays[3][0]:
+        mark_specials(arrays, spare, job.b_item, origin, job.b_column, columns, job.b_k, depth, marks)
+
+
+@inline
+def keep(c, bad, to, at, pitch, good):
+    """Put a tile's accumulators in their place, or mark its outputs."""
+    for r in range(ROWS):
+        if good:
+            for lane in range(LANES):
+                c[at + r * pitch + lane] = to[r * LANES + lane]
+        else:
+            bad[at + r * pitch : at + r * pitch + LANES] = 1
+
+
+@cache
+def driver(kind: int, ranged: int) -> Any:
+    """The compiled driver for a kind of rounding: the walk of simd_drive with exact tiles."""
+
+    def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):
+        """Tasks first … last; left[task] counts outputs written as `redo`."""
+        down, right = -(-job.m // job.rows), -(-job.n // job.columns)
+        high = -(-min(job.rows, job.m) // ROWS) * ROWS
+        pitch = -(-min(job.columns, job.n) // LANES) * LANES
+        report, flaw, to = np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(ROWS * LANES, np.float32)
+        single = (np.zeros(LANES * (job.chunk + LANES), np.float32), np.zeros(4 * (job.chunk + LANES), np.uint8))
+        spare = spare_bytes(job)
+        a, b = np.zeros(high * job.chunk, np.float64), np.zeros(pitch * job.chunk, np.float64)
+        c, bad = np.zeros(high * pitch, np.float32), np.zeros(high * pitch, np.uint8)
+        total = np.zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
+        row_marks, column_marks = np.zeros(high, np.int64), np.zeros(pitch, np.int64)
+        forget_inexact()
+        for task in range(first, last):
+            t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
+            rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
+            start(job, t, i0, rows, j0, columns, pitch, c, bad, total)
+            row_marks[:], column_marks[:], a[:] = 0, 0, 0
+            element = t * job.out_batch + i0 * job.out_row + j0 * job.out_column
+            segment, k0, k, k1, step = 0, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+            while k < job.k:
+                if k == k1:
+                    k0, k1 = k, chunk_end(job, bounds, segment, k)
+                    pack_a(job, t, i0, rows, k0, k1 - k0, (*single, numbers_a, report), spare, a, row_marks)
+                    pack_b(job, t, j0, columns, k0, k1 - k0, (*single, numbers_b, report), spare, b, column_marks)
+                    forget_inexact()
+                stop = min(bounds[segment + 1], k1)
+                for j in range(0, columns, LANES):
+                    for p in range(k - k0, stop - k0, job.sub):
+                        now = step + (p + k0 - k) // job.block
+                        for i in range(0, rows, ROWS):
+                            numbers = (i * job.chunk + p, j * job.chunk + p * LANES, np.int64(j), job.chunk, pitch, np.int64(i),
+                                       min(job.sub, stop - k0 - p), element + j * job.out_column, job.out_row, job.out_column,
+                                       now)  # fmt: skip
+                            tile(kind, ranged, 0, (a, b, c, to, flaw, par), numbers)
+                            if was_inexact():
+                                tile(kind, ranged, 1, (a, b, c, to, flaw, par), numbers)
+                                forget_inexact()
+                            keep(c, bad, to, j + i * pitch, pitch, flaw[0] == 0)
+                step += -(-(stop - k) // job.block)
+                k = stop
+                if stop == bounds[segment + 1]:
+                    segment += 1
+                    if job.sum != NO_SUM:
+                        fold(job, rows * pitch, c, total)
+                        forget_inexact()
+            if job.sum != NO_SUM and job.c and not job.c_first:
+                add_c(job, t, i0, rows, j0, columns, pitch, total)
+            left[task] = store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
+            forget_inexact()
+
+    return kernel(variant(kind, ranged)(work))

@@ -1,0 +1,229 @@
+"""Packing for the fast path: codes become exact float32 values and exponent codes, 16 at a time.
+
+A magnitude of a format with M fraction bits, shifted left by 23 - M, is a float32 pattern whose value is off by the
+difference of the two biases; one multiplication by 2^(127 - bias) repairs it, subnormals included. Exponent codes are
+max(floor(log2 |x|), emin) of the *unit's* format plus an offset (63 for a, 64 for b), and `zero` for a zero, so that a
+sum of two codes is e + 127 or unmistakably small. NaN and infinities are reported; what is packed for them means
+nothing, for their rows and columns are computed elsewhere.
+
+Codes go into 32-bit lanes as `simd_tile` reads them: the code of one vector in every field of its lanes, or those of 2
+or 4 neighbouring vectors side by side. Operands that are not contiguous along a row are first lined up (`line_up`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.jit import woven
+from tcsim.codegen.vector_ops import F32, F64, I8, I16, I32, I64, LANES, Value, Variable
+from tcsim.fp.formats import Format
+
+SPECIAL, HAS_NAN = 1, 2  # bits of what packing reports
+ALONE, BESIDE, BELOW = range(3)  # whose codes share lanes: nobody's, those of vectors side by side, of vectors below each other
+WORD_ZERO = -8192  # the code of a zero where codes are 16 bits wide
+
+
+class Decoding(NamedTuple):
+    """How codes of `stored` become values of `fmt`: the integers that `unpack` reads, in this order."""
+
+    magnitude: int
+    sign: int
+    sign_shift: int
+    shift: int
+    scale: int  # pattern of the float32 2^(127 - bias)
+    largest: int  # largest finite magnitude
+    infinity: int  # magnitude of infinity, or the largest finite one
+    nan: int  # a code that is NaN besides those beyond `largest`, or -1
+    least: int  # emin + 127
+    offset: int  # exponent field to code
+    zero: int  # code of a zero
+    field: int  # bits of a code, as a mask
+
+
+def decoding(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarray[Any, Any]:
+    """The Decoding of an operand as an int64 array. Codes of float64 are first converted to float32, exactly."""
+    wide = stored.width == 64
+    width, mantissa, bias = (32, 23, 127) if wide else (stored.width, stored.mantissa_bits + stored.padding, stored.bias)
+    sign = 1 << (width - 1) if stored.signed else 0
+    infinity = 0x7F800000 if wide else stored.inf_code
+    largest = 0x7F7FFFFF if wide else stored.max_code
+    scale = (127 - bias + 127) << 23
+    magnitude = (1 << (width - 1 if stored.signed else width)) - 1
+    nan = sign if stored.nan == "negative-zero" else -1
+    return np.array(
+        Decoding(magnitude, sign, 32 - width, 23 - mantissa, scale, largest, largest if infinity is None else infinity, nan,
+                 fmt.emin + 127, offset - 127, WORD_ZERO if words else 0, 0xFFFF if words else 0xFF),
+        dtype=np.int64,
+    )  # fmt: skip
+
+
+class _Unpack:
+    """Emits the decoding of 16 codes; holds the numbers of a Decoding in registers."""
+
+    def __init__(self, b: ir.IRBuilder, numbers: Any) -> None:
+        self.b = b
+        values = [ops.load(b, numbers, i).cast(I32, "trunc").spread(LANES) for i in range(len(Decoding._fields))]
+        self.n = Decoding(*values)  # type: ignore[arg-type]
+        vector = ir.VectorType(I32, LANES)
+        self.top, self.odd = Variable(b, ops.constant(b, vector, 0)), Variable(b, ops.constant(b, vector, -1))
+
+    def unpack(self, codes: Value) -> tuple[Value, Value]:
+        """Values (as patterns) and exponent codes of 16 codes; `report` later tells whether some were special."""
+        if codes.element != I32:
+            codes = codes.cast(I32, "zext")
+        n: Any = self.n
+        magnitude = codes & n.magnitude
+        self.top.set(self.top.get().call("umax", magnitude))
+        self.odd.set(self.odd.get().call("umin", codes ^ n.nan))
+        pattern = ((magnitude << n.shift).bits_as(F32) * n.scale.bits_as(F32)).bits_as(I32)
+        exponent = pattern.compare("==", 0).where(n.zero, (pattern >> 23).call("smax", n.least) + n.offset)
+        return pattern | ((codes & n.sign) << n.sign_shift), exponent & n.field
+
+    def report(self) -> Value:
+        """SPECIAL and HAS_NAN, as an i64, for all codes unpacked so far."""
+        n: Any = self.n
+        top, odd = self.top.get(), self.odd.get().compare("==", 0).any()
+        special = top.compare("u>", n.largest).any()
+        nan = Value(self.b, self.b.or_(top.compare("u>", n.infinity).any().v, odd.v))
+        return (nan.cast(I64, "zext") * (SPECIAL | HAS_NAN)) | (special.cast(I64, "zext") * SPECIAL)
+
+
+def _side_by_side(codes: list[Value]) -> Value:
+    """Codes of several vectors in the fields of one; of a single vector, in every field."""
+    joined = codes[0]
+    for place, code in enumerate(codes[1:], 1):
+        joined = joined | (code << (place * 32 // len(codes)))
+    return joined
+
+
+def _in_every_field(code: Value, width: int) -> Value:
+    fields = 32 // width
+    narrow = code.bits_as(ir.IntType(width), LANES * fields)
+    return narrow.lanes([i // fields * fields for i in range(LANES * fields)]).bits_as(I32, LANES)
+
+
+def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: Any) -> None:
+    """Rows of `count` contiguous codes, rows `row_step` bytes apart; codes of ALONE, BESIDE or BELOW vectors together."""
+    v = {name: Value(b, arg[name]) for name in _NUMBERS}
+    decoder = _Unpack(b, arg["numbers"])
+    together = 1 if way == ALONE else 32 // width
+    down, right = (together, 1) if way == BELOW else (1, together)
+    with ops.loop(b, v["rows"], down) as r:
+        rows = [(r + t).call("smin", v["rows"] - 1) for t in range(down)]
+        lines = [(v["source"] + row * v["row_step"], (r + t) * v["pitch"]) for t, row in enumerate(rows)]
+        code_row = r * v["code_pitch"] if way != BELOW else (r >> (down.bit_length() - 1)) * v["code_pitch"]
+
+        with ops.loop(b, v["count"], LANES * right) as i:
+            found = []
+            for source, place in lines:
+                for t in range(right):
+                    at = i + t * LANES
+                    codes = _codes(b, item, source + at * (item.width // 8), v["count"] - at)
+                    values, code = decoder.unpack(codes)
+                    ops.store(b, values, arg["values"], place + at)
+                    found.append(code)
+            joined = _side_by_side(found) if together > 1 else _in_every_field(found[0], width)
+            ops.store(b, joined, arg["codes"], code_row + (i >> (right.bit_length() - 1)))
+    ops.store(b, ops.load(b, arg["report"], 0) | decoder.report(), arg["report"], 0)
+
+
+def _codes(b: ir.IRBuilder, item: ir.Type, address: Value, count: Value) -> Value:
+    """16 codes from an address on; where there are fewer, those and zeros."""
+    pointer = b.inttoptr(address.v, item.as_pointer())
+    codes = Variable(b, ops.constant(b, ir.VectorType(item, LANES), 0))
+    with b.if_else(count.compare(">=", LANES).v, likely=True) as (whole, some):
+        with whole:
+            codes.set(ops.load(b, pointer, 0, LANES))
+        with some, ops.loop(b, count) as lane:
+            one = ops.load(b, pointer, lane)
+            codes.set(Value(b, b.insert_element(codes.get().v, one.v, lane.cast(I32, "trunc").v)))
+    return codes.get()
+
+
+_POINTERS = {"values": I32, "codes": I32, "numbers": I64, "report": I64}
+_NUMBERS = ("source", "count", "row_step", "rows", "pitch", "code_pitch")
+_ITEMS = ((1, I8), (2, I16), (4, I32))
+
+
+@intrinsic(prefer_literal=True)
+def unpack_rows(typingctx, way, arrays, item, at, code_at, numbers):
+    """Unpack rows of contiguous codes: values to arrays[0][at:], exponent codes to arrays[1], from lane `code_at` on.
+
+    way: ALONE, BESIDE (4 or 2 vectors that neighbour each other in a row share the lanes of their codes; count must be a
+    multiple of so many) or BELOW (vectors of as many neighbouring rows). arrays: (float32 values, exponent codes, numbers
+    of the Decoding, report); codes are uint8 or uint16, four or two to a lane; report[0] gathers SPECIAL and HAS_NAN.
+    item: bytes of a code, 1, 2 or 4. numbers: int64 (source address, count, row_step in bytes, rows, pitch in elements,
+    code_pitch in lanes).
+    """
+    width, which = arrays.types[1].dtype.bitwidth, way.literal_value
+    arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
+
+    def codegen(context, builder, signature, args):
+        kinds = signature.args[1].types
+        found = [builder.extract_value(args[1], i) for i in range(len(kinds))]
+        data = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
+        data[0] = builder.bitcast(builder.gep(data[0], [args[3]]), I32.as_pointer())
+        data[1] = builder.gep(builder.bitcast(data[1], I32.as_pointer()), [args[4]])
+        values = [builder.extract_value(args[5], i) for i in range(len(_NUMBERS))]
+        bodies = [(size, partial(_unpack_rows, item=kind, width=width, way=which)) for size, kind in _ITEMS]
+        ops.choose(builder, args[2], f"tcsim_unpack_{width}_{which}", bodies, arguments, [*data, *values])
+        return context.get_dummy_value()
+
+    return types.void(way, arrays, item, at, code_at, numbers), codegen
+
+
+def _copy_codes(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
+    """target[r * count + i] = the code at source + r * row_step + i * step, in squares that stay in the cache."""
+    v = {name: Value(b, arg[name]) for name in _COPY}
+    stored = I32 if item == I64 else item
+    target, zero = b.inttoptr(arg["target"], stored.as_pointer()), Value(b, I64(0))
+    with ops.loop(b, v["rows"], LANES) as r0, ops.loop(b, v["count"], LANES) as i0:
+        r1, i1 = (r0 + LANES).call("smin", v["rows"]), (i0 + LANES).call("smin", v["count"])
+        with ops.loop(b, i1, 1, i0) as i, ops.loop(b, r1, 1, r0) as r:
+            address = v["source"] + r * v["row_step"] + i * v["step"]
+            code = ops.load(b, b.inttoptr(address.v, item.as_pointer()), zero)
+            if item == I64:
+                code = code.bits_as(F64).cast(F32, "fptrunc").bits_as(I32)
+            ops.store(b, code, target, r * v["count"] + i)
+
+
+_COPY = ("target", "source", "row_step", "rows", "step", "count")
+
+
+@intrinsic
+def copy_codes(typingctx, item, numbers):
+    """Codes of `item` bytes in any layout to contiguous rows; float64 ones as float32. numbers: int64, as in _COPY."""
+
+    def codegen(context, builder, signature, args):
+        values = [builder.extract_value(args[1], i) for i in range(len(_COPY))]
+        ops.choose(
+            builder,
+            args[0],
+            "tcsim_line_up",
+            [(size, partial(_copy_codes, item=kind)) for size, kind in (*_ITEMS, (8, I64))],
+            dict.fromkeys(_COPY, I64),
+            values,
+        )
+        return context.get_dummy_value()
+
+    return types.void(item, numbers), codegen
+
+
+@woven
+def line_up(target, item, source, row_step, rows, step, count):
+    """Codes of any layout as contiguous rows in `target`, bytes. Returns where rows start and how far apart they are.
+
+    Codes that are contiguous along a row stay where they are; float64 ones become float32.
+    """
+    if step == item and item < 8:
+        return source, row_step
+    address = np.int64(target.ctypes.data)
+    copy_codes(item, (address, source, row_step, rows, step, count))
+    return address, np.int64(count * min(item, 4))

@@ -1,0 +1,135 @@
+"""How the fast path rounds a block: 16 sums S in 32 or 64 bits to float32 values of S·2^(emax - F), the new accumulators.
+
+NATIVE
+    Converting S to float32 under the rounding mode "toward zero" normalises and truncates in one step, under "nearest" it
+    rounds to nearest-even. MASKED then keeps fewer bits.
+AWAY, RANDOM
+    Ties away and stochastic rounding truncate so after adding half a last place, or a random word, below it.
+HALF
+    float16 results are rounded to nearest-even by adding and subtracting a large number.
+INTEGER
+    What is left: integers are added below the last kept place and cut.
+
+The scaling is by a power of two and exact. An infinite float16 accumulator is a number so large that no finite product
+reaches its last place.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from llvmlite import ir
+
+from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.vector_ops import F32, I32, I64, LANES, Value
+
+NATIVE, MASKED, AWAY, HALF, INTEGER, RANDOM = range(6)
+
+
+class Par(IntEnum):
+    """The numbers of a unit that a tile reads, by place in an int64 array."""
+
+    BLOCK = 0  # L
+    GROUP = 1  # products that int32 holds, for WIDE
+    SCALE = 2  # (254 + F) << 23
+    UNSCALE = 3  # F << 23
+    FLOOR = 4  # the least code of a block, e + 127
+    LEAST = 5  # words: codes of nonzero products are raised to this
+    HIGH = 6  # words: the largest code that fits
+    LOW = 7  # words: the smallest nonzero one that fits
+    MODE = 8  # llvm.set.rounding's number
+    MASK = 9  # bits of a float32 result that are kept
+    KEPT = 10  # significand bits that are kept
+    GRID = 11  # for float16 results: 127 + F + the exponent of the smallest subnormal
+    ONE = 12  # 1: round to nearest, 0: toward zero
+    EVEN = 13  # 1: ties to even, 0: ties away
+    C_LEAST = 14  # the least exponent field of a nonzero c, in place
+    SEED = 15
+
+
+PAR_COUNT = len(Par)
+_HALF_END = (127 + 16) << 23  # from here on a float16 is infinite
+STICKY = (127 + 100) << 23  # what stands for infinity in an accumulator: no finite product reaches its last place
+_PLACES = (13 << 23) | (1 << 22)  # from the exponent field of x to 1.5·2^23 last places of x in 11 bits
+_SIGN = -(1 << 31)
+FIELD = 0x7F800000
+
+
+class Rounding:
+    """Emits the rounding of a vector of sums; holds the unit's numbers."""
+
+    def __init__(self, b: ir.IRBuilder, par: Any, kind: int, half: bool) -> None:
+        self.b, self.kind, self.half = b, kind, half
+        self.par = [ops.load(b, par, p) for p in range(PAR_COUNT)]
+
+    def number(self, which: Par, bits: int = 32) -> Value:
+        """One of the unit's numbers in 16 lanes of i32 or i64."""
+        scalar = self.par[which] if bits == 64 else self.par[which].cast(I32, "trunc")
+        return scalar.spread(LANES)
+
+    def rounded(self, total: Value, emax: Value, random: Value | None) -> Value:
+        """float32 of total·2^(emax-F), rounded as the unit does; total in 32 or 64 bits."""
+        unscale = (emax - self.number(Par.UNSCALE)).bits_as(F32)
+        if self.kind in (NATIVE, MASKED):
+            value = total.cast(F32, "sitofp") * unscale
+            return value if self.kind == NATIVE else (value.bits_as(I32) & self.number(Par.MASK)).bits_as(F32)
+        if self.kind == HALF and total.element == I32:
+            return self._nearest_half(total, unscale)
+        sign = total >> (total.element.width - 32)
+        sign = (sign if total.element == I32 else sign.cast(I32, "trunc")) & _SIGN
+        magnitude = total.call("abs", flags=(False,))
+        added = not self.half and self.kind in (AWAY, RANDOM)
+        magnitude = magnitude + self._dither(magnitude, random) if added else self._cut(magnitude, emax, random)
+        pattern = (magnitude.cast(F32, "uitofp") * unscale).bits_as(I32)
+        if self.half:
+            pattern = pattern.compare(">=", _HALF_END).where(pattern.like(STICKY), pattern)
+        if added:
+            pattern = pattern & self.number(Par.MASK)
+        result: Value = (pattern | sign).bits_as(F32)
+        return result
+
+    def _dither(self, magnitude: Value, random: Value | None) -> Value:
+        """What is added below the last kept place before truncation: a random word, or half of that place."""
+        kind, width = magnitude.element, magnitude.element.width
+        field = magnitude.cast(F32, "uitofp").bits_as(I32) >> 23
+        drop = field - (self.number(Par.KEPT) + 126)
+        word = random if random is not None else field.like(_SIGN)
+        if kind == I32:
+            shift = drop.like(width) - drop
+            return shift.compare("u<", width).where(word >> shift, 0)
+        shift = (drop.like(width - 1) - drop.call("smax", 0)).cast(I64, "zext")
+        return (word.cast(I64, "zext") << 31) >> shift
+
+    def _nearest_half(self, total: Value, unscale: Value) -> Value:
+        """The float16 nearest to total·unscale, ties to even, by adding 1.5·2^23 of its last places in float32.
+
+        A total of over 24 bits gives up its last 8, of which bit 8 then keeps whether any was set.
+        """
+        coarse = (total | ((total & 0xFF) + 0xFF)) & -0x100
+        short = (total + (1 << 24)).compare("u<", 1 << 25)
+        value = short.where(total, coarse).cast(F32, "sitofp") * unscale
+        field = (value.bits_as(I32) & FIELD).call("smax", self.number(Par.C_LEAST))
+        magic = (field + _PLACES).bits_as(F32)
+        rounded = ((value + magic) - magic).bits_as(I32)
+        over = (rounded & ~_SIGN).compare(">=", _HALF_END)
+        result: Value = over.where((rounded & _SIGN) | STICKY, rounded).bits_as(F32)
+        return result
+
+    def _cut(self, magnitude: Value, emax: Value, random: Value | None) -> Value:
+        """A magnitude rounded to the kept bits, or to the output's smallest subnormal where that is larger."""
+        kind, width = magnitude.element, magnitude.element.width
+        drop = (self.number(Par.KEPT, width) * -1 + width) - magnitude.call("ctlz", flags=(False,))
+        if self.half:
+            grid = self.number(Par.GRID) - (emax >> 23)
+            drop = drop.call("smax", grid if kind == I32 else grid.cast(I64, "sext")).call("smin", width - 1)
+        drop = drop.call("smax", 0)
+        if random is not None:
+            word = random >> 1 if kind == I32 else random.cast(I64, "zext") << 31
+            more = word >> (magnitude.like(width - 1) - drop)
+        else:
+            even = self.number(Par.EVEN, width)
+            half = (self.number(Par.ONE, width) << drop) >> 1
+            more = (half - even + ((magnitude >> drop) & even)).call("smax", 0)
+        result: Value = ((magnitude + more) >> drop) << drop
+        return result

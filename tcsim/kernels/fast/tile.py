@@ -1,0 +1,258 @@
+"""The arithmetic of the fast path: a strip of outputs walked through the blocks of an aligned-sum unit, 16 lanes at once.
+
+A lane is one output; 16 neighbouring columns make a vector, a tile is 2 rows x 64 columns, or 4 x 16 at edges.
+Operands come packed (`simd_pack`): exact float32 values and one exponent code each, so chosen that the codes of a and b
+add up to e + 127 where e = ea + eb, and that the sum stays below `FLOOR` where a factor is zero. For one block of L
+products and the accumulator c:
+
+1. E = max(FLOOR, largest code sum). Codes are bytes (or 16-bit words) and lane j of 32 bits holds those of column j in
+   four vectors of the tile, so one vector operation serves 64 outputs, and a shift makes exponent fields of them.
+   Then E = max(E, exponent field of c). The unit's e_zero is a plain lower bound here (`simd_plan` says when it is), so
+   it is part of FLOOR.
+2. s = 2^(F - emax), made by subtracting exponent fields. c enters as truncate_to_int32(c·s).
+3. Per k: acc += truncate_to_int32((a·b)·s). a·b is exact in float32 (at most 24 bits), s is a power of two, and the
+   conversion *is* the truncation of the magnitude: four vector operations a product, no shifts, no signs.
+4. S = acc + c; the new c = S·2^(emax - F), rounded as `simd_round` tells.
+
+Where L products can pass 2^31 (`WIDE`), groups that cannot are added in 64 bits; where only c can push the sum over
+(`CARRY`), a block that does so is finished again in 64 bits. Nothing else rounds: underflow of a·b or of a scaling by s
+happens only below the last kept place, where truncation drops it anyway.
+
+Exponents that do not fit (8-bit exponent fields reach further than float32 products) are told apart at each block and
+leave a mark in `bad`; such outputs are recomputed elsewhere. Padding lanes and rows hold zeros.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Value, Variable
+from tcsim.kernels.fast.random import Draws
+from tcsim.kernels.fast.round import FIELD, RANDOM, Par, Rounding
+
+PLAIN, CARRY, WIDE = range(3)
+PANEL = 64  # columns of a wide panel: one row of it is a tile
+VECTORS = 4  # of a tile; rows of one that is 16 columns wide
+ROWS = 2  # of a wide tile: while one row rounds its blocks, the other multiplies
+
+
+class Terms(NamedTuple):
+    """Where the factors of a group of vectors are: packed a and b, and (place in a, column in b) of each vector."""
+
+    a: Any
+    b: Any
+    places: list[tuple[Value, int]]
+
+
+class Tile:
+    """Emits the code of one tile of `rows` x 16·`vectors` outputs; loads of the unit's numbers are shared by all tiles."""
+
+    def __init__(self, b: ir.IRBuilder, par: Any, kind: int, width: int, words: bool, half: bool, panel: int) -> None:
+        self.b, self.kind, self.width, self.half = b, kind, width, half
+        self.code = I16 if words else I8
+        self.groups = VECTORS * self.code.width // 32
+        self.wide = panel == PANEL
+        self.rows, self.vectors = (ROWS, VECTORS) if self.wide else (VECTORS, 1)
+        self.rounding = Rounding(b, par, kind, half)
+        self.par, self.number, self.rounded = self.rounding.par, self.rounding.number, self.rounding.rounded
+
+    # 1. exponents
+
+    def exponents(self, ea: Any, eb: Any, row: Value, pitch: Value, k: Value, stop: Value) -> list[Value]:
+        """The largest code sums of a block for the vectors of a tile, row by row, as exponent fields in place."""
+        words, lanes = self.code == I16, LANES * 32 // self.code.width
+        least = Value(self.b, I16(-(1 << 15))) if words else self.par[Par.FLOOR].cast(I8, "trunc")
+        # the lines of ea and eb whose codes go together; in narrow tiles a line of ea has those of 2 or 4 rows
+        lines = (
+            [(r, g) for r in range(self.rows) for g in range(self.groups)]
+            if self.wide
+            else [(g, 0) for g in range(self.groups)]
+        )
+        tops = [Variable(self.b, least.spread(lanes)) for _ in lines]
+
+        def raise_tops(k: Value) -> None:
+            for (line, group), top in zip(lines, tops, strict=True):
+                mine = ops.load(self.b, ea, row + k + pitch * line).spread(LANES)
+                other = ops.load(self.b, eb, (k * self.groups + group) * LANES if self.wide else k * LANES, LANES)
+                sums = mine.bits_as(self.code, lanes) + other.bits_as(self.code, lanes)
+                top.set(top.get().call("smax" if words else "umax", sums))
+
+        ops.each(self.b, k, stop, raise_tops)
+        packed = [(self._in_range(top.get()) if words else top.get()).bits_as(I32, LANES) for top in tops]
+        return [self._field(x, place) for x in packed for place in range(0, 32, self.code.width)]
+
+    def _field(self, codes: Value, place: int) -> Value:
+        """The codes at bit `place` of every 32, below 256, moved to where float32 has its exponent."""
+        return (codes << (23 - place) if place <= 23 else codes >> (place - 23)) & FIELD
+
+    def _in_range(self, top: Value) -> Value:
+        """Word codes with zero products at FLOOR, and what is too small or too large at marks beside the range."""
+        floor, least, high = (self.par[p].cast(I16, "trunc") for p in (Par.FLOOR, Par.LEAST, Par.HIGH))
+        raised = top.call("smax", least).call("smin", high + 1)
+        return top.compare(">", -4096).where(raised, floor)
+
+    def with_c(self, top: Value, c: Value) -> Value:
+        """emax of the block: the products' and c's."""
+        pattern = c.bits_as(I32)
+        field = pattern & FIELD
+        if self.half:  # a subnormal c has the exponent of the smallest normal number
+            field = (pattern << 1).compare("!=", 0).where(field.call("smax", self.number(Par.C_LEAST)), 0)
+        return top.call("smax", field)
+
+    # 2., 3. the sum
+
+    def products(self, terms: Terms, s: list[Value], k: Value, stop: Value, acc: list[Value]) -> list[Value]:
+        """acc plus the truncated products k … stop; LLVM loads what vectors have in common once."""
+        totals = [Variable(self.b, x) for x in acc]
+
+        def add(k: Value) -> None:
+            for (row, column), scale, total in zip(terms.places, s, totals, strict=True):
+                factor = ops.load(self.b, terms.a, row + k).spread(LANES)
+                x = ops.load(self.b, terms.b, k * (LANES * self.vectors) + column, LANES) * factor * scale
+                total.set(total.get() + x.cast(I32, "fptosi"))
+
+        ops.each(self.b, k, stop, add)
+        return [total.get() for total in totals]
+
+    def wide_products(self, terms: Terms, s: list[Value], k: Value, stop: Value, acc: list[Value]) -> list[Value]:
+        """The same in 64 bits, from groups that 32 bits hold."""
+        totals = [Variable(self.b, x.cast(I64, "sext")) for x in acc]
+        zeros = [x.like(0) for x in acc]
+        with ops.loop(self.b, stop, self.par[Par.GROUP], k) as first:
+            last = (first + self.par[Par.GROUP]).call("smin", stop)
+            for total, group in zip(totals, self.products(terms, s, first, last, zeros), strict=True):
+                total.set(total.get() + group.cast(I64, "sext"))
+        return [total.get() for total in totals]
+
+    # a block of several vectors
+
+    def block(
+        self, terms: Terms, emax: list[Value], c: list[Value], k: Value, stop: Value, random: list[Value | None]
+    ) -> list[Value]:
+        """The accumulators after products k … stop."""
+        s = [(self.number(Par.SCALE) - e).bits_as(F32) for e in emax]
+        start = [(x * y).cast(I32, "fptosi") for x, y in zip(c, s, strict=True)]
+        first = [x.like(0) for x in start] if self.width == CARRY else start
+        total = (self.wide_products if self.width == WIDE else self.products)(terms, s, k, stop, first)
+        finish = self.carried if self.width == CARRY else lambda total, start, e, r: self.rounded(total, e, r)
+        return [finish(*each) for each in zip(total, start, emax, random, strict=True)]
+
+    def carried(self, part: Value, start: Value, emax: Value, random: Value | None) -> Value:
+        """The rounded sum of the products and c, which may pass 32 bits."""
+        total = part + start
+        result = Variable(self.b, self.rounded(total, emax, random))
+        over = ((part ^ total) & (start ^ total)).compare("<", 0)
+        with self.b.if_then(over.any().v, likely=False):
+            result.set(self.rounded(part.cast(I64, "sext") + start.cast(I64, "sext"), emax, random))
+        return result.get()
+
+
+class Range:
+    """Whether every emax of a lane was zero or within what fits, for word codes."""
+
+    def __init__(self, tile: Tile) -> None:
+        self.tile = tile
+        zero = ops.constant(tile.b, ir.VectorType(I32, LANES), 0)
+        self.most, self.least = Variable(tile.b, zero), Variable(tile.b, zero | -1)
+
+    def see(self, emax: Value) -> None:
+        self.most.set(self.most.get().call("umax", emax))
+        self.least.set(self.least.get().call("umin", emax - 1))
+
+    def bad(self) -> Value:
+        high, low = self.tile.number(Par.HIGH) << 23, self.tile.number(Par.LOW) << 23
+        return Value(
+            self.tile.b, self.tile.b.or_(self.most.get().compare("u>", high).v, self.least.get().compare("u<", low - 1).v)
+        )
+
+
+def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, panel: int, **arg: Any) -> None:
+    """All rows of a packed strip against one panel of columns: c is read, walked through `depth` products, written."""
+    v = {name: Value(b, arg[name]) for name in _NUMBERS}
+    tile = Tile(b, arg["par"], kind, width, words, half, panel)
+    ops.set_rounding(b, tile.par[Par.MODE].cast(I32, "trunc"))
+    whole = v["height"] & -tile.rows if tile.wide else v["height"]
+    with ops.loop(b, whole, tile.rows) as i:
+        _tile(b, tile, i, arg, v)
+    if tile.wide:
+        tile.rows = 1
+        with ops.loop(b, v["height"], 1, whole) as i:
+            _tile(b, tile, i, arg, v)
+    ops.set_rounding(b, Value(b, I32(ops.NEAREST)))
+
+
+def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[str, Value]) -> None:
+    """One tile at row i: its four vectors are members (row, vector) (0, 0) … (0, 3), or (0, 0) … (3, 0)."""
+    members = [(r, col) for r in range(tile.rows) for col in range(tile.vectors)]
+    at = [(i + r) * v["ldc"] + col * LANES for r, col in members]
+    rows = [(i + r) * v["lda"] for r, _ in members]
+    codes_row = i * v["lda"] if tile.wide else (i >> 2) * tile.groups * v["lda"]
+    c = [Variable(b, ops.load(b, arg["c"], place, LANES)) for place in at]
+    seen = [Range(tile) for _ in members] if tile.code == I16 else []
+    draws = Draws(b, tile.par[Par.SEED], [elements(b, i + r, col, v) for r, col in members]) if tile.kind == RANDOM else None
+    step = Variable(b, v["step"])
+    with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
+        stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
+        tops = tile.exponents(arg["ea"], arg["eb"], codes_row, v["lda"], k, stop)
+        words: list[Any] = draws.words(step.get()) if draws else [None] * len(members)
+        for first in range(0, len(members), VECTORS):
+            group = range(first, first + VECTORS)
+            terms = Terms(arg["a"], arg["bm"], [(rows[p], members[p][1] * LANES) for p in group])
+            emax = [tile.with_c(tops[p], c[p].get()) for p in group]
+            before = [c[p].get() for p in group]
+            after = tile.block(terms, emax, before, k, stop, [words[p] for p in group])
+            for p, e, x in zip(group, emax, after, strict=True):
+                c[p].set(x)
+                if seen:
+                    seen[p].see(e)
+        step.set(step.get() + 1)
+    for p, place in enumerate(at):
+        ops.store(b, c[p].get(), arg["c"], place)
+        if seen:
+            old = ops.load(b, arg["bad"], place, LANES)
+            ops.store(b, old | seen[p].bad().cast(I8, "zext"), arg["bad"], place)
+
+
+def elements(b: ir.IRBuilder, row: Value, vector: int, v: dict[str, Value]) -> Value:
+    """Places of 16 outputs in the whole result, in C order."""
+    count = Value(b, ir.Constant(ir.VectorType(I64, LANES), [vector * LANES + j for j in range(LANES)]))
+    return count * v["column_step"] + (v["element"] + row * v["row_step"])
+
+
+_POINTERS = {"a": F32, "ea": I32, "bm": F32, "eb": I32, "c": F32, "bad": I8, "par": I64}
+_NUMBERS = ("lda", "ldc", "height", "depth", "element", "row_step", "column_step", "step")
+
+
+@intrinsic(prefer_literal=True)
+def strip(typingctx, panel, kind, width, words, half, arrays, numbers):
+    """Walk the rows of a strip against one panel of `panel` columns (64 or 16); c and bad are updated in place.
+
+    arrays: (a, ea, b, eb, c, bad, par) flat and C-contiguous; ea and eb of uint8 or uint16, several to a lane of 32 bits.
+    numbers: int64 offsets into the first six, then lda, ldc, height, depth, element, row_step, column_step, step:
+    pitches of a and c, rows and products, then place of the first output in the result, its steps, and the number of
+    block roundings before.
+    """
+    chosen = [x.literal_value for x in (kind, width, words, half, panel)]
+    arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
+
+    def body(b: ir.IRBuilder, **arg: Any) -> None:
+        _strip(b, *chosen, **arg)
+
+    def codegen(context, builder, signature, args):
+        emitted = ops.function(builder.module, "tcsim_strip_" + "_".join(map(str, chosen)), arguments, body)
+        kinds = signature.args[5].types
+        found = [builder.extract_value(args[5], i) for i in range(len(kinds))]
+        pointers = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
+        values = [builder.extract_value(args[6], i) for i in range(len(signature.args[6]))]
+        for place in (1, 3):  # codes are counted in lanes
+            pointers[place] = builder.bitcast(pointers[place], I32.as_pointer())
+        moved = [builder.gep(p, [offset]) for p, offset in zip(pointers[:6], values[:6], strict=True)]
+        builder.call(emitted, [*moved, pointers[6], *values[6:]])
+        return context.get_dummy_value()
+
+    return types.void(panel, kind, width, words, half, arrays, numbers), codegen

@@ -1,0 +1,186 @@
+"""Blocks whose groups, products or sums 64 bits do not hold: in limbs of whatever number, one output at a time.
+
+A number is a row of 32-bit limbs, see `wide`; here rows are also cut, added to one another and multiplied.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcsim.codegen.jit import inline, routine
+from tcsim.kernels.general.cuts import C_OPERATION, FIRST_PRODUCT, cut_word
+from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, MINUS_INF, PLUS_INF, RD, RZ, ZERO_E, bit_length
+from tcsim.kernels.general.row import all_negative_zero, special_add
+from tcsim.kernels.general.wide import add_term, any_below, bits_of, normalise, round_limbs, round_up, wide_product
+
+_NONE = np.uint64(0)  # the random word of roundings that need none
+_NOWHERE = 1 << 40
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+@inline
+def new_limbs(bits):
+    """Zero, with room for a sum of `bits` bits, its sign and a carry."""
+    return np.zeros(max(bits, np.int64(0)) // 32 + 6, dtype=np.int64)
+
+
+@routine
+def add_row(total, x, negative, shift, mode, random):
+    """total += ±x·2^shift for a non-negative row x, a negative shift rounding the bits below 2^0 away."""
+    sign = np.int64(-1 if negative else 1)
+    for i in range(total.size):
+        total[i] += sign * np.int64(bits_of(x, 32 * i - shift, np.int64(32)))
+    if shift < 0:
+        below = -shift
+        kept, rest = bits_of(x, below, np.int64(1)), bits_of(x, below - 32, np.int64(32))
+        if round_up(mode, negative, kept, rest, any_below(x, below - 32), random):
+            total[0] += sign
+
+
+@routine
+def times(x, high, low):
+    """The row x·(high·2^64 + low) for a non-negative row x."""
+    product = np.zeros(x.size + 5, dtype=np.int64)
+    words = (low & _LOW, low >> np.uint64(32), high & _LOW, high >> np.uint64(32))
+    for i in range(x.size):
+        for w in range(4):
+            part = np.uint64(x[i]) * words[w]
+            product[i + w] += np.int64(part & _LOW)
+            product[i + w + 1] += np.int64(part >> np.uint64(32))
+    normalise(product)
+    return product
+
+
+@routine
+def product_sum(spec, panel, r, p0, p1, step, j, fraction):
+    """(row, its sign, place, largest exponent) of every `step`-th product, each truncated `fraction` bits below that exponent.
+
+    A fraction of -1 cuts nothing. The largest exponent is ZERO_E, and the row zero, where every product is.
+    """
+    top, least = np.int64(ZERO_E), np.int64(_NOWHERE)
+    for p in range(p0, p1, step):
+        if panel.sa[r, p] != 0 and panel.sb[p, j] != 0:
+            e = panel.ea[r, p] + panel.eb[p, j]
+            top, least = max(top, e), min(least, e - (spec.a_precision + spec.b_precision - 2))
+    if top == ZERO_E:
+        return new_limbs(np.int64(0)), False, np.int64(0), top
+    place = least if fraction < 0 else max(least, top - fraction)
+    limbs = new_limbs(top + 3 + bit_length(np.int64(p1 - p0)) - place)
+    for p in range(p0, p1, step):
+        x, y = panel.sa[r, p], panel.sb[p, j]
+        if x != 0 and y != 0:
+            high, low = wide_product(abs(x), abs(y))
+            shift = panel.ea[r, p] + panel.eb[p, j] - (spec.a_precision + spec.b_precision - 2) - place
+            add_term(limbs, high, low, (x < 0) != (y < 0), shift, RZ, _NONE)
+    negative = normalise(limbs)
+    return limbs, negative, place, top
+
+
+@routine
+def any_width_groups(spec, panel, r, p0, p1, j, c, random, seed, element, step):
+    """A block of exact groups and c = (sig, e, negative), aligned by the groups' scales: (sig, e, negative, special)."""
+    bits = bit_length(np.int64(p1 - p0)) + 2 * (spec.scale.mantissa + 1) + 4
+    top, least, high, floor = np.int64(ZERO_E), np.int64(_NOWHERE), np.int64(ZERO_E), np.int64(ZERO_E)
+    if c[0] == 0:
+        floor = spec.floor
+    else:
+        top, least, high = c[1], c[1] - spec.out.mantissa, c[1] + 1
+    for begin in range(p0, p1, spec.group):
+        end = min(begin + spec.group, p1)
+        _, _, place, e = product_sum(spec, panel, r, begin, end, 1, j, np.int64(-1))
+        if e == ZERO_E:
+            floor = spec.floor
+        else:
+            scale = panel.ha[r, begin] + panel.hb[begin, j]
+            top, least = max(top, scale), min(least, place + scale - 2 * spec.scale.mantissa)
+            high = max(high, e + scale + bits)
+    if top < ANY_ZERO:
+        negative = spec.ieee_zero != 0 and c[2] != 0 and all_negative_zero(panel, r, p0, p1, j)
+        return np.int64(0), np.int64(ZERO_E), np.int64(negative), np.int64(FINITE)
+    q = least if spec.exact else max(max(top, floor) - spec.fraction, least)
+    total = new_limbs(high + 2 + bit_length(np.int64(p1 - p0)) - q)
+    if c[0] != 0:
+        word = cut_word(spec, seed, element, step, C_OPERATION)
+        add_term(total, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c[1] - spec.out.mantissa - q, spec.limb_cut, word)
+    for begin in range(p0, p1, spec.group):
+        end = min(begin + spec.group, p1)
+        limbs, negative, place, e = product_sum(spec, panel, r, begin, end, 1, j, np.int64(-1))
+        if e != ZERO_E:
+            scale_high, scale_low = wide_product(panel.ga[r, begin], panel.gb[begin, j])
+            scale = panel.ha[r, begin] + panel.hb[begin, j] - 2 * spec.scale.mantissa
+            word = cut_word(spec, seed, element, step, FIRST_PRODUCT + (begin - p0) // spec.group)
+            add_row(total, times(limbs, scale_high, scale_low), negative, place + scale - q, spec.limb_cut, word)
+    return round_limbs(total, q, spec.mode, random, spec.kept, spec.out)
+
+
+@routine
+def any_width_stages(spec, panel, r, p0, p1, j, c, random):
+    """CDNA3's block for one column, see `staged`: (sig, e, negative, special)."""
+    f, late, step = spec.fraction, spec.late, 2 if spec.parity else 1
+    c_e = c[1] if c[0] != 0 else spec.out.emin
+    first, first_negative, first_place, first_e = product_sum(spec, panel, r, p0, p1, step, j, f)
+    exponent = first_e
+    second, second_negative, second_place, second_e = first, False, np.int64(0), np.int64(ZERO_E)
+    if spec.parity:
+        second, second_negative, second_place, second_e = product_sum(spec, panel, r, p0 + 1, p1, step, j, f)
+        exponent = max(exponent, second_e)
+    bits = bit_length(np.int64(p1 - p0)) + 6
+    place = exponent - f
+    products = new_limbs(f + bits)
+    if first_e != ZERO_E:
+        add_row(products, first, first_negative, first_place - place, RD, _NONE)
+    if second_e != ZERO_E:
+        add_row(products, second, second_negative, second_place - place, RD, _NONE)
+    products_negative = normalise(products)
+    emax = max(exponent, c_e)
+    floored = new_limbs(late + 1 + bits)
+    if exponent != ZERO_E:
+        add_row(floored, products, products_negative, place - (emax - late - 1), RD, _NONE)
+    floored_negative = normalise(floored)
+    accumulator = new_limbs(f + bits)
+    if c[0] != 0 and (spec.parity == 0 or c_e >= emax - f - 1):
+        add_term(accumulator, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c_e - spec.out.mantissa - (emax - f), RD, _NONE)
+    accumulator_negative = normalise(accumulator)
+    q = emax - max(f, late + 1)
+    total = new_limbs(max(f, late + 1) + bits + 1)
+    add_row(total, floored, floored_negative, emax - late - 1 - q, RZ, _NONE)
+    add_row(total, accumulator, accumulator_negative, emax - f - q, RZ, _NONE)
+    return _floored_and_rounded(spec, total, q, panel, r, p0, p1, j, c, random)
+
+
+@routine
+def _floored_and_rounded(spec, total, q, panel, r, p0, p1, j, c, random):
+    """total·2^q floored to late + 1 significand bits, then rounded once."""
+    negative = normalise(total)
+    top = np.int64(-1)
+    for i in range(total.size):
+        if total[i] != 0:
+            top = 32 * i + bit_length(total[i]) - 1
+    if top < 0:
+        minus = c[0] == 0 and c[2] != 0 and all_negative_zero(panel, r, p0, p1, j)
+        return np.int64(0), np.int64(ZERO_E), np.int64(minus), np.int64(FINITE)
+    last = max(max(top + q, spec.out.emin) - spec.late, q)
+    kept = new_limbs(max(top + q - last, np.int64(0)) + 3)
+    add_row(kept, total, negative, q - last, RD, _NONE)
+    return round_limbs(kept, last, spec.mode, random, spec.kept, spec.out)
+
+
+@routine
+def overflowing_products(spec, panel, r, p0, p1, j, special):
+    """Mark a column in which a product reaches 2^(emax + 1) of the output, which CDNA3 takes for infinity."""
+    for p in range(p0, p1):
+        x, y = panel.sa[r, p], panel.sb[p, j]
+        if x != 0 and y != 0:
+            high, low = wide_product(abs(x), abs(y))
+            bits = 64 + bit_length(np.int64(high)) if high != 0 else 64 - _zeros_above(low)
+            place = panel.ea[r, p] + panel.eb[p, j] - (spec.a_precision + spec.b_precision - 2)
+            if bits - 1 + place > spec.out.emax:
+                infinity = np.int64(MINUS_INF if (panel.ma[r, p] ^ panel.mb[p, j]) & 4 else PLUS_INF)
+                special[j] = special_add(special[j], infinity)
+
+
+@inline
+def _zeros_above(x):
+    """Zero bits above the top set bit of a uint64 that is not zero."""
+    half = np.int64(x >> np.uint64(32))
+    return np.int64(32) - bit_length(half) if half != 0 else np.int64(64) - bit_length(np.int64(x & _LOW))

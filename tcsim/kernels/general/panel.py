@@ -1,0 +1,179 @@
+"""Packing: a chunk of k decoded into significands and exponents, in the order in which the unit takes its products."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcsim.codegen.jit import apart, inline, routine
+from tcsim.codegen.memory import load
+from tcsim.kernels.general.numbers import FINITE, NAN, ZERO_E, bit_length, decode
+
+# What happens around a block, as bits.
+SEGMENT_START, INSTRUCTION_START, INSTRUCTION_END, SEGMENT_END = 1, 2, 4, 8
+
+
+# What a block's operands hold, as bits.
+HAS_ZERO, HAS_SPECIAL = 1, 2
+
+
+class Panel(NamedTuple):
+    """A chunk of a tile's rows of a and columns of b, decoded: arrays [row, position] and [position, column].
+
+    `sa`, `sb` significands; `ea`, `eb` exponents; `ma`, `mb` special + 4·negative; `za`, `zb` what a block holds,
+    [row, block] and [block, column]; for exact groups `ga`, `gb` significands and `ha`, `hb` exponents of the block scales.
+    """
+
+    sa: Any
+    ea: Any
+    ma: Any
+    za: Any
+    ga: Any
+    ha: Any
+    sb: Any
+    eb: Any
+    mb: Any
+    zb: Any
+    gb: Any
+    hb: Any
+
+
+@inline
+def _integers(rows, columns):
+    return np.zeros((rows, columns), dtype=np.int64)
+
+
+@routine
+def new_panel(rows, columns, capacity, scales):
+    """Room for `capacity` positions, `scales` of them with block scales."""
+    return Panel(
+        _integers(rows, capacity), _integers(rows, capacity), _integers(rows, capacity), _integers(rows, capacity),
+        _integers(rows, scales), _integers(rows, scales),
+        _integers(capacity, columns), _integers(capacity, columns), _integers(capacity, columns), _integers(capacity, columns),
+        _integers(scales, columns), _integers(scales, columns),
+    )  # fmt: skip
+
+
+@routine
+def plan_chunk(spec, order, bounds, start, segment, ks, starts, events):
+    """Lay out whole instructions from k = start, as many as fit `ks`.
+
+    Fills ks[p] with the k of position p, and for each block the position it starts at and its events; returns the
+    counts of positions and blocks, the next k and the next segment.
+    """
+    positions, blocks = 0, 0
+    k, capacity, last = start, ks.size, bounds.size - 1
+    while segment < last and positions + min(spec.period, bounds[segment + 1] - k) <= capacity:
+        stop = bounds[segment + 1]
+        first_block = blocks
+        for begin in range(0, spec.period, spec.block):
+            starts[blocks] = positions
+            for i in range(begin, begin + spec.block):
+                if k + order[i] < stop:
+                    ks[positions] = k + order[i]
+                    positions += 1
+            if positions > starts[blocks]:
+                events[blocks] = 0
+                blocks += 1
+        events[first_block] |= INSTRUCTION_START
+        events[blocks - 1] |= INSTRUCTION_END
+        if k == bounds[segment]:
+            events[first_block] |= SEGMENT_START
+        k = min(k + spec.period, stop)
+        if k == stop:
+            events[blocks - 1] |= SEGMENT_END
+            segment += 1
+    starts[blocks] = positions
+    return positions, blocks, k, segment
+
+
+@inline
+def block_scale(scales, t, i, j, spec):
+    """(sig, e, is NaN) of a block scale; the bit above an unsigned format's width is ignored."""
+    code = load(scales, t, i, j) & ((np.int64(1) << (spec.scale.exponent_bits + spec.scale.mantissa)) - 1)
+    sig, e, _, special = decode(code, spec.scale, spec.scale.emin, spec.scale.mantissa + 1)
+    return sig, e, special != FINITE  # scales have no infinities
+
+
+@apart
+def decode_line(codes, count, stored, emin, precision, flush, fixed, sig, e, mark):
+    """Significands, exponents and marks (special + 4·negative) of the first `count` codes; whether any is NaN or infinite.
+
+    Subnormals and zeros become +0 where the unit flushes them; numbers in fixed point have the unit 2^(emin - p + 1).
+    """
+    found = np.int64(0)
+    for i in range(count):
+        x, ex, negative, special = decode(codes[i], stored, emin, precision)
+        small = (flush != 0) & (bit_length(abs(x)) < precision) & (special == FINITE)
+        x = np.int64(0) if small else x
+        negative = np.int64(0) if small else negative
+        up = ex - emin if fixed and x != 0 else np.int64(0)
+        sig[i] = x << up
+        e[i] = ex - up if x != 0 else np.int64(ZERO_E)
+        mark[i] = special + 4 * negative
+        found |= special
+    return found != 0
+
+
+@routine
+def pack(m, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, mark):
+    """Decode lines first … first + lines of an operand at ks[:positions]; whether any element is NaN or infinite.
+
+    A line is a row of a (side 0, arrays [line, position]) or a column of b (side 1, arrays [position, line]). The exponent of a power-of-two scale is added to e. `codes` is scratch.
+    """
+    emin, precision, stored = (
+        (spec.b_emin, spec.b_precision, spec.b_stored) if side else (spec.a_emin, spec.a_precision, spec.a_stored)
+    )
+    grouped, columns, found = spec.group > 1, side == 1, False
+    outer, inner = (positions, lines) if columns else (lines, positions)
+    for i in range(outer):
+        for j in range(inner):
+            codes[j] = load(m, t, ks[i], first + j) if columns else load(m, t, first + i, ks[j])
+        found |= decode_line(codes, inner, stored, emin, precision, spec.flush, spec.fixed != 0, sig[i], e[i], mark[i])
+    if scales.address != 0:
+        for i in range(outer):
+            for j in range(inner):
+                k, line = (ks[i], first + j) if columns else (ks[j], first + i)
+                at = k // spec.scale_block
+                s, es, bad = block_scale(scales, t, at, line, spec) if columns else block_scale(scales, t, line, at, spec)
+                if s == 0 and not bad:
+                    bad = mark[i, j] & 3 != FINITE  # infinity times a scale of zero
+                    sig[i, j], e[i, j] = 0, ZERO_E
+                elif not grouped and sig[i, j] != 0:
+                    e[i, j] += es
+                if bad:
+                    mark[i, j] |= NAN
+                    found = True
+    return found
+
+
+@routine
+def pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, blocks, starts, panel):
+    """Significand and exponent of the scales, at the first position of every group."""
+    for block in range(blocks):
+        for p in range(starts[block], starts[block + 1], spec.group):
+            s = ks[p] // spec.scale_block
+            for r in range(ni):
+                panel.ga[r, p], panel.ha[r, p], _ = block_scale(scale_a, t, i0 + r, s, spec)
+            for j in range(nj):
+                panel.gb[p, j], panel.hb[p, j], _ = block_scale(scale_b, t, s, j0 + j, spec)
+
+
+@apart
+def mark_blocks(panel, rows, width, blocks, starts):
+    """Which blocks of the chunk hold a zero factor or a special operand, for each row and each column."""
+    for block in range(blocks):
+        for r in range(rows):
+            found = np.int64(0)
+            for p in range(starts[block], starts[block + 1]):
+                found |= np.int64(HAS_ZERO) if panel.sa[r, p] == 0 else np.int64(0)
+                found |= np.int64(HAS_SPECIAL) if panel.ma[r, p] & 3 != 0 else np.int64(0)
+            panel.za[r, block] = found
+        for j in range(width):
+            panel.zb[block, j] = 0
+        for p in range(starts[block], starts[block + 1]):
+            for j in range(width):
+                found = np.int64(HAS_ZERO) if panel.sb[p, j] == 0 else np.int64(0)
+                found |= np.int64(HAS_SPECIAL) if panel.mb[p, j] & 3 != 0 else np.int64(0)
+                panel.zb[block, j] |= found

@@ -1,0 +1,187 @@
+"""The general kernel: every unit and what-if, bit for bit, over tiles of the output.
+
+A tile is walked along k in chunks. A chunk of both operands is decoded once (`panel`), then every row of the tile runs
+its blocks over all columns of the tile (`blocks`, `pairs`, `staged`, `rounded`; `any_width` where 64 bits do not hold them). What a column carries from block to block is the rounded
+value of the unit; `total` carries the schedule's additions outside it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tcsim.codegen.jit import default_threads, inline, kernel, routine, run_tasks
+from tcsim.codegen.memory import at, load, matrices, store
+from tcsim.kernels.general.numbers import (
+    FINITE,
+    ZERO_E,
+    decode,
+    encode,
+    round_float64,
+    to_float64,
+)
+from tcsim.kernels.general.panel import (
+    mark_blocks,
+    new_panel,
+    pack,
+    pack_groups,
+    plan_chunk,
+)
+from tcsim.kernels.general.row import Row, start_over
+from tcsim.kernels.general.spec import (
+    order_of,
+    spec_of,
+    sums_of,
+)
+from tcsim.kernels.general.walks import add_outside, run_row
+from tcsim.problem import Codes, Problem
+
+ROWS, COLUMNS, CHUNK, LANES = 64, 64, 128, 8
+
+
+class Tiles(NamedTuple):
+    """Which outputs: rows [row, row + rows) and columns [column, column + columns) of each batch, in tiles."""
+
+    m: int
+    n: int
+    row: int
+    rows: int
+    column: int
+    columns: int
+    tile_rows: int
+    tile_columns: int
+    first_batch: int
+
+
+@kernel
+def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, seed):
+    """Tiles first … last - 1 of D = C + A·B."""
+    capacity = max(CHUNK, spec.period)
+    rows, width = tiles.tile_rows, -(-tiles.tile_columns // LANES) * LANES
+    ks = np.empty(capacity, dtype=np.int64)
+    starts = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
+    events = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
+    panel = new_panel(rows, width, capacity, capacity if spec.group > 1 else 1)
+    codes = np.empty(max(capacity, rows, width), dtype=np.int64)
+    values, total = np.empty(4 * rows * width, dtype=np.int64), np.empty((rows, width))
+    room, random = np.zeros((11 + 4 * spec.block) * width, np.int64), np.zeros(5 * width, np.uint64)
+    tree = np.empty((spec.block, 4), dtype=np.int64)
+    across = -(-tiles.columns // tiles.tile_columns)
+    per_batch = across * -(-tiles.rows // rows)
+    for task in range(first, last):
+        t = tiles.first_batch + task // per_batch
+        i0 = tiles.row + task % per_batch // across * rows
+        j0 = tiles.column + task % across * tiles.tile_columns
+        ni, nj = min(rows, tiles.row + tiles.rows - i0), min(tiles.tile_columns, tiles.column + tiles.columns - j0)
+        lanes = -(-nj // LANES) * LANES
+        panel.sb[:, nj:], panel.eb[:, nj:], panel.mb[:, nj:] = 0, ZERO_E, 0
+        for r in range(ni):
+            begin_tile(spec, sums_, c, t, i0 + r, j0, nj, row_of(values, room, random, r, width, spec.block), total[r])
+        k, segment, step = bounds[0], np.int64(0), np.int64(0)
+        while segment < bounds.size - 1:
+            positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
+            in_a = pack(a, t, i0, ni, np.int64(0), ks, positions, scale_a, spec, codes, panel.sa, panel.ea, panel.ma)
+            in_b = pack(b, t, j0, nj, np.int64(1), ks, positions, scale_b, spec, codes, panel.sb, panel.eb, panel.mb)
+            if spec.group > 1:
+                pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, blocks, starts, panel)
+            mark_blocks(panel, ni, lanes, blocks, starts)
+            for r in range(ni):
+                element = (t * tiles.m + i0 + r) * tiles.n + j0
+                row = row_of(values, room, random, r, width, spec.block)
+                run_row(kind, spec, sums_, panel, r, nj, lanes, blocks, starts, events, in_a | in_b, row, total[r],
+                        tree, seed, element, step)  # fmt: skip
+            step += blocks
+        for r in range(ni):
+            end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, row_of(values, room, random, r, width, spec.block), total[r])
+
+
+@inline
+def row_of(values, room, random, r, width, terms):
+    """Row r of a tile: four lines of its values, then the room that all rows share."""
+    sig, term = 4 * r * width, terms * width
+    return Row(
+        at(values, sig), at(values, sig + width), at(values, sig + 2 * width), at(values, sig + 3 * width),
+        at(room, 0), at(room, width), at(room, 2 * width), at(room, 3 * width), at(room, 4 * width), at(room, 5 * width),
+        at(room, 6 * width), at(room, 7 * width), at(room, 8 * width), at(room, 9 * width), at(room, 10 * width), at(random, 0),
+        at(random, 4 * width),
+        at(room, 11 * width), at(room, 11 * width + term), at(room, 11 * width + 2 * term), at(room, 11 * width + 3 * term),
+        width,
+    )  # fmt: skip
+
+
+@routine
+def begin_tile(spec, sums_, c, t, i, j0, nj, row, total):
+    """Load c into the place where it enters: the chain or the schedule's sum."""
+    out = spec.out
+    start_over(row.width, row, 0)
+    total[:] = 0.0
+    if c.address == 0:
+        return
+    for j in range(nj):
+        x, place, minus, kind = decode(load(c, t, i, j0 + j), out, out.emin, out.mantissa + 1)
+        if spec.flush and kind == FINITE and abs(x) >> out.mantissa == 0 and sums_.precision == 0:
+            x, place, minus = np.int64(0), np.int64(ZERO_E), np.int64(0)
+        row.sig[j], row.e[j], row.negative[j], row.special[j] = x, place, minus, kind
+        if sums_.c_first:
+            total[j] = to_float64(x, place, minus, kind, out.mantissa + 1)
+
+
+@routine
+def end_tile(spec, sums_, c, d, t, i, j0, nj, row, total):
+    """Write the codes of a row."""
+    for j in range(nj):
+        x = (row.sig[j], row.e[j], row.negative[j], row.special[j])
+        end_output(spec, sums_, c, d, t, i, j0 + j, x, total[j])
+
+
+@routine
+def end_output(spec, sums_, c, d, t, i, j, x, total):
+    """Write a code: the chain's value x, or the schedule's sum with a last c, rounded to the output."""
+    out = spec.out
+    if sums_.precision != 0:
+        if c.address != 0 and not sums_.c_first:
+            cs, ce, cn, ck = decode(load(c, t, i, j), out, out.emin, out.mantissa + 1)
+            total = add_outside(total, to_float64(cs, ce, cn, ck, out.mantissa + 1), sums_.precision, sums_.layout)
+        x = round_float64(total, out.mantissa + 1, out)
+        if spec.flush_results and abs(x[0]) >> out.mantissa == 0:
+            x = (np.int64(0), x[1], x[2], x[3])
+    minus = x[2] if x[0] != 0 or spec.ieee_zero else np.int64(0)
+    store(d, t, i, j, encode(x[0], x[1], minus, x[3], out, spec.nan))
+
+
+def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
+    """Write D's codes into `out`, (batch, m, n)."""
+    batch, m, n, _ = problem.shape
+    count = threads or default_threads()
+    across = -(-n // COLUMNS)
+    high = max(1, min(ROWS, m, -(-batch * m * across // (4 * count))))
+    _run(problem, out, threads, batch, Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n), 0))
+
+
+def run_part(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int, j1: int) -> None:
+    """Write only rows i0 … i1 - 1 and columns j0 … j1 - 1 of batch element t, on the calling thread."""
+    _, m, n, _ = problem.shape
+    rows, columns = i1 - i0, j1 - j0
+    _run(problem, out, 1, 1, Tiles(m, n, i0, rows, j0, columns, min(ROWS, rows), min(COLUMNS, columns), t))
+
+
+def _check_sums(problem: Problem) -> None:
+    """Refuse sums outside the unit of numbers that float64, in which they are added, does not hold."""
+    out = problem.unit.out_format
+    if problem.plan.sum is not None and (out.emax > 1023 or out.emin - out.mantissa_bits < -1074):
+        raise ValueError(
+            f"partial results in {out.name} (2^{out.emin - out.mantissa_bits} to 2^{out.emax + 1}) added outside the unit: "
+            "the compiled kernels add numbers of float64; backend='reference' has no limit"
+        )
+
+
+def _run(problem: Problem, out: Codes, threads: int | None, batches: int, tiles: Tiles) -> None:
+    _check_sums(problem)
+    tasks = batches * -(-tiles.rows // tiles.tile_rows) * -(-tiles.columns // tiles.tile_columns)
+    kind, spec = spec_of(problem)
+    run_tasks(
+        run_tiles, tasks, threads, kind, matrices(problem.a.codes), matrices(problem.b.codes), matrices(problem.c), matrices(out),
+        matrices(problem.scale_a), matrices(problem.scale_b), spec, sums_of(problem), order_of(problem.unit),
+        problem.plan.bounds, tiles, np.uint64(problem.seed),
+    )  # fmt: skip

@@ -1,0 +1,240 @@
+"""A unit and a plan in the integers that kernels read."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from tcsim.codegen.memory import record
+from tcsim.fp.formats import format_named
+from tcsim.hardware.unit import Unit
+from tcsim.kernels.general.numbers import MODES, ROUNDINGS, RZ, ZERO_E, Layout, Rounding, layout
+from tcsim.problem import Problem
+
+PAIR = 58  # bits of the window in which two terms are added
+WINDOW = 62  # bits of a magnitude that an int64 sum may reach
+
+
+class Cut(NamedTuple):
+    """How a term loses bits, as masks: toward zero, to nearest-even, or neither and so downward."""
+
+    to_zero: int
+    nearest: int
+
+
+class Spec(NamedTuple):
+    """Every number of a unit that a kernel needs. `weight` places a product: significand·2^(exponent - weight)."""
+
+    block: int
+    period: int  # products of an instruction, after which the order of k and a late c repeat
+    after: int  # c is added after each instruction
+    after_negative: int  # which then starts from -0
+    group: int
+    fraction: int
+    exact: int  # terms are not cut
+    cut: Cut
+    limb_cut: int  # the same for `wide`: a mode of `numbers`, where terms are not exact
+    any_cut: int  # neither of the masks says it: terms are rounded by `cut_how`
+    cut_how: Rounding
+    mode: int
+    product_mode: int
+    how: Rounding
+    product_how: Rounding
+    kept: int
+    floor: int  # the exponent that a block with a zero term has at least; ZERO_E for none
+    flush: int  # operands
+    flush_results: int
+    late: int
+    parity: int
+    ieee_zero: int
+    nan: int
+    a_precision: int
+    a_emin: int
+    b_precision: int
+    b_emin: int
+    weight: int
+    room: int  # a sum may start this many bits above its quantum and stay in the window; -1 where products are wider than it
+    fixed: int  # elements are in fixed point, for groups whose exact sums stay in the window
+    narrow: int  # every operation of a unit that rounds each of them fits 64 bits
+    scale_block: int
+    out: Layout
+    a_stored: Layout
+    b_stored: Layout
+    scale: Layout
+
+
+class Plain(NamedTuple):
+    """A unit whose products are the terms of an aligned sum. Kernels are compiled for each of these types, when it is used."""
+
+    blocks: int = 0
+
+
+class Single(NamedTuple):
+    """A unit that adds one product at a time to c, exactly, the product and c each within the window."""
+
+    blocks: int = 0
+
+
+class Grouped(NamedTuple):
+    """A unit whose terms are exact groups of products, aligned by their scales."""
+
+    blocks: int = 0
+
+
+class WideGrouped(NamedTuple):
+    """The same with groups of any width."""
+
+    blocks: int = 0
+
+
+class Staged(NamedTuple):
+    """A unit that aligns in two stages, its products and sums each within the window."""
+
+    blocks: int = 0
+
+
+class WideStaged(NamedTuple):
+    """The same with products and sums of any width."""
+
+    blocks: int = 0
+
+
+class Rounded(NamedTuple):
+    """A unit that rounds every operation."""
+
+    blocks: int = 0
+
+
+Kind = Plain | Single | Grouped | WideGrouped | Staged | WideStaged | Rounded
+
+
+class Widths(NamedTuple):
+    """Bits that the 64-bit kernels need for a unit, to be compared with WINDOW.
+
+    `product`: the product of two significands. `group`: an exact group of products in fixed point, times its scales.
+    `head`: how far a block's sum may reach above 2^(its largest exponent).
+    """
+
+    product: int
+    group: int
+    head: int
+
+
+def widths(unit: Unit) -> Widths:
+    """What a unit's numbers may need, from its formats and counts alone."""
+    a, b = unit.a_operand, unit.b_operand
+    product = a.precision + b.precision
+    terms = (unit.block_size // unit.group_size + 1).bit_length()
+    if unit.group_size == 1:
+        return Widths(product, 0, 2 + terms)
+    scale = unit.scale_format
+    assert scale is not None
+    fixed = product + a.emax - a.emin + b.emax - b.emin
+    count = unit.group_size.bit_length()
+    reach = max(
+        a.emax + b.emax + 2 + count + 2, 2
+    )  # above the scales' exponents, by which a group aligns; c is below 2^(its own + 1)
+    return Widths(product, fixed + count + 2 * scale.precision, reach + terms)
+
+
+@lru_cache(maxsize=256)
+def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void]:
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
+    scale = layout(unit.scale_format or a)
+    need = widths(unit)
+    kind = _kind(unit, need)
+    weight = a.mantissa_bits + b.mantissa_bits
+    if isinstance(kind, Grouped | WideGrouped):
+        weight += 2 * scale.mantissa
+    if isinstance(kind, Grouped):  # a group is an integer at 2^(scales' exponents - weight)
+        weight -= a.emin + b.emin
+    random_bits = 32 if "sr" in (unit.rounding, unit.product_rounding) else 0
+    zeros = unit.zeros
+    return kind, record(
+        Spec(
+            block=unit.block_size,
+            period=unit.instruction_k,
+            after=int(zeros.late),
+            after_negative=int(zeros.late_negative),
+            group=unit.group_size,
+            fraction=unit.fraction_bits or 0,
+            exact=int(unit.align_rounding == "exact"),
+            cut=Cut(-int(unit.align_rounding == "rz"), -int(unit.align_rounding == "rne")),
+            limb_cut=MODES.get(unit.align_rounding, RZ),
+            any_cut=int(unit.align_rounding not in ("rz", "rd", "rne", "exact")),
+            cut_how=ROUNDINGS[MODES.get(unit.align_rounding, RZ)],
+            mode=MODES[unit.rounding],
+            product_mode=MODES[unit.product_rounding],
+            how=ROUNDINGS[MODES[unit.rounding]],
+            product_how=ROUNDINGS[MODES[unit.product_rounding]],
+            kept=unit.kept_bits,
+            floor=ZERO_E if unit.min_exponent is None else unit.min_exponent,
+            flush=int(zeros.flush_operands),
+            flush_results=int(zeros.flush_results),
+            late=unit.late_fraction_bits or 0,
+            parity=int(unit.parity_split),
+            ieee_zero=int(zeros.signed),
+            nan=unit.nan - (1 << 64) if unit.nan >= 1 << 63 else unit.nan,
+            a_precision=a.precision,
+            a_emin=a.emin,
+            b_precision=b.precision,
+            b_emin=b.emin,
+            weight=weight,
+            room=_room(need),
+            fixed=int(isinstance(kind, Grouped)),
+            narrow=int(need.product <= WINDOW and unit.kept_bits + 2 + random_bits <= PAIR),
+            scale_block=max(unit.scale_block, 1),
+            out=layout(out),
+            a_stored=a_stored,
+            b_stored=b_stored,
+            scale=scale,
+        )
+    )
+
+
+def _room(need: Widths) -> int:
+    return WINDOW - need.head if need.product <= WINDOW else -1
+
+
+def _kind(unit: Unit, need: Widths) -> Kind:
+    """The kernel of a unit: the 64-bit ones where they hold its numbers, else those of any width.
+
+    A Plain block that leaves the window does so by itself, column by column.
+    """
+    room = _room(need)
+    if unit.arithmetic == "rounded":
+        return Rounded()
+    if unit.arithmetic == "two-stage":
+        fits = (unit.fraction_bits or 0) <= room and (unit.late_fraction_bits or 0) <= room - 1
+        return Staged() if fits else WideStaged()
+    if unit.group_size > 1:
+        return Grouped() if max(need.group, need.product) <= WINDOW else WideGrouped()
+    single = unit.block_size == 1 and unit.align_rounding == "exact"
+    bits = max(unit.a_operand.mantissa_bits + unit.b_operand.mantissa_bits, unit.out_format.mantissa_bits)
+    return Single() if single and bits <= room else Plain()
+
+
+def spec_of(problem: Problem) -> tuple[Kind, np.void]:
+    """The arithmetic of a problem's unit, and the Spec of it and of the formats its operands are stored in."""
+    return _spec(problem.unit, layout(problem.a.stored), layout(problem.b.stored))
+
+
+class Sums(NamedTuple):
+    """Where a plan cuts k and in which precision the segments' results are added (0 bits: a single chain from c)."""
+
+    precision: int
+    c_first: int
+    layout: Layout
+
+
+def sums_of(problem: Problem) -> np.void:
+    plan = problem.plan
+    fmt = format_named(plan.sum or "float64")
+    return record(Sums(0 if plan.sum is None else fmt.precision, int(plan.c_first), layout(fmt)))
+
+
+def order_of(unit: Unit) -> np.ndarray:
+    """The order in which an instruction takes its products."""
+    return np.array(unit.k_order or range(unit.instruction_k), dtype=np.int64)

@@ -1,0 +1,235 @@
+"""The walk of a row through its blocks, for each kind of arithmetic, and the additions outside the unit."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.extending import overload
+
+from tcsim.codegen.jit import apart, borrowing, inline, variant
+from tcsim.kernels.general.any_width import any_width_groups, any_width_stages, overflowing_products
+from tcsim.kernels.general.blocks import (
+    finish,
+    group_sums,
+    groups,
+    largest_exponents,
+    least_places,
+    mark_zeros,
+    quanta,
+    start_block,
+    start_sums,
+    sums,
+    wide_block,
+    wide_groups,
+)
+from tcsim.kernels.general.cuts import round_c, round_groups, round_products
+from tcsim.kernels.general.numbers import (
+    FINITE,
+    SR,
+    bits_of_float64,
+    float64_of_bits,
+    round_float64,
+    to_float64,
+)
+from tcsim.kernels.general.pairs import add_c, add_product, keep_c
+from tcsim.kernels.general.panel import (
+    INSTRUCTION_END,
+    INSTRUCTION_START,
+    SEGMENT_END,
+    SEGMENT_START,
+)
+from tcsim.kernels.general.rounded import in_vectors, rounded, rounded_row
+from tcsim.kernels.general.row import WIDE, add_specials, draw, flush_row, start_over
+from tcsim.kernels.general.spec import (
+    Grouped,
+    Plain,
+    Rounded,
+    Single,
+    Staged,
+    WideGrouped,
+    WideStaged,
+)
+from tcsim.kernels.general.staged import two_stage_row
+
+
+@inline
+def add_outside(x, y, precision, fmt):
+    """x + y rounded once to nearest-even in a format of `precision` bits; x and y are float64 and may be wider than it.
+
+    TwoSum (Knuth) gives s + e = x + y exactly; s is then cut toward zero and made odd if anything was cut, which rounds to
+    51 bits or fewer as the exact sum does. Sums below float64's normal numbers are exact, and an s without a finite
+    successor is far beyond a narrower format.
+    """
+    s = x + y
+    if precision == 53:
+        return s
+    z = s - x
+    e = (x - (s - z)) + (y - z)
+    bits = bits_of_float64(s)
+    beyond = ((bits ^ bits_of_float64(e)) >> 63) & 1  # 1: the exact sum is nearer to zero than s
+    s = float64_of_bits((bits - beyond) | 1) if (e != 0) & (abs(s) < np.inf) else s
+    if precision == 24 and fmt.emax == 127:
+        return np.float64(np.float32(s))
+    sig, place, negative, special = round_float64(s, precision, fmt)
+    return to_float64(sig, place, negative, special, precision)
+
+
+@borrowing
+def plain_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+    """Terms are products."""
+    start_block(spec, panel, r, block, width, row)
+    largest_exponents(panel, r, p0, p1, 1, width, row.top)
+    least_places(spec, panel, r, p0, p1, width, row.lsb)
+    wide = quanta(spec, width, row)
+    if spec.any_cut:
+        round_c(spec, width, row, seed, element, step + block)
+        round_products(spec, panel, r, p0, p1, width, row, seed, element, step + block)
+    else:
+        start_sums(spec, width, row)
+        sums(spec, panel, r, p0, p1, 1, width, row.q, row.total)
+    if spec.ieee_zero:
+        mark_zeros(panel, r, p0, p1, columns, row)
+    if wide:
+        for j in range(columns):
+            if row.flag[j] == WIDE and row.special[j] == FINITE:
+                top = max(row.top[j], row.floor[j])
+                x = wide_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
+                               row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
+                row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+    finish(spec, width, row, word)
+
+
+@borrowing
+def single_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+    """One product, added to c exactly."""
+    if add_product(spec, panel, r, p0, width, row, word):
+        for j in range(columns):
+            if row.flag[j] == WIDE and row.special[j] == FINITE:
+                place = panel.ea[r, p0] + panel.eb[p0, j]
+                top, lsb = max(row.e[j], place), min(row.e[j] - spec.out.mantissa, place - spec.weight)
+                x = wide_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, lsb,
+                               row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
+                row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+
+
+@borrowing
+def grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+    """Terms are exact groups of products."""
+    start_block(spec, panel, r, block, width, row)
+    groups(spec, panel, r, p0, p1, width, row)
+    wide = quanta(spec, width, row)
+    if spec.any_cut:
+        round_c(spec, width, row, seed, element, step + block)
+        round_groups(spec, -(-(p1 - p0) // spec.group), width, row, seed, element, step + block)
+    else:
+        start_sums(spec, width, row)
+        group_sums(spec, -(-(p1 - p0) // spec.group), width, row)
+    if spec.ieee_zero:
+        mark_zeros(panel, r, p0, p1, columns, row)
+    if wide:
+        for j in range(columns):
+            if row.flag[j] == WIDE and row.special[j] == FINITE:
+                top = max(row.top[j], row.floor[j])
+                x = wide_groups(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
+                                row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
+                row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+    finish(spec, width, row, word)
+
+
+@borrowing
+def wide_grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+    """Exact groups of any width, one output at a time."""
+    for j in range(columns):
+        if row.special[j] == FINITE:
+            c = (row.sig[j], row.e[j], row.negative[j])
+            x = any_width_groups(
+                spec, panel, r, p0, p1, j, c, row.random[word * row.width + j], seed, element + j, step + block
+            )
+            row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+    if spec.flush_results:
+        flush_row(spec, width, row)
+
+
+@borrowing
+def wide_staged_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+    """CDNA3 with numbers of any width, one output at a time."""
+    for j in range(columns):
+        overflowing_products(spec, panel, r, p0, p1, j, row.special)
+        if row.special[j] == FINITE:
+            c = (row.sig[j], row.e[j], row.negative[j])
+            x = any_width_stages(spec, panel, r, p0, p1, j, c, row.random[word * row.width + j])
+            row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+
+
+@borrowing
+def staged_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+    """CDNA3."""
+    two_stage_row(spec, panel, r, p0, p1, width, columns, row, word)
+
+
+@borrowing
+def rounded_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+    """Every operation rounded."""
+    if in_vectors(spec, panel, r, block, columns):
+        rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step + block)
+        return
+    for j in range(columns):
+        c = (row.sig[j], row.e[j], row.negative[j], row.special[j])
+        x = rounded(spec, panel, r, p0, p1, j, c, tree, seed, element + j, step + block)
+        row.sig[j], row.e[j], row.negative[j], row.special[j] = x
+
+
+def rows_of(block_of):
+    """The walk of a row through the blocks of a chunk, each by `block_of`."""
+
+    @apart
+    @variant(block_of.py_func.__name__)
+    def run_row(spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element,
+                step):  # fmt: skip
+        """All blocks of a chunk for one row of the tile: `columns` columns, and a few more that fill vectors."""
+        out = spec.out
+        for block in range(blocks):
+            event, p0, p1 = events[block], starts[block], starts[block + 1]
+            if event & SEGMENT_START and sums_.precision != 0:
+                start_over(width, row, 0)
+            if event & INSTRUCTION_START and spec.after:
+                keep_c(width, row)
+                start_over(width, row, spec.after_negative)
+            if check:
+                add_specials(panel, r, p0, p1, block, width, row.special)
+            word = (step + block) & 3
+            if spec.mode == SR and (word == 0 or block == 0):
+                draw(seed, element, (step + block) >> 2, 0, width, row.random, row.width)
+            block_of(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step)
+            if event & INSTRUCTION_END and spec.after:
+                add_c(spec, width, row)
+            if event & SEGMENT_END and sums_.precision != 0:
+                for j in range(width):
+                    x = to_float64(row.sig[j], row.e[j], row.negative[j], row.special[j], out.mantissa + 1)
+                    total[j] = add_outside(total[j], x, sums_.precision, sums_.layout)
+
+    return run_row
+
+
+WALKS = {
+    Plain: rows_of(plain_block),
+    Single: rows_of(single_block),
+    Grouped: rows_of(grouped_block),
+    WideGrouped: rows_of(wide_grouped_block),
+    Staged: rows_of(staged_block),
+    WideStaged: rows_of(wide_staged_block),
+    Rounded: rows_of(rounded_block),
+}
+
+
+def run_row(kind, *arguments):
+    """All blocks of a chunk for one row, by the arithmetic that the type of `kind` names."""
+
+
+@overload(run_row)
+def _run_row(kind, spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element, step):
+    walk = WALKS[kind.instance_class]
+
+    def run(kind, spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element, step):
+        walk(spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element, step)
+
+    return run

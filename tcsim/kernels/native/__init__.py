@@ -1,0 +1,1 @@
+"""Units that the processor's own arithmetic computes, and what is left of theirs to repair."""

@@ -1,0 +1,59 @@
+"""Integer dot products of any width that wrap or stop at the ends of int32, a block at a time.
+
+Sums that wrap are sums of uint32, in any order. A block that saturates is summed in float64, which holds it exactly: its
+inputs have at most 8 bits.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.fp.formats import Format
+from tcsim.kernels.general.spec import order_of
+from tcsim.problem import Codes, Problem
+
+LEAST, LARGEST = -(1 << 31), (1 << 31) - 1
+
+
+def run(problem: Problem, out: Codes) -> None:
+    """Write the codes of D = C + A·B into `out`; sums outside the unit wrap, as integer additions do."""
+    one = _saturating if problem.unit.overflow == "saturate" else _wrapping
+    for t in range(problem.shape[0]):
+        out[t] = one(problem, t).astype(np.int64) & 0xFFFFFFFF
+
+
+def _wrapping(problem: Problem, t: int) -> Any:
+    unit = problem.unit
+    a, b = _values(problem.a.codes[t], unit.a_format), _values(problem.b.codes[t], unit.b_format)
+    total = (a & 0xFFFFFFFF).astype(np.uint32) @ (b & 0xFFFFFFFF).astype(np.uint32)
+    return total if problem.c is None else total + problem.c[t].astype(np.uint32)
+
+
+def _saturating(problem: Problem, t: int) -> Any:
+    unit, plan = problem.unit, problem.plan
+    bounds = plan.bounds.tolist()
+    a, b = (_values(x.codes[t], f).astype(np.float64) for x, f in ((problem.a, unit.a_format), (problem.b, unit.b_format)))
+    zero = np.zeros(problem.shape[1:3])
+    c = zero if problem.c is None else _values(problem.c[t], unit.out_format).astype(np.float64)
+    if plan.sum is None:
+        return _chain(problem, a, b, c, bounds[0], bounds[-1])
+    return c + sum(_chain(problem, a, b, zero, start, stop) for start, stop in pairwise(bounds))
+
+
+def _chain(problem: Problem, a: Any, b: Any, total: Any, start: int, stop: int) -> Any:
+    unit, order = problem.unit, order_of(problem.unit)
+    for base in range(start, stop, unit.instruction_k):
+        for i in range(0, order.size, unit.block_size):
+            ks = base + order[i : i + unit.block_size]
+            ks = ks[ks < stop]
+            total = np.clip(total + a[:, ks] @ b[ks], LEAST, LARGEST)
+    return total
+
+
+def _values(codes: Codes, fmt: Format) -> npt.NDArray[np.int64]:
+    signed = codes.astype(np.int64)
+    return np.where(signed >> (fmt.width - 1), signed - (1 << fmt.width), signed)

@@ -1,0 +1,1 @@
+"""What every study stands on: cells, claims, runs that can stop and go on, files, figures' style."""

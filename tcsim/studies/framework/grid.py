@@ -1,0 +1,174 @@
+"""What the studies of schemes share: results onto a grid, verdicts, one way to draw curves, and a float32 baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tcsim.analysis.plot import COLOURS, MARKERS
+from tcsim.hardware.unit import Unit
+from tcsim.studies.framework.base import Cell, Option, Result
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# float32 on CUDA cores: products and sums rounded to nearest, in ascending k.
+FP32 = Unit("simulated", "fma1", "float32", "float32", "float32", block_size=1, arithmetic="rounded", align_rounding="exact",
+            rounding="rne", source="Fasi et al. 2022, section 3")  # fmt: skip
+
+
+def gather(
+    results: Sequence[tuple[Cell, Result]],
+    dims: Mapping[str, Sequence[Any]],
+    variables: Mapping[str, Sequence[str]],
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    **attrs: Any,
+) -> xr.Dataset:
+    """Cells and their results as a Dataset, NaN where a cell is missing or has no value.
+
+    `dims` are the keys of a cell that vary, with every value in order. `variables` are the keys of a result, each with
+    the further dimensions of its value, whose coordinates are in `coords`.
+    """
+    import xarray as xr
+
+    more = dict(coords or {})
+    arrays = {
+        name: np.full([len(dims[d]) for d in dims] + [len(more[e]) for e in extra], np.nan) for name, extra in variables.items()
+    }
+    places = {d: {_key(v): i for i, v in enumerate(values)} for d, values in dims.items()}
+    for cell, result in results:
+        at = tuple(places[d][_key(cell[d])] for d in dims)
+        for name in variables:
+            if name in result:
+                arrays[name][at] = np.asarray(result[name], dtype=np.float64)
+    return xr.Dataset(
+        {name: ((*dims, *extra), arrays[name]) for name, extra in variables.items()},
+        coords={**{d: list(v) for d, v in dims.items()}, **{e: list(v) for e, v in more.items()}},
+        attrs=attrs,
+    )
+
+
+def _key(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def told(holds: Any, *needed: Any) -> bool | None:
+    """A verdict, or None where a number that it needs is missing (NaN or None), or where none is given.
+
+    A comparison with NaN is False, so `needed` must hold every number that `holds` compares. A verdict that is NaN or None
+    itself is None.
+    """
+    numbers = [np.asarray(x, dtype=np.float64) for x in (holds, *needed)]
+    if len(numbers) == 1 or any(n.size == 0 or np.isnan(n).any() for n in numbers):
+        return None
+    return bool(holds)
+
+
+def said(numbers: Mapping[Any, Any], form: str = ".2e") -> str:
+    """Named numbers in one line."""
+    return ", ".join(f"{name} {float(value):{form}}" for name, value in numbers.items())
+
+
+# More looks than `plot` needs: some figures here have ten curves.
+_COLOURS = (*COLOURS, "#8B4513", "#6A3D9A", "#7F7F7F")
+_MARKERS = (*MARKERS, "<", ">", "*")
+
+
+def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: str, title: str = "", base: int | None = 2,
+           legend: bool = True, y: str = "log", styles: Mapping[str, str] | None = None,
+           looks: Mapping[str, tuple[int, int]] | None = None) -> None:  # fmt: skip
+    """One labelled curve a line, told apart by colour and marker; `base` of the logarithmic x axis, None for a linear one.
+
+    `styles` gives line styles, a dotted line being grey and bare; `looks` colour and marker by number, in place of the order.
+    """
+    for i, (label, values) in enumerate(lines.items()):
+        style = (styles or {}).get(label, "-")
+        c, m = (looks or {}).get(label, (i, i))
+        marker = None if style in (":", "-.") else _MARKERS[m % len(_MARKERS)]
+        colour = "grey" if style in (":", "-.") else _COLOURS[c % len(_COLOURS)]
+        axis.plot(x, values, style, color=colour, marker=marker, label=label)
+    if base is not None:
+        axis.set_xscale("log", base=base)
+    else:
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    if y == "log":
+        axis.set_yscale("log")
+    axis.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    if legend:
+        axis.legend(frameon=False, ncol=2 if len(lines) > 4 else 1, handlelength=2.2)
+
+
+def legend_right(figure: Any, axis: Any) -> None:
+    """The legend of one axis beside all panels."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", frameon=False, handlelength=2.2)
+
+
+def legend_below(figure: Any, axis: Any, columns: int = 3) -> None:
+    """The legend of one axis below all panels."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncol=columns, frameon=False, handlelength=2.4)
+
+
+def rows(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
+    """A text table: numbers in three digits, columns aligned."""
+    cells = [list(header), *([v if isinstance(v, str) else f"{v:.3g}" for v in row] for row in body)]
+    widths = [max(len(r[i]) for r in cells) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(v.ljust(w) if i == 0 else v.rjust(w) for i, (v, w) in enumerate(zip(r, widths, strict=True))) for r in cells
+    )
+
+
+def powers(first: int, last: int, step: int = 1) -> tuple[int, ...]:
+    """2^first, 2^(first + step), … up to 2^last."""
+    return tuple(2**i for i in range(first, last + 1, step))
+
+
+def powers_to(last: Any, first: int, step: int = 1) -> list[int]:
+    """The powers of two from 2^first to `last`, every `step`-th."""
+    return list(powers(first, int(last).bit_length() - 1, step))
+
+
+def _gpu(value: Any) -> str:
+    from tcsim.hardware import unit
+
+    return unit(str(value), "float16").gpu
+
+
+SEED = Option("seed", 0, 0, "seed of the inputs")
+
+
+def count(name: str, full: int, quick: int, text: str) -> Option:
+    """An option that is an integer of at least 1."""
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1; got {value!r}")
+        return value
+
+    return Option(name, full, quick, text, check)
+
+
+def largest(name: str, full: int, quick: int, text: str = "largest inner dimension, a power of two") -> Option:
+    """An option that is a power of two, up to which a study goes."""
+    counted = count(name, full, quick, text)
+
+    def check(value: Any) -> Any:
+        if counted.check(value) & (value - 1):
+            raise ValueError(f"{name} must be a power of two; got {value}")
+        return value
+
+    return replace(counted, check=check)
+
+
+def outputs(full: int, quick: int) -> Option:
+    """The option that says how many rows of A and columns of B there are."""
+    return count("outputs", full, quick, "rows of A and columns of B")
+
+
+def gpu(full: str = "a100") -> Option:
+    """The option naming the GPU whose fp16 unit is simulated."""
+    return Option("gpu", full, full, "GPU whose tensor core is simulated", _gpu)

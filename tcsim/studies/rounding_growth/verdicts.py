@@ -1,0 +1,80 @@
+"""How rounding-growth decides over seeds: medians with their spread, and verdicts on which every seed agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tcsim.studies.framework.base import Claim
+from tcsim.studies.rounding_growth.cells import FIT_K, slopes
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+SEEDS = 5  # a verdict takes this many
+MILLION = 1_000_000
+PAPER = "Fasi et al. 2022"
+
+
+def spread(values: Any, form: str = ".2f") -> str:
+    """Median of the seeds, and the least and largest."""
+    v = np.asarray(values, dtype=np.float64).ravel()
+    return f"{np.median(v):{form}} ({v.min():{form}} to {v.max():{form}})"
+
+
+def said(numbers: Mapping[str, Any], form: str = ".2f") -> str:
+    """Named values over seeds in one line."""
+    return ", ".join(f"{name} {spread(values, form)}" for name, values in numbers.items())
+
+
+def claim(
+    statement: str, holds: Any, evidence: str, origin: str, *, says: str = "", needs: Mapping[str, Any] | None = None
+) -> Claim:
+    """A verdict where all seeds agree, `holds` being one truth a seed; none where they do not, or are fewer than five."""
+    each = np.asarray(holds, dtype=bool).ravel()
+    reason = ""
+    if each.size < SEEDS:
+        reason = f"a verdict takes {SEEDS} seeds; these are {each.size}"
+    elif each.any() and not each.all():
+        reason = f"{int(each.sum())} of {each.size} seeds say that it holds"
+    verdict = None if reason else bool(each.all())
+    return Claim(statement, verdict, evidence, origin, says=says, needs=dict(needs or {}), reason=reason)
+
+
+def every(conditions: Mapping[str, Any] | list[Any]) -> Any:
+    """One truth a seed: whether all conditions, each an array over seeds, hold."""
+    values = list(conditions.values()) if isinstance(conditions, Mapping) else conditions
+    return np.all(np.stack([np.asarray(v, dtype=bool) for v in values]), axis=0)
+
+
+def curve(data: xr.Dataset, unit: str, rounding: str = "hardware", scheme: str = "double-fp16", distribution: str = "(0, 1]",
+          blocking: str = "16 blocks") -> xr.DataArray:  # fmt: skip
+    """error(k, seed) on a unit at the k that were computed."""
+    errors = data.error.sel(distribution=distribution, blocking=blocking, unit=unit, rounding=rounding, scheme=scheme)
+    return _computed(errors)
+
+
+def software(data: xr.Dataset, method: str, distribution: str = "(0, 1]", blocking: str = "recursive") -> xr.DataArray:
+    """error(k, seed) of simulated arithmetic at the k that were computed."""
+    return _computed(data.simulated_error.sel(distribution=distribution, blocking=blocking, arithmetic=method))
+
+
+def _computed(errors: xr.DataArray) -> xr.DataArray:
+    return errors.sel(k=errors.k[np.isfinite(errors.values).any(axis=errors.get_axis_num("seed"))])
+
+
+def at(errors: xr.DataArray, k: int) -> Any:
+    """The errors of the seeds at k; NaN where that was not computed."""
+    return errors.sel(k=k).values if k in errors.k.values else np.full(errors.seed.size, np.nan)
+
+
+def rise(data: xr.Dataset, rounding: str, blocking: str = "16 blocks") -> dict[str, Any]:
+    """The slopes of double-fp16's error on every unit, an array over seeds each."""
+    return {u: slopes(curve(data, u, rounding, blocking=blocking)) for u in data.unit.values}
+
+
+def fitted(data: xr.Dataset) -> dict[str, Any]:
+    """What a slope needs of k."""
+    return {"k": slice(FIT_K, int(data.k[-1]))}

@@ -1,0 +1,125 @@
+"""The two implementations agree bit for bit, on every unit of the table and on what-ifs, and with real hardware."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from support.patterns import KINDS, operands, problems, schedules
+from support.vectors import Case, cases, files, needs_vectors
+from support.whatifs import distinct, label, whatifs
+
+import tcsim
+from tcsim import reference
+from tcsim.hardware.unit import Unit
+from tcsim.kernels import dispatch as cpu
+from tcsim.kernels.general.run import run as general
+from tcsim.kernels.native import narrow, payload
+from tcsim.problem import Operand, Problem
+from tcsim.schedule import Sequential
+
+FP16, FP32 = tcsim.unit("a100", "float16"), tcsim.unit("mi100", "float32")
+SINGLE = [
+    *(FP32.replace(rounding=r) for r in ("rz", "rna", "ru", "ro", "sr")),
+    *(FP16.replace(block_size=1, align_rounding="exact", rounding=r, out=o) for r, o in product(("rne", "rd", "sr"), ("bfloat16", "float64"))),
+    tcsim.unit("h200", "bfloat16").replace(block_size=1, align_rounding="exact", rounding="sr", subnormals="flush", zero_sign="ieee"),
+    *(tcsim.unit("h200", "float64").replace(rounding=r, zero_sign=z) for r, z in product(("rz", "ru", "rd"), ("ieee", "positive"))),
+    FP32.replace(block_size=1, align_rounding="exact", rounding="rna", c_enters="after", chain=3),
+]  # fmt: skip
+DEEP = [
+    tcsim.unit("mi300x", fmt).replace(fraction_bits=f, late_fraction_bits=late)
+    for fmt in ("float16", "float8_e4m3fnuz")
+    for f, late in ((30, 20), (20, 9), (12, 40))
+]
+UNITS = [*distinct(), *whatifs(), *SINGLE, *DEEP]
+
+
+def first_difference(got: np.ndarray, expected: np.ndarray) -> str:
+    where = np.argwhere(got != expected)
+    if not where.size:
+        return ""
+    at = tuple(where[0])
+    return f"{len(where)} of {got.size} differ, first {list(map(int, at))}: {int(got[at]):#x} for {int(expected[at]):#x}"
+
+
+def problem_of(case: Case, stop: int | None = None) -> Problem:
+    unit, part = case.unit, slice(stop)
+    scales = [None if s is None else s[part] for s in (case.scale_a, case.scale_b)]
+    return Problem(
+        unit,
+        Sequential().plan(case.a.shape[2]),
+        Operand(case.a[part], unit.a_format),
+        Operand(case.b[part], unit.b_format),
+        case.c[part],
+        *scales,
+    )
+
+
+@needs_vectors
+@pytest.mark.parametrize("file", files() or ["none"])
+@pytest.mark.parametrize("backend", ["reference", "cpu", "general"])
+def test_vectors_are_reproduced(file: str, backend: str) -> None:
+    rows = 0
+    for case in cases(file):
+        problem = problem_of(case)
+        got = run(backend, problem)
+        assert first_difference(got, case.d) == "", f"{case.name} on {case.unit.label}"
+        rows += case.d.size
+    assert rows >= 6000
+
+
+def run(backend: str, problem: Problem) -> np.ndarray:
+    if backend == "reference":
+        return reference.run(problem)
+    if backend == "cpu":
+        return cpu.run(problem, 2)
+    out = np.empty(problem.shape[:3], problem.unit.out_format.storage)
+    if problem.unit.arithmetic == "integer":
+        return cpu.run(problem, 1)
+    if problem.unit.sum_format is not None:
+        narrow.run(problem, out, lambda part: run("general", part))
+        return out
+    general.run(problem, out, 1)
+    payload.restore(problem, out, lambda part: run("general", part))
+    return out
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=label)
+def test_cpu_equals_reference(unit: Unit) -> None:
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+    @given(problem=problems(unit))
+    def agree(problem: Problem) -> None:
+        expected = reference.run(problem)
+        assert first_difference(run("cpu", problem), expected) == ""
+        assert first_difference(run("general", problem), expected) == ""
+
+    agree()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unit", [u for u in UNITS if u.rounding == "sr" or u.evidence != "?"], ids=label)
+def test_large_tiles_and_threads(unit: Unit, kind: str) -> None:
+    """Shapes that fill tiles, chunks and threads: one thread, two threads and the general kernel agree."""
+    rng = np.random.default_rng(5)
+    m, n, k = 70, 83, 2 * unit.instruction_k + 300
+    a, b, c = operands(rng, unit, m, n, k, kind)
+    scales = []
+    if unit.scale_format is not None:
+        count = -(-k // unit.scale_block)
+        scales = [rng.integers(100, 120, shape, dtype=np.uint8) for shape in ((1, m, count), (1, count, n))]
+    schedule = schedules(k, unit)[len(kind) % 5]
+    problem = Problem(
+        unit, schedule.plan(k), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None], *scales, seed=3
+    )
+    one = cpu.run(problem, 1)
+    assert first_difference(cpu.run(problem, 2), one) == ""
+    assert first_difference(run("general", problem), one) == ""
+    rows, columns = rng.integers(0, m, 1), rng.integers(0, n, 2)
+    few = Problem(
+        unit, problem.plan, Operand(a[None, rows], unit.a_format), Operand(b[None][:, :, columns], unit.b_format), c[None][:, rows][:, :, columns],
+        *(s[:, rows] if i == 0 else s[:, :, columns] for i, s in enumerate(scales)), seed=3,
+    )  # fmt: skip
+    if unit.rounding != "sr":
+        assert first_difference(reference.run(few), one[:, rows][:, :, columns]) == ""

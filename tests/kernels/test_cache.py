@@ -1,0 +1,115 @@
+"""Compiled kernels on disk: what one process saves, no other loads in place of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from tcsim.codegen import jit
+from tcsim.codegen.cache import KeyedFiles
+
+
+def test_processes_that_save_at_once_keep_their_own(tmp_path: Path) -> None:
+    """Interleaved as two processes may: both look, both save, both load."""
+    first, second = KeyedFiles(tmp_path, "f"), KeyedFiles(tmp_path, "f")
+    assert (first.load("float64"), second.load("int64")) == (None, None)
+    first.save("float64", "code of float64")
+    second.save("int64", "code of int64")
+    for files in (first, second, KeyedFiles(tmp_path, "f")):
+        assert (files.load("float64"), files.load("int64")) == ("code of float64", "code of int64")
+
+
+def test_a_file_says_what_it_holds(tmp_path: Path) -> None:
+    """A file under another key's name, or one that was cut short, is compiled again."""
+    files = KeyedFiles(tmp_path, "f")
+    files.save("float64", "code")
+    files.path("float64").rename(files.path("int64"))
+    assert files.load("int64") is None
+    files.save("float64", "code")
+    files.path("float64").write_bytes(files.path("float64").read_bytes()[:-4])
+    assert files.load("float64") is None
+
+
+def test_flush_forgets_its_own(tmp_path: Path) -> None:
+    mine, other = KeyedFiles(tmp_path, "f"), KeyedFiles(tmp_path, "g")
+    mine.save("float64", 1)
+    other.save("float64", 2)
+    mine.flush()
+    assert (mine.load("float64"), other.load("float64")) == (None, 2)
+
+
+def _sizes(kind: str, folder: str, barrier: object) -> str:
+    """Compile for one type while the other processes do; then ask for every type, from the disk."""
+    jit.cache_folder = lambda: Path(folder)  # type: ignore[assignment]
+    function = jit.kernel(_item_size)
+    barrier.wait()  # type: ignore[attr-defined]
+    return f"{kind} {function(np.zeros(1, kind))}"
+
+
+def _item_size(x):  # type: ignore[no-untyped-def]
+    return x.itemsize
+
+
+@pytest.mark.parametrize("turn", range(2))
+def test_types_compiled_at_once(tmp_path: Path, turn: int) -> None:
+    kinds = ["int8", "int16", "float32", "float64"]
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        barrier = manager.Barrier(len(kinds))
+        with context.Pool(len(kinds)) as pool:
+            told = pool.starmap(_sizes, [(kind, str(tmp_path), barrier) for kind in kinds], chunksize=1)
+        assert told == ["int8 1", "int16 2", "float32 4", "float64 8"]
+        assert len(list(tmp_path.rglob("*.nbc"))) == len(kinds)
+        again = manager.Barrier(1)
+        with context.Pool(1) as pool:
+            assert pool.starmap(_sizes, [(kind, str(tmp_path), again) for kind in kinds], chunksize=1) == told
+
+
+def test_kernels_are_cached_this_way() -> None:
+    """Numba's own attribute, which a later version might rename: then this fails before anything else does."""
+    made = jit.kernel(_item_size)
+    assert isinstance(made._cache._cache_file, KeyedFiles)
+    assert numba.extending.is_jitted(made)
+
+
+_PRODUCTS = """
+import sys
+import numpy as np
+import tcsim
+a = np.random.default_rng(0).random((2, 24)).astype(np.float16)
+for gpu in sys.argv[1:]:
+    unit = tcsim.unit(gpu, "float16")
+    unit = unit.replace(rounding="ru") if gpu == "mi250" else unit
+    ours, told = (tcsim.matmul(a, a.T, unit=unit, backend=b).view(np.uint32) for b in ("cpu", "reference"))
+    assert np.array_equal(ours, told), gpu
+"""
+
+
+def test_kernels_of_different_processes_meet(tmp_path: Path) -> None:
+    """Two kinds of the general kernel, compiled and saved by a process each, both loaded by a third: each its own."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    for gpus in (["mi300x"], ["mi250"], ["mi300x", "mi250"]):
+        subprocess.run([sys.executable, "-c", _PRODUCTS, *gpus], env=environment, check=True, timeout=300)
+
+
+def test_what_a_factory_makes_needs_a_name() -> None:
+    """Two functions of one name and one signature would be one symbol to the linker."""
+
+    def made(number: int) -> object:
+        def add(x):  # type: ignore[no-untyped-def]
+            return x + number
+
+        return add
+
+    for decorator in (jit.kernel, jit.inline, jit.woven, jit.routine, jit.borrowing, jit.apart):
+        with pytest.raises(TypeError, match="name it with @variant"):
+            decorator(made(1))
+    names = {jit.routine(jit.variant(n)(made(n))).py_func.__qualname__ for n in (1, 2)}
+    assert len(names) == 2

@@ -1,0 +1,79 @@
+"""Products, groups and sums wider than 64 bits: numbers worked out by hand, and which kernel says it holds a unit."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import tcsim
+from tcsim.hardware.unit import Unit
+from tcsim.kernels.general.spec import Grouped, Plain, Single, Staged, WideGrouped, WideStaged, _kind, widths
+
+FP64, NVFP4, CDNA3 = tcsim.unit("a100", "float64"), tcsim.unit("b200", "nvfp4"), tcsim.unit("mi300x", "float16")
+
+
+@pytest.mark.parametrize("fmt", ["float64", "float32", "tfloat32", "float16"])
+@pytest.mark.parametrize("fraction", [1, 25, 58, 59, 200])
+def test_one_times_one(fmt: str, fraction: int) -> None:
+    unit = FP64.replace(b=fmt, align_rounding="rz", fraction_bits=fraction, block_size=4)
+    assert tcsim.matmul([1.0], [1.0], unit=unit) == 1.0
+    assert tcsim.matmul(np.ones(4), np.ones(4), unit=unit) == 4.0
+
+
+def test_products_of_106_bits_are_cut_where_the_unit_cuts() -> None:
+    x = 1 + 2.0**-52  # x·x = 1 + 2^-51 + 2^-104
+    unit = FP64.replace(align_rounding="rz", fraction_bits=104, block_size=2)
+    assert tcsim.matmul([x, -1.0], [x, x], unit=unit) == Fraction(1, 1 << 52) * Fraction(x)
+    assert tcsim.matmul([x, -1.0], [x, x], unit=unit.replace(fraction_bits=103)) == 2.0**-52
+    assert tcsim.matmul([x, -1.0], [x, x], unit=unit.replace(fraction_bits=51)) == 2.0**-51
+
+
+def test_operands_converted_to_float64() -> None:
+    unit = tcsim.unit("h200", "float16").replace(operand_format="float64")
+    assert tcsim.matmul([1.5, 2.0], [1.0, 0.25], 3.0, unit=unit) == 5.0
+
+
+def test_groups_of_wide_products() -> None:
+    """2^100 + 2^-100 - 2^100 within a group is exact; scales multiply it."""
+    unit = NVFP4.replace(a="bfloat16")
+    a = np.zeros(64, np.float32)
+    a[:3] = 2.0**100, 2.0**-100, -(2.0**100)
+    scale = np.array([1.5, 1, 1, 1], np.float32)
+    got = tcsim.matmul(
+        a, np.ones(64, np.float32), unit=unit.replace(align_rounding="exact"), scale_a=scale, scale_b=2 * scale[:, None]
+    )
+    assert got == 4.5 * 2.0**-100
+    ones = np.ones(64, np.float32)
+    assert tcsim.matmul(ones, ones, unit=unit, scale_a=ones[:4], scale_b=ones[:4, None]) == 64.0
+
+
+def test_two_stages_wider_than_64_bits() -> None:
+    unit = CDNA3.replace(fraction_bits=100, late_fraction_bits=120, out="float64", rounding="rne")
+    tiny = 2.0**-24
+    assert tcsim.matmul([1.0, tiny, -1.0], [1.0, tiny, 1.0], unit=unit) == 2.0**-48
+    assert tcsim.matmul([tiny], [tiny], 2.0**50, unit=unit.replace(fraction_bits=90)) == 2.0**50
+    assert (
+        tcsim.matmul([tiny, -tiny], [tiny, tiny / 2], 2.0**-60, unit=unit.replace(a="float64", b="float64"))
+        == 2.0**-49 + 2.0**-60
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "kind"),
+    [
+        (tcsim.unit("h200", "float16").replace(align_rounding="rd"), Plain),
+        (tcsim.unit("mi100", "float32"), Single),
+        (FP64, Plain),
+        (NVFP4, Grouped),
+        (NVFP4.replace(a="bfloat16"), WideGrouped),
+        (tcsim.unit("b200", "mxfp8_e5m2").replace(group_size=8), WideGrouped),
+        (CDNA3, Staged),
+        (CDNA3.replace(fraction_bits=56, late_fraction_bits=55), Staged),
+        (CDNA3.replace(fraction_bits=57), WideStaged),
+        (CDNA3.replace(late_fraction_bits=56), WideStaged),
+        (CDNA3.replace(a="float64"), WideStaged),
+    ],
+    ids=lambda x: x.label if isinstance(x, Unit) else x.__name__,
+)
+def test_each_kernel_states_what_it_holds(unit: Unit, kind: type) -> None:
+    assert isinstance(_kind(unit, widths(unit)), kind)

@@ -1,0 +1,122 @@
+"""A user's own study, and the page of all studies."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import tcsim
+from tcsim.cli import main
+from tcsim.studies.framework.run import run
+from tcsim.studies.framework.store import source_hash
+
+H200 = tcsim.unit("h200", "float16")
+FILE = """
+import tcsim
+h200 = tcsim.unit("h200", "float16")
+STUDY = tcsim.study.grid("widths", units={"13": h200.replace(fraction_bits=13), "25": h200}, ks=(64, 256), seeds=(0, 1))
+"""
+
+
+def test_a_grid_from_a_file_and_its_page(tmp_path: Path) -> None:
+    file, out = tmp_path / "own_widths.py", tmp_path / "out"
+    file.write_text(FILE)
+    result = CliRunner().invoke(main, ["study", "run", str(file), "--out", str(out), "--jobs", "1"])
+    assert result.exit_code == 0, result.output
+    assert "8 cells computed, 0 reused, 0 failed" in result.output
+    again = CliRunner().invoke(main, ["study", "run", str(file), "--out", str(out), "--jobs", "1"])
+    assert "0 cells computed, 8 reused" in again.output
+    page = CliRunner().invoke(main, ["report", str(out)])
+    assert page.exit_code == 0, page.output
+    text = (out / "report.html").read_text()
+    assert "Errors on a grid: widths" in text
+    assert "data:image/png;base64," in text
+    assert "src='http" not in text
+
+
+def test_a_wider_accumulator_errs_less(tmp_path: Path) -> None:
+    units = {str(f): H200.replace(fraction_bits=f) for f in (10, 25)}
+    study = tcsim.study.grid("two", units=units, schedules={"b": tcsim.Blocked(32)}, schemes=("plain",), ks=(512,))
+    data = run(study, out=tmp_path, jobs=1, figures=False).dataset
+    assert float(data.componentwise.sel(unit="10").max()) > 5 * float(data.componentwise.sel(unit="25").max())
+    renamed = tcsim.study.grid("two", units={"narrow": units["10"]}, schedules={"x": tcsim.Blocked(32)}, ks=(512,))
+    assert run(renamed, out=tmp_path, jobs=1, figures=False).reused == 1
+
+
+OWN = """
+import xarray as xr
+from tcsim.study import Claim, Study
+
+def compute(cell):
+    return {"y": cell["x"] + 1}
+
+def dataset(params, results):
+    return xr.Dataset({"y": ("x", [r["y"] for _, r in results])}, coords={"x": [c["x"] for c, _ in results]})
+
+def claims(data):
+    return [Claim("y is more than x", bool((data.y > data.x).all()), "by difference", "this project")]
+
+STUDY = Study("sums", "Sums", "nothing", lambda p: [{"x": x} for x in range(4)], compute, dataset, claims, lambda d: {})
+"""
+
+
+def test_an_edited_study_is_computed_again(tmp_path: Path) -> None:
+    """From a file or by a script: results of the code before would stand under the new one's name."""
+    for text, computed, verdict in ((OWN, 4, "holds"), (OWN, 0, "holds"), (OWN.replace("+ 1", "- 1"), 4, "does not hold")):
+        (tmp_path / "own_sums.py").write_text(text)
+        for how in (["-m", "tcsim.cli", "study", "run", "own_sums.py"], ["own_script.py"]):
+            script = text + "\nimport tcsim\nprint(repr(tcsim.study.run(STUDY, out='script', jobs=1)))"
+            (tmp_path / "own_script.py").write_text(script)
+            done = subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+            assert done.returncode == 0, done.stderr
+            assert verdict in done.stdout
+            if how[0] == "-m":
+                assert f"{computed} cells computed, {4 - computed} reused" in done.stdout
+
+
+def test_a_function_without_a_file(tmp_path: Path) -> None:
+    studies = []
+    for text in (OWN, OWN, OWN.replace("+ 1", "- 1")):
+        space: dict[str, Any] = {"__name__": "typed"}
+        exec(text, space)
+        studies.append(space["STUDY"])
+    first, again, other = (source_hash(study) for study in studies)
+    assert first == again != other
+    assert source_hash(tcsim.study.study("terms")) == ""
+
+
+def test_a_file_with_the_name_of_a_module(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text(FILE)
+    result = CliRunner().invoke(main, ["study", "run", str(tmp_path / "json.py")])
+    assert result.exit_code == 1
+    assert "another module is called json" in result.output
+    assert str(tmp_path) not in sys.path  # or every later `import json` would find this one
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schemes": ("otomo",)}, r"unknown scheme 'otomo' \(nearest: 'ootomo'\)"),
+        ({"distributions": ("gaus",)}, r"unknown distribution 'gaus' \(nearest: 'gauss'\)"),
+        ({"ks": ()}, "axis 'k' is empty"),
+    ],
+)
+def test_bad_grids(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tcsim.study.grid("bad", **{"units": {"h200": H200}, "ks": (64,), **change})
+
+
+@pytest.mark.parametrize(("name", "text"), [("missing_file.py", None), ("no_study.py", "x = 1"), ("notes.txt", "STUDY")])
+def test_files_without_a_study(name: str, text: str | None, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    result = CliRunner().invoke(main, ["study", "run", str(tmp_path / name)])
+    assert result.exit_code == 1
+    assert "STUDY" in result.output
+    empty = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert "no finished study" in empty.output
