@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tcsim.fp.formats import Format, format_named
+from tcsim.hardware.gpus import GPUS
 from tcsim.hardware.rows import FP8_PAIRS, FP864_PAIRS
 from tcsim.hardware.unit import Unit
 
@@ -29,10 +30,7 @@ PTX_TYPES = {
 }
 
 # Compute capability of each GPU of the unit table that has matrix instructions in PTX.
-CAPABILITY = {
-    "v100": 70, "t4": 75, "a100": 80, "a30": 80, "a2": 86, "a40": 86, "l40s": 89, "ada": 89, "h100": 90, "h200": 90,
-    "b200": 100, "rtx-blackwell": 120,
-}  # fmt: skip
+CAPABILITY = {gpu.name: gpu.capability for gpu in GPUS if gpu.capability is not None}
 
 
 @dataclass(frozen=True)

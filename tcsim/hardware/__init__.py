@@ -7,19 +7,16 @@ from collections.abc import Callable, Iterable
 from tcsim.errors import unknown
 from tcsim.fp.formats import FORMATS, format_named
 from tcsim.hardware import ampere_ada, blackwell, cdna, hopper, volta_turing
+from tcsim.hardware.gpus import gpu_named
 from tcsim.hardware.unit import Unit
 
 UNITS: tuple[Unit, ...] = (*volta_turing.UNITS, *ampere_ada.UNITS, *hopper.UNITS, *blackwell.UNITS, *cdna.UNITS)
 GPUS: tuple[str, ...] = tuple(dict.fromkeys(u.gpu for u in UNITS))
 
-# What the vendor's GEMM runs on, first match wins.
-_PREFERRED = ("wgmma", "tcgen05", "mma", "mfma")
-_GPU_ALIASES = {"tesla-v100": "v100", "rtx-ada": "ada", "rtx-5090": "rtx-blackwell", "mi300": "mi300x", "mi250x": "mi250"}
-
 
 def units(gpu: str | None = None) -> list[Unit]:
     """Every known unit in the order of the table; of one GPU if it is named."""
-    return list(UNITS) if gpu is None else [u for u in UNITS if u.gpu == _gpu_named(gpu)]
+    return list(UNITS) if gpu is None else [u for u in UNITS if u.gpu == gpu_named(gpu).name]
 
 
 def unit(gpu: str, fmt: str, *, b: str | None = None, out: str | None = None, instruction: str | None = None) -> Unit:
@@ -31,21 +28,13 @@ def unit(gpu: str, fmt: str, *, b: str | None = None, out: str | None = None, in
 
     ValueError names what exists and the nearest match for an unknown GPU, format, output or instruction.
     """
-    found = [u for u in UNITS if u.gpu == _gpu_named(gpu)]
+    found = [u for u in UNITS if u.gpu == gpu_named(gpu).name]
     found = _of_input(found, fmt, b)
     found = _narrow(found, "output", None if out is None else format_named(out).name, lambda u: str(u.out))
     found = _narrow(found, "instruction", instruction, lambda u: u.instruction)
-    order = {name: i for i, name in enumerate(_PREFERRED)}
-    found.sort(key=lambda u: (order.get(u.instruction, len(order)), u.out == "float16"))
+    preferred = gpu_named(gpu).instruction
+    found.sort(key=lambda u: (u.instruction != preferred, u.out == "float16"))
     return found[0]
-
-
-def _gpu_named(gpu: str) -> str:
-    key = str(gpu).lower().replace("_", "-").replace(" ", "-")
-    key = _GPU_ALIASES.get(key, key)
-    if key not in GPUS:
-        raise unknown("unit", gpu, GPUS)
-    return key
 
 
 def _of_input(found: list[Unit], fmt: str, b: str | None) -> list[Unit]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tcsim.analysis import exact, metrics
 from tcsim.arguments import array
 from tcsim.errors import unknown
-from tcsim.hardware.peaks import PEAKS, peak
+from tcsim.hardware.gpus import PEAKS, peak
 from tcsim.hardware.unit import Unit
 from tcsim.schemes import bounds
 from tcsim.schemes.gemm import SCHEMES, gemm

@@ -89,14 +89,14 @@ def test_unknown_stays_unknown(name: str, capability: int) -> None:
 
 def test_rows_agree_with_the_unit_table() -> None:
     for row in DEVICES:
-        assert row.gpu in GPUS
-        assert CAPABILITY[row.gpu] == row.capability
-    assert {row.gpu for row in DEVICES} == set(CAPABILITY)
+        assert row.name in GPUS
+        assert CAPABILITY[row.name] == row.capability
+    assert {row.name for row in DEVICES} == set(CAPABILITY)
 
 
 def test_no_device_matches_two_rows() -> None:
     for name, capability in KNOWN:
-        rows = [r for r in DEVICES if r.capability == capability and gpu_named(name, capability) == r.gpu]
+        rows = [r for r in DEVICES if r.capability == capability and gpu_named(name, capability) == r.name]
         others = [r for r in DEVICES if r.capability == capability and r not in rows and matches(name, r)]
         assert (len(rows), others) == (1, []), name
 

@@ -5,7 +5,7 @@ import pytest
 
 from tcsim import hardware
 from tcsim.analysis import exact, inputs, metrics
-from tcsim.hardware.peaks import PEAKS, peak
+from tcsim.hardware.gpus import PEAKS, peak
 from tcsim.schemes.advise import advise
 from tcsim.schemes.gemm import SCHEMES, gemm
 

@@ -18,7 +18,7 @@ import tcsim
 from tcsim.studies.framework.run import run
 from tcsim.studies.framework.store import Store, cell_key, source_hash
 
-pytestmark = pytest.mark.xdist_group("study")  # one worker makes the module's data
+pytestmark = pytest.mark.xdist_group("rounding_growth")  # one worker makes the module's data
 CELLS = 2 * 5 + 2 * 3 + 3 * (3 + 3) + 3  # built on five k, bf16, three units' other roundings and every operation on three
 
 
