@@ -140,6 +140,23 @@ def test_a_c_that_overflows_alone(fraction: int, align: str, kept: int | None) -
         assert seen[0, 0, 0] == 0xFF800000
 
 
+@pytest.mark.parametrize(
+    ("fraction", "align", "rounding"), [(2, "rd", "ru"), (7, "rne", "rne"), (13, "rz", "rne"), (13, "rz", "rz")]
+)
+def test_a_subnormal_c_is_cut_beside_zeros(fraction: int, align: str, rounding: str) -> None:
+    """It aligns by the least normal exponent, though nothing else is there."""
+    unit = Unit(
+        "any", "any", "float16", "float16", "float32", 1, fraction_bits=fraction, align_rounding=align, rounding=rounding
+    )
+    zeros = np.zeros((1, 1, 2), np.uint16)
+    for code in (0x2E03A, 0x1E84AE, 0x800, 0x3FF):
+        problem = Problem(
+            unit, Sequential().plan(2), Operand(zeros, unit.a_format), Operand(zeros.reshape(1, 2, 1), unit.b_format),
+            np.array([[[code]]], np.uint32),
+        )  # fmt: skip
+        agree(problem, emulator.run_on_device(problem, machine=host.Host()), "corner")
+
+
 def test_blocks_in_the_thousands() -> None:
     rng = np.random.default_rng(8)
     k = 6000

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numba
-import numpy as np
 import pytest
 
 from tcsim.codegen import jit
@@ -45,31 +43,34 @@ def test_flush_forgets_its_own(tmp_path: Path) -> None:
     assert (mine.load("float64"), other.load("float64")) == (None, 2)
 
 
-def _sizes(kind: str, folder: str, barrier: object) -> str:
-    """Compile for one type while the other processes do; then ask for every type, from the disk."""
-    jit.cache_folder = lambda: Path(folder)  # type: ignore[assignment]
-    function = jit.kernel(_item_size)
-    barrier.wait()  # type: ignore[attr-defined]
-    return f"{kind} {function(np.zeros(1, kind))}"
+_SIZES = """
+import sys
+import numpy as np
+from tcsim.codegen import jit
+
+def item_size(x):
+    return x.itemsize
+
+function = jit.kernel(item_size)
+for kind in sys.argv[1:]:
+    assert function(np.zeros(1, kind)) == np.dtype(kind).itemsize, kind
+"""
 
 
 def _item_size(x):  # type: ignore[no-untyped-def]
     return x.itemsize
 
 
-@pytest.mark.parametrize("turn", range(2))
-def test_types_compiled_at_once(tmp_path: Path, turn: int) -> None:
-    kinds = ["int8", "int16", "float32", "float64"]
-    context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager:
-        barrier = manager.Barrier(len(kinds))
-        with context.Pool(len(kinds)) as pool:
-            told = pool.starmap(_sizes, [(kind, str(tmp_path), barrier) for kind in kinds], chunksize=1)
-        assert told == ["int8 1", "int16 2", "float32 4", "float64 8"]
-        assert len(list(tmp_path.rglob("*.nbc"))) == len(kinds)
-        again = manager.Barrier(1)
-        with context.Pool(1) as pool:
-            assert pool.starmap(_sizes, [(kind, str(tmp_path), again) for kind in kinds], chunksize=1) == told
+def test_types_compiled_at_once(tmp_path: Path) -> None:
+    """Processes started together compile a function for a type each; one more then loads them all."""
+    script, kinds = tmp_path / "sizes.py", ["int8", "int16", "float32", "float64"]
+    script.write_text(_SIZES)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    started = [subprocess.Popen([sys.executable, str(script), kind], env=environment) for kind in kinds]
+    assert [process.wait(timeout=120) for process in started] == [0, 0, 0, 0]
+    assert len(list(tmp_path.rglob("*.nbc"))) == len(kinds)
+    subprocess.run([sys.executable, str(script), *kinds], env=environment, check=True, timeout=120)
+    assert len(list(tmp_path.rglob("*.nbc"))) == len(kinds)
 
 
 def test_kernels_are_cached_this_way() -> None:

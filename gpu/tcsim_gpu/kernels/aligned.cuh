@@ -245,7 +245,10 @@ DEV u32 unsigned_high(double x) {
 DEV u32 top_exponent(u32 products, double c) {
   u32 mine = unsigned_high(c);
   const u32 unscale = (u32)-SCALE << 20;
-  if (O::EMIN() > A::EMIN() + B::EMIN() || HAS_FLOOR) {  // c aligns by its format's exponent, a zero by the unit's floor
+  // c aligns by its format's exponent, a zero by the unit's floor: where products lie lower, where there is a floor, and where a
+  // subnormal c is cut though all products are zero (but for truncations, of which the last cuts as much)
+  const bool truncates = ALIGN_MODE == 0 && Unit::ROUNDING() == RZ && Unit::KEPT() <= F + 1;
+  if (O::EMIN() > A::EMIN() + B::EMIN() || HAS_FLOOR || (F < O::MB() && !truncates)) {
     const bool zero = (mine | (u32)__double2loint(c)) == 0;
     const u32 least = (u32)(O::EMIN() + BIAS64) << 20, none = HAS_FLOOR ? (u32)(FLOOR + BIAS64) << 20 : 0;
     mine = zero ? none : max(mine + unscale, least);
