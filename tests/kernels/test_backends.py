@@ -15,7 +15,7 @@ import tcsim
 from tcsim import reference
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
-from tcsim.kernels.general.run import run as general
+from tcsim.kernels.general import run as general
 from tcsim.kernels.native import narrow, payload
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential

@@ -9,7 +9,7 @@ import tcsim
 from tcsim import reference
 from tcsim.fp.formats import FORMATS
 from tcsim.kernels import dispatch as cpu
-from tcsim.kernels.general.run import run as general
+from tcsim.kernels.general import run as general
 from tcsim.kernels.native import payload
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Schedule, Sequential

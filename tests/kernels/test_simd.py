@@ -21,7 +21,7 @@ from tcsim.fp.formats import FORMATS
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.fast import run as simd
-from tcsim.kernels.general.run import run as general
+from tcsim.kernels.general import run as general
 from tcsim.kernels.native import library, payload
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
