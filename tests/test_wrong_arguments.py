@@ -11,7 +11,7 @@ import pytest
 import tcsim
 from tcsim import sparse
 from tcsim.analysis import exact, inputs, metrics
-from tcsim.fp import round_to as rounding
+from tcsim.fp import rounding
 from tcsim.hardware.unit import Unit
 from tcsim.schemes.multiplier import multiplier
 from tcsim.schemes.multiword import evaluate

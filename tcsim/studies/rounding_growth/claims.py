@@ -12,7 +12,20 @@ import numpy as np
 
 from tcsim.studies.rounding_growth.cells import POSITIVE, SLOW_K, SYMMETRIC, slopes
 from tcsim.studies.rounding_growth.methods import FOUR, FP32, OPERATIONS
-from tcsim.studies.rounding_growth.verdicts import MILLION, PAPER, at, claim, curve, every, fitted, rise, said, software, spread
+from tcsim.studies.rounding_growth.verdicts import (
+    MILLION,
+    PAPER,
+    at,
+    claim,
+    curve,
+    every,
+    extreme,
+    fitted,
+    rise,
+    said,
+    software,
+    spread,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -74,7 +87,7 @@ def _crossing(data: xr.Dataset) -> Claim:
 
 def _ten_times(data: xr.Dataset) -> Claim:
     ratio = software(data, "fp16", SYMMETRIC) / software(data, "double-fp16", SYMMETRIC)
-    least = ratio.min("k").values
+    least = extreme(ratio, "min")
     return claim(
         "There, with entries from (-0.5, 0.5], double-fp16 is at least ten times as accurate as fp16 for every k up to 10^6",
         least >= 10,
@@ -87,7 +100,7 @@ def _ten_times(data: xr.Dataset) -> Claim:
 
 def _fourth_product(data: xr.Dataset) -> Claim:
     changes = [
-        abs(software(data, FOUR, d) / software(data, "double-fp16", d) - 1).max("k").values for d in (POSITIVE, SYMMETRIC)
+        extreme(abs(software(data, FOUR, d) / software(data, "double-fp16", d) - 1), "max") for d in (POSITIVE, SYMMETRIC)
     ]
     change = np.maximum(*changes)
     return claim(
@@ -179,7 +192,7 @@ def _loses_to_fp32(data: xr.Dataset) -> Claim:
 
 def _symmetric(data: xr.Dataset) -> Claim:
     fp32 = software(data, FP32, SYMMETRIC, "16 blocks")
-    most = {u: (curve(data, u, distribution=SYMMETRIC) / fp32).max("k").values for u in data.unit.values}
+    most = {u: extreme(curve(data, u, distribution=SYMMETRIC) / fp32, "max") for u in data.unit.values}
     names = _units(data)
     worse = [most["a100"] > most["v100"]] if {"v100", "a100"} <= set(names) else []
     return claim(
@@ -282,7 +295,7 @@ def _closed_form(data: xr.Dataset) -> Claim:
             errors = curve(data, u, rounding, blocking="recursive")
             share = abs(errors / (2.0**-23 / 3 * float(data.kappa.sel(unit=u, rounding=rounding)) * errors.k) - 1)
             far = share.sel(k=[k for k in errors.k.values if k >= 2**14 and k & (k - 1) == 0])
-            off[f"{u} {rounding}"] = far.max("k").values if far.k.size else np.full(data.seed.size, np.nan)
+            off[f"{u} {rounding}"] = extreme(far, "max")
             beyond[f"{u} {rounding}"] = at(share, int(data.k[-1]))
     return claim(
         "As a single chain the error is the drift err / k = (2^-23 / 3)·kappa within 5 % for powers of two from k = 2^14 on",

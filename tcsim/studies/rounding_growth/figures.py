@@ -185,7 +185,7 @@ def drift(data: xr.Dataset) -> Any:
         built = curve(data, u, blocking="recursive")
         for y, r in enumerate(shown):
             errors = last[u, r]
-            if k not in errors.k.values:
+            if k not in errors.k.values or k not in built.k.values:
                 continue
             share = (errors.sel(k=k) / built.sel(k=k)).values
             middle, place = float(np.median(share)), y + (i - (data.unit.size - 1) / 2) * height
@@ -202,5 +202,6 @@ def drift(data: xr.Dataset) -> Any:
     )
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncol=2, frameon=False, handlelength=2.4)
-    right.legend(frameon=False, loc="lower right")
+    if right.get_legend_handles_labels()[0]:
+        right.legend(frameon=False, loc="lower right")
     return figure

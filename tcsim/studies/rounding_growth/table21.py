@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.studies.rounding_growth.cells import POSITIVE, SYMMETRIC
 from tcsim.studies.rounding_growth.methods import SCHEMES
-from tcsim.studies.rounding_growth.verdicts import PAPER, at, claim, software, spread
+from tcsim.studies.rounding_growth.verdicts import PAPER, at, claim, extreme, software, spread
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -79,7 +79,7 @@ def _two_words(data: xr.Dataset) -> Claim:
 def _three_words(data: xr.Dataset) -> Claim:
     triple, double = software(data, "triple-bf16"), software(data, "double-fp16")
     ratio = triple / double.reindex(k=triple.k)
-    most, least = ratio.max("k").values, ratio.min("k").values
+    most, least = extreme(ratio, "max"), extreme(ratio, "min")
     return claim(
         "There triple-bf16 is as accurate as double-fp16, within a factor of 2 at every k: both have the bound k·2^-24",
         (most < 2) & (least > 0.5),

@@ -78,3 +78,8 @@ def rise(data: xr.Dataset, rounding: str, blocking: str = "16 blocks") -> dict[s
 def fitted(data: xr.Dataset) -> dict[str, Any]:
     """What a slope needs of k."""
     return {"k": slice(FIT_K, int(data.k[-1]))}
+
+
+def extreme(ratio: Any, which: str) -> Any:
+    """The "max" or "min" over k of every seed; NaN where no k is left."""
+    return getattr(ratio, which)("k").values if ratio.k.size else np.full(ratio.seed.size, np.nan)
