@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -189,6 +189,10 @@ class Unit:
         assert self.sum_format is not None
         return replace(self, out=self.sum_format, sum_format=None, chains=1, nan_code=None)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Every field and its value."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     def replace(self, **changes: Any) -> Unit:
         """A what-if: the same unit with some fields changed.
 
@@ -223,3 +227,6 @@ class Unit:
     def explain(self) -> str:
         """What happens to a term of a dot product on this unit, in prose, and where the knowledge comes from."""
         return explain(self)
+
+
+FIELDS: tuple[Field[Any], ...] = fields(Unit)
