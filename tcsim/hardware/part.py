@@ -43,13 +43,14 @@ class Part:
     _declared: ClassVar[tuple[tuple[str, Clean], ...]]
 
     def __post_init__(self) -> None:
+        flat = vars(self)
         for name, clean in self.declared():
-            object.__setattr__(self, name, clean(name, getattr(self, name)))
+            flat[name] = clean(name, flat[name])
 
     @classmethod
     def declared(cls) -> tuple[tuple[str, Clean], ...]:
         """The part's fields: name, and what makes of a value the one that is kept."""
-        if "_declared" not in vars(cls):
+        if "_declared" not in cls.__dict__:
             cls._declared = tuple((f.name, f.metadata["clean"]) for f in fields(cls))  # type: ignore[arg-type]
         return cls._declared
 

@@ -96,13 +96,19 @@ class Unit(_Flat):
         kinds, flat, named = type(self).PARTS, vars(self), self.named()
         for name in _SELECTORS:
             named[name].metadata["clean"](name, flat[name])
-        parts = tuple(kind(**{name: flat[name] for name, _ in kind.declared()}) for kind in kinds if kind.present(flat))
-        held = {name: getattr(part, name) for part in parts for name, _ in part.declared()}
-        others = [(kind, name, clean) for kind in kinds for name, clean in kind.declared() if name not in held]
-        flat.update(held, parts=parts, **{name: clean(name, flat[name]) for _, name, clean in others})
+        parts: list[Part] = []
+        others: list[tuple[type[Part], str]] = []
+        for kind in kinds:
+            if kind.present(flat):
+                parts.append(kind(*[flat[name] for name, _ in kind.declared()]))
+            else:
+                others += [(kind, name) for name, _ in kind.declared()]
+        held = {name: value for part in parts for name, value in vars(part).items()}
+        others = [(kind, name) for kind, name in others if name not in held]
+        flat.update(held, parts=tuple(parts), **{name: named[name].metadata["clean"](name, flat[name]) for _, name in others})
         for part in sorted(parts, key=lambda part: part is not self.sum):  # what is added decides what can be said of the rest
             part.check(self)
-        for kind, name, _ in others:
+        for kind, name in others:
             value, usual = flat[name], self.sum.neutral.get(name, named[name].default)
             if value != usual:
                 raise refusal(kind.missing(name, value, flat) or f"{name}={value!r}: {self.sum.noun} has only {name}={usual!r}")
@@ -110,7 +116,7 @@ class Unit(_Flat):
     @classmethod
     def named(cls) -> Mapping[str, Field[Any]]:
         """The flat fields by name, in the order in which a product meets them."""
-        if "_named" not in vars(cls):
+        if "_named" not in cls.__dict__:
             place = {name: i for i, (name, _, _) in enumerate(flat_fields(cls.PARTS))}
             cls._named = {f.name: f for f in sorted(fields(cls), key=lambda f: place.get(f.name, len(place)))}
         return cls._named
@@ -203,9 +209,12 @@ class Unit(_Flat):
         assert self.sum_format is not None
         return replace(self, out=self.sum_format, sum_format=None, chains=1, nan_code=None)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Every flat field and its value, in the order in which a product meets them: Unit(**u.as_dict()) is u again."""
-        return {name: getattr(self, name) for name in self.named()}
+    def as_dict(self, *, compared: bool = False) -> dict[str, Any]:
+        """Every flat field and its value, in the order in which a product meets them: Unit(**u.as_dict()) is u again.
+
+        `compared` leaves out those that make no other unit: its name, its evidence and what is known of NaN.
+        """
+        return {name: getattr(self, name) for name, f in self.named().items() if f.compare or not compared}
 
     def replace(self, **changes: Any) -> Unit:
         """A what-if: the same unit with some fields changed.
@@ -228,8 +237,7 @@ class Unit(_Flat):
 
     def diff(self, other: Unit) -> dict[str, tuple[Any, Any]]:
         """The fields in which two units differ, each with this unit's value and the other's."""
-        names = [f.name for f in self.named().values() if f.compare]
-        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        pairs = {name: (mine, getattr(other, name)) for name, mine in self.as_dict(compared=True).items()}
         return {key: (mine, theirs) for key, (mine, theirs) in pairs.items() if mine != theirs}
 
     @property
