@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, OVERFLOWS, ROUNDINGS
 from tcsim.hardware.part import MOST_BITS, Part, choice, flag, refusal, width
+from tcsim.hardware.parts import Operands, Output, Specials
 from tcsim.hardware.prose import CUT, ROUND
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Sum(Part):
 
     noun: ClassVar[str] = ""
     limits: ClassVar[Mapping[str, Any]] = {}
-    tells: ClassVar[tuple[str, ...]] = ()
+    tells: ClassVar[tuple[type[Part], ...]] = ()
 
     def check(self, unit: Unit) -> None:
         a, b, out = unit.a_format, unit.b_format, unit.out_format
@@ -114,7 +115,7 @@ class Rounded(Sum):
     noun = "a unit that rounds every operation"
     neutral: ClassVar[Mapping[str, Any]] = {"align_rounding": "exact"}
     limits: ClassVar[Mapping[str, Any]] = {"scale": None, "c_enters": "aligned"}
-    tells = ("Operands", "Output")
+    tells = (Operands, Output)
 
     def prose(self, unit: Unit) -> list[str]:
         tree = "added to c" if unit.block_size == 1 else "added as a balanced tree, then added to c"
@@ -141,7 +142,7 @@ class Integer(Sum):
     limits: ClassVar[Mapping[str, Any]] = {
         "operand_format": None, "scale": None, "c_enters": "aligned", "subnormals": "keep", "out_precision": None
     }  # fmt: skip
-    tells = ("Operands", "Output", "Specials")
+    tells = (Operands, Output, Specials)
 
     @classmethod
     def missing(cls, name: str, value: Any, flat: Mapping[str, Any]) -> str:

@@ -250,7 +250,7 @@ class Unit(_Flat):
 
     def explain(self) -> str:
         """What happens to a term of a dot product on this unit, in prose, and where the knowledge comes from."""
-        told = [part for part in self.parts if type(part).__name__ not in self.sum.tells]
+        told = [part for part in self.parts if type(part) not in self.sum.tells]
         return "\n\n".join([f"{self.label}: D = C + A·B", *(step for part in told for step in part.prose(self))])
 
     def __repr__(self) -> str:
