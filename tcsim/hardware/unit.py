@@ -52,7 +52,7 @@ def flat_fields(parts: tuple[type[Part], ...]) -> list[tuple[str, str, Any]]:
 def _flat_field(name: str, kind: str, declared: Field[Any]) -> tuple[str, str, Any]:
     made = field(default=declared.metadata["neutral"], compare=declared.compare is not False, metadata=declared.metadata,
                  kw_only=name not in _POSITIONAL)  # fmt: skip
-    return name, kind, made
+    return name, kind if made.default is not None or "None" in kind else f"{kind} | None", made
 
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ else:
         def __post_init__(self) -> None: ...
 
     _ORDERED = sorted(flat_fields(PARTS), key=lambda f: _POSITIONAL.index(f[0]) if f[0] in _POSITIONAL else len(_POSITIONAL))
-    _Flat = make_dataclass("_Flat", _ORDERED, bases=(_Checked,), frozen=True, repr=False)
+    _Flat = make_dataclass("_Flat", _ORDERED, bases=(_Checked,), frozen=True, repr=False, namespace={"__module__": __name__})
 
 
 class Unit(_Flat):
