@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tcsim.fp.modes import mode
 from tcsim.hardware.choices import EVIDENCE
 
 if TYPE_CHECKING:
     from tcsim.hardware.unit import Unit
-
-_ROUND = {
-    "rz": "by truncation toward zero",
-    "rne": "to nearest, ties to even",
-    "rna": "to nearest, ties away from zero",
-    "ru": "up, toward +infinity",
-    "rd": "down, toward -infinity",
-    "ro": "to odd",
-    "sr": "stochastically, up in magnitude with the probability of the discarded fraction",
-}
-_CUT = {mode: f"rounded {how}," for mode, how in _ROUND.items()}
-_CUT |= {"rz": "truncated toward zero", "rd": "rounded down (toward -infinity)"}
-_CUT["sr"] = (
-    "rounded stochastically (up in magnitude with the probability of the discarded fraction, by a random word of its own)"
-)
 
 
 def explain(unit: Unit) -> str:
@@ -81,7 +67,7 @@ def _result(unit: Unit) -> str:
     if not unit.nan_known:
         nan = f"Which NaN the hardware returns is unknown: no source tells; here NaN results are {unit.nan:#x}."
     return (
-        f"The sum is rounded once to {out.name}{width}, {_ROUND[unit.rounding]}. From 2^{out.emax + 1} on it is infinite. {zero} "
+        f"The sum is rounded once to {out.name}{width}, {mode(unit.rounding).sentence}. From 2^{out.emax + 1} on it is infinite. {zero} "
         f"{nan}"
     )
 
@@ -96,7 +82,7 @@ def _aligned(unit: Unit) -> list[str]:
     else:
         floor = f", taken to be at least {unit.min_exponent} when a term is zero" if unit.min_exponent is not None else ""
         steps.append(
-            f"The largest exponent among {who} of a block is found{floor}. Every {terms[:-1]} is {_CUT[unit.align_rounding]} to a multiple of "
+            f"The largest exponent among {who} of a block is found{floor}. Every {terms[:-1]} is {mode(unit.align_rounding).cut} to a multiple of "
             f"2^(largest exponent - {unit.fraction_bits}). What is left is added exactly, whatever the carries."
         )
     steps.append(_result(unit if unit.sum_format is None else unit.wide))
@@ -130,8 +116,8 @@ def _rounded(unit: Unit) -> list[str]:
     tree = "added to c" if unit.block_size == 1 else "added as a balanced tree, then added to c"
     return [
         _block(unit),
-        f"Each product is rounded to {unit.out_format.name} {_ROUND[unit.product_rounding]}. The products of a block are {tree}; every addition "
-        f"is rounded {_ROUND[unit.rounding]}. "
+        f"Each product is rounded to {unit.out_format.name} {mode(unit.product_rounding).sentence}. The products of a block are {tree}; every addition "
+        f"is rounded {mode(unit.rounding).sentence}. "
         + (
             ""
             if unit.nan_known

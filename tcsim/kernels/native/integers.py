@@ -12,14 +12,43 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.fp.formats import Format
+from tcsim.fp.formats import FORMATS, Format
+from tcsim.fp.modes import UNIT_MODES
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, count, one_of, only, operands, schedules
 from tcsim.kernels.general.spec import order_of
 from tcsim.problem import Codes, Problem
 
+GATE = Gate(
+    "the kernel of integers of any width",
+    {
+        **LABELS,
+        "a": lambda unit: unit.a_format.integer and unit.a_format.width <= 32,
+        "b": lambda unit: unit.b_format.integer and unit.b_format.width <= 32,
+        "out": lambda unit: unit.out_format == FORMATS["int32"],
+        "overflow": lambda unit: (
+            unit.overflow == "wrap" or (unit.overflow == "saturate" and max(unit.a_format.width, unit.b_format.width) <= 8)
+        ),
+        **only(arithmetic="integer", c_enters="aligned", chain=1, chains=1, group_size=1, scale=None, scale_block=0),
+        **only(sum_format=None, operand_format=None, fraction_bits=None, min_exponent=None, out_precision=None),
+        **only(late_fraction_bits=None, parity_split=False, product_rounding="rne", subnormals="keep", align_rounding="exact"),
+        **count("block_size", 1 << 30),  # float64 holds the sum of a block that saturates
+        **ANY_ORDER,
+        **one_of("rounding", *UNIT_MODES),  # nothing is rounded, there is one zero and no NaN
+        **one_of("zero_sign", "positive", "ieee"),
+        **one_of("nan_from", "code", "operand"),
+        **count("nan_code", 1 << 64),
+    },
+    {
+        **schedules(*ANY_SUM),
+        **operands(any_format, empty=True),
+        "problem.a": lambda asked: asked.a == asked.unit.a_format,
+        "problem.b": lambda asked: asked.b == asked.unit.b_format,
+    },
+)
 LEAST, LARGEST = -(1 << 31), (1 << 31) - 1
 
 
-def run(problem: Problem, out: Codes) -> None:
+def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write the codes of D = C + A·B into `out`; sums outside the unit wrap, as integer additions do."""
     one = _saturating if problem.unit.overflow == "saturate" else _wrapping
     for t in range(problem.shape[0]):
