@@ -69,13 +69,18 @@ def chosen(problem: Problem, kernels: Kernels) -> Kernel:
     return _chosen(kernels, asked_of(problem))
 
 
-def compute(problem: Problem, threads: int | None, kernels: Kernels) -> Codes:
-    """Codes of D = C + A·B, (batch, m, n), by the first of the kernels that takes the problem.
+def write(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -> None:
+    """Write the codes of D = C + A·B into `out`, by the first of the kernels that takes the problem.
 
     Where no number of threads is asked for, small problems run on one.
     """
     kernel = chosen(problem, kernels)
-    batch, m, n, _ = shape = problem.shape
+    kernel.run(problem, out, 1 if threads is None and prod(problem.shape) < kernel.alone else threads)
+
+
+def compute(problem: Problem, threads: int | None, kernels: Kernels) -> Codes:
+    """Codes of D = C + A·B, (batch, m, n)."""
+    batch, m, n, _ = problem.shape
     out = np.empty((batch, m, n), dtype=problem.unit.out_format.storage)
-    kernel.run(problem, out, 1 if threads is None and prod(shape) < kernel.alone else threads)
+    write(problem, out, threads, kernels)
     return out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from tcsim.gates import (
 )
 from tcsim.kernels.choice import Kernels, compute
 from tcsim.problem import Codes, Operand, Problem
-from tcsim.schedule import Sequential
+from tcsim.schedule import Sequential, walk
 
 # Random words are numbered along the whole of k, which one instruction at a time does not see.
 _STEADY = tuple(name for name in UNIT_MODES if MODES[name].toward != "random")
@@ -58,18 +57,16 @@ GATE = Gate(
 def run(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -> None:
     """Write the codes of D = C + A·B into `out`; the kernels compute problems of the unit's wide one."""
     plan = problem.plan
-    bounds = plan.bounds.tolist()
-    zero = np.zeros(out.shape, np.float16)
-    c = zero if problem.c is None else problem.c.view(np.float16)
+    c = None if problem.c is None else problem.c.view(np.float16)
+
+    def chain(start: Any, first: int, last: int) -> Any:
+        return _chain(problem, start, first, last, threads, kernels)
+
+    def add(x: Any, y: Any) -> Any:
+        return x.astype(plan.sum) + y.astype(plan.sum)
+
     with np.errstate(over="ignore", invalid="ignore"):
-        if plan.sum is None:
-            total = _chain(problem, c, bounds[0], bounds[-1], threads, kernels)
-        else:
-            total = (c if plan.c_first else zero).astype(plan.sum)
-            for start, stop in pairwise(bounds):
-                total = total + _chain(problem, zero, start, stop, threads, kernels).astype(plan.sum)
-            if problem.c is not None and not plan.c_first:
-                total = total + c.astype(plan.sum)
+        total = walk(plan, c, np.zeros(out.shape, np.float16), chain, add)
         narrow = _signed(problem, total.astype(np.float16))
     out[:] = np.where(np.isnan(narrow), out.dtype.type(problem.unit.nan), narrow.view(out.dtype))
 

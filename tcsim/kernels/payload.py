@@ -27,7 +27,7 @@ from tcsim.gates import (
     schedules,
 )
 from tcsim.hardware.unit import Unit
-from tcsim.kernels.choice import Kernels, compute
+from tcsim.kernels.choice import Kernels, compute, write
 from tcsim.kernels.general.spec import order_of
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Sequential
@@ -63,14 +63,16 @@ def _with_one_nan(unit: Unit) -> Unit:
 def run(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -> None:
     """Write the codes of D = C + A·B into `out`: the kernels' numbers, every NaN of a chain the one that the unit keeps."""
     plain = replace(problem, unit=_with_one_nan(problem.unit))
-    out[:] = compute(plain, threads, kernels)
+    write(plain, out, threads, kernels)
     unit = problem.unit
     if problem.plan.sum is not None or problem.shape[3] == 0:
         return
-    for t in range(problem.shape[0]):
-        wrong = is_nan(out[t], unit.out_format)
-        if wrong.any():
-            _restore(_in_order(plain), t, out[t], wrong, kernels)
+    wrong = is_nan(out, unit.out_format)
+    if not wrong.any():
+        return
+    ordered = _in_order(plain)
+    for t in np.flatnonzero(wrong.any(axis=(1, 2))):
+        _restore(ordered, int(t), out[t], wrong[t], kernels)
 
 
 def _in_order(problem: Problem) -> Problem:

@@ -81,6 +81,16 @@ def test_random_nans(k: int, rounding: str) -> None:
     everywhere(problem(np.broadcast_to(a[:, :1], (2, 9, k)), b, c, unit))
 
 
+def test_the_last_nan_of_b_is_the_last_that_the_unit_takes() -> None:
+    """An order of k that is not ascending, written by hand and drawn, with a short last instruction."""
+    unit = DMMA.replace(k_order=(1, 0))
+    assert everywhere(problem([[[ONE, ONE]]], [[[B1], [B2]]], None, unit))[0, 0, 0] == B1 | QUIET
+    assert everywhere(problem([[[A1, A2]]], [[[ONE], [ONE]]], None, unit))[0, 0, 0] == A2 | QUIET
+    for k in (4, 7, 17):
+        unit = DMMA.replace(k_order=(2, 0, 3, 1))
+        everywhere(problem(drawn(k, (1, 6, k)), drawn(k + 9, (1, k, 5)), drawn(k + 7, (1, 6, 5)), unit))
+
+
 def test_a_converted_nan_is_the_formats_one() -> None:
     one, nan = 0x3F800000, 0xFFC00123
     assert everywhere(problem([[[nan]]], [[[one]]], None, stored="float32"))[0, 0, 0] == 0x7FFFFFFFFFFFFFFF

@@ -6,7 +6,6 @@ inputs have at most 8 bits.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tcsim.fp.modes import UNIT_MODES
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, count, one_of, only, operands, schedules
 from tcsim.kernels.general.spec import order_of
 from tcsim.problem import Codes, Problem
+from tcsim.schedule import walk
 
 GATE = Gate(
     "the kernel of integers of any width",
@@ -63,14 +63,14 @@ def _wrapping(problem: Problem, t: int) -> Any:
 
 
 def _saturating(problem: Problem, t: int) -> Any:
-    unit, plan = problem.unit, problem.plan
-    bounds = plan.bounds.tolist()
+    unit = problem.unit
     a, b = (_values(x.codes[t], f).astype(np.float64) for x, f in ((problem.a, unit.a_format), (problem.b, unit.b_format)))
-    zero = np.zeros(problem.shape[1:3])
-    c = zero if problem.c is None else _values(problem.c[t], unit.out_format).astype(np.float64)
-    if plan.sum is None:
-        return _chain(problem, a, b, c, bounds[0], bounds[-1])
-    return c + sum(_chain(problem, a, b, zero, start, stop) for start, stop in pairwise(bounds))
+    c = None if problem.c is None else _values(problem.c[t], unit.out_format).astype(np.float64)
+
+    def chain(start: Any, first: int, last: int) -> Any:
+        return _chain(problem, a, b, start, first, last)
+
+    return walk(problem.plan, c, np.zeros(problem.shape[1:3]), chain, add=np.add)
 
 
 def _chain(problem: Problem, a: Any, b: Any, total: Any, start: int, stop: int) -> Any:
