@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +82,21 @@ class Blocked:
 
 
 Schedule = Sequential | SplitK | Blocked
+
+
+def walk(plan: Plan, c: Any, zero: Any, chain: Callable[[Any, int, int], Any], add: Callable[[Any, Any], Any]) -> Any:
+    """A plan carried out with whole matrices: `chain(start, k, k')` is the unit from `start` on, `add` the sum outside it.
+
+    c may be None. One chain from c (or from zero) where nothing is added outside; otherwise every segment from zero, its
+    result added to the sum so far, which begins with c or ends with it.
+    """
+    bounds = plan.bounds.tolist()
+    if plan.sum is None:
+        return chain(zero if c is None else c, bounds[0], bounds[-1])
+    total = c if c is not None and plan.c_first else zero
+    for start, stop in pairwise(bounds):
+        total = add(total, chain(zero, start, stop))
+    return total if c is None or plan.c_first else add(total, c)
 
 
 def _bounds(k: int, step: int) -> npt.NDArray[np.int64]:

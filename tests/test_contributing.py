@@ -84,22 +84,23 @@ main()
 """
 
 WHAT_IF = {  # after a text, another
-    "tcsim/hardware/parts.py": (
+    "tcsim/hardware/parts.py": {
         """        "align by. None for their own.",
         None,
     )
+""": """    doubled: bool = flag("Whether every product counts twice.", False)
 """,
-        """    doubled: bool = flag("Whether every product counts twice.", False)
+    },
+    "tcsim/reference/dot.py": {
+        """        **one_of("parity_split", False, True),
+""": """        **one_of("doubled", False, True),
 """,
-    ),
-    "tcsim/reference/dot.py": (
         """for k in ks]
         if unit.scale is None:
-""",
-        """            return [p._replace(lsb=p.lsb + unit.doubled, exponent=p.exponent + unit.doubled) for p in plain]
+""": """            return [p._replace(lsb=p.lsb + unit.doubled, exponent=p.exponent + unit.doubled) for p in plain]
         if unit.scale is None:
 """,
-    ),
+    },
 }
 USE_WHAT_IF = """
 import numpy as np, tcsim
@@ -117,18 +118,19 @@ else: raise SystemExit(1)
 """
 
 
-def changed_copy(folder: Path, files: Mapping[str, str | tuple[str, str]]) -> None:
-    """A copy of the package with a text written at the end of each file, or after the one text that it follows."""
+def changed_copy(folder: Path, files: Mapping[str, str | Mapping[str, str]]) -> None:
+    """A copy of the package with a text written at the end of each file, or texts, each after the one that it follows."""
     shutil.copytree(ROOT / "tcsim", folder / "tcsim", ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in files.items():
         if isinstance(text, str):
             with (folder / name).open("a") as file:
                 file.write(text)
         else:
-            before, new = text
             whole = (folder / name).read_text()
-            assert whole.count(before) == 1, (name, before)
-            (folder / name).write_text(whole.replace(before, before + new))
+            for before, new in text.items():
+                assert whole.count(before) == 1, (name, before)
+                whole = whole.replace(before, before + new)
+            (folder / name).write_text(whole)
 
 
 def run_there(folder: Path, script: str) -> str:

@@ -16,6 +16,7 @@ FLOORS = (
     ("fp",),
     ("hardware", "schedule"),
     ("problem", "operands"),
+    ("gates",),
     ("reference", "kernels"),
     ("matmul",),
     ("sparse", "quantize", "golden"),

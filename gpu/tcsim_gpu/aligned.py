@@ -16,7 +16,6 @@ from tcsim_gpu.gates import ALIGNED, sum_room
 from tcsim_gpu.source import (
     ANY,
     RECORD_WORDS,
-    ROUNDING_CODES,
     Numbers,
     format_numbers,
     kernel_text,
@@ -108,7 +107,7 @@ def numbers(unit: Unit, tile: Tile) -> Numbers:
 def _defines(unit: Unit, plan: Plan, special: bool, tile: Tile, unroll: int) -> str:
     values = {
         "KEEP_MAGIC": int(tile.keep_magic),
-        "ALIGN_MODE": ROUNDING_CODES[unit.align_rounding],
+        **{f"ALIGN_{r.upper()}": int(unit.align_rounding == r) for r in ("rz", "rne", "rd", "exact")},
         "SPECIALS": int(special),
         "SUM": 0 if plan.sum is None else int(plan.sum.removeprefix("float")),
         "LATE_C": int(unit.zeros.late),

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from tcsim.fp.formats import Format
+from tcsim.gates import asked_of, first
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Plan
 from tcsim_gpu import aligned, device
 from tcsim_gpu.aligned import Tile
+from tcsim_gpu.gates import ALIGNED, FUSED, GENERAL, INTEGERS
 from tcsim_gpu.launch import GPU, Gpu, on_device, struct
 from tcsim_gpu.source import (
     chain_for_any,
@@ -27,7 +29,6 @@ from tcsim_gpu.source import (
     general_for_any,
     general_record,
     general_source,
-    is_chain,
 )
 
 FASTEST = Tile()
@@ -73,17 +74,19 @@ def run(problem: Problem) -> Codes:
 def run_on_device(problem: Problem, tile: Tile | None = None, machine: Gpu = GPU) -> Any:
     """`run` for CuPy arrays (arrays of the machine's): (batch, m, n) codes on the device."""
     xp = machine.xp
-    batch, m, n, k = problem.shape
+    batch, m, n, _ = problem.shape
     c = None if problem.c is None else xp.ascontiguousarray(problem.c)
     problem = replace(problem, c=c)
     out = xp.empty((batch, m, n), problem.unit.out_format.storage)
     if out.size == 0:
         return out
-    if problem.plan.sum is None and machine.chains and is_chain(problem.unit):
+    asked = asked_of(problem)
+    if machine.chains and first((INTEGERS, FUSED), asked) is not None:
         _chains(problem, out, machine)
-    elif k and aligned.fits(problem.unit, problem.plan):
+    elif ALIGNED.refuses(asked) is None:
         _aligned(problem, out, tile or machine.tile or tile_for(problem, machine), machine)
     else:
+        GENERAL.check_problem(problem)
         _general(problem, out, None, machine)
     return out
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.fp.formats import Format, format_named
+from tcsim.fp.modes import EXACT_CODE, c_source, code
 from tcsim.hardware.unit import Unit
 from tcsim_gpu.gates import FUSED, GENERAL, INTEGERS
 
 KERNELS = Path(__file__).parent / "kernels"
-ROUNDING_CODES = {"rz": 0, "rne": 1, "rna": 2, "ru": 3, "rd": 4, "ro": 5, "sr": 6, "exact": 7}
 ARITHMETIC_CODES = {"aligned": 0, "two-stage": 1, "rounded": 2, "integer": 3}
 MOST_LIMBS = 96  # 64-bit words of the widest sum: twice what products of float64 and their scales need is 80
 ABOVE = 36  # from 2^34 times a term on, a place cuts it whole, and no 32 random bits round it up
@@ -24,8 +24,8 @@ NAN_CODES = {"ieee": 0, "all-ones": 1, "negative-zero": 2, "none": 3}
 
 @cache
 def kernel_text(name: str) -> str:
-    """The text of a file of gpu/kernels."""
-    return (KERNELS / name).read_text()
+    """The text of a file of gpu/kernels, with the rounding modes of `tcsim.fp.modes` where it has a place for them."""
+    return (KERNELS / name).read_text().replace("ROUNDING_MODES\n", c_source())
 
 
 ANY = Unit("any", "any", "float16", "float16", "float32", 1, align_rounding="exact")  # for the names of the numbers
@@ -96,9 +96,9 @@ def unit_numbers(unit: Unit) -> Numbers:
         "NARROWS": int(unit.sum_format is not None),
         "FRACTION_BITS": unit.fraction_bits or 0,
         "LATE_FRACTION_BITS": unit.late_fraction_bits or 0,
-        "ALIGN": ROUNDING_CODES[unit.align_rounding],
-        "ROUNDING": ROUNDING_CODES[unit.rounding],
-        "PRODUCT_ROUNDING": ROUNDING_CODES[unit.product_rounding],
+        "ALIGN": EXACT_CODE if unit.align_rounding == "exact" else code(unit.align_rounding),
+        "ROUNDING": code(unit.rounding),
+        "PRODUCT_ROUNDING": code(unit.product_rounding),
         "KEPT": unit.kept_bits if unit.sum_format is None else unit.wide.kept_bits,
         "HAS_MIN_EXPONENT": int(unit.min_exponent is not None),
         "MIN_EXPONENT": least_exponent(unit),

@@ -11,6 +11,7 @@ import numpy as np
 
 from tcsim.fp.codes import encode
 from tcsim.fp.formats import Format, format_named
+from tcsim.fp.modes import MODES
 from tcsim.fp.neighbours import neighbours
 from tcsim.fp.round_to import ROUNDINGS, round_to
 
@@ -114,7 +115,7 @@ def _results(value: float, fmt: Format, mode: str, options: dict[str, str]) -> d
         bits = {} if random is None else {"random_bits": np.uint32(random)}
         return float(round_to(np.float64(value), fmt, mode, **options, **bits))  # type: ignore[arg-type]
 
-    if not mode.startswith("sr"):
+    if MODES[mode].toward != "random":
         return {with_bits(None): Fraction(1)}
     low, high = 0, (1 << 32) - 1
     first, last = with_bits(low), with_bits(high)

@@ -13,26 +13,14 @@ from tcsim.fp.compiled import rounding as kernels
 from tcsim.fp.compiled import stochastic
 from tcsim.fp.floats import as_floats
 from tcsim.fp.formats import Format, format_named
-from tcsim.fp.storage import DIRECTED, FLOAT64, NEAREST, carrier_for, fields, result_dtype
+from tcsim.fp.modes import MODES, mode
+from tcsim.fp.storage import FLOAT64, carrier_for, fields, result_dtype
 
-ROUNDINGS = {
-    "rz": "toward zero",
-    "rne": "to nearest, ties to the even code",
-    "rna": "to nearest, ties away from zero",
-    "rnz": "to nearest, ties toward zero",
-    "ru": "toward +infinity",
-    "rd": "toward -infinity",
-    "ro": "to odd: an inexact value goes to the neighbour whose code is odd",
-    "sr": "stochastic, with the probability of the discarded fraction, cut to n bits",
-    "sr-centred": "stochastic, the n random bits taken at the middle of their interval",
-    "sr-nearest": "stochastic, the discarded fraction rounded to n bits, ties to even",
-    "sr-nearest-odd": "stochastic, the discarded fraction rounded to n bits, ties to odd",
-    "sr-equal": "stochastic, either neighbour with probability 1/2",
-}
+ROUNDINGS = {name: mode.meaning for name, mode in MODES.items()}
 _KERNELS = {
-    **dict.fromkeys(NEAREST, kernels.nearest),
-    **dict.fromkeys(DIRECTED, kernels.directed),
-    "ro": kernels.odd,
+    **dict.fromkeys(("zero", "+infinity", "-infinity"), kernels.directed),
+    "nearest": kernels.nearest,
+    "odd": kernels.odd,
 }
 
 Array = npt.NDArray[Any]
@@ -97,7 +85,7 @@ def round_to(
     source = as_floats(x)
     dtype = result_dtype(fmt, source.dtype.newbyteorder("="))
     carrier = carrier_for(fmt, source.dtype)
-    if rounding in ("sr-centred", "sr-nearest", "sr-nearest-odd"):
+    if mode(rounding).rule in ("centred", "nearest even", "nearest odd"):
         carrier = FLOAT64  # their n + 1 bits and ties need room below 32 random bits
     description = fields(fmt, carrier, rounding, overflow, subnormals)
     random = _random(source.shape, rounding, seed, random_bits, bits, threads)
@@ -142,7 +130,7 @@ def _random(
     size: tuple[int, ...], rounding: str, seed: int, given: npt.ArrayLike | None, bits: int | None, threads: int | None
 ) -> Array | None:
     """The n bits of every element in a flat uint64 array, or None if the kernel makes its own 32."""
-    if not rounding.startswith("sr"):
+    if mode(rounding).toward != "random":
         if given is not None or bits is not None:
             raise ValueError(f"random_bits and bits are for the stochastic modes; got rounding={rounding!r}")
         return None
@@ -150,7 +138,7 @@ def _random(
     if not arguments.is_integer(n) or not 1 <= n <= 32:
         raise ValueError(f"bits is a number of random bits from 1 to 32; got {bits!r}")
     if given is None:
-        if n == 32 and rounding in ("sr", "sr-equal"):
+        if n == 32 and mode(rounding).rule in ("floor", "equal"):
             return None
         words = np.empty(int(np.prod(size)), np.uint32)
         jit.run_tasks(stochastic.random_words, _tasks(words), threads, words, np.uint64(seed))
@@ -172,18 +160,21 @@ def _tasks(flat: Array) -> int:
 def _run(
     rounding: str, x: Array, out: Array, description: Any, random: Array | None, n: int, seed: int, threads: int | None
 ) -> None:
-    """Hand flat patterns to the kernel of a mode."""
+    """Hand flat patterns to the kernel of a mode. ValueError for a mode that none computes."""
+    toward, rule = mode(rounding).toward, mode(rounding).rule
     word, width = out.dtype.type, out.dtype.itemsize * 8
-    if rounding in _KERNELS:
-        jit.run_tasks(_KERNELS[rounding], _tasks(x), threads, x, out, description)
-    elif random is None:
-        jit.run_tasks(stochastic.stochastic, _tasks(x), threads, x, out, description, np.uint64(seed), rounding == "sr-equal")
-    elif rounding in ("sr-nearest", "sr-nearest-odd"):
+    if toward in _KERNELS:
+        jit.run_tasks(_KERNELS[toward], _tasks(x), threads, x, out, description)
+    elif random is None and rule in ("floor", "equal"):
+        jit.run_tasks(stochastic.stochastic, _tasks(x), threads, x, out, description, np.uint64(seed), rule == "equal")
+    elif random is not None and rule in ("nearest even", "nearest odd"):
         high = random << np.uint64(width - n)
-        odd = word(rounding == "sr-nearest-odd")
+        odd = word(rule == "nearest odd")
         jit.run_tasks(stochastic.stochastic_reduced, _tasks(x), threads, x, out, description, high, word(n), odd)
-    else:
-        if rounding == "sr-centred":
+    elif random is not None and rule in ("floor", "centred", "equal"):
+        if rule == "centred":
             random, n = 2 * random + np.uint64(1), n + 1
         high = random.astype(out.dtype) << word(width - n)
-        jit.run_tasks(stochastic.stochastic_given, _tasks(x), threads, x, out, description, high, rounding == "sr-equal")
+        jit.run_tasks(stochastic.stochastic_given, _tasks(x), threads, x, out, description, high, rule == "equal")
+    else:
+        raise ValueError(f"no kernel rounds {toward} by the rule {rule!r}, as {rounding!r} asks")

@@ -15,11 +15,10 @@ import numpy as np
 from tcsim.errors import unknown
 from tcsim.fp.compiled.rounding import Fields
 from tcsim.fp.formats import FORMATS, Format
+from tcsim.fp.modes import mode
 
 OVERFLOWS = ("inf", "saturate", "saturate_finite")
 SUBNORMALS = ("keep", "flush", "round")
-NEAREST = ("rne", "rna", "rnz")
-DIRECTED = ("rz", "ru", "rd")
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,9 @@ def _specials(fmt: Format, carrier: Carrier, rounding: str, overflow: str) -> di
     infinite = fmt.inf_code is not None
     no_finite_pos = carrier.infinity if infinite else nan
     no_finite_neg = (carrier.infinity if infinite else nan) if fmt.signed else nan
-    finite_pos = rounding in ("rz", "rd", "ro") or overflow != "inf"
-    finite_neg = rounding in ("rz", "ru", "ro") or overflow != "inf"
+    toward = mode(rounding).toward
+    finite_pos = toward in ("zero", "-infinity", "odd") or overflow != "inf"
+    finite_neg = toward in ("zero", "+infinity", "odd") or overflow != "inf"
     if not fmt.signed and not fmt.integer:
         finite_neg = overflow != "inf"
     keep = ((1 << fmt.mantissa_bits) - 1) << (carrier.mantissa - fmt.mantissa_bits) | carrier.infinity
@@ -188,8 +188,9 @@ def _plain(v: dict[str, int], rounding: str) -> bool:
     signed_zero = v["zero"] == 0 and v["zero_sign"] == v["value_sign"] == v["sign"]
     linear = v["field"] == 0 and v["least"] == 0
     far = v["least"] >> v["mantissa"] > v["top"] + 2
-    together = rounding == "rz" or v["over_pos"] == v["inf_pos"]
-    alike = alike and rounding not in ("ru", "rd")
+    toward = mode(rounding).toward
+    together = toward == "zero" or v["over_pos"] == v["inf_pos"]
+    alike = alike and toward not in ("+infinity", "-infinity")
     return alike and signed_zero and v["normal"] == 0 and v["shift"] > 0 and (linear or far) and together
 
 
@@ -209,13 +210,17 @@ def fields(fmt: Format, carrier: Carrier, rounding: str, overflow: str, subnorma
             least_at = emin
     least, below = carrier.pattern(1, least_at), not fmt.zero and not fmt.integer
     half, inexact = carrier.scaled(1, least_at - 1)
-    nearest_from = half + inexact if rounding == "rna" else half + 1
+    toward, rule = mode(rounding).toward, mode(rounding).rule
+    nearest_from = half + inexact if rule == "away" else half + 1
     never = least  # no magnitude below `least` reaches it
     from_pos, from_neg = {
-        "ru": (1, never),
-        "rd": (never, 1),
-        "rz": (never, never),
-    }.get(rounding, (nearest_from, nearest_from))
+        "zero": (never, never),
+        "+infinity": (1, never),
+        "-infinity": (never, 1),
+        "nearest": (nearest_from, nearest_from),
+        "odd": (1, 1),
+        "random": (never, never),  # its kernels ask the random bits
+    }[toward]
     if not fmt.integer and fmt.zero and emin == mine.emin and subnormals != "round":
         least = 0  # the format's subnormals are the carrier's with fewer bits: nothing special lies below them
     normal_least = least >> carrier.mantissa > 1
@@ -231,10 +236,10 @@ def fields(fmt: Format, carrier: Carrier, rounding: str, overflow: str, subnorma
         "least": least,
         "normal": carrier.pattern(1, emin) if subnormals == "flush" and not fmt.integer else 0,
         **_specials(fmt, carrier, rounding, overflow),
-        "tie_always": int(rounding == "rna"),
-        "tie_odd": int(rounding in ("rne", "rna")),
-        "away_pos": ones if rounding == "ru" else 0,
-        "away_neg": ones if rounding == "rd" else 0,
+        "tie_always": int(rule == "away"),
+        "tie_odd": int(rule in ("even", "away")),
+        "away_pos": ones if toward == "+infinity" else 0,
+        "away_neg": ones if toward == "-infinity" else 0,
         "least_from_pos": 1 if below else from_pos,
         "least_from_neg": 1 if below else from_neg,
         "least_always": 1 if below else never,

@@ -1,7 +1,9 @@
 """The names that a unit's fields may hold, and what each kind of evidence means."""
 
+from tcsim.fp.modes import UNIT_MODES
+
 ARITHMETICS = ("aligned", "two-stage", "rounded", "integer")
-ROUNDINGS = ("rz", "rne", "rna", "ru", "rd", "ro", "sr")
+ROUNDINGS = UNIT_MODES
 ALIGN_ROUNDINGS = (*ROUNDINGS, "exact")
 SUBNORMALS = ("keep", "flush")
 ZERO_SIGNS = ("positive", "ieee")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tcsim.fp.formats import Format
+from tcsim.fp.modes import mode
 from tcsim.hardware.choices import EVIDENCE, NAN_FROM, ROUNDINGS, SUBNORMALS, ZERO_SIGNS
 from tcsim.hardware.part import Part, choice, count, declare, flag, number_format, permutation, refusal, text, width
-from tcsim.hardware.prose import ROUND
 
 if TYPE_CHECKING:
     from tcsim.hardware.unit import Unit
@@ -183,7 +183,7 @@ class Output(Part):
             "" if kept == out.precision else f", of which it keeps {kept} significand bits (e{out.exponent_bits}m{kept - 1})"
         )
         return [
-            f"The sum is rounded once to {out.name}{width}, {ROUND[self.rounding]}. From 2^{out.emax + 1} on it is infinite."
+            f"The sum is rounded once to {out.name}{width}, {mode(self.rounding).sentence}. From 2^{out.emax + 1} on it is infinite."
         ]
 
 

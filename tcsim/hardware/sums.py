@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tcsim.fp.modes import mode
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, OVERFLOWS, ROUNDINGS
 from tcsim.hardware.part import MOST_BITS, Part, choice, flag, refusal, width
 from tcsim.hardware.parts import Operands, Output, Specials
-from tcsim.hardware.prose import CUT, ROUND
 
 if TYPE_CHECKING:
     from tcsim.hardware.unit import Unit
@@ -71,7 +71,7 @@ class Aligned(Sum):
             return [f"The {terms} of a block ({who}) are added exactly: nothing is lost in the alignment."]
         floor = f", taken to be at least {self.min_exponent} when a term is zero" if self.min_exponent is not None else ""
         return [
-            f"The largest exponent among {who} of a block is found{floor}. Every {terms[:-1]} is {CUT[self.align_rounding]} to a "
+            f"The largest exponent among {who} of a block is found{floor}. Every {terms[:-1]} is {mode(self.align_rounding).cut} to a "
             f"multiple of 2^(largest exponent - {self.fraction_bits}). What is left is added exactly, whatever the carries."
         ]
 
@@ -120,8 +120,8 @@ class Rounded(Sum):
     def prose(self, unit: Unit) -> list[str]:
         tree = "added to c" if unit.block_size == 1 else "added as a balanced tree, then added to c"
         return [
-            f"Each product is rounded to {unit.out_format.name} {ROUND[self.product_rounding]}. The products of a block are {tree}; "
-            f"every addition is rounded {ROUND[unit.rounding]}."
+            f"Each product is rounded to {unit.out_format.name} {mode(self.product_rounding).sentence}. The products of a block are {tree}; "
+            f"every addition is rounded {mode(unit.rounding).sentence}."
         ]
 
 

@@ -1,61 +1,39 @@
-"""The cpu backend: which kernel computes a problem, decided by what its unit's record says."""
+"""The cpu backend: the kernels in order, the first that declares all of a problem computes it.
+
+Two steps stand around the arithmetic and are chosen in the same way: `payload` finds the NaN operands that a unit keeps, after
+the numbers, and `narrow` walks instructions whose sums are wider than their results. Both ask the kernels below them.
+"""
 
 from __future__ import annotations
 
-from math import prod
+from functools import partial
 
-import numpy as np
-
-from tcsim.kernels.fast import run as simd
-from tcsim.kernels.general import run as general
-from tcsim.kernels.native import float32 as native
-from tcsim.kernels.native import integers, library, narrow, payload
+from tcsim.kernels import narrow, payload
+from tcsim.kernels.choice import ARITHMETIC, Kernel, Kernels, chosen, compute
+from tcsim.kernels.choice import GENERAL as EXACT_ARITHMETIC
+from tcsim.kernels.native import integers
 from tcsim.problem import Codes, Problem
 
-# Multiply-adds below which sharing a problem among threads takes longer than it saves.
-_FAST, _SLOW = 1 << 20, 1 << 16
+
+def around(arithmetic: Kernels) -> Kernels:
+    """These kernels, and before them the steps that stand around their arithmetic."""
+    return (
+        Kernel("payload", payload.GATE, partial(payload.run, kernels=arithmetic), 0),
+        Kernel("narrow", narrow.GATE, partial(narrow.run, kernels=arithmetic), 0),
+        *arithmetic,
+    )
 
 
-def run(problem: Problem, threads: int | None = None) -> Codes:
-    """Codes of D = C + A·B, (batch, m, n): on the fast path where it holds the unit, else on the general kernel."""
-    out = _numbers(problem, threads)
-    payload.restore(problem, out, _numbers)
-    return out
+KERNELS = around(ARITHMETIC)
+# The general kernel alone (and that of integers, of which there is one): the second opinion of tests.
+GENERAL = around((*EXACT_ARITHMETIC, Kernel("integers", integers.GATE, integers.run)))
 
 
-def _numbers(problem: Problem, threads: int | None = None) -> Codes:
-    """`run` with every NaN the unit's one."""
-    batch, m, n, _ = problem.shape
-    out = np.empty((batch, m, n), dtype=problem.unit.out_format.storage)
-    match path(problem):
-        case "narrow":
-            narrow.run(problem, out, _numbers)
-        case "library":
-            library.run(problem, out, _threads(problem, threads, _FAST))
-        case "integers":
-            integers.run(problem, out)
-        case "native":
-            native.run(problem, out, _threads(problem, threads, _SLOW))
-        case "fast":
-            simd.run(problem, out, _threads(problem, threads, _FAST), general.run_part)
-        case _:
-            general.run(problem, out, _threads(problem, threads, _SLOW))
-    return out
+def run(problem: Problem, threads: int | None = None, kernels: Kernels = KERNELS) -> Codes:
+    """Codes of D = C + A·B, (batch, m, n). ValueError for a problem with something in it that no kernel declares."""
+    return compute(problem, threads, kernels)
 
 
 def path(problem: Problem) -> str:
-    """The name of the kernel that computes a problem: each says by itself what it holds, the general kernel holds the rest."""
-    if problem.unit.sum_format is not None:
-        return "narrow"
-    if library.supports(problem):
-        return "library"
-    if problem.unit.arithmetic == "integer":
-        return "integers"
-    if native.supports(problem):
-        return "native"
-    return "fast" if simd.supports(problem) else "general"
-
-
-def _threads(problem: Problem, threads: int | None, alone: int) -> int | None:
-    """The threads asked for; where none are, one for small problems."""
-    return 1 if threads is None and prod(problem.shape) < alone else threads
+    """The name of the kernel that computes a problem."""
+    return chosen(problem, KERNELS).name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tcsim.errors import unknown
 from tcsim.fp.philox import word
 from tcsim.hardware.unit import Unit
 from tcsim.reference.values import Value, decode, encode, exact_sum, infinity, round_value, shift_right, special_sum
@@ -149,4 +150,6 @@ def block(unit: Unit, products: Sequence[Value], c: Value | None, draws: Draws) 
         return special
     if unit.arithmetic == "two-stage":
         return two_stage_block(unit, products, start, draws)
+    if unit.arithmetic != "aligned":
+        raise unknown("arithmetic", unit.arithmetic, ("aligned", "two-stage", "rounded", "integer"))
     return aligned_block(unit, products, start, draws)

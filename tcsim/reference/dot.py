@@ -13,11 +13,43 @@ from itertools import pairwise
 import numpy as np
 
 from tcsim.fp.formats import Format, format_named
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, count, formats, one_of, operands, schedules
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Problem
 from tcsim.reference.blocks import ZERO, Draws, block, flushed_operand, flushed_result, integer_block, to_output
-from tcsim.reference.values import NAN, Value, decode, encode, exact_sum, product, round_value, special_sum
+from tcsim.reference.values import NAN, ROUNDINGS, Value, decode, encode, exact_sum, product, round_value, special_sum
 from tcsim.schedule import Plan
+
+# Each value has its own words in this package; nothing of it is derived from the table that the kernels read.
+GATE = Gate(
+    "the reference",
+    {
+        **LABELS,
+        **formats("a", "b", "out", "scale", "operand_format", "sum_format"),
+        **one_of("arithmetic", "aligned", "two-stage", "rounded", "integer"),
+        **one_of("align_rounding", *ROUNDINGS, "exact"),
+        **one_of("rounding", *ROUNDINGS),
+        **one_of("product_rounding", *ROUNDINGS),
+        **one_of("c_enters", "aligned", "after"),
+        **one_of("subnormals", "keep", "flush"),
+        **one_of("zero_sign", "positive", "ieee"),
+        **one_of("nan_from", "code", "operand"),
+        **one_of("overflow", "wrap", "saturate"),
+        **one_of("parity_split", False, True),
+        **count("block_size", 1 << 62),
+        **count("group_size", 1 << 62),
+        **count("scale_block", 1 << 62),
+        **count("chain", 1 << 62),
+        **count("chains", 1 << 62),
+        **count("fraction_bits", 1 << 20),
+        **count("late_fraction_bits", 1 << 20),
+        **count("min_exponent", 1 << 20),
+        **count("out_precision", 1 << 20),
+        **ANY_ORDER,
+        **count("nan_code", 1 << 64),
+    },
+    {**schedules(*ANY_SUM), **operands(any_format, empty=True)},
+)
 
 
 def add_rounded(unit: Unit, x: Value, y: Value, sum_format: str | Format) -> Value:
@@ -131,7 +163,8 @@ class Dot:
 
 
 def run(problem: Problem) -> Codes:
-    """Codes of D = C + A·B, shape (batch, m, n)."""
+    """Codes of D = C + A·B, shape (batch, m, n). ValueError for a problem with something in it that has no meaning here."""
+    GATE.check_problem(problem)
     unit = problem.unit
     batch, m, n, _ = problem.shape
     out = np.empty((batch, m, n), dtype=unit.out_format.storage)

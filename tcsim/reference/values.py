@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tcsim.errors import unknown
 from tcsim.fp.formats import Format
 
 
@@ -80,12 +81,19 @@ def special_sum(terms: Sequence[Value]) -> Value | None:
     return NAN if "nan" in kinds or len(kinds) == 2 else infinity("-inf" in kinds)
 
 
+# The modes that `shift_right` defines: the second implementation of `tcsim.fp.modes`, which takes nothing from that table; a
+# test holds the names of the two together.
+ROUNDINGS = ("rz", "rne", "rna", "ru", "rd", "ro", "sr")
+
+
 def shift_right(x: int, bits: int, rounding: str, random: int = 0) -> int:
     """x·2^-bits rounded to an integer, exact where bits <= 0. `random`: the 32-bit word of stochastic rounding.
 
     rz toward zero, rne and rna to nearest with ties to even or away, ru up, rd down, ro to odd, sr up in magnitude
     where the discarded fraction f has floor(f·2^32) + random >= 2^32.
     """
+    if rounding not in ROUNDINGS:
+        raise unknown("rounding", rounding, ROUNDINGS)
     if bits <= 0:
         return x << -bits
     negative, unit = x < 0, 1 << bits

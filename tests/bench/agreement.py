@@ -30,7 +30,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast import run as simd
 from tcsim.kernels.general import run as general
 from tcsim.kernels.native import float32 as native
-from tcsim.kernels.native import library
+from tcsim.kernels.native import library, library_units
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Sequential
 
@@ -78,7 +78,7 @@ def fast(problem: Problem) -> tuple[Codes, int]:
         left += (i1 - i0) * (j1 - j0)
         general.run_part(problem, out, t, i0, i1, j0, j1)
 
-    if library.supports(problem):
+    if library_units.supports(problem):
         library.run(problem, out, 1)
     elif native.supports(problem):
         native.run(problem, out, 1)
@@ -91,7 +91,7 @@ def has_fast_path(unit: Unit) -> bool:
     if unit.scale is not None or unit.arithmetic == "integer":
         return False
     problem = next(problems(unit, 0))
-    return library.supports(problem) or native.supports(problem) or simd.supports(problem)
+    return library_units.supports(problem) or native.supports(problem) or simd.supports(problem)
 
 
 def compare(unit: Unit, macs: float, seed: int) -> int:

@@ -1,8 +1,9 @@
 """Every CUDA kernel says of every field of a Unit what it understands, and is given nothing else."""
 
-from dataclasses import fields, make_dataclass
+from dataclasses import fields, make_dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from tcsim_gpu import device, instructions, sparse
 from tcsim_gpu.gates import ALIGNED, FUSED, GENERAL, INTEGERS, Gate
@@ -12,7 +13,10 @@ from tcsim_gpu.source import MOST_LIMBS, general_source
 
 import tcsim
 from tcsim.fp.formats import Format
+from tcsim.gates import rest_fields
 from tcsim.hardware.unit import Unit
+from tcsim.problem import Operand, Problem
+from tcsim.schedule import Plan
 
 GATES = {g.kernel: g for g in (GENERAL, ALIGNED, FUSED, INTEGERS)}
 FP16, FP64, INT8 = (tcsim.unit("h200", f) for f in ("float16", "float64", "int8"))
@@ -34,6 +38,7 @@ def changed(unit: Unit, **values: Any) -> Unit:
 @pytest.mark.parametrize("gate", GATES.values(), ids=GATES)
 def test_a_gate_names_every_field(gate: Gate) -> None:
     assert set(gate.fields) == {f.name for f in fields(Unit)}
+    assert set(gate.rest) == set(rest_fields(Problem, Plan))
     assert gate.takes(TAKEN[gate.kernel])
 
 
@@ -44,6 +49,21 @@ def test_a_new_field_closes_it(gate: Gate) -> None:
     assert gate.stops_at(unit) == "new_field"
     with pytest.raises(ValueError, match="new_field"):
         gate.check(unit)
+
+
+@pytest.mark.parametrize("gate", GATES.values(), ids=GATES)
+def test_a_schedule_unheard_of_closes_it(gate: Gate) -> None:
+    unit = TAKEN[gate.kernel]
+    codes = Operand(np.zeros((1, 1, 1), unit.a_format.storage), unit.a_format)
+    asked = Problem(unit, Plan(np.array([0, 1]), None, True), codes, codes, None)
+    gate.check_problem(asked)
+    newer = make_dataclass("NewPlan", [("new_field", int, 0)], bases=(Plan,), frozen=True)
+    for plan, name in (
+        (Plan(asked.plan.bounds, "bfloat16", True), "plan.sum"),
+        (newer(asked.plan.bounds, None, True), "plan.new_field"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            gate.check_problem(replace(asked, plan=plan))
 
 
 @pytest.mark.parametrize("key", [f.name for f in fields(Unit) if f.name not in LABELS])

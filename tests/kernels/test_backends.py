@@ -15,8 +15,6 @@ import tcsim
 from tcsim import reference
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
-from tcsim.kernels.general import run as general
-from tcsim.kernels.native import narrow, payload
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 
@@ -75,15 +73,7 @@ def run(backend: str, problem: Problem) -> np.ndarray:
         return reference.run(problem)
     if backend == "cpu":
         return cpu.run(problem, 2)
-    out = np.empty(problem.shape[:3], problem.unit.out_format.storage)
-    if problem.unit.arithmetic == "integer":
-        return cpu.run(problem, 1)
-    if problem.unit.sum_format is not None:
-        narrow.run(problem, out, lambda part: run("general", part))
-        return out
-    general.run(problem, out, 1)
-    payload.restore(problem, out, lambda part: run("general", part))
-    return out
+    return cpu.run(problem, 1, cpu.GENERAL)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=label)

@@ -22,7 +22,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.fast import run as simd
 from tcsim.kernels.general import run as general
-from tcsim.kernels.native import library, payload
+from tcsim.kernels.native import library, library_units
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 
@@ -59,7 +59,7 @@ def problem_of(
 
 
 def fast(problem: Problem, threads: int = 2) -> np.ndarray:
-    if library.supports(problem):
+    if library_units.supports(problem):
         return cpu.run(problem, threads)
     batch, m, n, _ = problem.shape
     out = np.full((batch, m, n), 0x55, dtype=problem.unit.out_format.storage)
@@ -69,16 +69,12 @@ def fast(problem: Problem, threads: int = 2) -> np.ndarray:
 
 
 def slow(problem: Problem) -> np.ndarray:
-    batch, m, n, _ = problem.shape
-    out = np.zeros((batch, m, n), dtype=problem.unit.out_format.storage)
-    general.run(problem, out, 1)
-    payload.restore(problem, out, slow)
-    return out
+    return cpu.run(problem, 1, cpu.GENERAL)
 
 
 def held(unit: Unit) -> bool:
     problem = problem_of(unit, (1, 1, 1, 4), "mid")
-    return simd.supports(problem) or (library.supports(problem) and unit.arithmetic != "integer")
+    return simd.supports(problem) or (library_units.supports(problem) and unit.arithmetic != "integer")
 
 
 UNITS = [u for u in [*distinct(), *WHATIFS] if u.scale is None and held(u)]
@@ -136,7 +132,7 @@ def test_infinite_factors_are_decided_by_their_signs(unit: Unit, schedule: Sched
 
 def supported(unit: Unit, schedule: Schedule) -> bool:
     problem = problem_of(unit, (1, 1, 1, 8), "mid", schedule)
-    return simd.supports(problem) or library.supports(problem)
+    return simd.supports(problem) or library_units.supports(problem)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=label)

@@ -62,20 +62,10 @@ def kernel_code(unit: Unit, case: Case) -> int:
     """The code that the compiled kernels give: the general one, which shares nothing with the reference."""
     from support import adversarial
     from tcsim.kernels import dispatch as cpu
-    from tcsim.kernels.general import run as general
-    from tcsim.kernels.native import narrow, payload
 
     class Module:
         @staticmethod
         def run(problem: Problem) -> Any:
-            if problem.unit.arithmetic == "integer":
-                return cpu.run(problem, 1)
-            out = np.empty(problem.shape[:3], problem.unit.out_format.storage)
-            if problem.unit.sum_format is not None:
-                narrow.run(problem, out, Module.run)
-                return out
-            general.run(problem, out, 1)
-            payload.restore(problem, out, Module.run)
-            return out
+            return cpu.run(problem, 1, cpu.GENERAL)
 
     return adversarial.run(unit, case, Module)

@@ -20,8 +20,6 @@ from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
-from tcsim.kernels.general import run as general
-from tcsim.kernels.native import narrow, payload
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 
@@ -127,22 +125,7 @@ def _scales(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
 
 def by_general(problem: Problem) -> Codes | None:
     """The answer of the general kernel alone, None where it is not the one to ask."""
-    unit = problem.unit
-    if unit.arithmetic == "integer":
-        return None
-    out = np.empty(problem.shape[:3], unit.out_format.storage)
-    if unit.sum_format is not None:
-        narrow.run(problem, out, _numbers)
-    else:
-        general.run(problem, out, 1)
-        payload.restore(problem, out, _numbers)
-    return out
-
-
-def _numbers(problem: Problem) -> Codes:
-    answer = by_general(problem)
-    assert answer is not None
-    return answer
+    return None if problem.unit.arithmetic == "integer" else cpu.run(problem, 1, cpu.GENERAL)
 
 
 @dataclass

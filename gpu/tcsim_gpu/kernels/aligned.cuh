@@ -9,7 +9,7 @@
 // |S| < (L + 1) * 4 * 2^emax < 2^(50 + emax - F) is what the host checks. Everything is scaled by 2^(F - 52), a's
 // values as they are packed, so M = 1.5 * 2^emax and its exponent field is emax itself.
 //
-// The host defines the structs of numbers.cuh, and: ALIGN_MODE (0 rz, 1 rne, 4 rd, 7 exact) SPECIALS SUM LATE_C, the tile
+// The host defines the structs of numbers.cuh, and: ALIGN_RZ ALIGN_RNE ALIGN_RD ALIGN_EXACT (one of them 1), SPECIALS SUM LATE_C, the tile
 // BM BN TM TN, and STAGES.
 
 #define L Unit::BLOCK()
@@ -23,7 +23,10 @@
 #define BOTTOM 123  // biased emax where nothing is known to be larger; far below any format's exponents
 #define SCALE (F - 52)
 #define HAS_FLOOR (FLOOR != NO_FLOOR)
-#define SIGN_CHANGES (ALIGN_MODE == 0)
+#if ALIGN_RZ + ALIGN_RNE + ALIGN_RD + ALIGN_EXACT != 1
+#error "terms are cut by a rounding that this kernel does not have"
+#endif
+#define SIGN_CHANGES ALIGN_RZ
 
 DEV double from_words(u32 high, u32 low) { return __hiloint2double((int)high, (int)low); }
 DEV u32 high_word(double x) { return (u32)__double2hiint(x); }
@@ -58,8 +61,11 @@ DEV double rounded(double x, int P, int EMIN_, int EMAX_, int MODE, u32 random) 
     y = __dadd_rz(__dadd_rz(magnitude, __dmul_rn(fraction, power_of_two(place - 32))), grid);
   } else if ((MODE == RU && !sign) || (MODE == RD && sign)) {
     y = __dadd_ru(magnitude, grid);
-  } else {
+  } else if (MODE == RZ || MODE == RO || MODE == RU || MODE == RD) {
     y = __dadd_rz(magnitude, grid);
+  } else {
+    no_such_rounding();
+    y = magnitude;
   }
   double z = __dadd_rn(y, -grid);
   if (MODE == RO && z != magnitude) z = __dadd_rn(from_words(high_word(y), (u32)__double2loint(y) | 1), -grid);
@@ -69,7 +75,7 @@ DEV double rounded(double x, int P, int EMIN_, int EMAX_, int MODE, u32 random) 
 }
 
 // Whether rounding can wait for the last block: c's truncation to the bits that alignment keeps cuts what rounding would.
-#define LAZY (SIMPLE && ALIGN_MODE == 0 && !SUM && !LATE_C && F < Unit::KEPT())
+#define LAZY (SIMPLE && ALIGN_RZ && !SUM && !LATE_C && F < Unit::KEPT())
 
 // A block's exact sum as the unit's output.
 DEV double block_result(double x, u32 random) {
@@ -247,7 +253,7 @@ DEV u32 top_exponent(u32 products, double c) {
   const u32 unscale = (u32)-SCALE << 20;
   // c aligns by its format's exponent, a zero by the unit's floor: where products lie lower, where there is a floor, and where a
   // subnormal c is cut though all products are zero (but for truncations, of which the last cuts as much)
-  const bool truncates = ALIGN_MODE == 0 && Unit::ROUNDING() == RZ && Unit::KEPT() <= F + 1;
+  const bool truncates = ALIGN_RZ && Unit::ROUNDING() == RZ && Unit::KEPT() <= F + 1;
   if (O::EMIN() > A::EMIN() + B::EMIN() || HAS_FLOOR || (F < O::MB() && !truncates)) {
     const bool zero = (mine | (u32)__double2loint(c)) == 0;
     const u32 least = (u32)(O::EMIN() + BIAS64) << 20, none = HAS_FLOOR ? (u32)(FLOOR + BIAS64) << 20 : 0;
@@ -261,7 +267,7 @@ DEV u32 top_exponent(u32 products, double c) {
 
 DEV double unscaled(double x) { return __dmul_rn(x, power_of_two(BIAS64 - SCALE)); }
 
-#if KEEP_MAGIC || ALIGN_MODE == 1
+#if KEEP_MAGIC || ALIGN_RNE
 #define MAGIC(i, j, x) magic[i][j]
 #else  // M again, from M + S; of an infinite M + S any finite M will do
 #define MAGIC(i, j, x) (SPECIALS ? min((high_word(x) & job.field) | 0x80000u, 0x7FE80000u) : (high_word(x) & job.field) | 0x80000u)
@@ -278,7 +284,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
   const int stages = (job.blocks + BLOCKS - 1) / BLOCKS;
 
   double acc[TM][TN];  // c between blocks, M + S (or its negative) in a block
-#if ALIGN_MODE == 7
+#if ALIGN_EXACT
   double upper[TM][TN];
   u64 inexact = 0;
 #endif
@@ -347,7 +353,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #pragma unroll
           for (int j = 0; j < TN / 2; j++) emax[i][j] = __viaddmax_s16x2(ea[i], eb[j], emax[i][j]);
       }
-#if KEEP_MAGIC || ALIGN_MODE == 1
+#if KEEP_MAGIC || ALIGN_RNE
       u32 magic[TM][TN];
 #endif
 #pragma unroll
@@ -357,16 +363,16 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
           const double c = acc[i][j];
           const u32 top = top_exponent(j & 1 ? emax[i][j / 2] << 4 : emax[i][j / 2] << 20, c);
           const u32 high = and_or(top, job.field, 0x80000u);
-#if KEEP_MAGIC || ALIGN_MODE == 1
+#if KEEP_MAGIC || ALIGN_RNE
           magic[i][j] = high;
 #endif
-          const double m = from_words(ALIGN_MODE == 0 ? and_or(high_word(c), job.sign, high) : high, 0);
-#if ALIGN_MODE == 0
+          const double m = from_words(ALIGN_RZ ? and_or(high_word(c), job.sign, high) : high, 0);
+#if ALIGN_RZ
           const double x = __dadd_rd(fabs(c), m);
           acc[i][j] = from_words(high_word(x) ^ (high_word(c) & 0x80000000u), __double2loint(x));
-#elif ALIGN_MODE == 4
+#elif ALIGN_RD
           acc[i][j] = __dadd_rd(m, c);
-#elif ALIGN_MODE == 1
+#elif ALIGN_RNE
           acc[i][j] = __dadd_rn(m, c);
 #else
           acc[i][j] = __dadd_rd(m, c);
@@ -378,7 +384,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
         u32 a[TM], b[TN];
         words<TM, 4>(a, s + A_VALUE + k * BM * 4, ty * TM);
         words<TN, BN / 2>(b, s + B_VALUE + k * BN * 4, tx * 4);
-#if ALIGN_MODE == 0
+#if ALIGN_RZ
         u32 da[TM], db[TN];
         words<TM, 4>(da, s + A_CHANGE + k * BM * 4, ty * TM);
         words<TN, BN / 2>(db, s + B_CHANGE + k * BN * 4, tx * 4);
@@ -388,11 +394,11 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
 #pragma unroll
           for (int j = 0; j < TN; j++) {
             const double x = from_words(a[i], 0), y = from_words(b[j], 0);
-#if ALIGN_MODE == 0
+#if ALIGN_RZ
             acc[i][j] = __fma_rd(x, y, from_words(high_word(acc[i][j]) ^ da[i] ^ db[j], __double2loint(acc[i][j])));
-#elif ALIGN_MODE == 4
+#elif ALIGN_RD
             acc[i][j] = __fma_rd(x, y, acc[i][j]);
-#elif ALIGN_MODE == 1  // a tie goes to the even multiple of the product, so it is cut alone
+#elif ALIGN_RNE  // a tie goes to the even multiple of the product, so it is cut alone
             const double m = from_words(magic[i][j], 0);
             acc[i][j] = __dadd_rn(acc[i][j], __dadd_rn(__fma_rn(x, y, m), -m));
 #else  // rounded down and up: all terms were exact where both sums agree
@@ -420,7 +426,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
           if (SPECIALS && SIGN_CHANGES) x = from_words(high_word(x) ^ la[i] ^ lb[j], __double2loint(x));
           const double m = from_words(MAGIC(i, j, x), 0);
           x = SIGN_CHANGES && !SPECIALS ? __dadd_rn(fabs(x), -m) : __dadd_rn(x, -m);
-#if ALIGN_MODE == 7
+#if ALIGN_EXACT
           const double above = __dadd_rn(upper[i][j], -from_words(MAGIC(i, j, upper[i][j]), 0));
           if (x < above || x > above) inexact |= 1ull << (i * TN + j);
 #endif
@@ -468,7 +474,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN), MIN_CTAS) al
       x = rounded(x, O::MB() + 1, O::EMIN(), O::EMAX(), RNE, 0);
 #endif
       store_code(job.d, ELEMENT(i, j), O::BYTES(), encode_double(x));
-#if ALIGN_MODE == 7
+#if ALIGN_EXACT
       if (inexact >> (i * TN + j) & 1) {
         const u32 at = atomicAdd(job.inexact, 1u);
         ((u64 *)(job.inexact + 2))[at] = ELEMENT(i, j);

@@ -124,16 +124,9 @@ DEV int any_below(const Wide &x, int bit) {
 }
 
 // Whether a magnitude with the given last kept bit, first dropped bit, rest and fraction rounds up.
-DEV int rounds_up(int mode, int odd, int half, int below_half, int negative, u64 fraction32, u32 random) {
-  const int any = half || below_half;
-  switch (mode) {
-    case RNE: return half && (below_half || odd);
-    case RNA: return half;
-    case RU: return any && !negative;
-    case RD: return any && negative;
-    case RO: return any && !odd;
-    case SR: return fraction32 + random >= 1ull << 32;
-  }
+DEV int rounds_up(int mode, int odd, int half, int below, int negative, u64 fraction, u32 random) {
+  switch (mode) { ROUNDS_UP_CASES }
+  no_such_rounding();
   return 0;
 }
 

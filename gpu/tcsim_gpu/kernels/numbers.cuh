@@ -38,7 +38,18 @@ void use_record(const i64 *words, int count) { for (int i = 0; i < count; i++) r
 #endif
 
 enum { FINITE = 0, INFINITE = 1, NOT_A_NUMBER = 2 };
-enum { RZ = 0, RNE = 1, RNA = 2, RU = 3, RD = 4, RO = 5, SR = 6, EXACT = 7 };
+// The numbers of the rounding modes (RZ, RNE …, EXACT) and ROUNDS_UP_CASES, which the host writes from its table.
+ROUNDING_MODES
+
+// A rounding that a kernel has no code for: the launch fails, nothing is truncated in silence.
+DEV void no_such_rounding() {
+#ifdef __CUDA_ARCH__
+  __trap();
+#else
+  __builtin_trap();
+#endif
+}
+
 enum { NAN_IEEE = 0, NAN_ALL_ONES = 1, NAN_NEGATIVE_ZERO = 2, NAN_NONE = 3 };
 
 // (-1)^negative * significand * 2^lsb, aligned by `exponent`; `zero` marks a zero operand or product. A unit that keeps

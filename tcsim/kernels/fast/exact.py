@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import platform
 from enum import IntEnum
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import inline, kernel, variant
 from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Value, Variable
-from tcsim.fp.formats import FORMATS
+from tcsim.fp.modes import masks
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast.drive import NO_SUM, add_c, chunk_end, fold, mark_specials, spare_bytes, start, store
 from tcsim.kernels.fast.pack import ALONE, line_up, unpack_rows
@@ -50,24 +50,12 @@ class Par(IntEnum):
     SEED = 6
 
 
-@lru_cache(maxsize=256)
-def exact_par(unit: Unit) -> np.ndarray[Any, Any] | None:
-    """The numbers of a unit with exact alignment, or None where this kernel does not hold it."""
-    held = (
-        unit.arithmetic == "aligned"
-        and unit.align_rounding == "exact"
-        and unit.rounding in ("rz", "rne", "rna", "sr")
-        and (unit.rounding, unit.kept_bits) != ("rne", 1)  # ties go by the last kept bit, which no pattern holds then
-        and unit.out_format == FORMATS["float32"]
-        and (unit.group_size, unit.scale, unit.k_order, unit.c_enters) == (1, None, None, "aligned")
-        and unit.subnormals == "keep"
-        and FE_INEXACT != 0
-    )
-    if not held:
-        return None
+def exact_par(unit: Unit) -> np.ndarray[Any, Any]:
+    """The numbers of a unit that `plan.EXACT_SUMS` takes."""
     drop = 53 - unit.kept_bits
-    base = {"rne": (1 << (drop - 1)) - 1, "rna": 1 << (drop - 1)}.get(unit.rounding, 0)
-    numbers = [unit.block_size, drop, base, int(unit.rounding == "rne"), (1023 + 128) << 52, (1023 - 126) << 52, 0]
+    half, how = 1 << (drop - 1), masks(unit.rounding)
+    base = half - 1 + how.away if how.near else 0
+    numbers = [unit.block_size, drop, base, how.even, (1023 + 128) << 52, (1023 - 126) << 52, 0]
     return np.array(numbers, dtype=np.int64)
 
 

@@ -37,9 +37,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.fp.formats import FORMATS, Format
+from tcsim.fp.modes import masks, mode
+from tcsim.gates import LABELS, ONE_NAN, Asked, Gate, count, formats, one_of, only, operands, schedules
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast import exact as simd_exact
-from tcsim.kernels.fast.exact import exact_par
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, PAR_COUNT, RANDOM, Par
 from tcsim.kernels.fast.tile import CARRY, PLAIN, WIDE
 
@@ -76,36 +77,84 @@ def _most(fmt: Format) -> float:
     return 2.0 - 2.0**-fmt.mantissa_bits
 
 
+def _stored(fmt: Format) -> bool:
+    """Whether codes of a format can be packed."""
+    return fmt == FORMATS["float64"] or (
+        not fmt.integer and fmt.zero and fmt.mantissa_bits + fmt.padding <= 23 and rescales(fmt)
+    )
+
+
+def _partial_sums(asked: Asked) -> bool:
+    return asked.sum in (None, "float32", "float64") or (asked.sum == "float16" and asked.unit.out_format.width == 16)
+
+
+GATE = Gate(
+    "the fast path's aligned blocks",
+    {
+        **LABELS,
+        "a": lambda unit: _operand(unit.a_operand),
+        "b": lambda unit: _operand(unit.b_operand),
+        "out": lambda unit: unit.out_format in (FORMATS["float32"], FORMATS["float16"]),
+        **formats("operand_format"),
+        **only(arithmetic="aligned", align_rounding="rz", c_enters="aligned", chain=1, chains=1, sum_format=None),
+        **only(k_order=None, group_size=1, scale=None, scale_block=0, subnormals="keep", zero_sign="positive"),
+        **only(late_fraction_bits=None, parity_split=False, product_rounding="rne", overflow="wrap"),
+        **one_of("rounding", "rz", "rne", "rna", "sr"),
+        "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK,
+        **count("out_precision", 24),
+        **count("min_exponent", 1 << 20),
+        **count("nan_code", 1 << 32),
+        **ONE_NAN,
+        "fraction_bits": lambda unit: (
+            unit.fraction_bits is not None and 2 <= unit.fraction_bits <= 29 and _plan(unit, unit.fraction_bits) is not None
+        ),
+    },
+    {
+        **schedules(None, "float16", "float32", "float64"),
+        "plan.sum": _partial_sums,
+        **operands(lambda asked, stored: _stored(stored)),
+    },
+)
+EXACT_SUMS = Gate(
+    "the fast path's exact blocks",
+    {
+        **LABELS,
+        "a": lambda unit: _operand(unit.a_operand),
+        "b": lambda unit: _operand(unit.b_operand),
+        "out": lambda unit: unit.out_format == FORMATS["float32"],
+        **formats("operand_format"),
+        **only(arithmetic="aligned", align_rounding="exact", c_enters="aligned", chain=1, chains=1, sum_format=None),
+        **only(k_order=None, group_size=1, scale=None, scale_block=0, subnormals="keep", overflow="wrap"),
+        **only(late_fraction_bits=None, parity_split=False, product_rounding="rne"),
+        **one_of("rounding", "rz", "rne", "rna", "sr"),
+        # ties to even go by the last kept bit, which no pattern holds where one is kept
+        "out_precision": lambda unit: 2 - (unit.rounding != "rne") <= unit.kept_bits <= 24 and simd_exact.FE_INEXACT != 0,
+        "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK,
+        **count("fraction_bits", 1 << 20),  # of no effect where alignment is exact, nor has the floor of the exponent
+        **count("min_exponent", 1 << 20),
+        **one_of("zero_sign", "positive", "ieee"),
+        **count("nan_code", 1 << 32),
+        **ONE_NAN,
+    },
+    {**schedules(None, "float32", "float64"), **operands(lambda asked, stored: _stored(stored))},
+)
+
+
 @lru_cache(maxsize=256)
 def plan(unit: Unit) -> Plan | None:
-    """How the fast path runs a unit, or None where it does not hold it."""
-    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
-    if not (_operand(a) and _operand(b) and unit.block_size <= MOST_BLOCK):
-        return None
-    if unit.align_rounding == "exact":
+    """How the fast path runs a unit, or None where neither of its gates takes it."""
+    if EXACT_SUMS.takes(unit):
         return _exact_plan(unit)
-    plain = (
-        unit.arithmetic == "aligned"
-        and unit.align_rounding == "rz"
-        and unit.rounding in ("rz", "rne", "rna", "sr")
-        and (unit.group_size, unit.scale, unit.k_order, unit.c_enters) == (1, None, None, "aligned")
-        and (unit.subnormals, unit.zero_sign) == ("keep", "positive")
-        and out in (FORMATS["float32"], FORMATS["float16"])
-    )
-    f = unit.fraction_bits
-    if not plain or f is None or not 2 <= f <= 29:
-        return None
-    return _plan(unit, f)
+    return _plan(unit, unit.fraction_bits) if unit.fraction_bits is not None and GATE.takes(unit) else None
 
 
-def _exact_plan(unit: Unit) -> Plan | None:
-    par = exact_par(unit)
-    if par is None:
-        return None
+def _exact_plan(unit: Unit) -> Plan:
+    par = simd_exact.exact_par(unit)
     a, b = unit.a_operand, unit.b_operand
     ranged = a.emax + b.emax > _SAFE or a.emin - a.mantissa_bits + b.emin - b.mantissa_bits < -126
     least, most = (1, 254) if ranged else (127 - _C_EXPONENT, 127 + _C_EXPONENT)
-    return Plan(simd_exact.RANDOM if unit.rounding == "sr" else simd_exact.NEAREST, EXACT, ranged, par, least << 23, most << 23)
+    kind = {"nearest": simd_exact.NEAREST, "zero": simd_exact.NEAREST, "random": simd_exact.RANDOM}[mode(unit.rounding).toward]
+    return Plan(kind, EXACT, ranged, par, least << 23, most << 23)
 
 
 def _plan(unit: Unit, f: int) -> Plan | None:
@@ -161,18 +210,18 @@ def _kind(unit: Unit) -> int:
 
 
 def _par(unit: Unit, f: int, numbers: dict[Par, int], group: int) -> np.ndarray[Any, Any]:
-    half = unit.out_format.width == 16
+    half, how = unit.out_format.width == 16, masks(unit.rounding)
     values = numbers | {
         Par.BLOCK: unit.block_size,
         Par.GROUP: group,
         Par.SCALE: (254 + f) << 23,
         Par.UNSCALE: f << 23,
-        Par.MODE: int(half or unit.rounding == "rne"),
+        Par.MODE: int(half or how.even),
         Par.MASK: -(1 << (24 - unit.kept_bits)) if not half else -1,
         Par.KEPT: unit.kept_bits,
         Par.GRID: 127 + f + unit.out_format.emin - (unit.kept_bits - 1) if half else 0,
-        Par.ONE: 0 if unit.rounding == "rz" else 1,
-        Par.EVEN: 1 if unit.rounding == "rne" else 0,
+        Par.ONE: -how.near,
+        Par.EVEN: how.even,
         Par.C_LEAST: (unit.out_format.emin + 127) << 23 if half else 0,
     }
     par = np.zeros(PAR_COUNT, dtype=np.int64)

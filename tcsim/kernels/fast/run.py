@@ -14,12 +14,13 @@ import numpy as np
 
 from tcsim.codegen.jit import default_threads, run_tasks
 from tcsim.codegen.vector_ops import LANES
-from tcsim.fp.formats import FORMATS, Format
+from tcsim.fp.formats import Format
+from tcsim.gates import asked_of, first
 from tcsim.kernels.fast import exact as simd_exact
 from tcsim.kernels.fast.drive import NO_SUM, SUM16, SUM32, SUM64, Job, driver
 from tcsim.kernels.fast.infinities import decide
 from tcsim.kernels.fast.pack import decoding
-from tcsim.kernels.fast.plan import A_OFFSET, B_OFFSET, EXACT, Plan, plan, rescales
+from tcsim.kernels.fast.plan import A_OFFSET, B_OFFSET, EXACT, EXACT_SUMS, GATE, Plan, plan
 from tcsim.kernels.fast.round import Par
 from tcsim.kernels.fast.tile import PANEL
 from tcsim.problem import Codes, Problem
@@ -31,16 +32,7 @@ _SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
 
 def supports(problem: Problem) -> bool:
     """Whether the fast path computes this problem, by what its unit's record and its schedule say."""
-    if min(problem.shape) < 1 or plan(problem.unit) is None:
-        return False
-    halves = problem.plan.sum == "float16" and problem.unit.out_format.width != 16
-    return not halves and all(_stored(operand.stored) for operand in (problem.a, problem.b))
-
-
-def _stored(fmt: Format) -> bool:
-    return fmt == FORMATS["float64"] or (
-        not fmt.integer and fmt.zero and fmt.mantissa_bits + fmt.padding <= 23 and rescales(fmt)
-    )
+    return first((GATE, EXACT_SUMS), asked_of(problem)) is not None
 
 
 def _turned(problem: Problem) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.codegen.jit import inline, routine
 from tcsim.kernels.general.cuts import C_OPERATION, FIRST_PRODUCT, cut_word
-from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, MINUS_INF, PLUS_INF, RD, RZ, ZERO_E, bit_length
+from tcsim.kernels.general.numbers import ANY_ZERO, DOWN, FINITE, MINUS_INF, PLUS_INF, TO_ZERO, ZERO_E, bit_length
 from tcsim.kernels.general.row import all_negative_zero, special_add
 from tcsim.kernels.general.wide import add_term, any_below, bits_of, normalise, round_limbs, round_up, wide_product
 
@@ -25,7 +25,7 @@ def new_limbs(bits):
 
 
 @routine
-def add_row(total, x, negative, shift, mode, random):
+def add_row(total, x, negative, shift, how, random):
     """total += ±x·2^shift for a non-negative row x, a negative shift rounding the bits below 2^0 away."""
     sign = np.int64(-1 if negative else 1)
     for i in range(total.size):
@@ -33,7 +33,7 @@ def add_row(total, x, negative, shift, mode, random):
     if shift < 0:
         below = -shift
         kept, rest = bits_of(x, below, np.int64(1)), bits_of(x, below - 32, np.int64(32))
-        if round_up(mode, negative, kept, rest, any_below(x, below - 32), random):
+        if round_up(how, negative, kept, rest, any_below(x, below - 32), random):
             total[0] += sign
 
 
@@ -71,7 +71,7 @@ def product_sum(spec, panel, r, p0, p1, step, j, fraction):
         if x != 0 and y != 0:
             high, low = wide_product(abs(x), abs(y))
             shift = panel.ea[r, p] + panel.eb[p, j] - (spec.a_precision + spec.b_precision - 2) - place
-            add_term(limbs, high, low, (x < 0) != (y < 0), shift, RZ, _NONE)
+            add_term(limbs, high, low, (x < 0) != (y < 0), shift, TO_ZERO, _NONE)
     negative = normalise(limbs)
     return limbs, negative, place, top
 
@@ -101,7 +101,7 @@ def any_width_groups(spec, panel, r, p0, p1, j, c, random, seed, element, step):
     total = new_limbs(high + 2 + bit_length(np.int64(p1 - p0)) - q)
     if c[0] != 0:
         word = cut_word(spec, seed, element, step, C_OPERATION)
-        add_term(total, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c[1] - spec.out.mantissa - q, spec.limb_cut, word)
+        add_term(total, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c[1] - spec.out.mantissa - q, spec.cut_how, word)
     for begin in range(p0, p1, spec.group):
         end = min(begin + spec.group, p1)
         limbs, negative, place, e = product_sum(spec, panel, r, begin, end, 1, j, np.int64(-1))
@@ -109,8 +109,8 @@ def any_width_groups(spec, panel, r, p0, p1, j, c, random, seed, element, step):
             scale_high, scale_low = wide_product(panel.ga[r, begin], panel.gb[begin, j])
             scale = panel.ha[r, begin] + panel.hb[begin, j] - 2 * spec.scale.mantissa
             word = cut_word(spec, seed, element, step, FIRST_PRODUCT + (begin - p0) // spec.group)
-            add_row(total, times(limbs, scale_high, scale_low), negative, place + scale - q, spec.limb_cut, word)
-    return round_limbs(total, q, spec.mode, random, spec.kept, spec.out)
+            add_row(total, times(limbs, scale_high, scale_low), negative, place + scale - q, spec.cut_how, word)
+    return round_limbs(total, q, spec.how, random, spec.kept, spec.out)
 
 
 @routine
@@ -128,23 +128,23 @@ def any_width_stages(spec, panel, r, p0, p1, j, c, random):
     place = exponent - f
     products = new_limbs(f + bits)
     if first_e != ZERO_E:
-        add_row(products, first, first_negative, first_place - place, RD, _NONE)
+        add_row(products, first, first_negative, first_place - place, DOWN, _NONE)
     if second_e != ZERO_E:
-        add_row(products, second, second_negative, second_place - place, RD, _NONE)
+        add_row(products, second, second_negative, second_place - place, DOWN, _NONE)
     products_negative = normalise(products)
     emax = max(exponent, c_e)
     floored = new_limbs(late + 1 + bits)
     if exponent != ZERO_E:
-        add_row(floored, products, products_negative, place - (emax - late - 1), RD, _NONE)
+        add_row(floored, products, products_negative, place - (emax - late - 1), DOWN, _NONE)
     floored_negative = normalise(floored)
     accumulator = new_limbs(f + bits)
     if c[0] != 0 and (spec.parity == 0 or c_e >= emax - f - 1):
-        add_term(accumulator, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c_e - spec.out.mantissa - (emax - f), RD, _NONE)
+        add_term(accumulator, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c_e - spec.out.mantissa - (emax - f), DOWN, _NONE)
     accumulator_negative = normalise(accumulator)
     q = emax - max(f, late + 1)
     total = new_limbs(max(f, late + 1) + bits + 1)
-    add_row(total, floored, floored_negative, emax - late - 1 - q, RZ, _NONE)
-    add_row(total, accumulator, accumulator_negative, emax - f - q, RZ, _NONE)
+    add_row(total, floored, floored_negative, emax - late - 1 - q, TO_ZERO, _NONE)
+    add_row(total, accumulator, accumulator_negative, emax - f - q, TO_ZERO, _NONE)
     return _floored_and_rounded(spec, total, q, panel, r, p0, p1, j, c, random)
 
 
@@ -161,8 +161,8 @@ def _floored_and_rounded(spec, total, q, panel, r, p0, p1, j, c, random):
         return np.int64(0), np.int64(ZERO_E), np.int64(minus), np.int64(FINITE)
     last = max(max(top + q, spec.out.emin) - spec.late, q)
     kept = new_limbs(max(top + q - last, np.int64(0)) + 3)
-    add_row(kept, total, negative, q - last, RD, _NONE)
-    return round_limbs(kept, last, spec.mode, random, spec.kept, spec.out)
+    add_row(kept, total, negative, q - last, DOWN, _NONE)
+    return round_limbs(kept, last, spec.how, random, spec.kept, spec.out)
 
 
 @routine

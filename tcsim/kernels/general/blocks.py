@@ -10,6 +10,20 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import borrowing, inline, routine
+from tcsim.gates import (
+    ANY_ORDER,
+    ANY_SUM,
+    LABELS,
+    ONE_NAN,
+    Gate,
+    count,
+    floats,
+    one_of,
+    only,
+    operands,
+    roundings,
+    schedules,
+)
 from tcsim.kernels.general.cuts import C_OPERATION, FIRST_PRODUCT, cut_word
 from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, ZERO_E, round_sum
 from tcsim.kernels.general.panel import HAS_ZERO
@@ -17,8 +31,34 @@ from tcsim.kernels.general.row import DONE, WIDE, all_negative_zero, flush_row
 from tcsim.kernels.general.spec import Cut
 from tcsim.kernels.general.wide import add_term, round_limbs, wide_product
 
+# Exact sums in 64 bits, or in the limbs of `wide` and `any_width`: the formats and counts decide, see `spec.widths`.
+GATE = Gate(
+    "the general kernel's aligned blocks",
+    {
+        **LABELS,
+        **floats("a", "b", "out", "operand_format", "scale"),
+        **only(arithmetic="aligned", sum_format=None, chains=1, late_fraction_bits=None, parity_split=False),
+        **only(product_rounding="rne", overflow="wrap"),
+        **roundings("align_rounding", "exact"),
+        **roundings("rounding"),
+        **one_of("c_enters", "aligned", "after"),
+        **one_of("subnormals", "keep", "flush"),
+        **one_of("zero_sign", "positive", "ieee"),
+        **count("block_size", 1 << 30),
+        **count("chain", 1 << 30),
+        **count("group_size", 1 << 30),
+        **count("scale_block", 1 << 30),
+        **count("fraction_bits", 1 << 20),
+        **count("out_precision", 1 << 20),
+        **count("min_exponent", 1 << 18),  # far above ANY_ZERO
+        **ANY_ORDER,
+        **count("nan_code", 1 << 64),
+        **ONE_NAN,
+    },
+    {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
+)
 _FAR = 1 << 40
-TO_ZERO = Cut(-1, 0)
+TRUNCATED = Cut(-1, 0)
 
 
 @inline
@@ -154,7 +194,7 @@ def sums(spec, panel, r, p0, p1, step, width, q, total):
             for j in range(width):
                 total[j] += cut_term(x * panel.sb[p, j], q[j] - panel.eb[p, j] - place, spec.cut)
     elif spec.cut.to_zero:
-        add_products(spec, panel, r, p0, p1, step, width, q, total, TO_ZERO)
+        add_products(spec, panel, r, p0, p1, step, width, q, total, TRUNCATED)
     else:
         add_products(spec, panel, r, p0, p1, step, width, q, total, spec.cut)
 
@@ -174,7 +214,7 @@ def wide_start(spec, c_sig, c_e, top, lsb, seed, element, step):
     limbs = np.zeros((top + 66 - spec.room - q) // 32 + 5, dtype=np.int64)
     if c_sig != 0:
         word = cut_word(spec, seed, element, step, C_OPERATION)
-        add_term(limbs, np.uint64(0), np.uint64(abs(c_sig)), c_sig < 0, c_e - spec.out.mantissa - q, spec.limb_cut, word)
+        add_term(limbs, np.uint64(0), np.uint64(abs(c_sig)), c_sig < 0, c_e - spec.out.mantissa - q, spec.cut_how, word)
     return limbs, q
 
 
@@ -188,8 +228,8 @@ def wide_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random, seed, el
             high, low_bits = wide_product(abs(x), abs(y))
             place = panel.ea[r, p] + panel.eb[p, j] - spec.weight - q
             word = cut_word(spec, seed, element, step, FIRST_PRODUCT + p - p0)
-            add_term(limbs, high, low_bits, (x < 0) != (y < 0), place, spec.limb_cut, word)
-    return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
+            add_term(limbs, high, low_bits, (x < 0) != (y < 0), place, spec.cut_how, word)
+    return round_limbs(limbs, q, spec.how, random, spec.kept, spec.out)
 
 
 @routine
@@ -204,8 +244,8 @@ def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random, seed, e
             high, low_bits = wide_product(abs(group), scale)
             place = panel.ha[r, begin] + panel.hb[begin, j] - spec.weight - q
             word = cut_word(spec, seed, element, step, FIRST_PRODUCT + (begin - p0) // spec.group)
-            add_term(limbs, high, low_bits, group < 0, place, spec.limb_cut, word)
-    return round_limbs(limbs, q, spec.mode, random, spec.kept, spec.out)
+            add_term(limbs, high, low_bits, group < 0, place, spec.cut_how, word)
+    return round_limbs(limbs, q, spec.how, random, spec.kept, spec.out)
 
 
 @borrowing

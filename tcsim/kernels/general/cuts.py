@@ -10,7 +10,6 @@ import numpy as np
 
 from tcsim.codegen.jit import borrowing, inline, routine
 from tcsim.fp.compiled.philox import word
-from tcsim.kernels.general.numbers import SR
 from tcsim.kernels.general.row import draw_words
 
 _LOW = 0xFFFFFFFF
@@ -37,7 +36,7 @@ def round_term(x, shift, how, random):
 @borrowing
 def cut_words(spec, width, row, seed, element, step, operation):
     """The random words of term `operation` of each column."""
-    if spec.limb_cut == SR:
+    if spec.cut_draws:
         draw_words(seed, element, step, operation, width, row.term_word)
 
 
@@ -72,6 +71,6 @@ def round_groups(spec, terms, width, row, seed, element, step):
 @routine
 def cut_word(spec, seed, element, step, operation):
     """The random word of one term of one output."""
-    if spec.limb_cut != SR:
+    if not spec.cut_draws:
         return np.uint64(0)
     return word(np.uint64(seed), np.uint64(element), np.uint64(step), np.uint64(operation))

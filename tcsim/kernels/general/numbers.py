@@ -17,35 +17,12 @@ from numba.extending import intrinsic
 
 from tcsim.codegen.jit import inline
 from tcsim.fp.formats import Format
+from tcsim.fp.modes import masks
 
 ZERO_E = -(1 << 20)  # the exponent of a zero
 ANY_ZERO = -(1 << 19)  # a product's exponent below this had a zero factor
 FINITE, PLUS_INF, MINUS_INF, NAN = 0, 1, 2, 3
-RZ, RNE, RNA, RU, RD, RO, SR = range(7)
-MODES = {"rz": RZ, "rne": RNE, "rna": RNA, "ru": RU, "rd": RD, "ro": RO, "sr": SR}
-
-
-class Rounding(NamedTuple):
-    """A rounding as what is added to a magnitude before its lowest bits are cut off; masks of all ones, or single bits."""
-
-    near: int  # mask: just below half a unit
-    even: int  # 1: the least more if what is kept is odd
-    away: int  # 1: the least more
-    up: int  # mask: just below a unit to positive numbers
-    down: int  # mask: just below a unit to negative numbers
-    odd: int  # 1: what is kept becomes odd if anything is cut
-
-
-ROUNDINGS = {
-    RZ: Rounding(0, 0, 0, 0, 0, 0),
-    RNE: Rounding(-1, 1, 0, 0, 0, 0),
-    RNA: Rounding(-1, 0, 1, 0, 0, 0),
-    RU: Rounding(0, 0, 0, -1, 0, 0),
-    RD: Rounding(0, 0, 0, 0, -1, 0),
-    RO: Rounding(0, 0, 0, 0, 0, 1),
-    SR: Rounding(0, 0, 0, 0, 0, 0),  # a random number below a unit instead
-}
-NEAREST = ROUNDINGS[RNE]
+NEAREST, TO_ZERO, DOWN = masks("rne"), masks("rz"), masks("rd")
 
 
 class Layout(NamedTuple):
@@ -147,7 +124,7 @@ def encode(sig, e, negative, special, out, nan):
 def round_sum(total, q, how, random, kept_bits, out):
     """total·2^q, |total| < 2^62, rounded to `kept_bits` significand bits of `out`: (sig, e, special).
 
-    A magnitude is kept.rest in binary; something below 2^(bits of rest) is added and the rest is cut off, see Rounding.
+    A magnitude is kept.rest in binary; something below 2^(bits of rest) is added and the rest is cut off, see `tcsim.fp.modes.Masks`.
     Stochastic rounding adds `random`, 32 bits (else 0), at the upper end of the rest. No branch, so that a loop of these
     becomes vector code.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import borrowing, inline
-from tcsim.kernels.general.numbers import FINITE, NEAREST, SR, ZERO_E, bit_length, round_sum
+from tcsim.kernels.general.numbers import FINITE, NEAREST, ZERO_E, bit_length, round_sum
 from tcsim.kernels.general.row import WIDE, flush_row, special_add
 from tcsim.kernels.general.spec import PAIR
 
@@ -33,7 +33,7 @@ def add_product(spec, panel, r, p, width, row, word):
 
     True if some column was left alone and flagged WIDE: its larger term was subnormal, and too few bits are left to round by.
     """
-    m, least = spec.out.mantissa, spec.kept + 1 + (32 if spec.mode == SR else 1)
+    m, least = spec.out.mantissa, spec.kept + 1 + (32 if spec.draws else 1)
     x, e, negative, raise_c = panel.sa[r, p] << (spec.room - spec.weight), panel.ea[r, p], panel.ma[r, p] >> 2, spec.room - m
     any_flag = np.int64(0)
     for j in range(width):

@@ -6,11 +6,33 @@ import numpy as np
 
 from tcsim.codegen.jit import borrowing, inline, routine
 from tcsim.fp.compiled.philox import word
-from tcsim.kernels.general.numbers import FINITE, MINUS_INF, RZ, SR, ZERO_E, bit_length, round_sum
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, count, floats, one_of, only, operands, roundings, schedules
+from tcsim.kernels.general.numbers import FINITE, MINUS_INF, TO_ZERO, ZERO_E, bit_length, round_sum
 from tcsim.kernels.general.pairs import ieee_sum
 from tcsim.kernels.general.panel import HAS_SPECIAL
 from tcsim.kernels.general.row import draw, special_add, special_product
 from tcsim.kernels.general.wide import add_term, round_limbs, wide_product
+
+GATE = Gate(
+    "the general kernel's rounded operations",
+    {
+        **LABELS,
+        **floats("a", "b", "out", "operand_format"),
+        **only(arithmetic="rounded", align_rounding="exact", fraction_bits=None, min_exponent=None, c_enters="aligned"),
+        **only(chain=1, chains=1, sum_format=None, group_size=1, scale=None, scale_block=0),
+        **only(late_fraction_bits=None, parity_split=False, overflow="wrap"),
+        **roundings("rounding"),
+        **roundings("product_rounding"),
+        **one_of("subnormals", "keep", "flush"),
+        **one_of("zero_sign", "positive", "ieee"),
+        **count("block_size", 1 << 30),
+        **count("out_precision", 1 << 20),
+        **ANY_ORDER,
+        **count("nan_code", 1 << 64),
+        **ONE_NAN,
+    },
+    {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
+)
 
 
 @inline
@@ -37,11 +59,11 @@ def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
     """A block in which every product and every addition rounds, over the columns: a balanced tree of the products, then c."""
     count = p1 - p0
     for i in range(count):
-        if spec.product_mode == SR:
+        if spec.product_draws:
             draw(seed, element, step >> 2, np.int64(i), width, row.random, row.width)
         x, e, negative = panel.sa[r, p0 + i], panel.ea[r, p0 + i] - spec.weight, panel.ma[r, p0 + i] >> 2
         for j in range(width):
-            random = row.random[(step & 3) * row.width + j] if spec.product_mode == SR else np.uint64(0)
+            random = row.random[(step & 3) * row.width + j] if spec.product_draws else np.uint64(0)
             product, minus = x * panel.sb[p0 + i, j], negative ^ (panel.mb[p0 + i, j] >> 2)
             q = e + panel.eb[p0 + i, j] if product != 0 else np.int64(0)
             sig, ex, special = round_sum(product, q, spec.product_how, random, spec.kept, spec.out)
@@ -63,10 +85,10 @@ def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
             _copy_term(row.term_negative, (count - 1) * row.width, count // 2 * row.width, width)
             _copy_term(row.term_special, (count - 1) * row.width, count // 2 * row.width, width)
         count = (count + 1) // 2
-    if spec.mode == SR:
+    if spec.draws:
         draw(seed, element, step >> 2, np.int64(operation), width, row.random, row.width)
     for j in range(width):
-        random = row.random[(step & 3) * row.width + j] if spec.mode == SR else np.uint64(0)
+        random = row.random[(step & 3) * row.width + j] if spec.draws else np.uint64(0)
         c = (row.sig[j], row.e[j], row.negative[j], row.special[j])
         result = pair_sum(spec, (row.term_sig[j], row.term_e[j], row.term_negative[j], row.term_special[j]), c, random)
         row.sig[j], row.e[j], row.negative[j], row.special[j] = result
@@ -75,10 +97,10 @@ def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
 @borrowing
 def _add_terms(spec, left, right, to, width, row, seed, element, step, operation):
     """term[to] = term[left] + term[right], rounded; by way of arrays that are none of the terms."""
-    if spec.mode == SR:
+    if spec.draws:
         draw(seed, element, step >> 2, np.int64(operation), width, row.random, row.width)
     for j in range(width):
-        random = row.random[(step & 3) * row.width + j] if spec.mode == SR else np.uint64(0)
+        random = row.random[(step & 3) * row.width + j] if spec.draws else np.uint64(0)
         x = (
             row.term_sig[left * row.width + j],
             row.term_e[left * row.width + j],
@@ -120,7 +142,7 @@ def in_vectors(spec, panel, r, block, columns):
 
 
 @routine
-def exact_round(spec, x1, y1, l1, x2, l2, how, mode, random):
+def exact_round(spec, x1, y1, l1, x2, l2, how, random):
     """x1·y1·2^l1 + x2·2^l2 rounded once to the output: (sig, e, negative, special)."""
     bits1, bits2 = bit_length(abs(x1)) + bit_length(abs(y1)), bit_length(abs(x2))
     low = min(l1 if bits1 > 1 else l2, l2 if bits2 > 0 else l1)
@@ -133,15 +155,15 @@ def exact_round(spec, x1, y1, l1, x2, l2, how, mode, random):
     limbs = np.zeros((max(bits1 + l1, bits2 + l2) - low) // 32 + 6, dtype=np.int64)
     high, low_bits = wide_product(abs(x1), abs(y1))
     if x1 != 0 and y1 != 0:
-        add_term(limbs, high, low_bits, (x1 < 0) != (y1 < 0), l1 - low, RZ, np.uint64(0))
+        add_term(limbs, high, low_bits, (x1 < 0) != (y1 < 0), l1 - low, TO_ZERO, np.uint64(0))
     if x2 != 0:
-        add_term(limbs, np.uint64(0), np.uint64(abs(x2)), x2 < 0, l2 - low, RZ, np.uint64(0))
-    return round_limbs(limbs, low, mode, random, spec.kept, spec.out)
+        add_term(limbs, np.uint64(0), np.uint64(abs(x2)), x2 < 0, l2 - low, TO_ZERO, np.uint64(0))
+    return round_limbs(limbs, low, how, random, spec.kept, spec.out)
 
 
 @inline
-def _random(spec, mode, seed, element, step, operation):
-    if mode != SR:
+def _random(draws, seed, element, step, operation):
+    if not draws:
         return np.uint64(0)
     return word(np.uint64(seed), np.uint64(element), np.uint64(step), np.uint64(operation))
 
@@ -155,7 +177,7 @@ def rounded_product(spec, panel, r, p, j, random):
     if special != FINITE or x == 0 or y == 0:
         return round_result(spec, np.int64(0), np.int64(ZERO_E), negative, special)
     place = panel.ea[r, p] + panel.eb[p, j] - spec.weight
-    sig, e, _, special = exact_round(spec, x, y, place, np.int64(0), place, spec.product_how, spec.product_mode, random)
+    sig, e, _, special = exact_round(spec, x, y, place, np.int64(0), place, spec.product_how, random)
     return round_result(spec, sig, e, negative, special)
 
 
@@ -166,7 +188,7 @@ def rounded_add(spec, a, b, random):
     if special != FINITE or (a[0] == 0 and b[0] == 0):
         return round_result(spec, np.int64(0), np.int64(ZERO_E), a[2] & b[2], special)
     m = spec.out.mantissa
-    sig, e, negative, special = exact_round(spec, a[0], np.int64(1), a[1] - m, b[0], b[1] - m, spec.how, spec.mode, random)
+    sig, e, negative, special = exact_round(spec, a[0], np.int64(1), a[1] - m, b[0], b[1] - m, spec.how, random)
     return round_result(spec, sig, e, negative, special)
 
 
@@ -175,14 +197,14 @@ def rounded(spec, panel, r, p0, p1, j, c, tree, seed, element, step):
     """rounded_row for one column, whatever its operands are and however wide its sums."""
     count = p1 - p0
     for i in range(count):
-        x = rounded_product(spec, panel, r, p0 + i, j, _random(spec, spec.product_mode, seed, element, step, i))
+        x = rounded_product(spec, panel, r, p0 + i, j, _random(spec.product_draws, seed, element, step, i))
         tree[i, 0], tree[i, 1], tree[i, 2], tree[i, 3] = x
     operation = count
     while count > 1:
         for i in range(count // 2):
             left = (tree[2 * i, 0], tree[2 * i, 1], tree[2 * i, 2], tree[2 * i, 3])
             right = (tree[2 * i + 1, 0], tree[2 * i + 1, 1], tree[2 * i + 1, 2], tree[2 * i + 1, 3])
-            x = rounded_add(spec, left, right, _random(spec, spec.mode, seed, element, step, operation))
+            x = rounded_add(spec, left, right, _random(spec.draws, seed, element, step, operation))
             tree[i, 0], tree[i, 1], tree[i, 2], tree[i, 3] = x
             operation += 1
         if count % 2:
@@ -190,4 +212,4 @@ def rounded(spec, panel, r, p0, p1, j, c, tree, seed, element, step):
                 tree[count // 2, f] = tree[count - 1, f]
         count = (count + 1) // 2
     root = (tree[0, 0], tree[0, 1], tree[0, 2], tree[0, 3])
-    return rounded_add(spec, root, c, _random(spec, spec.mode, seed, element, step, operation))
+    return rounded_add(spec, root, c, _random(spec.draws, seed, element, step, operation))

@@ -9,8 +9,9 @@ import numpy as np
 
 from tcsim.codegen.memory import record
 from tcsim.fp.formats import format_named
+from tcsim.fp.modes import Masks, masks, mode
 from tcsim.hardware.unit import Unit
-from tcsim.kernels.general.numbers import MODES, ROUNDINGS, RZ, ZERO_E, Layout, Rounding, layout
+from tcsim.kernels.general.numbers import ZERO_E, Layout, layout
 from tcsim.problem import Problem
 
 PAIR = 58  # bits of the window in which two terms are added
@@ -24,6 +25,14 @@ class Cut(NamedTuple):
     nearest: int
 
 
+def _cut(name: str) -> Cut | None:
+    """The masks of a rounding of terms, None where they do not say it."""
+    found = mode(name)
+    return {("zero", ""): Cut(-1, 0), ("nearest", "even"): Cut(0, -1), ("-infinity", ""): Cut(0, 0)}.get(
+        (found.toward, found.rule)
+    )
+
+
 class Spec(NamedTuple):
     """Every number of a unit that a kernel needs. `weight` places a product: significand·2^(exponent - weight)."""
 
@@ -35,13 +44,13 @@ class Spec(NamedTuple):
     fraction: int
     exact: int  # terms are not cut
     cut: Cut
-    limb_cut: int  # the same for `wide`: a mode of `numbers`, where terms are not exact
     any_cut: int  # neither of the masks says it: terms are rounded by `cut_how`
-    cut_how: Rounding
-    mode: int
-    product_mode: int
-    how: Rounding
-    product_how: Rounding
+    cut_draws: int  # 1: each term by a random word, as the sums and the products below
+    cut_how: Masks
+    draws: int
+    product_draws: int
+    how: Masks
+    product_how: Masks
     kept: int
     floor: int  # the exponent that a block with a zero term has at least; ZERO_E for none
     flush: int  # operands
@@ -150,8 +159,9 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
         weight += 2 * scale.mantissa
     if isinstance(kind, Grouped):  # a group is an integer at 2^(scales' exponents - weight)
         weight -= a.emin + b.emin
-    random_bits = 32 if "sr" in (unit.rounding, unit.product_rounding) else 0
+    random_bits = 32 if any(mode(r).toward == "random" for r in (unit.rounding, unit.product_rounding)) else 0
     zeros = unit.zeros
+    cut = "rz" if unit.align_rounding == "exact" else unit.align_rounding  # of no effect where nothing is cut
     return kind, record(
         Spec(
             block=unit.block_size,
@@ -161,14 +171,14 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
             group=unit.group_size,
             fraction=unit.fraction_bits or 0,
             exact=int(unit.align_rounding == "exact"),
-            cut=Cut(-int(unit.align_rounding == "rz"), -int(unit.align_rounding == "rne")),
-            limb_cut=MODES.get(unit.align_rounding, RZ),
-            any_cut=int(unit.align_rounding not in ("rz", "rd", "rne", "exact")),
-            cut_how=ROUNDINGS[MODES.get(unit.align_rounding, RZ)],
-            mode=MODES[unit.rounding],
-            product_mode=MODES[unit.product_rounding],
-            how=ROUNDINGS[MODES[unit.rounding]],
-            product_how=ROUNDINGS[MODES[unit.product_rounding]],
+            cut=_cut(cut) or Cut(0, 0),
+            any_cut=int(_cut(cut) is None),
+            cut_draws=int(mode(cut).toward == "random"),
+            cut_how=masks(cut),
+            draws=int(mode(unit.rounding).toward == "random"),
+            product_draws=int(mode(unit.product_rounding).toward == "random"),
+            how=masks(unit.rounding),
+            product_how=masks(unit.product_rounding),
             kept=unit.kept_bits,
             floor=ZERO_E if unit.min_exponent is None else unit.min_exponent,
             flush=int(zeros.flush_operands),
@@ -209,6 +219,8 @@ def _kind(unit: Unit, need: Widths) -> Kind:
     if unit.arithmetic == "two-stage":
         fits = (unit.fraction_bits or 0) <= room and (unit.late_fraction_bits or 0) <= room - 1
         return Staged() if fits else WideStaged()
+    if unit.arithmetic != "aligned":
+        raise ValueError(f"the general kernel has no blocks of arithmetic={unit.arithmetic!r}")
     if unit.group_size > 1:
         return Grouped() if max(need.group, need.product) <= WINDOW else WideGrouped()
     single = unit.block_size == 1 and unit.align_rounding == "exact"

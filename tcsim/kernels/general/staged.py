@@ -5,9 +5,32 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import borrowing, inline
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, count, floats, one_of, only, operands, roundings, schedules
 from tcsim.kernels.general.blocks import largest_exponents, sums
 from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, MINUS_INF, PLUS_INF, ZERO_E, bit_length, round_sum
 from tcsim.kernels.general.row import all_negative_zero, special_add
+
+GATE = Gate(
+    "the general kernel's sums in two stages",
+    {
+        **LABELS,
+        **floats("a", "b", "out", "operand_format"),
+        **only(arithmetic="two-stage", align_rounding="rz", min_exponent=None, c_enters="aligned", chain=1, chains=1),
+        **only(sum_format=None, group_size=1, scale=None, scale_block=0, subnormals="keep"),
+        **only(product_rounding="rne", overflow="wrap"),
+        **roundings("rounding"),
+        **one_of("parity_split", False, True),
+        **one_of("zero_sign", "positive", "ieee"),
+        **count("block_size", 1 << 30),
+        **count("fraction_bits", 1 << 20),
+        **count("late_fraction_bits", 1 << 20),
+        **count("out_precision", 1 << 20),
+        **ANY_ORDER,
+        **count("nan_code", 1 << 64),
+        **ONE_NAN,
+    },
+    {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
+)
 
 
 @inline

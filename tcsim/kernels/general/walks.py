@@ -24,7 +24,6 @@ from tcsim.kernels.general.blocks import (
 from tcsim.kernels.general.cuts import round_c, round_groups, round_products
 from tcsim.kernels.general.numbers import (
     FINITE,
-    SR,
     bits_of_float64,
     float64_of_bits,
     round_float64,
@@ -197,7 +196,7 @@ def rows_of(block_of):
             if check:
                 add_specials(panel, r, p0, p1, block, width, row.special)
             word = (step + block) & 3
-            if spec.mode == SR and (word == 0 or block == 0):
+            if spec.draws and (word == 0 or block == 0):
                 draw(seed, element, (step + block) >> 2, 0, width, row.random, row.width)
             block_of(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step)
             if event & INSTRUCTION_END and spec.after:

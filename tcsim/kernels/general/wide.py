@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import inline, routine
-from tcsim.kernels.general.numbers import FINITE, MINUS_INF, PLUS_INF, RD, RNA, RNE, RO, RU, SR, ZERO_E, bit_length
+from tcsim.kernels.general.numbers import FINITE, MINUS_INF, PLUS_INF, ZERO_E, bit_length
 
 _LOW = 0xFFFFFFFF
 
@@ -58,23 +58,20 @@ def any_below(limbs, position):
 
 
 @inline
-def round_up(mode, negative, kept, rest32, below, random):
-    """Whether a magnitude kept.rest32·2^-32 (and more where `below`) rounds away from zero in the last place."""
-    half = np.uint64(1) << np.uint64(31)
+def round_up(how, negative, kept, rest32, below, random):
+    """Whether a magnitude kept.rest32·2^-32 (and more where `below`) rounds away from zero in the last place.
+
+    `how` are Masks; `random` is the word of stochastic rounding, 32 bits (else 0).
+    """
+    half, odd = np.uint64(1) << np.uint64(31), (kept & np.uint64(1)) != 0
     nonzero = rest32 != 0 or below
-    if mode == RNE:
-        return rest32 > half or (rest32 == half and (below or (kept & np.uint64(1)) != 0))
-    if mode == RNA:
-        return rest32 >= half
-    if mode == RU:
-        return nonzero and not negative
-    if mode == RD:
-        return nonzero and negative
-    if mode == RO:
-        return nonzero and (kept & np.uint64(1)) == 0
-    if mode == SR:
-        return rest32 + random >= (np.uint64(1) << np.uint64(32))
-    return False
+    if how.near != 0:
+        return rest32 > half or (rest32 == half and (below or how.away != 0 or (how.even != 0 and odd)))
+    if (how.down if negative else how.up) != 0:
+        return nonzero
+    if how.odd != 0:
+        return nonzero and not odd
+    return rest32 + random >= (np.uint64(1) << np.uint64(32))
 
 
 @routine
@@ -105,13 +102,13 @@ def below_32(high, low, s):
 
 
 @routine
-def add_term(limbs, high, low, negative, shift, mode, random):
+def add_term(limbs, high, low, negative, shift, how, random):
     """Add ±(high·2^64 + low)·2^shift to the limbs, a negative shift rounding the bits below 2^0 away."""
     if shift < 0:
         one = np.uint64(1)
         rest, below = below_32(high, low, -shift)
         high, low = shifted(high, low, -shift)
-        if round_up(mode, negative, low, rest, below, random):
+        if round_up(how, negative, low, rest, below, random):
             low += one
             if low == 0:
                 high += one
@@ -149,7 +146,7 @@ def normalise(limbs):
 
 
 @routine
-def round_limbs(limbs, base, mode, random, kept_bits, out):
+def round_limbs(limbs, base, how, random, kept_bits, out):
     """The sum of the limbs rounded to `kept_bits` significand bits of `out`: (sig, e, negative, special)."""
     negative = normalise(limbs)
     top = np.int64(-1)
@@ -162,7 +159,7 @@ def round_limbs(limbs, base, mode, random, kept_bits, out):
     place = e - (kept_bits - 1) - base
     kept = bits_of(limbs, place, kept_bits)
     rest = bits_of(limbs, place - 32, np.int64(32))
-    if round_up(mode, negative, kept, rest, any_below(limbs, place - 32), random):
+    if round_up(how, negative, kept, rest, any_below(limbs, place - 32), random):
         kept += np.uint64(1)
     sig = np.int64(kept)
     if sig >> kept_bits:

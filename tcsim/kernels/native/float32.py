@@ -14,6 +14,7 @@ from tcsim.codegen.jit import default_threads, inline, kernel, routine, run_task
 from tcsim.codegen.memory import load, matrices
 from tcsim.fp.codes import decode as decode_codes
 from tcsim.fp.formats import FORMATS, Format
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, asked_of, count, formats, one_of, only, operands, schedules
 from tcsim.kernels.general.numbers import FINITE, decode, round_float64, to_float64
 from tcsim.kernels.general.panel import SEGMENT_END, SEGMENT_START, plan_chunk
 from tcsim.kernels.general.run import COLUMNS, ROWS, Tiles, end_output
@@ -25,17 +26,38 @@ _CHUNK = 512
 _LEAST_NORMAL = np.float32(2.0**-126)
 
 
+def _single(fmt: Format) -> bool:
+    return not fmt.integer and fmt.precision <= 24 and fmt.emin - fmt.mantissa_bits >= -149 and fmt.emax <= 127
+
+
+GATE = Gate(
+    "the machine's own float32 arithmetic",
+    {
+        **LABELS,
+        "a": lambda unit: _single(unit.a_operand),
+        "b": lambda unit: _single(unit.b_operand),
+        "out": lambda unit: unit.out_format == FORMATS["float32"],
+        "out_precision": lambda unit: unit.kept_bits == 24,
+        **formats("operand_format"),
+        **only(arithmetic="rounded", rounding="rne", product_rounding="rne", align_rounding="exact", fraction_bits=None),
+        **only(
+            min_exponent=None, c_enters="aligned", chain=1, chains=1, sum_format=None, group_size=1, scale=None, scale_block=0
+        ),
+        **only(late_fraction_bits=None, parity_split=False, overflow="wrap"),
+        **count("block_size", 1 << 20),
+        **ANY_ORDER,
+        **one_of("subnormals", "keep", "flush"),
+        **one_of("zero_sign", "positive", "ieee"),
+        **count("nan_code", 1 << 32),
+        **ONE_NAN,
+    },
+    {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
+)
+
+
 def supports(problem: Problem) -> bool:
     """Whether every operation of the unit is a float32 operation of the machine."""
-    unit = problem.unit
-    operands = (unit.a_operand, unit.b_operand)
-    return (
-        unit.arithmetic == "rounded"
-        and (unit.rounding, unit.product_rounding) == ("rne", "rne")
-        and unit.out_format == FORMATS["float32"]
-        and unit.kept_bits == 24
-        and all(f.precision <= 24 and f.emin - f.mantissa_bits >= -149 and f.emax <= 127 for f in operands)
-    )
+    return GATE.refuses(asked_of(problem)) is None
 
 
 @lru_cache(maxsize=32)

@@ -6,20 +6,49 @@ inputs have at most 8 bits.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.fp.formats import Format
+from tcsim.fp.formats import FORMATS, Format
+from tcsim.fp.modes import UNIT_MODES
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, count, one_of, only, operands, schedules
 from tcsim.kernels.general.spec import order_of
 from tcsim.problem import Codes, Problem
+from tcsim.schedule import walk
 
+GATE = Gate(
+    "the kernel of integers of any width",
+    {
+        **LABELS,
+        "a": lambda unit: unit.a_format.integer and unit.a_format.width <= 32,
+        "b": lambda unit: unit.b_format.integer and unit.b_format.width <= 32,
+        "out": lambda unit: unit.out_format == FORMATS["int32"],
+        "overflow": lambda unit: (
+            unit.overflow == "wrap" or (unit.overflow == "saturate" and max(unit.a_format.width, unit.b_format.width) <= 8)
+        ),
+        **only(arithmetic="integer", c_enters="aligned", chain=1, chains=1, group_size=1, scale=None, scale_block=0),
+        **only(sum_format=None, operand_format=None, fraction_bits=None, min_exponent=None, out_precision=None),
+        **only(late_fraction_bits=None, parity_split=False, product_rounding="rne", subnormals="keep", align_rounding="exact"),
+        **count("block_size", 1 << 30),  # float64 holds the sum of a block that saturates
+        **ANY_ORDER,
+        **one_of("rounding", *UNIT_MODES),  # nothing is rounded, there is one zero and no NaN
+        **one_of("zero_sign", "positive", "ieee"),
+        **one_of("nan_from", "code", "operand"),
+        **count("nan_code", 1 << 64),
+    },
+    {
+        **schedules(*ANY_SUM),
+        **operands(any_format, empty=True),
+        "problem.a": lambda asked: asked.a == asked.unit.a_format,
+        "problem.b": lambda asked: asked.b == asked.unit.b_format,
+    },
+)
 LEAST, LARGEST = -(1 << 31), (1 << 31) - 1
 
 
-def run(problem: Problem, out: Codes) -> None:
+def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write the codes of D = C + A·B into `out`; sums outside the unit wrap, as integer additions do."""
     one = _saturating if problem.unit.overflow == "saturate" else _wrapping
     for t in range(problem.shape[0]):
@@ -34,14 +63,14 @@ def _wrapping(problem: Problem, t: int) -> Any:
 
 
 def _saturating(problem: Problem, t: int) -> Any:
-    unit, plan = problem.unit, problem.plan
-    bounds = plan.bounds.tolist()
+    unit = problem.unit
     a, b = (_values(x.codes[t], f).astype(np.float64) for x, f in ((problem.a, unit.a_format), (problem.b, unit.b_format)))
-    zero = np.zeros(problem.shape[1:3])
-    c = zero if problem.c is None else _values(problem.c[t], unit.out_format).astype(np.float64)
-    if plan.sum is None:
-        return _chain(problem, a, b, c, bounds[0], bounds[-1])
-    return c + sum(_chain(problem, a, b, zero, start, stop) for start, stop in pairwise(bounds))
+    c = None if problem.c is None else _values(problem.c[t], unit.out_format).astype(np.float64)
+
+    def chain(start: Any, first: int, last: int) -> Any:
+        return _chain(problem, a, b, start, first, last)
+
+    return walk(problem.plan, c, np.zeros(problem.shape[1:3]), chain, add=np.add)
 
 
 def _chain(problem: Problem, a: Any, b: Any, total: Any, start: int, stop: int) -> Any:

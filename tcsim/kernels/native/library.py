@@ -14,7 +14,6 @@ A tile is 4 rows x 32 (float32), 16 (float64) or 64 (int8) columns in registers;
 
 from __future__ import annotations
 
-import platform
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,21 +26,17 @@ from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import default_threads, inline, kernel, run_tasks, variant
 from tcsim.codegen.vector_memory import bits_of_double, bits_of_float, double_of_bits, float_of_bits, peek8, peek32, peek64
 from tcsim.codegen.vector_ops import F32, F64, I16, I32, I64, Value, Variable
-from tcsim.fp.formats import FORMATS, Format
-from tcsim.hardware.unit import Unit
+from tcsim.fp.modes import processor_mode
 from tcsim.kernels.general import run as general
+from tcsim.kernels.native.library_units import DOUBLE, FE_OVERFLOW, INTEGER, KINDS, SINGLE
 from tcsim.problem import Codes, Problem
 
 ROWS = 4
-DOUBLE, SINGLE, INTEGER = range(3)
 _LANES = {DOUBLE: 8, SINGLE: 16, INTEGER: 16}
 _VECTORS = {DOUBLE: 2, SINGLE: 2, INTEGER: 4}
 WIDTHS = tuple(_LANES[kind] * _VECTORS[kind] for kind in (DOUBLE, SINGLE, INTEGER))
 _TYPES = {DOUBLE: F64, SINGLE: F32, INTEGER: I32}
 _CHUNK, _ROWS, _COLUMNS = 256, 128, 256
-_MODES = {"rz": ops.TO_ZERO, "rne": ops.NEAREST, "ru": 2, "rd": 3}  # llvm.set.rounding
-_FE_OVERFLOW = {"x86_64": 0x8, "AMD64": 0x8, "aarch64": 0x4, "arm64": 0x4}.get(platform.machine(), 0)
-_KINDS = {"float64": DOUBLE, "float32": SINGLE}
 _NAMES: dict[int, type[Any]] = {DOUBLE: np.float64, SINGLE: np.float32, INTEGER: np.int32}
 
 
@@ -71,49 +66,7 @@ class Job(NamedTuple):
     c_first: int
     nan: int
     signed_zero: int
-    mode: int  # of _MODES
-
-
-def _fused(problem: Problem) -> int | None:
-    """The kind of a chain of fused multiply-adds, None for other units."""
-    unit = problem.unit
-    kind = _KINDS.get(unit.out_format.name)
-    if kind is None or not (
-        unit.arithmetic == "aligned"
-        and (unit.block_size, unit.align_rounding) == (1, "exact")
-        and _rounds(unit)
-        and unit.a_format == unit.b_format == unit.out_format == FORMATS[unit.out_format.name]
-        and unit.kept_bits == unit.out_format.precision
-        and (unit.scale, unit.k_order, unit.c_enters, unit.subnormals) == (None, None, "aligned", "keep")
-    ):
-        return None
-    sums = {None, "float64"} if kind == DOUBLE else {None, "float32", "float64"}
-    stored = {FORMATS["float32"], FORMATS["float64"]}
-    return kind if problem.plan.sum in sums and {problem.a.stored, problem.b.stored} <= stored else None
-
-
-def _rounds(unit: Unit) -> bool:
-    """Whether the processor rounds as the unit does; x - x is -0 for it where it rounds downward."""
-    return unit.rounding == "rne" or (
-        _FE_OVERFLOW != 0 and unit.rounding in _MODES and (unit.rounding, unit.zero_sign) != ("rd", "ieee")
-    )
-
-
-def kind_of(problem: Problem) -> int | None:
-    """Which of these kernels computes a problem, None for neither."""
-    unit, int8 = problem.unit, FORMATS["int8"]
-    if min(problem.shape) < 1:
-        return None
-    if unit.arithmetic == "integer":
-        known: set[Format] = {unit.a_format, unit.b_format, problem.a.stored, problem.b.stored}
-        wraps = unit.overflow == "wrap" and unit.out_format == FORMATS["int32"]
-        return INTEGER if known == {int8} and wraps else None
-    return _fused(problem)
-
-
-def supports(problem: Problem) -> bool:
-    """Whether the unit is a chain of fused multiply-adds or an int8 dot product, by what its record says."""
-    return kind_of(problem) is not None
+    mode: int  # of llvm.set.rounding
 
 
 @intrinsic(prefer_literal=True)
@@ -170,7 +123,7 @@ def _flag(name: str):
     def call(typingctx):
         def codegen(context, builder, signature, args):
             function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, [I32]), name)
-            return builder.call(function, [I32(_FE_OVERFLOW)])
+            return builder.call(function, [I32(FE_OVERFLOW)])
 
         return types.int32(), codegen
 
@@ -316,19 +269,20 @@ def _job(problem: Problem, kind: int, threads: int) -> Job:
     at, ai, ak = a.strides
     bt, bk, bj = b.strides
     ct, ci, cj = (0, 0, 0) if c is None else c.strides
+    mode = ops.NEAREST if kind == INTEGER else processor_mode(problem.unit.rounding)
+    assert mode is not None
     nan = (problem.unit.nan ^ 1 << 63) - (1 << 63)  # as a signed integer
     return Job(
         m, n, k, rows, columns, a.__array_interface__["data"][0], at, ai, ak, a.itemsize,
         b.__array_interface__["data"][0], bt, bk, bj, b.itemsize, address, ct, ci, cj,
         sums, int(problem.plan.c_first), nan, int(problem.unit.zero_sign == "ieee"),
-        _MODES.get(problem.unit.rounding, ops.NEAREST),
+        mode,
     )  # fmt: skip
 
 
 def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write the codes of a supported problem into `out`, C-contiguous (batch, m, n)."""
-    kind = kind_of(problem)
-    assert kind is not None
+    kind = INTEGER if problem.unit.arithmetic == "integer" else KINDS[problem.unit.out_format.name]
     job = _job(problem, kind, threads or default_threads())
     tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
     bounds = np.array([0, job.k]) if kind == INTEGER else np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)

@@ -1,0 +1,86 @@
+"""Which kernel computes a problem: the first of a list whose gate takes all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from tcsim.gates import Asked, Gate, asked_of, first, refuse
+from tcsim.kernels.fast import plan
+from tcsim.kernels.fast import run as fast
+from tcsim.kernels.general import blocks, rounded, staged
+from tcsim.kernels.general import run as general
+from tcsim.kernels.native import float32, integers, library
+from tcsim.kernels.native import library_units as units
+from tcsim.problem import Codes, Problem
+
+# Multiply-adds below which sharing a problem among threads takes longer than it saves.
+FAST, SLOW = 1 << 20, 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A kernel: what it understands, the function that writes D's codes, and below how many multiply-adds it runs alone."""
+
+    name: str
+    gate: Gate
+    run: Callable[[Problem, Codes, int | None], None]
+    alone: int = SLOW
+
+
+Kernels = tuple[Kernel, ...]
+
+
+def _fast(problem: Problem, out: Codes, threads: int | None) -> None:
+    fast.run(problem, out, threads, general.run_part)
+
+
+GENERAL: Kernels = (
+    Kernel("general", blocks.GATE, general.run),
+    Kernel("general", staged.GATE, general.run),
+    Kernel("general", rounded.GATE, general.run),
+)
+ARITHMETIC: Kernels = (
+    Kernel("library", units.FUSED, library.run, FAST),
+    Kernel("library", units.INT8, library.run, FAST),
+    Kernel("integers", integers.GATE, integers.run),
+    Kernel("native", float32.GATE, float32.run),
+    Kernel("fast", plan.GATE, _fast, FAST),
+    Kernel("fast", plan.EXACT_SUMS, _fast, FAST),
+    *GENERAL,
+)
+
+
+@lru_cache(maxsize=1024)
+def _chosen(kernels: Kernels, asked: Asked) -> Kernel:
+    place = first((kernel.gate for kernel in kernels), asked)
+    if place is None:
+        refuse(tuple(kernel.gate for kernel in kernels), asked)
+    assert place is not None
+    return kernels[place]
+
+
+def chosen(problem: Problem, kernels: Kernels) -> Kernel:
+    """The kernel that computes a problem. ValueError naming the field, its value and what exists, where none takes it."""
+    return _chosen(kernels, asked_of(problem))
+
+
+def write(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -> None:
+    """Write the codes of D = C + A·B into `out`, by the first of the kernels that takes the problem.
+
+    Where no number of threads is asked for, small problems run on one.
+    """
+    kernel = chosen(problem, kernels)
+    kernel.run(problem, out, 1 if threads is None and prod(problem.shape) < kernel.alone else threads)
+
+
+def compute(problem: Problem, threads: int | None, kernels: Kernels) -> Codes:
+    """Codes of D = C + A·B, (batch, m, n)."""
+    batch, m, n, _ = problem.shape
+    out = np.empty((batch, m, n), dtype=problem.unit.out_format.storage)
+    write(problem, out, threads, kernels)
+    return out

@@ -1,0 +1,91 @@
+"""Units whose instructions add in float32 and give float16: one instruction at a time on the kernels of the wide unit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tcsim.fp.formats import FORMATS
+from tcsim.fp.modes import MODES, UNIT_MODES
+from tcsim.gates import (
+    ANY_SUM,
+    LABELS,
+    ONE_NAN,
+    Gate,
+    any_format,
+    count,
+    formats,
+    one_of,
+    only,
+    operands,
+    schedules,
+)
+from tcsim.kernels.choice import Kernels, compute
+from tcsim.problem import Codes, Operand, Problem
+from tcsim.schedule import Sequential, walk
+
+# Random words are numbered along the whole of k, which one instruction at a time does not see.
+_STEADY = tuple(name for name in UNIT_MODES if MODES[name].toward != "random")
+GATE = Gate(
+    "the walk of instructions with wider sums",
+    {
+        **LABELS,
+        **formats("a", "b", "operand_format"),
+        "out": lambda unit: unit.out_format == FORMATS["float16"],
+        **one_of("sum_format", "float32"),
+        **one_of("arithmetic", "aligned"),
+        **one_of("c_enters", "after"),
+        **one_of("rounding", *_STEADY),
+        **one_of("align_rounding", *_STEADY, "exact"),
+        **one_of("zero_sign", "positive", "ieee"),
+        **count("block_size", 1 << 20),
+        **count("chain", 1 << 20),
+        **count("chains", 1 << 20),
+        **count("fraction_bits", 1 << 20),
+        **count("min_exponent", 1 << 20),
+        **count("nan_code", 1 << 16),
+        **ONE_NAN,
+        **only(out_precision=None, k_order=None, group_size=1, subnormals="keep", scale=None, scale_block=0, overflow="wrap"),
+        **only(late_fraction_bits=None, parity_split=False, product_rounding="rne"),
+    },
+    {**schedules(*ANY_SUM), **operands(any_format, empty=True)},
+)
+
+
+def run(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -> None:
+    """Write the codes of D = C + A·B into `out`; the kernels compute problems of the unit's wide one."""
+    plan = problem.plan
+    c = None if problem.c is None else problem.c.view(np.float16)
+
+    def chain(start: Any, first: int, last: int) -> Any:
+        return _chain(problem, start, first, last, threads, kernels)
+
+    def add(x: Any, y: Any) -> Any:
+        return x.astype(plan.sum) + y.astype(plan.sum)
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = walk(plan, c, np.zeros(out.shape, np.float16), chain, add)
+        narrow = _signed(problem, total.astype(np.float16))
+    out[:] = np.where(np.isnan(narrow), out.dtype.type(problem.unit.nan), narrow.view(out.dtype))
+
+
+def _chain(problem: Problem, c: Any, start: int, stop: int, threads: int | None, kernels: Kernels) -> Any:
+    for base in range(start, stop, problem.unit.instruction_k):
+        end = min(base + problem.unit.instruction_k, stop)
+        part = replace(
+            problem,
+            unit=problem.unit.wide,
+            plan=Sequential().plan(end - base),
+            a=Operand(problem.a.codes[:, :, base:end], problem.a.stored),
+            b=Operand(problem.b.codes[:, base:end], problem.b.stored),
+            c=c.astype(np.float32).view(np.uint32),
+        )
+        c = _signed(problem, compute(part, threads, kernels).view(np.float32).astype(np.float16))
+    return c
+
+
+def _signed(problem: Problem, x: Any) -> Any:
+    """Zeros as the unit has them: a tiny negative number becomes +0 where every zero is."""
+    return x if problem.unit.zero_sign == "ieee" else x + np.float16(0)
