@@ -30,9 +30,9 @@ from subprocess import DEVNULL, TimeoutExpired, run
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
-GOLDEN = ("tests/reference/test_reference_rules.py", "tests/test_golden_rows.py")
+GOLDEN = ("tests/reference/test_reference_rules.py", "tests/test_golden_rows.py", "tests/kernels/test_by_hand.py")
 # What `shown_by_rows` has replayed already, and what asks the kernels.
-SKIP = ("kernels", "no_field", "a_fraction_equal", "rows_of_the_table", "what_ifs_give")
+SKIP = ("kernel", "no_field", "a_fraction_equal", "rows_of_the_table", "what_ifs_give", "cpu", "words_of")
 SKIP_SLOW = ("-k", " and ".join(f"not {name}" for name in SKIP))
 
 # The tests that must notice a change of a file; pytest's arguments.

@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.random_problems import by_general
 
 import tcsim
+from tcsim import encode
 from tcsim.fp.philox import word
 from tcsim.hardware.unit import Unit
-from tcsim.schedule import Blocked
+from tcsim.problem import Operand, Problem
+from tcsim.schedule import Blocked, Sequential
 
 BACKENDS = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
@@ -101,3 +104,46 @@ def test_random_words_of_every_row_at_every_chunk() -> None:
 def test_segments_that_cancel_outside(backend: str) -> None:
     unit = tcsim.unit("v100", "float16").replace(zero_sign="ieee")
     assert bits(unit, [1, -1], [1, 1], schedule=Blocked(1), backend=backend) == 0
+
+
+@BACKENDS
+def test_a_flushed_operand_is_plus_zero(backend: str) -> None:
+    """2^-126 - 1.5·2^-126 is flushed to -0; the next block's products are +0·1, although their operands were negative."""
+    unit = tcsim.unit("mi210", "bfloat16")
+    block = unit.block_size
+    a = [-1.5 * 2.0**-126] + [0.0] * (block - 1)
+    assert bits(unit, a, [1.0] * block, 2.0**-126, backend=backend) == 0x80000000
+    assert bits(unit, a + [-(2.0**-130)] * block, [1.0] * 2 * block, 2.0**-126, backend=backend) == 0
+
+
+def test_words_of_wide_groups() -> None:
+    """Group i is cut by word 2 + i also where a group needs more than 64 bits."""
+    rng = np.random.default_rng(4)
+    unit = tcsim.unit("b200", "nvfp4").replace(a="bfloat16", align_rounding="sr", fraction_bits=6)
+    a, b, scale = rng.standard_normal((2, 64)), rng.choice([-1.5, 0.5, 2.0, 6.0], (64, 3)), np.ones((1, 4))
+    seen, expected = (
+        tcsim.matmul(
+            a, b, unit=unit, scale_a=scale.repeat(2, 0), scale_b=scale.T.repeat(3, 1), seed=2, round="rne", backend=backend
+        )
+        for backend in ("cpu", "reference")
+    )
+    np.testing.assert_array_equal(np.asarray(seen).view(np.uint32), np.asarray(expected).view(np.uint32))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_zeros_of_the_general_kernel(late: bool) -> None:
+    """As above, where a quicker kernel would have been asked: 1 - 1 is +0, -0·1 - 0 is -0, with special operands beside them too."""
+    unit = tcsim.unit("mi100", "float32").replace(zero_sign="ieee")
+    if late:
+        unit = tcsim.unit("v100", "float16").replace(zero_sign="ieee", c_enters="after")
+    stored, one, minus = unit.a_format, encode([1.0], unit.a)[0], encode([-0.0], unit.a)[0]
+    nan = stored.nan_code
+    rows = np.array([[[one], [minus], [nan]]], stored.storage)
+    columns = np.array([[[one, one]]], stored.storage)
+    for row, c, code in ((0, 0xBF800000, 0), (1, 0x80000000, 0x80000000), (1, 0, 0)):
+        start = np.zeros((1, 3, 2), np.uint32)
+        start[0, row] = c
+        problem = Problem(unit, Sequential().plan(1), Operand(rows, stored), Operand(columns, stored), start)
+        seen = by_general(problem)
+        assert seen is not None
+        assert seen[0, row].tolist() == [code, code]
