@@ -62,9 +62,10 @@ def test_what_cancels_is_plus_zero(name: str, late: bool, backend: str) -> None:
 
 
 @BACKENDS
-def test_two_stages_floor_a_small_negative_sum_to_minus_one_unit(backend: str) -> None:
+@pytest.mark.parametrize("fraction_bits", [24, 9])
+def test_two_stages_floor_a_small_negative_sum_to_minus_one_unit(fraction_bits: int, backend: str) -> None:
     """-2^-150 beside c = 0, which aligns at 2^-126: floored to 2^-135 with 8 late bits, then to 9 bits of 2^-126: -2^-134."""
-    unit = tcsim.unit("mi300x", "bfloat16").replace(late_fraction_bits=8)
+    unit = tcsim.unit("mi300x", "bfloat16").replace(late_fraction_bits=8, fraction_bits=fraction_bits)
     expected = np.float32(-(2.0**-134)).view(np.uint32)
     assert bits(unit, [2.0**-70], [-(2.0**-80)], 0.0, backend=backend) == expected
 
@@ -132,18 +133,18 @@ def test_words_of_wide_groups() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_zeros_of_the_general_kernel(late: bool) -> None:
-    """As above, where a quicker kernel would have been asked: 1 - 1 is +0, -0·1 - 0 is -0, with special operands beside them too."""
+    """As above, where a quicker kernel would have been asked: 1 - 1 is +0, -0·1 - 0 is -0, beside a column of NaN."""
     unit = tcsim.unit("mi100", "float32").replace(zero_sign="ieee")
     if late:
         unit = tcsim.unit("v100", "float16").replace(zero_sign="ieee", c_enters="after")
     stored, one, minus = unit.a_format, encode([1.0], unit.a)[0], encode([-0.0], unit.a)[0]
     nan = stored.nan_code
-    rows = np.array([[[one], [minus], [nan]]], stored.storage)
-    columns = np.array([[[one, one]]], stored.storage)
+    rows = np.array([[[one], [minus]]], stored.storage)
+    columns = np.array([[[one, nan]]], stored.storage)
     for row, c, code in ((0, 0xBF800000, 0), (1, 0x80000000, 0x80000000), (1, 0, 0)):
-        start = np.zeros((1, 3, 2), np.uint32)
+        start = np.zeros((1, 2, 2), np.uint32)
         start[0, row] = c
         problem = Problem(unit, Sequential().plan(1), Operand(rows, stored), Operand(columns, stored), start)
         seen = by_general(problem)
         assert seen is not None
-        assert seen[0, row].tolist() == [code, code]
+        assert int(seen[0, row, 0]) == code
