@@ -22,11 +22,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from support.adversarial import Case, candidate, changed, neighbours, record, run
+from support.cutting import drawn
 from support.golden_rows import kernel_code, read
+from support.moot import moot_reason
 from support.whatifs import whatifs
 
 import tcsim
-from tcsim.fp.formats import format_named
 from tcsim.hardware.unit import Unit
 
 FOLDER = Path(__file__).parent / "golden" / "rows"
@@ -91,61 +92,6 @@ def _differs(unit: Unit, case: Case, code: int) -> bool:
     return run(unit, case) != code
 
 
-def moot_reason(unit: Unit, name: str, value: Any) -> str:
-    """Why a change of a field cannot be seen in any bit; empty where it may."""
-    if name == "nan_from" and not (unit.keeps_nan or unit.replace(nan_from=value).keeps_nan):
-        return "kept NaNs need blocks of one product and one format"
-    if unit.arithmetic == "integer":
-        orders = name == "k_order" or (name == "block_size" and unit.overflow == "wrap")
-        return "integers add up in any order, without rounding" if orders or name in ("rounding", "zero_sign") else ""
-    if unit.align_rounding == "exact" and name in ("fraction_bits", "min_exponent", "operand_format"):
-        return "nothing is cut"
-    if name == "k_order" and unit.arithmetic != "rounded" and unit.c_enters == "aligned":
-        period = unit.instruction_k
-        sums = [_sums(tuple(order or range(period)), unit) for order in (unit.k_order, value)]
-        return "the same products are added up together" if sums[0] == sums[1] and len(value or range(period)) == period else ""
-    if name == "operand_format":
-        before, after = (unit.a_operand.emin, unit.b_operand.emin), format_named(value or unit.a).emin
-        same = unit.group_size > 1 or before == (after, after)
-        return "the exponents that products align by stay" if same else ""
-    if name == "min_exponent" and unit.fraction_bits is not None:
-        lsb = [f.emin - f.mantissa_bits for f in (unit.a_format, unit.b_format)]
-        scale = unit.scale_format
-        scales = 0 if scale is None else 2 * (scale.emin - scale.mantissa_bits)
-        lowest = min(sum(lsb) + scales, unit.out_format.emin - unit.out_format.mantissa_bits)
-        floors = [e for e in (unit.min_exponent, value) if e is not None]
-        least = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin)
-        if unit.group_size == 1 and floors and min(least, unit.out_format.emin) >= max(floors):
-            return "every term that is not zero aligns at the floor or above it"
-        reach = unit.a_operand.emax + unit.b_operand.emax - sum(lsb)
-        if (
-            scale is not None
-            and unit.group_size == 1
-            and floors
-            and reach < unit.out_format.emin - unit.out_format.mantissa_bits - max(floors) + unit.fraction_bits
-        ):
-            return "products under one scale span too little for one to reach the output and another to be cut"
-        return "no term has bits below the floor's" if floors and lowest >= max(floors) - unit.fraction_bits else ""
-    if name == "k_order" and unit.arithmetic == "rounded" and unit.block_size == 2 and value == (1, 0):
-        return "a sum of two is the same in either order"
-    lsb = unit.a_operand.emin + unit.b_operand.emin - unit.a_operand.mantissa_bits - unit.b_operand.mantissa_bits
-    if name == "zero_sign" and unit.arithmetic == "rounded" and unit.subnormals == "flush" and lsb - 24 > unit.out_format.emin:
-        return "c is never -0, and no sum of such products and a normal c lies below the smallest normal number"
-    if name == "product_rounding":
-        fits = unit.a_format.precision + unit.b_format.precision <= unit.out_format.precision
-        wide = unit.a_format.emin + unit.b_format.emin - unit.a_format.mantissa_bits - unit.b_format.mantissa_bits
-        if fits and unit.subnormals == "flush":
-            return "normal products are exact, others are flushed"
-        return "products are exact" if fits and wide >= unit.out_format.emin - unit.out_format.mantissa_bits else ""
-    return ""
-
-
-def _sums(order: tuple[int, ...], unit: Unit) -> list[set[frozenset[int]]]:
-    """The sets of k that are summed exactly, block by block; a parity split has two."""
-    blocks = [order[i : i + unit.block_size] for i in range(0, len(order), unit.block_size)]
-    return [{frozenset(x[::2]), frozenset(x[1::2])} if unit.parity_split else {frozenset(x)} for x in blocks]
-
-
 def pack(sets: list[tuple[list[Case], list[int]]]) -> dict[str, np.ndarray]:
     """All cases in a few long arrays: codes one after the other, and how many belong to each case and set."""
     cases = [(case, code) for chosen, codes in sets for case, code in zip(chosen, codes, strict=True)]
@@ -175,7 +121,7 @@ def rows(units: list[Unit]) -> list[dict[str, Any]]:
 
 
 def more(count: int) -> None:
-    """For the changes that no candidate has shown so far, `count` further ones that look for ties and for the bottom."""
+    """For the changes that no candidate has shown so far, `count` further ones that look for ties, the bottom and what is cut."""
     sets, described = [], []
     for n, stored in enumerate(read()):
         rng = np.random.default_rng([SEED, 1, n, count])
@@ -186,13 +132,14 @@ def more(count: int) -> None:
             name, value = change[0], tuple(change[1]) if isinstance(change[1], list) else change[1]
             other = changed(stored.unit, name, value)
             rule = moot_reason(stored.unit, name, value)
-            if rule or other is None or not reason.startswith("no candidate") or not stored.rows:
+            if rule or other is None or not stored.rows:
                 moot.append([change, rule or reason])
             else:
                 open_changes.append((change, other))
+        by_hand = [case for name, case in BY_HAND if stored.name.startswith(name)]
         tried = 0
         while open_changes and tried < count:
-            case = candidate(rng, stored.unit, focus=True)
+            case = by_hand[tried] if tried < len(by_hand) else drawn(rng, stored.unit)
             tried += 1
             code = run(stored.unit, case)
             shown = [pair for pair in open_changes if run(pair[1], case) != code]
@@ -208,8 +155,22 @@ def more(count: int) -> None:
     write(sets, described)
 
 
-# Thought of, not drawn: 2^-126 - 1.5·2^-126 is subnormal and negative.
-BY_HAND = {"mi210 bfloat16": ((0x80C0,), (0x3F80,), 0x00800000)}
+# Thought of, not drawn. 2^-126 - 1.5·2^-126 is subnormal and negative. A group of 1 - 1 with scales of 256 cuts at 2^-19, a group of
+# twice 0.25, eight products apart, with scales of 2^-9 is 2^-19: two groups of eight would lose both.
+_ONE, _HALF, _MINUS = 0x2, 0x1, 0xA
+BY_HAND = (
+    ("mi210 bfloat16", Case((0x80C0,), (0x3F80,), 0x00800000)),
+    (
+        "b200 nvfp4 -> float32",
+        Case(
+            (_ONE, _MINUS, *[0] * 14, _HALF, *[0] * 7, _HALF, *[0] * 39),
+            (_ONE, _ONE, *[0] * 14, _HALF, *[0] * 7, _HALF, *[0] * 39),
+            0,
+            (0x78, 0x01, 0x38, 0x38),
+            (0x78, 0x01, 0x38, 0x38),
+        ),
+    ),
+)
 
 
 def refresh() -> None:
@@ -219,9 +180,9 @@ def refresh() -> None:
     """
     sets, described = [], []
     for stored in read():
-        a, b, c = next((case for name, case in BY_HAND.items() if stored.name.startswith(name)), ((), (), 0))
-        if a and all((case.a, case.b, case.c) != (a, b, c) for case, _ in stored.cases):
-            stored.cases.append((Case(a, b, c, (), (), 0), run(stored.unit, Case(a, b, c, (), (), 0))))
+        for name, case in BY_HAND:
+            if stored.name.startswith(name) and all(case != other for other, _ in stored.cases):
+                stored.cases.append((case, run(stored.unit, case)))
         codes = [run(stored.unit, case) for case, _ in stored.cases]
         kept = [i for i, (case, _) in enumerate(stored.cases) if kernel_code(stored.unit, case) == codes[i]]
         for i, (case, before) in enumerate(stored.cases):

@@ -1,11 +1,12 @@
 """Change the program a little, many times, and list the changes that no test notices.
 
-    python tests/mutation.py [reference] [listed] [schemes] [rows] [FILE.py …] [--jobs 2] [--limit N] [--start N]
+    python tests/mutation.py [reference] [listed] [schemes] [rows] [kernels] [FILE.py …] [--jobs 2] [--limit N] [--start N]
 
 Each mutant is made in a copy of the package without the hardware vectors beside it (as an outsider's checkout), and the tests
 named for its file must fail. `listed`: those of LISTED, written by hand; `schemes`: those among them outside the reference. `reference` and a file's name: automatic ones of the
 file's syntax tree (±1 in a constant, another comparison, and for or, a dropped not, plus for minus, min for max). `rows`: every
-field of every row of the table to its next values, beside tests/golden/rows (in this process). Kernels compile anew for every
+field of every row of the table to its next values, beside tests/golden/rows (in this process). `kernels`: automatic ones of the
+general kernel, run by Python beside tests/golden/rows and drawn units, seconds each. A kernel's file named by itself is compiled anew for every
 mutant, into a cache of the copy's own: minutes each.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import random
 import shutil
 import signal
 import sys
@@ -28,8 +30,10 @@ from subprocess import DEVNULL, TimeoutExpired, run
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
-GOLDEN = ("tests/reference/test_reference_rules.py", "tests/test_golden_rows.py")
-SKIP_SLOW = ("-k", "not kernels and not no_field and not a_fraction_equal")
+GOLDEN = ("tests/reference/test_reference_rules.py", "tests/test_golden_rows.py", "tests/kernels/test_by_hand.py")
+# What `shown_by_rows` has replayed already, and what asks the kernels.
+SKIP = ("kernel", "no_field", "a_fraction_equal", "rows_of_the_table", "what_ifs_give", "cpu", "words_of")
+SKIP_SLOW = ("-k", " and ".join(f"not {name}" for name in SKIP))
 
 # The tests that must notice a change of a file; pytest's arguments.
 TESTS: dict[str, tuple[str, ...]] = {
@@ -47,6 +51,23 @@ TESTS: dict[str, tuple[str, ...]] = {
     "tcsim/schemes/ozaki_crt.py": ("tests/schemes/test_scheme_constants.py", "-k", "int32"),
 }
 REFERENCE = ("tcsim/reference/values.py", "tcsim/reference/blocks.py", "tcsim/reference/dot.py")
+KERNELS = tuple(
+    f"tcsim/kernels/general/{name}.py"
+    for name in (
+        "any_width",
+        "blocks",
+        "cuts",
+        "numbers",
+        "pairs",
+        "panel",
+        "rounded",
+        "row",
+        "spec",
+        "staged",
+        "walks",
+        "wide",
+    )
+)
 KERNEL_TESTS = ("tests/test_golden_rows.py", "-k", "kernels")
 
 
@@ -110,11 +131,10 @@ _BINARY: dict[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 
 
-def automatic(file: str) -> Iterator[Mutant]:
-    """Every small change of a file's syntax tree that this tool knows, outside docstrings, annotations and messages."""
+def automatic(file: str, only: set[int] | None = None) -> Iterator[Mutant]:
+    """Every small change of a file's syntax tree that this tool knows, outside docstrings, annotations and messages; or `only` some."""
     tree = ast.parse((ROOT / file).read_text())
-    count = sum(1 for _ in _places(tree))
-    for i in range(count):
+    for i in range(sum(1 for _ in _places(tree))) if only is None else sorted(only):
         copy = deepcopy(tree)
         node, change, label = next(place for j, place in enumerate(_places(copy)) if j == i)
         before = ast.unparse(node)
@@ -155,6 +175,8 @@ def _double(node: ast.UnaryOp) -> None:
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes whose change changes what is computed: no annotations, docstrings, messages of errors, asserts or imports."""
     if isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom | ast.JoinedStr):
+        return
+    if isinstance(node, ast.FunctionDef) and any(isinstance(d, ast.Name) and d.id == "intrinsic" for d in node.decorator_list):
         return
     yield node
     for name, value in ast.iter_fields(node):
@@ -268,6 +290,38 @@ def not_shown_by_rows(mutants: list[Mutant]) -> list[Mutant]:
     return left
 
 
+def kernels(minutes: float, seed: int) -> list[str]:
+    """Changes of the general kernel, drawn until the time is up, that neither tests/golden/rows nor drawn units show; run by Python, not compiled."""
+    places = {file: sum(1 for _ in _places(ast.parse((ROOT / file).read_text()))) for file in KERNELS}
+    order = [(file, i) for file, count in places.items() for i in range(count)]
+    random.Random(seed).shuffle(order)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Copy(Path(folder))
+        sys.dont_write_bytecode = True
+        sys.path[:0] = [folder, str(Path(folder) / "tests")]
+        from support.golden_rows import read
+        from support.interpreted import drawn, notices
+
+        stored, problems, survivors, tried = read(), drawn(400), [], 0
+        reason = notices(stored, problems, 900)
+        if reason:
+            raise RuntimeError(f"the kernel run by Python fails without any mutation: {reason}")
+        started = time.monotonic()
+        for file, i in order:
+            if time.monotonic() - started > 60 * minutes:
+                break
+            mutant = next(automatic(file, {i}))
+            path, tried = copy.folder / file, tried + 1
+            original = path.read_text()
+            path.write_text(mutant.text)
+            reason = notices(stored, problems)
+            path.write_text(original)
+            print(f"{tried} {'noticed' if reason else 'SURVIVES'} {file} {mutant.label} [{reason}]", flush=True)
+            survivors += [] if reason else [f"{file} {mutant.label}"]
+    print(f"kernels: {tried} of {len(order)} mutants (seed {seed}), {len(survivors)} survive", flush=True)
+    return survivors
+
+
 def judged(mutants: list[Mutant], jobs: int) -> list[Mutant]:
     """The survivors, each printed as it is found."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
@@ -304,6 +358,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=30.0, help="of kernels, at most")
+    parser.add_argument("--seed", type=int, default=0, help="of kernels: which are tried first")
     asked = parser.parse_args()
     survivors: list[str] = []
     mutants: list[Mutant] = []
@@ -312,6 +368,8 @@ def main() -> int:
             survivors += rows()
         elif what == "listed":
             mutants += listed()
+        elif what == "kernels":
+            survivors += kernels(asked.minutes, asked.seed)
         elif what == "schemes":
             mutants += [m for m in listed() if m.file not in REFERENCE]
         else:

@@ -24,7 +24,8 @@ class Zeros:
         sum, of the addition of a late c, of the last rounding to the output.
     signed
         A zero result may be -0: one that was flushed or rounded from a negative number, or a sum whose terms are all -0.
-        Otherwise every zero result is +0.
+        Otherwise every zero result is +0, that of a schedule's sum outside the unit too: the -0 which such a sum may come to
+        (a negative one below half of the least number of a format narrower than the output) is not passed on.
     late
         Each instruction sums from a zero of its own, and c is added to its result.
     late_negative

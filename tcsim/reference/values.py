@@ -40,7 +40,7 @@ def decode(code: int, stored: Format, fmt: Format | None = None) -> Value:
     """The value of a code of `stored`, with the exponent it has in `fmt` (a format that holds it exactly)."""
     if stored.integer:
         signed = code - (1 << stored.width) if code >> (stored.width - 1) else code
-        return Value(signed, negative=signed < 0, zero=signed == 0)
+        return Value(signed)  # its sign is all that integer blocks read
     magnitude, negative = code & ~stored.sign_bit, bool(code & stored.sign_bit)
     if magnitude > stored.max_code or (stored.nan == "negative-zero" and code == stored.nan_code):
         kept = code if fmt is None or fmt == stored else fmt.nan_code  # a conversion gives the one NaN of its format

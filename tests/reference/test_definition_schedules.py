@@ -95,6 +95,15 @@ def test_c_enters_after_each_instruction() -> None:
         assert run(unit, Sequential(), a, b, np.array([0.375])) == total
 
 
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize(("zero_sign", "code"), [("positive", 0), ("ieee", 0x80000000)])
+def test_a_sum_outside_that_vanishes_is_a_zero_of_the_unit(zero_sign: str, code: int, backend: str) -> None:
+    """-2^-30 is below half of float16's least number, 2^-24."""
+    unit, x = tcsim.unit("v100", "float16").replace(zero_sign=zero_sign), np.float16(2.0**-15)
+    d = tcsim.matmul(np.array([[-x]]), np.array([[x]]), unit=unit, schedule=Blocked(1, sum="float16"), backend=backend)
+    assert int(np.asarray(d).view(np.uint32)[0, 0]) == code
+
+
 def test_workers_without_a_tile_take_no_part() -> None:
     plan = SplitK(9, tile_k=4, reduce="float32").plan(10)
     assert plan.bounds.tolist() == [0, 4, 8, 10]
