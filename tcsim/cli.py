@@ -192,9 +192,9 @@ def report(folder: Path, out: Path | None) -> None:
 @click.option("--warm", is_flag=True, help="compile the kernels into the cache now")
 def doctor(warm: bool) -> None:
     """What this machine has: versions, cores, compiled kernels, GPU."""
-    from tcsim import doctor as health
+    from tcsim import doctor as checks
 
-    for line in health.report(warm):
+    for line in checks.report(warm):
         click.echo(line)
 
 

@@ -59,13 +59,13 @@ class Golden:
 
 def read(path: str | Path) -> Golden:
     """The golden vectors of a file. ValueError for a file that `tcsim capture` did not write."""
-    pairs = import_module("tcsim_gpu.pairs")
+    pairs = import_module("tcsim_gpu.unit_of_instruction")
     other = ValueError(f"{path} has no golden vectors of instructions; `tcsim capture FILE` writes them where a GPU is")
     with np.load(path) as stored:
         if "meta" not in stored.files:
             raise other
         machine = json.loads(str(stored["meta"]))
-        units = {row.name: unit for row, unit in pairs.pairs_of(machine["table_gpu"])}
+        units = {row.name: unit for row, unit in pairs.instruction_units(machine["table_gpu"])}
         names = {key.split("/")[0] for key in stored.files if key != "meta"}
         if (
             not names

@@ -58,14 +58,14 @@ KERNELS = tuple(
         "blocks",
         "cuts",
         "numbers",
-        "pairs",
+        "two_terms",
         "panel",
         "rounded",
         "row",
         "spec",
-        "staged",
+        "two_stage",
         "walks",
-        "wide",
+        "limbs",
     )
 )
 KERNEL_TESTS = ("tests/test_golden_rows.py", "-k", "kernels")

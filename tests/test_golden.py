@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tcsim_gpu.pairs import computed_by, named
 from tcsim_gpu.table import instructions_of
+from tcsim_gpu.unit_of_instruction import computed_by, named
 
 from tcsim import reference
 from tcsim.fp.formats import format_named

@@ -14,7 +14,7 @@ from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim_gpu import device, instructions
 from tcsim_gpu.draw import DISTRIBUTIONS, Source, codes, operands
-from tcsim_gpu.pairs import pairs_of
+from tcsim_gpu.unit_of_instruction import instruction_units
 
 ROWS, COLUMNS = 32, 64
 
@@ -35,7 +35,7 @@ def capture(
             raise unknown("distribution", name, DISTRIBUTIONS)
     arrays: dict[str, Any] = {}
     names = []
-    for i, (row, unit) in enumerate(pairs_of(gpu)):
+    for i, (row, unit) in enumerate(instruction_units(gpu)):
         if not instructions.runs_on(row, device.capability()) or (match and not any(t in row.name for t in match)):
             continue
         names.append(row.name)

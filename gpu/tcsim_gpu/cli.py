@@ -135,9 +135,9 @@ def doctor() -> list[str]:
         if gpu is None:
             lines.append("  the unit table does not know this GPU: tcsim validate --gpu NAME --as-is")
         else:
-            from tcsim_gpu.pairs import pairs_of
+            from tcsim_gpu.unit_of_instruction import instruction_units
 
-            lines.append(f"  tcsim validate can judge {len(pairs_of(gpu))} instructions of {gpu} here")
+            lines.append(f"  tcsim validate can judge {len(instruction_units(gpu))} instructions of {gpu} here")
     lines.append(_compiler())
     lines.append("  instructions for sm_100a (tcgen05) and sm_120a compile; none of them has run on hardware yet")
     if not device.available():

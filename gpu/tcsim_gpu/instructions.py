@@ -14,9 +14,9 @@ from tcsim.problem import Codes, Operand, Problem
 from tcsim_gpu import device
 from tcsim_gpu.launch import kernel, on_device, struct
 from tcsim_gpu.matrix_source import matrix_source
-from tcsim_gpu.pairs import pairs_of
 from tcsim_gpu.source import format_struct, kernel_text
 from tcsim_gpu.table import Instruction, instructions_of
+from tcsim_gpu.unit_of_instruction import instruction_units
 
 Product = struct(
     "Product",
@@ -56,7 +56,7 @@ def instruction_for(unit: Unit, *, as_is: bool = False) -> Instruction:
 
 def described(unit: Unit, row: Instruction) -> Instruction:
     """`row`, if `unit` is what it computes on the unit's GPU; ValueError otherwise."""
-    if not any(row == other and unit == record for other, record in pairs_of(unit.gpu)):
+    if not any(row == other and unit == record for other, record in instruction_units(unit.gpu)):
         raise ValueError(f"{unit.label} ({unit.source}) is not what {row.name} computes; use backend='cuda'")
     return row
 

@@ -99,7 +99,7 @@ def unit_numbers(unit: Unit) -> Numbers:
         "ALIGN": EXACT_CODE if unit.align_rounding == "exact" else code(unit.align_rounding),
         "ROUNDING": code(unit.rounding),
         "PRODUCT_ROUNDING": code(unit.product_rounding),
-        "KEPT": unit.kept_bits if unit.sum_format is None else unit.wide.kept_bits,
+        "KEPT": unit.kept_bits if unit.sum_format is None else unit.inner.kept_bits,
         "HAS_MIN_EXPONENT": int(unit.min_exponent is not None),
         "MIN_EXPONENT": least_exponent(unit),
         "GROUP": unit.group_size,
@@ -156,7 +156,7 @@ def extent(unit: Unit) -> tuple[int, int]:
 
 def _terms(unit: Unit) -> tuple[int, int]:
     """(low, top): the terms of a block are multiples of 2^low and below 2^top."""
-    a, b, out = unit.a_operand, unit.b_operand, unit.out_format if unit.sum_format is None else unit.wide.out_format
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format if unit.sum_format is None else unit.inner.out_format
     products = a.emin - 2 * a.mantissa_bits + b.emin - 2 * b.mantissa_bits
     lows, tops = [products, out.emin - out.mantissa_bits], [a.emax + b.emax + 2, out.emax + 1]
     if unit.scale_format is not None:
@@ -182,7 +182,7 @@ def general_numbers(unit: Unit, stored_a: Format, stored_b: Format) -> dict[str,
     low, high = extent(unit)
     if high - low > 64 * MOST_LIMBS - 2:
         raise ValueError(f"{unit.label}: sums of {high - low} bits; the exact kernel holds {64 * MOST_LIMBS - 2}")
-    wide = unit.out_format if unit.sum_format is None else unit.wide.out_format
+    wide = unit.out_format if unit.sum_format is None else unit.inner.out_format
     formats = {
         "A": unit.a_operand,
         "B": unit.b_operand,

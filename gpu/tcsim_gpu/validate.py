@@ -19,8 +19,8 @@ from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim_gpu import device, emulator, instructions
 from tcsim_gpu.draw import DISTRIBUTIONS, Source, codes, operands
-from tcsim_gpu.pairs import pairs_of
 from tcsim_gpu.table import Instruction
+from tcsim_gpu.unit_of_instruction import instruction_units
 
 SIDE = 1024  # a launch compares SIDE x SIDE outputs
 REFERENCE_SIDE = 4  # and SIDE x SIDE of them, 4 x 4, against the Python integers
@@ -78,7 +78,7 @@ def validate(
     `progress(count)` is called after each row. ValueError where nothing matches.
     """
     cp = device.cupy()
-    chosen = [p for p in pairs_of(gpu or device.present()) if instructions.runs_on(p[0], device.capability())]
+    chosen = [p for p in instruction_units(gpu or device.present()) if instructions.runs_on(p[0], device.capability())]
     wanted = [p for p in chosen if not match or any(t in p[0].name or t in p[1].label for t in match)]
     if not wanted:
         raise unknown("instruction", ", ".join(match) or gpu, [row.name for row, _ in chosen])

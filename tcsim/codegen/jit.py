@@ -100,7 +100,7 @@ def inline(function: Callable[..., Any]) -> Any:
     return _inner(function, inline="never", forceinline=True, _nrt=True)
 
 
-def woven(function: Callable[..., Any]) -> Any:
+def inline_ir(function: Callable[..., Any]) -> Any:
     """A helper that becomes part of its caller before anything is compiled: what it emits is optimised only once."""
     return _inner(function, inline="always")
 
@@ -110,7 +110,7 @@ def routine(function: Callable[..., Any]) -> Any:
     return _inner(function, _nrt=True)
 
 
-class _Apart(Compiler):  # type: ignore[misc]
+class _NoAlias(Compiler):  # type: ignore[misc]
     """Numba's compiler with array arguments declared not to overlap: it has the flag, but no option that sets it."""
 
     def __init__(self, *args: Any) -> None:
@@ -118,14 +118,14 @@ class _Apart(Compiler):  # type: ignore[misc]
         self.state.flags.noalias = True
 
 
-def borrowing(function: Callable[..., Any]) -> Any:
+def no_refcount(function: Callable[..., Any]) -> Any:
     """An inlined helper that makes, keeps and returns no arrays: Numba then counts no references, which costs more than a block."""
     return _inner(function, inline="never", forceinline=True, _nrt=False)
 
 
-def apart(function: Callable[..., Any]) -> Any:
+def noalias(function: Callable[..., Any]) -> Any:
     """A routine that makes, keeps and returns no arrays, and whose arrays never overlap: LLVM makes vector code of its loops."""
-    return _inner(function, _nrt=False, pipeline_class=_Apart)
+    return _inner(function, _nrt=False, pipeline_class=_NoAlias)
 
 
 @cache

@@ -14,7 +14,7 @@ from tcsim.fp.compiled import codes as kernels
 from tcsim.fp.compiled.rounding import CHUNK
 from tcsim.fp.floats import as_floats, widen
 from tcsim.fp.formats import FORMATS, Format, format_named
-from tcsim.fp.storage import FLOAT32, FLOAT64, Carrier, carrier_for, fields
+from tcsim.fp.storage import FLOAT32, FLOAT64, StorageFormat, fields, storage_format_for
 
 Array = npt.NDArray[Any]
 
@@ -71,8 +71,8 @@ def _table(fmt: Format) -> Array:
 
 def _values(codes: Array, fmt: Format) -> Array:
     """The definition: sign, exponent field and fraction of each code put together by ldexp, which is exact here."""
-    carrier = FLOAT32 if fmt.array_dtype == "float32" else FLOAT64
-    if not carrier.holds(fmt):
+    storage = FLOAT32 if fmt.array_dtype == "float32" else FLOAT64
+    if not storage.holds(fmt):
         raise ValueError(f"float64, the widest array, cannot hold every value of format {fmt.name}")
     bits = (
         (codes >> np.uint64(fmt.padding)).astype(np.int64)
@@ -86,18 +86,18 @@ def _values(codes: Array, fmt: Format) -> Array:
     place = (np.maximum(exponent, 1) if fmt.zero else exponent) - fmt.bias - fmt.mantissa_bits
     special = magnitude > fmt.max_code >> fmt.padding
     with np.errstate(over="ignore", under="ignore"):
-        values = np.ldexp((implicit + fraction).astype(np.float64), np.where(special, 0, place)).astype(carrier.float_dtype)
-    patterns = np.asarray(values).view(carrier.uint_dtype)
-    word = carrier.uint_dtype.type
+        values = np.ldexp((implicit + fraction).astype(np.float64), np.where(special, 0, place)).astype(storage.float_dtype)
+    patterns = np.asarray(values).view(storage.uint_dtype)
+    word = storage.uint_dtype.type
     if fmt.nan == "ieee":
-        payload = fraction.astype(carrier.uint_dtype) << word(carrier.mantissa - fmt.mantissa_bits)
-        patterns = np.where(special, word(carrier.infinity) | payload, patterns)
+        payload = fraction.astype(storage.uint_dtype) << word(storage.mantissa - fmt.mantissa_bits)
+        patterns = np.where(special, word(storage.infinity) | payload, patterns)
     elif special.any():
-        patterns = np.where(special, word(carrier.quiet_nan if fmt.nan == "all-ones" else carrier.infinity), patterns)
-    patterns = patterns | np.where(negative, word(carrier.format.sign_bit), word(0))
+        patterns = np.where(special, word(storage.quiet_nan if fmt.nan == "all-ones" else storage.infinity), patterns)
+    patterns = patterns | np.where(negative, word(storage.format.sign_bit), word(0))
     if fmt.nan == "negative-zero":
-        patterns = np.where(negative & (magnitude == 0), word(carrier.quiet_nan | carrier.format.sign_bit), patterns)
-    return np.asarray(patterns, dtype=carrier.uint_dtype).view(carrier.float_dtype)
+        patterns = np.where(negative & (magnitude == 0), word(storage.quiet_nan | storage.format.sign_bit), patterns)
+    return np.asarray(patterns, dtype=storage.uint_dtype).view(storage.float_dtype)
 
 
 def encode(x: npt.ArrayLike, fmt: str | Format, round: str | None = None, **options: Any) -> Array:
@@ -123,25 +123,25 @@ def encode(x: npt.ArrayLike, fmt: str | Format, round: str | None = None, **opti
         index = first_unrepresentable(source, None, fmt)
         if index is not None:
             raise _unrepresentable(source, index, fmt)
-    carrier = carrier_for(fmt, source.dtype)
-    if source.dtype.newbyteorder("=") != carrier.float_dtype:
+    storage = storage_format_for(fmt, source.dtype)
+    if source.dtype.newbyteorder("=") != storage.float_dtype:
         source = widen(source)
-    work = np.ascontiguousarray(source, dtype=carrier.float_dtype).reshape(source.shape)
+    work = np.ascontiguousarray(source, dtype=storage.float_dtype).reshape(source.shape)
     result = np.empty(work.shape, fmt.storage)
-    description = fields(fmt, carrier, "rz", "inf", "keep")
-    rules = _code_rules(fmt, carrier)
-    flat, into = work.reshape(-1).view(carrier.uint_dtype), result.reshape(-1)
+    description = fields(fmt, storage, "rz", "inf", "keep")
+    rules = _code_rules(fmt, storage)
+    flat, into = work.reshape(-1).view(storage.uint_dtype), result.reshape(-1)
     jit.run_tasks(kernels.pack, -(-flat.size // CHUNK), None, flat, into, description, rules)
     return result
 
 
-def _code_rules(fmt: Format, carrier: Carrier) -> kernels.CodeRules:
-    """What turns a carrier's pattern into a code."""
-    word = carrier.uint_dtype.type
-    rebias = (carrier.format.bias - fmt.bias) << fmt.mantissa_bits
+def _code_rules(fmt: Format, storage: StorageFormat) -> kernels.CodeRules:
+    """What turns a storage format's pattern into a code."""
+    word = storage.uint_dtype.type
+    rebias = (storage.format.bias - fmt.bias) << fmt.mantissa_bits
     nan = 0 if fmt.nan_code is None else fmt.nan_code >> fmt.padding
     has_payload = fmt.nan == "ieee"
-    mask = (1 << carrier.width) - 1
+    mask = (1 << storage.width) - 1
     return kernels.CodeRules(
         rebias=word(rebias & mask),
         padding=word(fmt.padding),
@@ -174,16 +174,16 @@ def first_unrepresentable(values: npt.ArrayLike, stored: str | Format | None, fm
     if fmt.integer:
         return _first(~_fits_integer(np.asarray(array), fmt))
     array = exact_floats(array)
-    carrier = carrier_for(fmt, array.dtype)
-    if array.dtype.newbyteorder("=") != carrier.float_dtype:
+    storage = storage_format_for(fmt, array.dtype)
+    if array.dtype.newbyteorder("=") != storage.float_dtype:
         array = widen(array)
     if not array.dtype.isnative:
-        array = array.astype(carrier.float_dtype)
-    description = fields(fmt, carrier, "rz", "inf", "keep")
+        array = array.astype(storage.float_dtype)
+    description = fields(fmt, storage, "rz", "inf", "keep")
     held = (fmt.inf_code is not None, fmt.nan != "none", fmt.zero)
-    if not array.size or not _any_bad(array.view(carrier.uint_dtype), description, held):
+    if not array.size or not _any_bad(array.view(storage.uint_dtype), description, held):
         return None
-    flat = np.ascontiguousarray(array).reshape(-1).view(carrier.uint_dtype)
+    flat = np.ascontiguousarray(array).reshape(-1).view(storage.uint_dtype)
     place = int(kernels.first_bad(flat, description, *held))
     return tuple(int(i) for i in np.unravel_index(place, array.shape))
 
@@ -248,10 +248,10 @@ def exact_floats(x: npt.ArrayLike) -> Array:
 
 
 def _unrepresentable(array: Array, index: tuple[int, ...], fmt: Format) -> ValueError:
-    from tcsim.fp.neighbours import neighbours
+    from tcsim.fp.adjacent import adjacent
 
     value = array[index].item()
-    below, above = neighbours(value, fmt)
+    below, above = adjacent(value, fmt)
     near = " and ".join(repr(v) for v in dict.fromkeys((below, above)) if v is not None)
     return ValueError(
         f"x{list(index)} = {value!r} is not a value of {fmt.name}"

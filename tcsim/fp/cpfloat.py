@@ -24,7 +24,7 @@ from tcsim.fp.codes import first_unrepresentable
 from tcsim.fp.cpfloat_library import OVERFLOWS, ROUNDINGS, SUBNORMALS, Task, Unavailable, library, run
 from tcsim.fp.floats import as_floats
 from tcsim.fp.formats import FORMATS, Format, format_named
-from tcsim.fp.storage import FLOAT32, FLOAT64, Carrier, carrier_for, result_dtype
+from tcsim.fp.storage import FLOAT32, FLOAT64, StorageFormat, result_dtype, storage_format_for
 
 __all__ = ["ROUNDINGS", "Unavailable", "add", "available", "div", "fma", "mul", "round_to", "sqrt", "sub"]
 
@@ -99,10 +99,10 @@ def _refuse(fmt: Format, why: str) -> ValueError:
     return ValueError(f"CPFloat cannot round to {fmt.name}: {why}")
 
 
-def _storage(fmt: Format, dtype: np.dtype[Any]) -> Carrier:
+def _storage(fmt: Format, dtype: np.dtype[Any]) -> StorageFormat:
     """float or double: the input's own if it holds the format with a bit to spare."""
     narrow = dtype.itemsize <= 4 and fmt.precision < FORMATS["float32"].precision
-    return carrier_for(fmt, np.dtype(np.float32 if narrow else np.float64))
+    return storage_format_for(fmt, np.dtype(np.float32 if narrow else np.float64))
 
 
 def _checked(task: Task) -> Task:

@@ -9,10 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from tcsim.fp.adjacent import adjacent
 from tcsim.fp.codes import encode
 from tcsim.fp.formats import Format, format_named
 from tcsim.fp.modes import MODES
-from tcsim.fp.neighbours import neighbours
 from tcsim.fp.round_to import ROUNDINGS, round_to
 
 
@@ -95,7 +95,7 @@ def explain(x: float, fmt: str | Format, *, overflow: str = "inf", subnormals: s
     if np.ndim(x):
         raise ValueError(f"explain takes one number; got an array of shape {np.shape(x)}")
     value = float(x)
-    lower, upper = neighbours(value, fmt)
+    lower, upper = adjacent(value, fmt)
     options = {"overflow": overflow, "subnormals": subnormals}
     results = {mode: _results(value, fmt, mode, options) for mode in ROUNDINGS}
     return Explanation(value, fmt, lower, upper, _fraction(value, lower, upper), results)

@@ -14,7 +14,7 @@ from tcsim.fp.compiled import stochastic
 from tcsim.fp.floats import as_floats
 from tcsim.fp.formats import Format, format_named
 from tcsim.fp.modes import MODES, mode
-from tcsim.fp.storage import FLOAT64, carrier_for, fields, result_dtype
+from tcsim.fp.storage import FLOAT64, fields, result_dtype, storage_format_for
 
 ROUNDINGS = {name: mode.meaning for name, mode in MODES.items()}
 _KERNELS = {
@@ -84,23 +84,23 @@ def round_to(
     seed = arguments.seed(seed)
     source = as_floats(x)
     dtype = result_dtype(fmt, source.dtype.newbyteorder("="))
-    carrier = carrier_for(fmt, source.dtype)
+    storage = storage_format_for(fmt, source.dtype)
     if mode(rounding).rule in ("centred", "nearest even", "nearest odd"):
-        carrier = FLOAT64  # their n + 1 bits and ties need room below 32 random bits
-    description = fields(fmt, carrier, rounding, overflow, subnormals)
+        storage = FLOAT64  # their n + 1 bits and ties need room below 32 random bits
+    description = fields(fmt, storage, rounding, overflow, subnormals)
     random = _random(source.shape, rounding, seed, random_bits, bits, threads)
     result = _destination(source, dtype, out)
     if fmt.nan == "none" or fmt.integer:
         _refuse_nan(source, fmt)
-    in_place = result.flags.c_contiguous and result.dtype == carrier.float_dtype
-    work = result if in_place else np.empty(source.shape, carrier.float_dtype)
-    direct = source.dtype == carrier.float_dtype and source.flags.c_contiguous
+    in_place = result.flags.c_contiguous and result.dtype == storage.float_dtype
+    work = result if in_place else np.empty(source.shape, storage.float_dtype)
+    direct = source.dtype == storage.float_dtype and source.flags.c_contiguous
     direct = direct and (_same_memory(source, work) or not np.may_share_memory(source, work))
     with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN raises a flag and becomes quiet, as it will anyway
         if not direct:
             np.copyto(work, source)
-        x_patterns = (source if direct else work).reshape(-1).view(carrier.uint_dtype)
-        out_patterns = work.reshape(-1).view(carrier.uint_dtype)
+        x_patterns = (source if direct else work).reshape(-1).view(storage.uint_dtype)
+        out_patterns = work.reshape(-1).view(storage.uint_dtype)
         _run(rounding, x_patterns, out_patterns, description, random, bits or 32, seed, threads)
         if work is not result:
             np.copyto(result, work, casting="same_kind")

@@ -1,7 +1,7 @@
 """Formats seen from the float32 or float64 array that carries their values: bit patterns, computed in integers.
 
-A carrier can round to a format when it holds every value of the format and the format's normal numbers are normal
-numbers of the carrier too, so that one binade of the carrier is one binade of the format.
+A storage format can round to a format when it holds every value of the format and the format's normal numbers are normal
+numbers of the storage format too, so that one binade of the storage format is one binade of the format.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SUBNORMALS = ("keep", "flush", "round")
 
 
 @dataclass(frozen=True)
-class Carrier:
+class StorageFormat:
     """float32 or float64 as patterns: an unsigned integer dtype and the places of the fields."""
 
     format: Format
@@ -60,11 +60,11 @@ class Carrier:
         return ((place - self.format.emin) << self.mantissa) + units, int(lost != 0)
 
     def pattern(self, significand: int, exponent: int) -> int:
-        """The pattern of significand · 2^exponent, which the carrier holds."""
+        """The pattern of significand · 2^exponent, which the storage format holds."""
         return self.scaled(significand, exponent)[0] if significand else 0
 
     def holds(self, fmt: Format) -> bool:
-        """Whether every value of fmt is a value of the carrier."""
+        """Whether every value of fmt is a value of the storage format."""
         mine = self.format
         if fmt.integer:
             return fmt.mantissa_bits <= mine.precision
@@ -72,12 +72,12 @@ class Carrier:
         return fmt.mantissa_bits <= mine.mantissa_bits and lowest and fmt.emax <= mine.emax
 
     def rounds(self, fmt: Format) -> bool:
-        """Whether the kernels can round in this carrier."""
+        """Whether the kernels can round in this storage format."""
         return self.holds(fmt) and (fmt.integer or fmt.emin >= self.format.emin)
 
 
-FLOAT32 = Carrier(FORMATS["float32"])
-FLOAT64 = Carrier(FORMATS["float64"])
+FLOAT32 = StorageFormat(FORMATS["float32"])
+FLOAT64 = StorageFormat(FORMATS["float64"])
 
 
 def least_exponent(fmt: Format) -> int:
@@ -87,66 +87,66 @@ def least_exponent(fmt: Format) -> int:
     return fmt.emin - fmt.mantissa_bits if fmt.zero else fmt.emin
 
 
-def carrier_for(fmt: Format, dtype: np.dtype[Any]) -> Carrier:
-    """The carrier in which values of `dtype` are rounded to fmt; ValueError if not even float64 can."""
+def storage_format_for(fmt: Format, dtype: np.dtype[Any]) -> StorageFormat:
+    """The storage format in which values of `dtype` are rounded to fmt; ValueError if not even float64 can."""
     if dtype.itemsize <= 4 and FLOAT32.rounds(fmt):
         return FLOAT32
     if FLOAT64.rounds(fmt):
         return FLOAT64
     raise ValueError(
         f"format {fmt.name} has values from 2^{least_exponent(fmt)} to beyond 2^{fmt.emax} with {fmt.precision} significand "
-        f"bits; float64, the widest carrier, cannot hold them all"
+        f"bits; float64, the widest storage format, cannot hold them all"
     )
 
 
 def result_dtype(fmt: Format, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of rounded values: the input's own if it holds every value of fmt, else the narrowest that does."""
-    own = Carrier(FORMATS[dtype.name])
+    own = StorageFormat(FORMATS[dtype.name])
     if own.holds(fmt):
         return dtype
     return FLOAT32.float_dtype if FLOAT32.holds(fmt) else FLOAT64.float_dtype
 
 
-def nan_pattern(fmt: Format, carrier: Carrier) -> int | None:
-    """The carrier's pattern of the NaN that an overflow gives, None where the format has no NaN.
+def nan_pattern(fmt: Format, storage: StorageFormat) -> int | None:
+    """The storage format's pattern of the NaN that an overflow gives, None where the format has no NaN.
 
     The sign is set for "negative-zero" formats, whose one NaN is the code of -0.
     """
     if fmt.nan == "none" or fmt.integer:
         return None
-    return carrier.quiet_nan | (carrier.format.sign_bit if fmt.nan == "negative-zero" else 0)
+    return storage.quiet_nan | (storage.format.sign_bit if fmt.nan == "negative-zero" else 0)
 
 
-def _largest(fmt: Format, carrier: Carrier) -> tuple[int, int]:
+def _largest(fmt: Format, storage: StorageFormat) -> tuple[int, int]:
     """Patterns of the largest and of the (negated) smallest finite value."""
     if fmt.integer:
-        return carrier.pattern((1 << fmt.mantissa_bits) - 1, 0), carrier.pattern(1 << fmt.mantissa_bits, 0)
+        return storage.pattern((1 << fmt.mantissa_bits) - 1, 0), storage.pattern(1 << fmt.mantissa_bits, 0)
     fraction = (fmt.max_code >> fmt.padding) & ((1 << fmt.mantissa_bits) - 1)
     subnormal = fmt.zero and fmt.max_code >> fmt.padding < 1 << fmt.mantissa_bits
     significand = fraction if subnormal else fraction | 1 << fmt.mantissa_bits
-    largest = carrier.pattern(significand, fmt.emax - fmt.mantissa_bits)
+    largest = storage.pattern(significand, fmt.emax - fmt.mantissa_bits)
     return largest, largest if fmt.signed else 0
 
 
-def _specials(fmt: Format, carrier: Carrier, rounding: str, overflow: str) -> dict[str, int]:
+def _specials(fmt: Format, storage: StorageFormat, rounding: str, overflow: str) -> dict[str, int]:
     """What overflows, infinities, NaNs and zeros become."""
-    largest, smallest = _largest(fmt, carrier)
-    least = carrier.pattern(1, least_exponent(fmt))
+    largest, smallest = _largest(fmt, storage)
+    least = storage.pattern(1, least_exponent(fmt))
     if not fmt.signed and not fmt.integer:
         smallest = 0 if fmt.zero else least
-    nan = nan_pattern(fmt, carrier)
+    nan = nan_pattern(fmt, storage)
     infinite = fmt.inf_code is not None
-    no_finite_pos = carrier.infinity if infinite else nan
-    no_finite_neg = (carrier.infinity if infinite else nan) if fmt.signed else nan
+    no_finite_pos = storage.infinity if infinite else nan
+    no_finite_neg = (storage.infinity if infinite else nan) if fmt.signed else nan
     toward = mode(rounding).toward
     finite_pos = toward in ("zero", "-infinity", "odd") or overflow != "inf"
     finite_neg = toward in ("zero", "+infinity", "odd") or overflow != "inf"
     if not fmt.signed and not fmt.integer:
         finite_neg = overflow != "inf"
-    keep = ((1 << fmt.mantissa_bits) - 1) << (carrier.mantissa - fmt.mantissa_bits) | carrier.infinity
-    everything = (1 << carrier.width) - 1
+    keep = ((1 << fmt.mantissa_bits) - 1) << (storage.mantissa - fmt.mantissa_bits) | storage.infinity
+    everything = (1 << storage.width) - 1
     nans = {
-        "ieee": (keep, 1 << (carrier.mantissa - 1)),
+        "ieee": (keep, 1 << (storage.mantissa - 1)),
         "all-ones": (0, nan or 0),
         "negative-zero": (0, nan or 0),
         "none": (everything, 0),
@@ -154,10 +154,10 @@ def _specials(fmt: Format, carrier: Carrier, rounding: str, overflow: str) -> di
     nan_keep, nan_set = nans["none" if fmt.integer else fmt.nan]
     saturates = overflow == "saturate_finite"
     zero = 0 if fmt.zero else (least if saturates or overflow == "saturate" or nan is None else nan)
-    sign = carrier.format.sign_bit
+    sign = storage.format.sign_bit
     return {
         "limit_pos": largest,
-        "limit_neg": _largest(fmt, carrier)[1],
+        "limit_neg": _largest(fmt, storage)[1],
         "over_pos": largest if finite_pos or no_finite_pos is None else no_finite_pos,
         "over_neg": smallest if finite_neg or no_finite_neg is None else no_finite_neg,
         "inf_pos": largest if saturates or no_finite_pos is None else no_finite_pos,
@@ -170,16 +170,16 @@ def _specials(fmt: Format, carrier: Carrier, rounding: str, overflow: str) -> di
     }
 
 
-def _parity(fmt: Format, carrier: Carrier, least: int) -> int:
+def _parity(fmt: Format, storage: StorageFormat, least: int) -> int:
     """What to add to a magnitude's pattern so that the lowest bit kept says whether the code is odd.
 
     It does by itself unless all significand bits are dropped, and it is the exponent's: in a format without significand
     bits, whose codes count binades from another bias, and in the binade of the smallest value, whose code is 1.
     """
     if fmt.mantissa_bits == 0:
-        return ((carrier.format.bias - fmt.bias) & 1) << carrier.mantissa
-    field = least >> carrier.mantissa
-    return (1 << carrier.mantissa) if field and field % 2 == 0 else 0
+        return ((storage.format.bias - fmt.bias) & 1) << storage.mantissa
+    field = least >> storage.mantissa
+    return (1 << storage.mantissa) if field and field % 2 == 0 else 0
 
 
 def _plain(v: dict[str, int], rounding: str) -> bool:
@@ -195,21 +195,21 @@ def _plain(v: dict[str, int], rounding: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def fields(fmt: Format, carrier: Carrier, rounding: str, overflow: str, subnormals: str) -> Fields:
-    """The kernels' description of a rounding to fmt in a carrier that `rounds` it. ValueError for unknown names."""
+def fields(fmt: Format, storage: StorageFormat, rounding: str, overflow: str, subnormals: str) -> Fields:
+    """The kernels' description of a rounding to fmt in a storage format that `rounds` it. ValueError for unknown names."""
     if overflow not in OVERFLOWS:
         raise unknown("overflow rule", overflow, OVERFLOWS)
     if subnormals not in SUBNORMALS:
         raise unknown("treatment of subnormals", subnormals, SUBNORMALS)
-    mine, ones = carrier.format, (1 << carrier.width) - 1
+    mine, ones = storage.format, (1 << storage.width) - 1
     if fmt.integer:  # one quantum, 1, for every magnitude: subnormals of a format whose normal numbers lie beyond
         emin, least_at, precision_bits = fmt.mantissa_bits, 0, fmt.mantissa_bits
     else:
         emin, least_at, precision_bits = fmt.emin, least_exponent(fmt), fmt.mantissa_bits
         if subnormals == "round" and fmt.zero:
             least_at = emin
-    least, below = carrier.pattern(1, least_at), not fmt.zero and not fmt.integer
-    half, inexact = carrier.scaled(1, least_at - 1)
+    least, below = storage.pattern(1, least_at), not fmt.zero and not fmt.integer
+    half, inexact = storage.scaled(1, least_at - 1)
     toward, rule = mode(rounding).toward, mode(rounding).rule
     nearest_from = half + inexact if rule == "away" else half + 1
     never = least  # no magnitude below `least` reaches it
@@ -222,20 +222,20 @@ def fields(fmt: Format, carrier: Carrier, rounding: str, overflow: str, subnorma
         "random": (never, never),  # its kernels ask the random bits
     }[toward]
     if not fmt.integer and fmt.zero and emin == mine.emin and subnormals != "round":
-        least = 0  # the format's subnormals are the carrier's with fewer bits: nothing special lies below them
-    normal_least = least >> carrier.mantissa > 1
+        least = 0  # the format's subnormals are the storage format's with fewer bits: nothing special lies below them
+    normal_least = least >> storage.mantissa > 1
     values = {
-        "mantissa": carrier.mantissa,
+        "mantissa": storage.mantissa,
         "sign": mine.sign_bit,
-        "infinity": carrier.infinity,
+        "infinity": storage.infinity,
         "one": 1,
-        "top": carrier.width - 1,
-        "shift": max(carrier.mantissa - precision_bits, 0),
+        "top": storage.width - 1,
+        "shift": max(storage.mantissa - precision_bits, 0),
         "field": max(emin - mine.emin + 1, 0) if emin > mine.emin and least_at < emin else 0,
-        "parity": _parity(fmt, carrier, least),
+        "parity": _parity(fmt, storage, least),
         "least": least,
-        "normal": carrier.pattern(1, emin) if subnormals == "flush" and not fmt.integer else 0,
-        **_specials(fmt, carrier, rounding, overflow),
+        "normal": storage.pattern(1, emin) if subnormals == "flush" and not fmt.integer else 0,
+        **_specials(fmt, storage, rounding, overflow),
         "tie_always": int(rule == "away"),
         "tie_odd": int(rule in ("even", "away")),
         "away_pos": ones if toward == "+infinity" else 0,
@@ -243,12 +243,12 @@ def fields(fmt: Format, carrier: Carrier, rounding: str, overflow: str, subnorma
         "least_from_pos": 1 if below else from_pos,
         "least_from_neg": 1 if below else from_neg,
         "least_always": 1 if below else never,
-        "left": carrier.width - 1 - carrier.mantissa
+        "left": storage.width - 1 - storage.mantissa
         if normal_least
-        else min(carrier.width - least.bit_length() + 1, carrier.width - 1),
-        "left_field": (least >> carrier.mantissa) - 1 if normal_least else 1,
+        else min(storage.width - least.bit_length() + 1, storage.width - 1),
+        "left_field": (least >> storage.mantissa) - 1 if normal_least else 1,
     }
     values["deepest"] = values["shift"] + values["field"]
     values["plain"] = int(_plain(values, rounding))
-    word = carrier.uint_dtype.type
+    word = storage.uint_dtype.type
     return Fields(**{key: word(value) for key, value in values.items()})

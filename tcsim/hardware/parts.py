@@ -177,7 +177,7 @@ class Output(Part):
             raise refusal(f"out_precision={self.out_precision}: {out.name} has {out.precision} significand bits")
 
     def prose(self, unit: Unit) -> list[str]:
-        summed = unit if unit.sum_format is None else unit.wide
+        summed = unit if unit.sum_format is None else unit.inner
         out, kept = summed.out_format, summed.kept_bits
         width = (
             "" if kept == out.precision else f", of which it keeps {kept} significand bits (e{out.exponent_bits}m{kept - 1})"

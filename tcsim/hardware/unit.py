@@ -204,7 +204,7 @@ class Unit(_Flat):
         return max(self.block_size * self.chain * self.chains, len(self.k_order or ()))
 
     @cached_property
-    def wide(self) -> Unit:
+    def inner(self) -> Unit:
         """The unit that runs inside an instruction: its results in `sum_format`, not rounded to the output."""
         assert self.sum_format is not None
         return replace(self, out=self.sum_format, sum_format=None, chains=1, nan_code=None)
@@ -250,8 +250,8 @@ class Unit(_Flat):
 
     def explain(self) -> str:
         """What happens to a term of a dot product on this unit, in prose, and where the knowledge comes from."""
-        told = [part for part in self.parts if type(part) not in self.sum.tells]
-        return "\n\n".join([f"{self.label}: D = C + A·B", *(step for part in told for step in part.prose(self))])
+        verdict = [part for part in self.parts if type(part) not in self.sum.tells]
+        return "\n\n".join([f"{self.label}: D = C + A·B", *(step for part in verdict for step in part.prose(self))])
 
     def __repr__(self) -> str:
         shown = [f"{name}={getattr(self, name)!r}" for name, f in self.named().items() if getattr(self, name) != f.default]

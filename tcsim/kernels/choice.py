@@ -12,7 +12,7 @@ import numpy as np
 from tcsim.gates import Asked, Gate, asked_of, first, refuse
 from tcsim.kernels.fast import plan
 from tcsim.kernels.fast import run as fast
-from tcsim.kernels.general import blocks, rounded, staged
+from tcsim.kernels.general import blocks, rounded, two_stage
 from tcsim.kernels.general import run as general
 from tcsim.kernels.native import float32, integers, library
 from tcsim.kernels.native import library_units as units
@@ -41,7 +41,7 @@ def _fast(problem: Problem, out: Codes, threads: int | None) -> None:
 
 GENERAL: Kernels = (
     Kernel("general", blocks.GATE, general.run),
-    Kernel("general", staged.GATE, general.run),
+    Kernel("general", two_stage.GATE, general.run),
     Kernel("general", rounded.GATE, general.run),
 )
 ARITHMETIC: Kernels = (

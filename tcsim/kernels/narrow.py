@@ -76,7 +76,7 @@ def _chain(problem: Problem, c: Any, start: int, stop: int, threads: int | None,
         end = min(base + problem.unit.instruction_k, stop)
         part = replace(
             problem,
-            unit=problem.unit.wide,
+            unit=problem.unit.inner,
             plan=Sequential().plan(end - base),
             a=Operand(problem.a.codes[:, :, base:end], problem.a.stored),
             b=Operand(problem.b.codes[:, base:end], problem.b.stored),

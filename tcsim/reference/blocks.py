@@ -73,7 +73,7 @@ def largest_exponent(unit: Unit, terms: Sequence[Value]) -> int:
 
 
 def aligned_block(unit: Unit, products: Sequence[Value], c: Value, draws: Draws) -> Value:
-    """Section 1: align every term to the largest exponent, cut, add exactly, round once."""
+    """Align every term to the largest exponent, cut, add exactly, round once."""
     terms = [*products, c]
     cut = terms
     if unit.align_rounding != "exact":
@@ -87,7 +87,7 @@ def aligned_block(unit: Unit, products: Sequence[Value], c: Value, draws: Draws)
 
 
 def two_stage_block(unit: Unit, products: Sequence[Value], c: Value, draws: Draws) -> Value:
-    """Section 3, CDNA3: products aligned among themselves, their sum and c floored against each other, one rounding."""
+    """CDNA3: products aligned among themselves, their sum and c floored against each other, one rounding."""
     f, late = unit.fraction_bits, unit.late_fraction_bits
     assert f is not None
     assert late is not None

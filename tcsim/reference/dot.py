@@ -91,7 +91,7 @@ class Dot:
         return product(self.scale_a[i], self.scale_b[i])
 
     def products(self, ks: Sequence[int]) -> list[Value]:
-        """The terms of a block: products, scaled products, or exact groups that align by their scales alone (1.2)."""
+        """The terms of a block: products, scaled products, or exact groups that align by their scales alone."""
         unit = self.unit
         a, b = unit.a_operand.emin, unit.b_operand.emin
         plain = [product(flushed_operand(unit, self.a[k], a), flushed_operand(unit, self.b[k], b)) for k in ks]
@@ -121,12 +121,12 @@ class Dot:
 
     def narrowing_chain(self, c: Value | None, start: int, stop: int) -> Value:
         """The chain of a unit whose instructions add in a wider format than their output."""
-        out, within = self.unit.out_format, replace(self, unit=self.unit.wide)
+        out, within = self.unit.out_format, replace(self, unit=self.unit.inner)
         result = c
         for base in range(start, stop, self.unit.instruction_k):
             wide = within.chain(result, base, min(base + self.unit.instruction_k, stop))
             narrow = encode(to_output(self.unit, wide, "rne"), out, self.unit.nan)
-            result = decode(narrow, out, self.unit.wide.out_format)
+            result = decode(narrow, out, self.unit.inner.out_format)
         return ZERO if result is None else result
 
     def chain(self, c: Value | None, start: int, stop: int) -> Value:

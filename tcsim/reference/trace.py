@@ -128,7 +128,7 @@ def trace(
     check_round(round)
     if unit.scale is None and not (scale_a is None and scale_b is None):
         raise ValueError(f"{unit.label} takes no block scales")
-    unit = replace(unit if unit.sum_format is None else unit.wide, k_order=None)
+    unit = replace(unit if unit.sum_format is None else unit.inner, k_order=None)
     seeds = input_seeds(seed)
     left = operand(np.atleast_1d(arguments.array(a, "a")), unit.a_format, "a", round, seeds[0])
     right = operand(np.atleast_1d(arguments.array(b, "b")), unit.b_format, "b", round, seeds[1])

@@ -107,7 +107,7 @@ def unit_growth(unit: Unit, k: int, *, c: bool = False) -> Growth:
     if unit.arithmetic == "integer":
         return Growth(0.0, 0.0, 2.0**31 - 1)
     if unit.sum_format is not None:
-        inside, out = unit.wide, unit.out_format
+        inside, out = unit.inner, unit.out_format
         instructions = -(-k // unit.instruction_k)
         late = _rounding(inside.out_format, inside.out_format.precision, "rne", flush=False)
         narrow = _rounding(out, unit.kept_bits, "rne", flush=False)

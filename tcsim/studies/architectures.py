@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.grid import SEED, curves, gather, largest, legend_below, outputs, powers_to, rows, told
+from tcsim.studies.framework.grid import SEED, curves, gather, largest, legend_below, outputs, powers_to, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -73,14 +73,14 @@ def claims(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             f"{', '.join(SCHEMES)} give the same bits on H100, H200 and B200, and the same on A100 and L40S, for every k up to {last}",
-            told(all(v == 0 for v in twins.values()), list(twins.values())),
+            verdict(all(v == 0 for v in twins.values()), list(twins.values())),
             "largest share of differing outputs: " + ", ".join(f"{p} {v:.0%}" for p, v in twins.items()),
             "Khattak and Mikaitis 2026, models of the GPUs",
             "these units have one model each, published for single blocks",
         ),
         Claim(
             "On (0, 1] plain fp16 products of V100, A100 and H200 differ pairwise from some k <= 32 on",
-            told(all(v is not None and v <= 32 for v in first.values()), positive),
+            verdict(all(v is not None and v <= 32 for v in first.values()), positive),
             "first differing k: " + ", ".join(f"{p} {v}" for p, v in first.items())
             + f"; share of differing outputs on gauss at k = {last}: " + ", ".join(f"{p} {v:.0%}" for p, v in share.items()),
             "this project",
@@ -88,7 +88,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "On (0, 1] more than half of the outputs of A100 and H200 are 8 ulps or more apart at the largest k, at least 1024",
-            told(beyond > 0.5, beyond) if last >= 1024 else None,
+            verdict(beyond > 0.5, beyond) if last >= 1024 else None,
             f"{beyond:.0%} at k = {last}",
             "this project",
             needs={"inputs": "uniform-positive", "k": last},
@@ -96,7 +96,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             f"The Ozaki scheme gives the same bits on {', '.join(GPUS)} for every k up to {last}, where plain fp16 products differ",
-            told(ozaki == 0 and plain > 0, ozaki, plain),
+            verdict(ozaki == 0 and plain > 0, ozaki, plain),
             f"largest share of differing outputs: Ozaki {ozaki:.0%}, plain {plain:.0%}",
             "Mukunoki et al. 2020, section 3.1",
             "the result is reproducible, whatever the order of the additions",

@@ -26,7 +26,7 @@ from tcsim.studies.framework.grid import (
     outputs,
     powers_to,
     rows,
-    told,
+    verdict,
 )
 from tcsim.studies.rounding_growth import slope
 
@@ -144,14 +144,14 @@ def claims(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             "FABsum-v2 keeps its accuracy however large k: slopes of at most 0.05 for b = 128, 256 and 1024",
-            told(all(abs(float(np.median(s))) <= 0.05 for s in flat.values()), *flat.values()) if last >= 2**13 else None,
+            verdict(all(abs(float(np.median(s))) <= 0.05 for s in flat.values()), *flat.values()) if last >= 2**13 else None,
             f"slopes {spreads(flat, '.3f')}",
             f"{_PAPER}, Figure 4.4",
             "FABsum-v2 preserves a high accuracy even when n is very large",
         ),
         Claim(
             "A smaller block reduces the error in proportion: by 3 to 5 from b = 1024 to b = 256 (v2)",
-            told(all(3 <= float(g.median()) <= 5 for g in growth.values()), *growth.values()),
+            verdict(all(3 <= float(g.median()) <= 5 for g in growth.values()), *growth.values()),
             f"error of b = 1024 / b = 256, k = {last}: {spreads(growth, '.2f')}",
             f"{_PAPER}, Figure 4.4",
             "a smaller block size reduces both error and throughput",
@@ -159,7 +159,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "FABsum-v1 with b = 128 is at least ten times as accurate as Algorithm 4.1 at k of 2^16 and more",
-            told(all(float(g.median()) > 10 for g in gain.values()), *gain.values()) if last >= 2**16 else None,
+            verdict(all(float(g.median()) > 10 for g in gain.values()), *gain.values()) if last >= 2**16 else None,
             f"Algorithm 4.1 / v1, k = {last}: {spreads(gain, '.0f')}",
             f"{_PAPER}, Section 4.4",
             "significantly more accurate, especially for large n",
@@ -167,7 +167,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "FABsum-v1's error grows with k, at most like sqrt(k): slope 0.05 to 0.6 (b = 16)",
-            told(all(0.05 <= float(np.median(s)) <= 0.6 for s in drift.values()), *drift.values()) if last >= 2**15 else None,
+            verdict(all(0.05 <= float(np.median(s)) <= 0.6 for s in drift.values()), *drift.values()) if last >= 2**15 else None,
             f"slopes for k from 2^13: {spreads(drift, '.2f')}",
             f"{_PAPER}, Section 4.4",
             "the constant n/b replaced with its square root",
@@ -175,7 +175,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "v1 with b = 128 and v2 with b = 256 cross at k = 3e5 on V100 and 1e5 on A100, within a factor of three",
-            told(all(n / 3 <= crossed[g] <= 3 * n for g, n in published.items()), *double) if last >= 2**20 else None,
+            verdict(all(n / 3 <= crossed[g] <= 3 * n for g, n in published.items()), *double) if last >= 2**20 else None,
             "first k where v1 is the worse: " + ", ".join(f"{g} {_said_crossings(c, last)}" for g, c in crossing.items())
             + f"; maximum over {data.attrs['outputs']} outputs (the paper: 262144, parts of k added by SplitK)",
             f"{_PAPER}, Section 4.4",
@@ -183,7 +183,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "On A100 fp16 with FABsum-v2 and b = 128 is as accurate as double-fp16 with b = 256 at k = 2^20 (within 1.5)",
-            told(1 / 1.5 <= float(level.median()) <= 1.5, level) if last >= 2**20 else None,
+            verdict(1 / 1.5 <= float(level.median()) <= 1.5, level) if last >= 2**20 else None,
             f"fp16 / double-fp16 at k = {last}: {spread(level, '.2f')}; fp16 {spread(small)}",
             f"{_PAPER}, Figure 4.5",
             "for b = 128, fp16 is as accurate as double-fp16 with b = 256 for n of about 1e6",
@@ -191,14 +191,14 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "FABsum on A1·B1 alone is enough: at b = 128 (v2) no k gains more than 10 % from FABsum on all three products",
-            told(all(float(f.median("seed").max()) <= 1.1 for f in first.values()), *first.values()),
+            verdict(all(float(f.median("seed").max()) <= 1.1 for f in first.values()), *first.values()),
             "first only / all three, median over the draws, largest over k: " + ", ".join(f"{g} {float(f.median('seed').max()):.3f}" for g, f in first.items()),
             f"{_PAPER}, Section 4.4 and Algorithm 4.4",
             "for matrices of order less than about four million, applying FABsum only to the first order product should be sufficient",
         ),
         Claim(
             "With FABsum-v2 and b = 128 double-fp16 matches the float32 chain (at most 1.5 times its error)",
-            told(all(float(r.median()) <= 1.5 for r in fp32.values()), *fp32.values()),
+            verdict(all(float(r.median()) <= 1.5 for r in fp32.values()), *fp32.values()),
             f"v2 / fp32, k = {last}: {spreads(fp32, '.2f')}; normwise (infinity norm) Algorithm 4.1 and v2 / fp32: "
             + ", ".join(f"{g} {float(c.median()):.0f} and {float(v.median()):.2f}" for g, (c, v) in norm.items())
             + "; accumulating every 16 (Ootomo): " + ", ".join(f"{g} {float(data.ootomo.sel(gpu=g).isel(k=-1).median()):.1e}" for g in GPUS),
@@ -208,7 +208,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "No error of double-fp16 with FABsum exceeds b·u + (k/b)·u_sum",
-            told(float(share.max()) <= 1, share),
+            verdict(float(share.max()) <= 1, share),
             f"largest error / bound {float(share.max()):.2f}",
             f"{_PAPER}, Section 4.4",
             "worst-case bounds (b + n/b)·2^-24 for v1 and b·2^-24 + (n/b)·2^-53 for v2, rounding to nearest understood",

@@ -22,11 +22,11 @@ from tcsim.studies.framework.grid import (
     gather,
     largest,
     legend_right,
+    listing,
     outputs,
     powers_to,
     rows,
-    said,
-    told,
+    verdict,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             "1xTF32 has a normalised L2 error near 2.6e-4 for every k of 16 and more (within 30 %, on (-1, 1))",
-            told(bool((np.abs(flat.isel(k=slice(2, None)) / 2.6e-4 - 1) < 0.3).all()), flat),
+            verdict(bool((np.abs(flat.isel(k=slice(2, None)) / 2.6e-4 - 1) < 0.3).all()), flat),
             f"{float(flat.min()):.2e} to {float(flat.max()):.2e}",
             "CUTLASS issue 580",
             "about 2.6e-4 for all k",
@@ -116,7 +116,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "On A100 3xTF32, staged every 16 as CUTLASS does, is less accurate than float32 for k up to 64 and more accurate from "
             "somewhere between 128 and 512 on, for all three inputs",
-            told(
+            verdict(
                 all(v in (128, 256, 512) for n, v in below.items() if n.startswith("a100")) and all(float(r.min()) >= 1 for r in before.values()),
                 *before.values(),
             ),
@@ -128,27 +128,27 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "BF16x6 is as good as BF16x9 for every k (within 10 %, either way)",
-            told(all(float(r.min()) >= 0.9 and float(r.max()) <= 1.1 for r in sixes.values()), *sixes.values()),
+            verdict(all(float(r.min()) >= 0.9 and float(r.max()) <= 1.1 for r in sixes.values()), *sixes.values()),
             "x6 / x9, least to largest over k: " + ", ".join(f"{n} {float(r.min()):.2f} to {float(r.max()):.2f}" for n, r in sixes.items()),
             "Henry, Tang and Heinecke 2019",
         ),
         Claim(
             "BF16x3 is at least ten times worse than BF16x9 for every k up to 128",
-            told(all(float(r.min()) > 10 for r in threes.values()), *threes.values()),
+            verdict(all(float(r.min()) > 10 for r in threes.values()), *threes.values()),
             "least x3 / x9: " + ", ".join(f"{n} {float(r.min()):.0f}" for n, r in threes.items()),
             "CUTLASS issue 2293",
         ),
         Claim(
             "On the tensor cores as built, in one chain, BF16x9 is at most twice float32's error at the largest k",
-            told(all(float(r.median()) < 2 for r in nine.values()), *nine.values()),
-            f"x9 / fp32 at k = {last}: {spreads(nine, '.1f')}; with ideal accumulation x9 itself errs by {said(ideal, '.0e')}",
+            verdict(all(float(r.median()) < 2 for r in nine.values()), *nine.values()),
+            f"x9 / fp32 at k = {last}: {spreads(nine, '.1f')}; with ideal accumulation x9 itself errs by {listing(ideal, '.0e')}",
             "CUTLASS issue 2293",
             "9x is almost true fp32",
             {"k": last},
         ),
         Claim(
             "Promoted every 64, as CUTLASS example 78 does, BF16x9 is at most twice float32's error at the largest k",
-            told(all(float(r.median()) < 2 for r in staged.values()), *staged.values()),
+            verdict(all(float(r.median()) < 2 for r in staged.values()), *staged.values()),
             f"x9 promoted / fp32 at k = {last}: {spreads(staged, '.2f')}",
             "CUTLASS example 78",
             "",
@@ -156,7 +156,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Accumulated outside the tensor core every 8, 3xTF32 matches float32 at the largest k (within a factor of 1.5, either way)",
-            told(all(1 / 1.5 <= float(r.median()) <= 1.5 for r in outside.values()), *outside.values()),
+            verdict(all(1 / 1.5 <= float(r.median()) <= 1.5 for r in outside.values()), *outside.values()),
             f"3xTF32 outside / fp32 at k = {last}: {spreads(outside, '.2f')}",
             "Ootomo and Yokota 2022",
             "accumulation outside makes the accuracy match the FP32 SIMT",

@@ -14,7 +14,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, guide, seeds, spreads
-from tcsim.studies.framework.grid import SEED, count, curves, gather, largest, legend_right, outputs, powers_to, rows, told
+from tcsim.studies.framework.grid import SEED, count, curves, gather, largest, legend_right, outputs, powers_to, rows, verdict
 from tcsim.studies.rounding_growth import slope
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             "On Ada and Hopper an fp8 sum has a 14-bit window: even k = 64 errs by 2^-14 to 2^-10, on B200 by less than 2^-20",
-            told(all(2.0**-14 <= float(one[g].median()) <= 2.0**-10 for g in ("ada", "h200")) and float(one["b200"].median()) < 2.0**-20, *one.values()),
+            verdict(all(2.0**-14 <= float(one[g].median()) <= 2.0**-10 for g in ("ada", "h200")) and float(one["b200"].median()) < 2.0**-20, *one.values()),
             f"k = 64: {spreads(one, '.1e')} (2^-13 = 1.2e-04)",
             "DeepGEMM issue 37",
             "the accumulator keeps about 14 bits",
@@ -90,7 +90,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "There the error of positive sums grows like k or faster (slope 0.8 to 1.5 for k = 2^7 to 2^12)",
-            told(all(0.8 < float(np.median(s)) < 1.5 for s in slopes.values()), *slopes.values()),
+            verdict(all(0.8 < float(np.median(s)) < 1.5 for s in slopes.values()), *slopes.values()),
             f"slopes {spreads(slopes, '.2f')}; at k = {last}: {spreads({g: never[f'{g} (0, 1]'] for g in GPUS}, '.1e')}",
             "this project",
             "",
@@ -98,7 +98,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Promotion every 128 stops the growth: from k = 128 to the largest, less than a factor of 1.5",
-            told(all(float(f.median()) < 1.5 for f in flat.values()), *flat.values()),
+            verdict(all(float(f.median()) < 1.5 for f in flat.values()), *flat.values()),
             f"error at k = {last} / at 128: {spreads(flat, '.2f')}; gain over never: {spreads(gain, '.1f')}",
             "DeepSeek-V3's promotion interval",
             "promotion to float32 every 128",
@@ -106,7 +106,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "128 is not the most accurate interval: promotion every 32 at least halves its error on Ada and Hopper",
-            told(all(b["every 32"] <= 0.5 * b["every 128"] for b in best.values()), *(list(b.values()) for b in best.values())),
+            verdict(all(b["every 32"] <= 0.5 * b["every 128"] for b in best.values()), *(list(b.values()) for b in best.values())),
             f"k = {last}: " + "; ".join(f"{g} " + ", ".join(f"{n} {v:.1e}" for n, v in b.items()) for g, b in best.items()),
             "this project",
             "",
@@ -114,7 +114,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "What remains is the error of 128 terms in 14 bits: promoted, Hopper stays at least 100 times above B200",
-            told(float(apart.median()) > 100, apart),
+            verdict(float(apart.median()) > 100, apart),
             f"every 128, k = {last}: {spreads({g: every[f'{g} (0, 1]'] for g in GPUS}, '.1e')}",
             "this project",
             "",
@@ -122,7 +122,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "B200 needs no cure: its error stays below 1e-5 without promotion for k up to 4096",
-            told(float(cure.max()) < 1e-5, cure),
+            verdict(float(cure.max()) < 1e-5, cure),
             "largest up to k = 4096: " + ", ".join(f"{d} {float(cure.sel(inputs=d).max()):.1e}" for d in INPUTS),
             "this project",
             "",

@@ -19,7 +19,7 @@ import numpy as np
 from tcsim.errors import unknown
 from tcsim.studies.framework.base import Cell, Claim, Option, Params, Result, Study
 from tcsim.studies.framework.draws import guide
-from tcsim.studies.framework.grid import largest, legend_right, powers_to, told
+from tcsim.studies.framework.grid import largest, legend_right, powers_to, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -114,7 +114,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             "At n = 8192 double-fp16 by cuBLAS is 2.5 to 3.6 times slower than fp16 and faster than fp32",
-            told(2.5 <= speed["fp16"] / speed["double-fp16"] <= 3.6 and ratio > 1, *speed.values()),
+            verdict(2.5 <= speed["fp16"] / speed["double-fp16"] <= 3.6 and ratio > 1, *speed.values()),
             f"fp32 {speed['fp32']:.0f}, fp16 {speed['fp16']:.0f}, double-fp16 {speed['double-fp16']:.0f} Tflop/s; "
             f"{ratio:.1f} times fp32 (V100 up to 2.2, A100 up to 7.3)",
             f"{_PAPER}, Figure 4.1",
@@ -123,7 +123,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "On (0, 1] double-fp16 by cuBLAS errs more than ten times as much as fp32 at the largest k",
-            told(error["double-fp16"] > 10 * error["fp32"], error["double-fp16"], error["fp32"]) if long else None,
+            verdict(error["double-fp16"] > 10 * error["fp32"], error["double-fp16"], error["fp32"]) if long else None,
             f"k = {last}: double-fp16 {error['double-fp16']:.1e}, fp32 {error['fp32']:.1e}",
             f"{_PAPER}, Figure 4.2",
             "much less accurate than fp32 arithmetic",
@@ -131,7 +131,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "On (0, 1] it is no more accurate than fp16 at the largest k (within 25 %)",
-            told(1 / 1.25 <= alike <= 1.25, alike) if long else None,
+            verdict(1 / 1.25 <= alike <= 1.25, alike) if long else None,
             f"fp16 / double-fp16 at k = {last}: {alike:.3f}",
             f"{_PAPER}, Figure 4.2",
             "double-fp16 to be no more accurate than fp16 arithmetic for large values of n",
@@ -139,7 +139,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "On (-0.5, 0.5] it is at least five times as accurate as fp16 at the largest k",
-            told(even["double-fp16"] < even["fp16"] / 5, even["double-fp16"], even["fp16"]),
+            verdict(even["double-fp16"] < even["fp16"] / 5, even["double-fp16"], even["fp16"]),
             f"k = {last}: double-fp16 {even['double-fp16']:.1e}, fp16 {even['fp16']:.1e}, fp32 {even['fp32']:.1e}",
             f"{_PAPER}, Figure 4.2",
             "often significantly more accurate than fp16, but not always as accurate as fp32, especially on the A100",
@@ -147,7 +147,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "FABsum-v2 keeps its accuracy however large k: slope below 0.05 for b = 128",
-            told(abs(slope) < 0.05, slope) if long else None,
+            verdict(abs(slope) < 0.05, slope) if long else None,
             f"slope {slope:.3f} in k",
             f"{_PAPER}, Figure 4.4",
             "FABsum-v2 preserves a high accuracy even when n is very large",
@@ -155,7 +155,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Smaller blocks are more accurate at every step from b = 512 to 64, and v2 with b = 64 is slower than with b = 512",
-            told(
+            verdict(
                 all(error[f"double-fp16 v2 b={b}"] < error[f"double-fp16 v2 b={2 * b}"] for b in BLOCKS[:-1])
                 and speed["double-fp16 v2 b=64"] < speed["double-fp16 v2 b=512"],
                 *error.values(),
@@ -170,7 +170,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "v1 with b = 128 and v2 with b = 256 cross between k = 3e4 and 1e6, as on A100 (1e5) and V100 (3e5)",
-            told(bool(cross) and 3e4 <= cross[0] <= 1e6, _curve(data, "double-fp16 v1 b=128")) if long else None,
+            verdict(bool(cross) and 3e4 <= cross[0] <= 1e6, _curve(data, "double-fp16 v1 b=128")) if long else None,
             f"first k where v1 is the worse: {cross[0] if cross else f'beyond {last}'}, maximum over 262144 outputs",
             f"{_PAPER}, Section 4.4",
             "the two lines cross at n of about 3e5 for the V100 and 1e5 for the A100",
@@ -178,7 +178,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Some block size makes double-fp16 with FABsum as accurate as fp32 while faster at n = 8192",
-            told(bool(best) and speed.get(fastest, 0.0) > speed["fp32"], *error.values(), *speed.values()),
+            verdict(bool(best) and speed.get(fastest, 0.0) > speed["fp32"], *error.values(), *speed.values()),
             f"{fastest}: {error[fastest]:.1e} against {error['fp32']:.1e}, {speed[fastest] / speed['fp32']:.1f} times fp32"
             if best
             else f"no block size is as accurate as fp32's {error['fp32']:.1e} at k = {last}",
@@ -188,7 +188,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "fp16 with FABsum-v2 is faster than double-fp16 with the same block, and less accurate (b = 128 and 256)",
-            told(
+            verdict(
                 all(speed[f"fp16 v2 b={b}"] > speed[f"double-fp16 v2 b={b}"] and x > y for b, (x, y) in fp16.items()),
                 *error.values(),
             ),

@@ -17,7 +17,7 @@ import numpy as np
 
 from tcsim.errors import unknown
 from tcsim.studies.framework.base import Cell, Claim, Option, Params, Result, Study
-from tcsim.studies.framework.grid import curves, gather, legend_right, rows, told
+from tcsim.studies.framework.grid import curves, gather, legend_right, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -85,38 +85,38 @@ def claims(data: xr.Dataset) -> list[Claim]:
         for m, k in (("ozaki-dp", "fp16"), ("ozaki-int8 s=8", "int8"), ("ootomo", "fp16"))
     }
 
-    def said(numbers: dict[str, float], form: str = ".2f") -> str:
+    def listing(numbers: dict[str, float], form: str = ".2f") -> str:
         return "not measured" if lost else ", ".join(f"{m} {v:{form}}" for m, v in numbers.items())
 
     def claim(statement: str, holds: bool, evidence: str, origin: str, says: str = "") -> Claim:
-        return Claim(statement, told(holds, 0.0) if not lost else None, evidence, origin, says, {"n": n}, reason)
+        return Claim(statement, verdict(holds, 0.0) if not lost else None, evidence, origin, says, {"n": n}, reason)
 
     return [
         claim(
             f"At n = {n} and φ = 0.1 the Ozaki scheme on fp16 slices (DP mode) is slower than cublasDgemm, as on V100",
             ratio["ozaki-dp"] < 1,
-            f"times cublasDgemm: {said(ratio)} (the paper: 1.82 on Titan RTX, 0.16 on V100)",
+            f"times cublasDgemm: {listing(ratio)} (the paper: 1.82 on Titan RTX, 0.16 on V100)",
             "Mukunoki et al. 2020, Table 1",
             "on Tesla V100, DGEMM-TC in DP-mode could not accelerate cublasDgemm",
         ),
         claim(
             f"At n = {n} the scheme on eight or nine INT8 slices is faster than the one on fp16 slices",
             min(ratio["ozaki-int8 s=8"], ratio["ozaki-int8 s=9"]) > ratio["ozaki-dp"],
-            f"times cublasDgemm: {said(ratio)}",
+            f"times cublasDgemm: {listing(ratio)}",
             "Ootomo, Ozaki and Yokota 2024",
             "INT8 slices hold more bits and their products are exact for longer k",
         ),
         claim(
             f"At n = {n} Ootomo's scheme by cuBLAS, splitting and merging included, is 2 to 4 times as fast as SGEMM",
             2 <= words["ootomo"] <= 4,
-            f"times SGEMM: {said(words)} (the paper: 51 TFlop/s where SGEMM's peak is 19.5, a factor of 2.6, on A100)",
+            f"times SGEMM: {listing(words)} (the paper: 51 TFlop/s where SGEMM's peak is 19.5, a factor of 2.6, on A100)",
             "Ootomo and Yokota 2022; Precision Boosting",
             "surpassing the FP32 theoretical peak performance; up to 4x performance improvement",
         ),
         claim(
             f"At n = {n} most of the time goes into products: rate times products is at least 0.5 of one product's rate",
             min(share.values()) >= 0.5,
-            f"rate · products / rate of one product: {said(share)} (Mukunoki et al. 2020: 0.7)",
+            f"rate · products / rate of one product: {listing(share)} (Mukunoki et al. 2020: 0.7)",
             "Mukunoki et al. 2020, Section 5.2",
             "the products consumed approximately 70 % of the total execution time",
         ),

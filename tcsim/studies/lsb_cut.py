@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.grid import FP32, SEED, count, curves, gather, gpu, largest, powers_to, rows, told
+from tcsim.studies.framework.grid import FP32, SEED, count, curves, gather, gpu, largest, powers_to, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -97,7 +97,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         found = {r: ratio(method, r) for r in ranges}
         both = [(least <= v) & (v < most) for v in found.values()]
         agreed = bool(np.all(both)) or not np.any(np.all(both, axis=0))
-        holds = told(np.all(both), *found.values()) if k >= LEAST_K and agreed else None
+        holds = verdict(np.all(both), *found.values()) if k >= LEAST_K and agreed else None
         text = ", ".join(f"{r} {np.median(v):.2f} ({v.min():.2f} to {v.max():.2f})" for r, v in found.items())
         reason = "" if agreed else "the seeds disagree"
         return Claim(statement, holds, f"{method} / fp32 at k = {k} on {name}: {text}", origin, says=says,

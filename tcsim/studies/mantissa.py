@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.grid import count, curves, gather, legend_right, rows, told
+from tcsim.studies.framework.grid import count, curves, gather, legend_right, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -81,7 +81,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             f"Two words keep 22.75 bits on average when rounding to nearest, 22.50 when truncating ({'exactly' if whole else 'within 0.01'})",
-            told(
+            verdict(
                 abs(length["RN, RN"] - 22.75) <= tolerance and abs(length["RZ, RZ"] - 22.5) <= tolerance, list(length.values())
             ),
             "; ".join(f"{s}: 23 - P(loss) = {length[s]:.4f}, mean error {error[s]:.4f} ulp" for s in SPLITS),
@@ -92,7 +92,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "The low word is subnormal or zero with probability min(1, 2^-(e+3)), and zero with 2^-(e+14), as long as the high "
             f"word is normal (within {'2^-12, two of the 2^13 places of a residual' if whole else '1e-3'})",
-            told(gap <= places and gap_zero <= places, gap, gap_zero),
+            verdict(gap <= places and gap_zero <= places, gap, gap_zero),
             f"largest deviations {gap:.1e} and {gap_zero:.1e} over e = -14..14, scaled and not (exact words not counted as underflow)",
             "Ootomo and Yokota 2022, figure of underflow",
             "",
@@ -100,7 +100,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Unscaled, the probability of underflow increases with |v| somewhere between 2^-24 and 2^15",
-            told(not falling, plain.values),
+            verdict(not falling, plain.values),
             f"{'it falls all the way' if falling else 'it rises somewhere'}: {float(plain.sel(exponent=-5)):.3f} at e = -5, "
             f"{float(plain.sel(exponent=0)):.3f} at 0, {float(plain.sel(exponent=10)):.1e} at 10; the origin's sentence would be true of 2^-15",
             "Ootomo and Yokota 2022",
@@ -109,7 +109,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             f"Scaling by 2^11 makes underflow 2^11 times rarer (within {part:.0%}, 2^-3 <= |v| < 2)",
-            told(bool((np.abs(rarer / 2.0**11 - 1) <= part).all()), near),
+            verdict(bool((np.abs(rarer / 2.0**11 - 1) <= part).all()), near),
             f"P(unscaled) / P(scaled), e = -3 to 0: {', '.join(f'{float(r):.0f}' if np.isfinite(r) else 'never scaled' for r in rarer)}; "
             f"truncating both words: {halves:.2f} of the probability at e = 0",
             "Ootomo and Yokota 2022",
@@ -118,7 +118,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Scaled by 2^11, no low word of a value of at least 2^-2 is subnormal, or zero without being exact",
-            told(bool((never == 0).all()), never),
+            verdict(bool((never == 0).all()), never),
             f"largest probability over e = -2..14: {float(never.max()):.1e}; a residual has only 2^13 places",
             "this project",
             "",
@@ -150,8 +150,8 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     bars = [23 - float(data.loss.sel(split=s)) for s in SPLITS]
     axes[0, 1].barh(list(SPLITS), bars, 0.6, color="#56B4E9")
     for i, (s, v) in enumerate(zip(SPLITS, bars, strict=True)):
-        said = f"{v:.2f} bits, error {float(data.error.sel(split=s)):.3f} ulp"
-        axes[0, 1].text(22.03, i, said, va="center", fontsize=7.5)
+        listing = f"{v:.2f} bits, error {float(data.error.sel(split=s)):.3f} ulp"
+        axes[0, 1].text(22.03, i, listing, va="center", fontsize=7.5)
     axes[0, 1].invert_yaxis()
     axes[0, 1].set(xlim=(22, 23), xlabel="expected mantissa bits", title="rounding of the high, the low word")
     return {"mantissa-and-underflow": figure}

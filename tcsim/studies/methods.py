@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import guide, spread, spreads
-from tcsim.studies.framework.grid import FP32, count, curves, gather, gpu, largest, legend_right, powers_to, rows, told
+from tcsim.studies.framework.grid import FP32, count, curves, gather, gpu, largest, legend_right, powers_to, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -121,7 +121,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             f"At size {size} a scheme with both a scale and accumulation outside is the best fp16 one on Types 1, 2 and 3 (within 25 %)",
-            told(all(r <= 1.25 for r in both.values()), *(fp16[t] for t in best)),
+            verdict(all(r <= 1.25 for r in both.values()), *(fp16[t] for t in best)),
             "; ".join(f"{t}: best {best[t]} {by[t][best[t]]:.1e}" for t in best),
             f"{_BLOG}, figure of precision by method",
             "the best precision is achieved when accumulating outside the Tensor Cores and scaling",
@@ -130,7 +130,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "Each of the two helps: leaving out the scale or the accumulation outside makes Markidis' scheme at least 10 % worse on "
             "every one of Types 1, 2 and 3",
-            told(all(r >= 1.1 for v in alone.values() for r in v.values()), *(list(v.values()) for v in alone.values())),
+            verdict(all(r >= 1.1 for v in alone.values() for r in v.values()), *(list(v.values()) for v in alone.values())),
             "; ".join(f"{t}: unscaled {v['Markidis, outside']:.2f}, inside {v['Markidis, scaled']:.2f} times" for t, v in alone.items()),
             "this project",
             "",
@@ -138,7 +138,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Ootomo's scheme is more accurate than Markidis' on Types 1, 2 and 3",
-            told(all(float(r.median()) < 1 for r in ootomo.values()), *ootomo.values()),
+            verdict(all(float(r.median()) < 1 for r in ootomo.values()), *ootomo.values()),
             f"Ootomo / Markidis: {spreads(ootomo, '.2g')}",
             _BLOG,
             "achieves superior approximation accuracy compared to Markidis",
@@ -146,7 +146,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "On Type 1 Ootomo's scheme matches the float32 chain (within a factor of 1.5, either way)",
-            told(1 / 1.5 <= float(match.median()) <= 1.5, match),
+            verdict(1 / 1.5 <= float(match.median()) <= 1.5, match),
             f"Ootomo / fp32: {spread(match, '.2f')}; by measure "
             + "; ".join(f"{t}: " + ", ".join(f"{n} {v:.2f}" for n, v in r.items()) for t, r in norm.items()),
             _OOTOMO,
@@ -155,7 +155,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Without a scale the low words of Types 2 and 3 underflow, and Markidis' scheme is plain fp16 (within 5 %)",
-            told(all(abs(float(r.median()) - 1) < 0.05 for r in unscaled.values()), *unscaled.values()),
+            verdict(all(abs(float(r.median()) - 1) < 0.05 for r in unscaled.values()), *unscaled.values()),
             f"Markidis / fp16: {spreads(unscaled, '.3f')}",
             "this project",
             "",
@@ -163,7 +163,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "On Type 1 accumulating outside reduces the error of Markidis' scheme by at least 10 %",
-            told(float(outside.median()) > 1.1, outside),
+            verdict(float(outside.median()) > 1.1, outside),
             f"inside / outside: {spread(outside, '.2f')} at size {size}",
             _BLOG,
             "accumulating outside leads to nearest-even rounding instead of toward zero, which is beneficial for precision",
@@ -171,7 +171,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "No fp16 scheme works on Type 4, as the article and as its program draw it: every capped error is at least 0.5",
-            told(all(v >= 0.5 for t in ("type4", "type4-code") for v in fp16[t]), fp16["type4"], fp16["type4-code"]),
+            verdict(all(v >= 0.5 for t in ("type4", "type4-code") for v in fp16[t]), fp16["type4"], fp16["type4-code"]),
             "least capped error: " + ", ".join(f"{t} {min(fp16[t]):.2f}" for t in ("type4", "type4-code")),
             "this project",
             "",
@@ -179,7 +179,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "With TF32 words, accumulated outside, Types 1 to 4 are all as accurate as the float32 chain (within a factor of two)",
-            told(all(float(r.median()) <= 2 for r in tf32.values()), *tf32.values()),
+            verdict(all(float(r.median()) <= 2 for r in tf32.values()), *tf32.values()),
             f"Ootomo TF32 / fp32: {spreads(tf32, '.2f')}",
             _OOTOMO,
             "alternatively, use TF32, since it has the same range as FP32",
@@ -187,7 +187,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "The range of TF32 is enough: accumulated inside the tensor core too it stays within a factor of ten of float32 on Types 1 to 4",
-            told(all(float(r.median()) <= 10 for r in inside.values()), *inside.values()),
+            verdict(all(float(r.median()) <= 10 for r in inside.values()), *inside.values()),
             f"Markidis TF32 / fp32: {spreads(inside, '.2f')}",
             "this project",
             "",

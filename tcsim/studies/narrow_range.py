@@ -17,7 +17,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Option, Params, Result, Study
 from tcsim.studies.framework.draws import band, guide, published, seeds, spread, spreads
-from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, rows, said, told
+from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, listing, rows, verdict
 from tcsim.studies.rounding_growth import slope
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "Two words of fp16: every published point from k = 200 on is within a factor of two of the median here, on V100, A100, "
             "B200 and B200 with a final RN",
-            told(all(bool(((r >= 0.5) & (r <= 2)).all()) for r in near.values()), *near.values()),
+            verdict(all(bool(((r >= 0.5) & (r <= 2)).all()) for r in near.values()), *near.values()),
             "here / published, least to largest: " + _ranges(near) + "; " + _ranges(others),
             _MODELS,
             "curves of error over k, one draw",
@@ -164,14 +164,14 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "One to three words: every published point, from k = 10 on, is within a factor of two of the range of the draws here",
-            told(outside == 0, low, high),
+            verdict(outside == 0, low, high),
             f"{low.size - outside} of {low.size} points are, {data.seed.size} draws",
             _MODELS,
             "curves of error over k, one draw",
         ),
         Claim(
             "One word, k >= 200, A100: words rounded to nearest give the published errors (median over k within 1.5)",
-            told(1 / 1.5 <= float(nearest["to nearest"].median()) <= 1.5, nearest["to nearest"]),
+            verdict(1 / 1.5 <= float(nearest["to nearest"].median()) <= 1.5, nearest["to nearest"]),
             f"here / published, median over k: to nearest {float(nearest['to nearest'].median()):.2f}, toward zero "
             f"{float(nearest['toward zero'].median()):.2f}: the program's words were cut, its rounding mode being the one that the "
             "simulated tensor core left behind",
@@ -181,8 +181,8 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Two words: the slopes over k >= 200 are those of the published curves within 0.1",
-            told(all(abs(v) < 0.1 for v in apart.values()), list(apart.values())) if far else None,
-            f"slopes {spreads(slopes, '.2f')}; published {said(theirs, '.2f')}",
+            verdict(all(abs(v) < 0.1 for v in apart.values()), list(apart.values())) if far else None,
+            f"slopes {spreads(slopes, '.2f')}; published {listing(theirs, '.2f')}",
             _MODELS,
             "",
             {"k": slice(200, None)},
@@ -190,7 +190,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "Two words: the error of A100 and B200 grows with k (slope above 0.2), that of V100 and of B200 with a final RN does not "
             "(below 0.05)",
-            told(min(mine["a100"], mine["b200"]) > 0.2 and max(mine["v100"], mine["b200, final RN"]) < 0.05, list(mine.values()))
+            verdict(min(mine["a100"], mine["b200"]) > 0.2 and max(mine["v100"], mine["b200, final RN"]) < 0.05, list(mine.values()))
             if far
             else None,
             f"slopes {spreads(slopes, '.2f')}",
@@ -200,7 +200,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             f"The second word gains at least a factor of 20 at k = {KS[7]} on every unit",
-            told(all(float(g.median()) > 20 for g in second.values()), *second.values()),
+            verdict(all(float(g.median()) > 20 for g in second.values()), *second.values()),
             f"one word / two words: {spreads(second, '.0f')}",
             "this project",
             "",
@@ -208,7 +208,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "A third word gains nothing on a unit as built (less than 10 %), and at least 10 times with ideal accumulation",
-            told(
+            verdict(
                 all(float(third[u].median()) < 1.1 for u in ("v100", "a100", "b200")) and float(third["ideal"].median()) > 10,
                 *third.values(),
             ),
@@ -219,7 +219,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Three words of bf16: every published point from k = 200 on is within a factor of two of the median here",
-            told(all(bool(((r >= 0.5) & (r <= 2)).all()) for r in three.values()), *three.values()),
+            verdict(all(bool(((r >= 0.5) & (r <= 2)).all()) for r in three.values()), *three.values()),
             "here / published, least to largest: " + _ranges(three),
             _MODELS,
             "",
@@ -227,7 +227,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Three words of bf16 do as well as two of fp16 (within a factor of two)",
-            told(all(0.5 <= float(w.median()) <= 2 for w in words.values()), *words.values()),
+            verdict(all(0.5 <= float(w.median()) <= 2 for w in words.values()), *words.values()),
             f"bf16 / fp16 at k = {last}: {spreads(words, '.2f')}",
             "this project",
             "",
@@ -235,7 +235,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "One word rounded to nearest: no error exceeds 2u + kU + 4k²f_min/θ + 4k²F_min/θ²",
-            told(float(share.max()) <= 1, share),
+            verdict(float(share.max()) <= 1, share),
             f"largest error / bound {float(share.max()):.1e}, median {spread(share.median('seed').median('unit'), '.1e')} over k",
             "Mary and Mikaitis, hal-04671474, (3.26)",
         ),

@@ -28,7 +28,7 @@ from tcsim.studies.framework.grid import (
     outputs,
     powers_to,
     rows,
-    told,
+    verdict,
 )
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         return Claim(
             f"In {m} mode the accuracy is that of {native}: largest relative errors within a factor of ten of each other, either "
             "way, for every φ and k",
-            told(all(bool(((r >= 0.1) & (r <= 10)).all()) for r in middle[m].values()), *middle[m].values()),
+            verdict(all(bool(((r >= 0.1) & (r <= 10)).all()) for r in middle[m].values()), *middle[m].values()),
             f"{m} / {native}, median over the draws, least to largest over k: "
             + ", ".join(f"{p} {float(r.min()):.3f} to {float(r.max()):.2f}" for p, r in middle[m].items())
             + f"; worst draw {max(float(r.max()) for r in ratio[m].values()):.2f}",
@@ -140,20 +140,20 @@ def claims(data: xr.Dataset) -> list[Claim]:
         equivalent("DP", "float64", "Figure 3", "cublasDgemm"),
         Claim(
             "In DP mode no draw's largest relative error is more than ten times float64's",
-            told(float((error["DP"] / error["float64"]).max()) <= 10, error["DP"], error["float64"]),
+            verdict(float((error["DP"] / error["float64"]).max()) <= 10, error["DP"], error["float64"]),
             f"DP / float64 over k and draws: {spreads(ratio['DP'], '.2f')}",
             f"{_PAPER}, Figure 3",
         ),
         Claim(
             "In CR mode every element is correctly rounded",
-            told(wrong["CR"] == 0, error["CR"]),
+            verdict(wrong["CR"] == 0, error["CR"]),
             f"largest relative error {float(error['CR'].max()):.1e}, {elements} elements",
             f"{_PAPER}, Section 5.2",
             "the CR-mode with NearSum always obtained zero",
         ),
         Claim(
             "The CR mode on float64 products (DP-CR) is correctly rounded too",
-            told(wrong["DP-CR"] == 0, error["DP-CR"]),
+            verdict(wrong["DP-CR"] == 0, error["DP-CR"]),
             f"largest relative error {float(error['DP-CR'].max()):.1e}, {elements} elements, on A100's float64 unit",
             f"{_PAPER}, Table 1",
             "a correctly-rounded DGEMM based on the Ozaki scheme with cublasDgemm in place of cublasGemmEx",
@@ -161,7 +161,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         equivalent("SP", "float32", "Figure 8", "cublasSgemm"),
         Claim(
             "The result is the same bit for bit on V100, A100, H200 and B200, with other roundings, and with k permuted",
-            told(bool((data.same == 1).all()), data.same),
+            verdict(bool((data.same == 1).all()), data.same),
             f"{int((data.same == 1).sum())} of {data.same.size} cells identical on six units",
             f"{_PAPER}, Section 3.1",
             "the products of slices have no rounding error, so results are reproducible",
@@ -169,7 +169,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "Slices 1, 2 and 4 bits wider than safe (on |A|, |B|, d = 2): V100 and H200 agree wherever the sums stay below 2^24 "
             "units of the last place, and differ wherever they reach 2^26",
-            told(
+            verdict(
                 bool(
                     (data.broken.where(fits, 0) == 0).all()
                     and (data.broken.where(over, 1) > 0).all()

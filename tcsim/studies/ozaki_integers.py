@@ -15,7 +15,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, published, seeds, spread, spreads
-from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, outputs, rows, told
+from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, outputs, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -142,7 +142,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             "In the two-scale test with s slices of 7 bits every digit is lost from t = 7s on, and not before: s = 1 to 12, cut and nearest",
-            told(all(t == 7 * s for h in TAPER for s, ts in first[h].items() for t in ts), *first["cut"].values(), *first["nearest"].values()),
+            verdict(all(t == 7 * s for h in TAPER for s, ts in first[h].items() for t in ts), *first["cut"].values(), *first["nearest"].values()),
             "first t: " + "; ".join(f"{h}: " + ", ".join(f"s = {s}: {spread(t, '.0f')}" for s, t in first[h].items() if s in sizes) for h in TAPER)
             + "; published: " + ", ".join(f"{theirs['cut'][s]:.0f} and {theirs['nearest'][s]:.0f}" for s in sizes),
             _PROGRAM,
@@ -151,7 +151,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Before that, for 2, 4 and 6 slices, the published errors are those here within a factor of two, in the median over t",
-            told(all(0.5 <= x <= 2 for v in off.values() for x in v), *off.values()),
+            verdict(all(0.5 <= x <= 2 for v in off.values() for x in v), *off.values()),
             "published / here: " + "; ".join(f"{h} " + ", ".join(f"{x:.2f}" for x in v) for h, v in off.items())
             + " (one draw of g and h a point there)",
             _PROGRAM,
@@ -160,7 +160,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Cut slices keep full float64 accuracy up to t = 7s - 53 exactly (s = 8, 10, 12)",
-            told(all(t == 7 * s - 53 for s, ts in full["cut"].items() for t in ts), *full["cut"].values()),
+            verdict(all(t == 7 * s - 53 for s, ts in full["cut"].items() for t in ts), *full["cut"].values()),
             "; ".join(f"s = {s}: t = {spread(t, '.0f')} (7s - 53 = {7 * s - 53})" for s, t in full["cut"].items()) + "; published 3, 17, about 30",
             "this project",
             "",
@@ -168,7 +168,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Full float64 accuracy lasts longer with nearest slices (s = 8, 10, 12)",
-            told(all(min(full["nearest"][s]) > max(full["cut"][s]) for s in (8, 10, 12)), *full["nearest"].values()),
+            verdict(all(min(full["nearest"][s]) > max(full["cut"][s]) for s in (8, 10, 12)), *full["nearest"].values()),
             "; ".join(f"s = {s}: up to t = {spread(full['cut'][s], '.0f')} cut, {spread(full['nearest'][s], '.0f')} nearest" for s in (8, 10, 12))
             + "; published 5, 20 and about 36 nearest",
             _PROGRAM,
@@ -177,7 +177,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Each slice is worth a factor of 2^7 (within a factor of 2, s = 2 to 7, φ = 0.1)",
-            told(all(64 <= float(x.median()) <= 256 for x in step.values()), *step.values()),
+            verdict(all(64 <= float(x.median()) <= 256 for x in step.values()), *step.values()),
             "error(s) / error(s + 1): " + ", ".join(spread(x, ".0f") for x in step.values()),
             _AUTHORS,
             "truncation errors below α·2^(-sq), q = 7 bits a slice",
@@ -185,7 +185,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Neither bound is ever exceeded: the one with α·β^T by the products p + q <= s + 1, the one with κ by all products",
-            told(float(wide.max()) <= 1 and float(narrow.max()) <= 1, wide, narrow),
+            verdict(float(wide.max()) <= 1 and float(narrow.max()) <= 1, wide, narrow),
             f"largest error / bound: α·β^T {float(wide.max()):.1e}, κ {float(narrow.max()):.1e}",
             _AUTHORS,
             "|C~ - C| is bounded by both",
@@ -193,7 +193,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "The bound with κ, made for all s_A·s_B products, holds for the products p + q <= s + 1 too",
-            told(float(data.share_kappa_triangle.max()) <= 1, data.share_kappa_triangle),
+            verdict(float(data.share_kappa_triangle.max()) <= 1, data.share_kappa_triangle),
             "largest error / bound: "
             + ", ".join(f"{_label(p)} {float(data.share_kappa_triangle.sel(phi=p).max()):.2f}" for p in PHIS),
             "this project",
@@ -202,7 +202,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "On φ matrices the bound with α·β^T is pessimistic by two to four orders (s = 3 to 7)",
-            told(all(bool(((x >= 100) & (x <= 1e4)).all()) for p, x in loose.items() if p), *loose.values()),
+            verdict(all(bool(((x >= 100) & (x <= 1e4)).all()) for p, x in loose.items() if p), *loose.values()),
             "; ".join(f"{_label(p)}: {float(x.min()):.0f} to {float(x.max()):.0f} times" for p, x in loose.items()),
             "this project",
             "",
@@ -210,7 +210,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "The bound with κ is the sharper one for elements of (1, 2], s = 1 to 7, and never for φ = 0.1, 1, 4",
-            told(bool(better.sel(phi=0.0, slices=slice(1, 7)).all() and not better.sel(phi=[0.1, 1.0, 4.0]).any()), data.bound_kappa, data.bound_alpha_beta),
+            verdict(bool(better.sel(phi=0.0, slices=slice(1, 7)).all() and not better.sel(phi=[0.1, 1.0, 4.0]).any()), data.bound_kappa, data.bound_alpha_beta),
             "sharper in " + ", ".join(f"{int(better.sel(phi=p).sum())} of {better.sel(phi=p).size} cases for {_label(p)}" for p in PHIS)
             + ": one small element anywhere makes κ large",
             _AUTHORS,
@@ -219,7 +219,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "The wider the range of the elements, the more slices 1e-15 takes: φ = 4 more than φ = 1, that no fewer than φ = 0.1",
-            told(fewest[0.1] <= fewest[1.0] < fewest[4.0], middle),
+            verdict(fewest[0.1] <= fewest[1.0] < fewest[4.0], middle),
             "slices for 1e-15: " + ", ".join(f"{_label(p)}: {n or f'more than {SLICES[-1]}'}" for p, n in needed.items()),
             _AUTHORS,
             "significantly less accurate, depending on the dynamic range of the entries",
@@ -227,7 +227,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Group-wise addition takes at most 0.3 of the float64 additions at s = 8, and no error grows by more than 5 %",
-            told(float(grouped.sel(slices=8).max()) <= 0.3 and float(worse.max()) <= 1.05, grouped, worse),
+            verdict(float(grouped.sel(slices=8).max()) <= 0.3 and float(worse.max()) <= 1.05, grouped, worse),
             f"additions at s = 8: {float(data.additions.sel(variant='ef', slices=8, phi=1.0)[0]):.0f} for "
             f"{float(data.additions.sel(variant='ooy', slices=8, phi=1.0)[0]):.0f}; error ratio {float(worse.min()):.2f} to {float(worse.max()):.2f}",
             "Uchino, Ozaki and Imamura 2025",
@@ -236,7 +236,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Nearest slices are more accurate than cut ones for every range of the elements, s = 3 to 7",
-            told(all(float(x.median()) < 1 for x in worst.values()), *worst.values()),
+            verdict(all(float(x.median()) < 1 for x in worst.values()), *worst.values()),
             f"nearest / cut, largest over s = 3 to 7: {spreads(worst, '.2f')}",
             "Uchino, Ozaki and Imamura 2025",
             "a more accurate and efficient variant (in the words of Abdelfattah et al. 2025)",

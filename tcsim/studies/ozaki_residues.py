@@ -14,7 +14,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, seeds, spread, spreads
-from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, outputs, rows, told
+from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, outputs, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -101,7 +101,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             "A modulus is worth a factor of 2^-3.95 (2^-3.6 to 2^-4.3, from 6 to 14 moduli, φ = 0.5)",
-            told(2.0**-4.3 < float(decay.median()) < 2.0**-3.6, decay),
+            verdict(2.0**-4.3 < float(decay.median()) < 2.0**-3.6, decay),
             f"2^{spread(np.log2(decay), '.2f')} a modulus",
             "GEMMul8_numerical_results, GH200",
             "errors fall by 2^-3.95 a modulus",
@@ -109,7 +109,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "float32's accuracy takes 7 or 8 moduli and float64's 15 or 16 (φ = 0.5, median over the draws)",
-            told(np.median(single[0.5]) in (7, 8) and np.median(double[0.5]) in (15, 16), single[0.5], double[0.5]),
+            verdict(np.median(single[0.5]) in (7, 8) and np.median(double[0.5]) in (15, 16), single[0.5], double[0.5]),
             "moduli for the native product's own componentwise error, by φ: float32 " + spreads({f"{p:g}": single[p] for p in PHIS}, ".0f")
             + "; float64 " + ", ".join(f"{p:g} {_said(double[p])}" for p in PHIS) + "; bits an operand has: "
             + ", ".join(f"{n}: {v}" for n, v in bits.items()),
@@ -119,7 +119,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "Against the native product's largest relative error the errors with 13 to 16 moduli are those published for GH200 "
             "(accurate mode, φ = 0.5, k = 1024) within a factor of ten",
-            told(all(0.1 < float(r.median()) < 10 for r in near.values()), *near.values()) if data.attrs["k"] == 1024 else None,
+            verdict(all(0.1 < float(r.median()) < 10 for r in near.values()), *near.values()) if data.attrs["k"] == 1024 else None,
             "(here / float64) / (published / DGEMM): " + ", ".join(f"{n}: {spread(r, '.2f')}" for n, r in near.items())
             + f"; float64 {spread(native, '.1e')} here, {PUBLISHED_DGEMM:.1e} published: one cancelled element decides both",
             "GEMMul8_numerical_results, GH200",
@@ -128,21 +128,21 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Accuracy falls as the range of the elements widens: more than one bit at each step φ = 0.5, 1, 2, 4 (12 moduli)",
-            told(steps[0] > 1 and steps[1] > steps[0] + 1 and steps[2] > steps[1] + 1, *lost.values()),
+            verdict(steps[0] > 1 and steps[1] > steps[0] + 1 and steps[2] > steps[1] + 1, *lost.values()),
             f"bits lost against φ = 0.5: {spreads(lost, '.1f')}",
             "GEMMul8",
             "accuracy degrades with a wide range of exponents",
         ),
         Claim(
             "The accurate mode is more accurate than the fast one, more so for wide ranges (φ = 4 against φ = 0.5, 5 to 14 moduli)",
-            told(float(worse[4.0].median()) > float(worse[0.5].median()) > 1, *worse.values()),
+            verdict(float(worse[4.0].median()) > float(worse[0.5].median()) > 1, *worse.values()),
             f"median fast / accurate: {spreads(worse, '.2f')}; here the fast mode uses the Euclidean norms themselves",
             "GEMMul8",
             "accuracy falls for wide ranges in fast mode",
         ),
         Claim(
             "No error exceeds the truncation bound",
-            told(float(data.share.max()) <= 1, data.share),
+            verdict(float(data.share.max()) <= 1, data.share),
             f"largest error / bound {float(data.share.max()):.2f}",
             "this project",
         ),

@@ -15,7 +15,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, seeds, spread
-from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, rows, told
+from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -93,14 +93,14 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "The number of slices never falls with k or with φ, and is larger at the last k than at the first, and for φ = 2 than "
             "for φ = 0.1",
-            told(all((s >= 0).all() for s in steps) and all(bool((e > 0).all()) for e in ends), d),
+            verdict(all((s >= 0).all() for s in steps) and all(bool((e > 0).all()) for e in ends), d),
             "d for φ = 0.1, 1, 2: "
             + "; ".join(f"k = {k}: {_row(data.dp, k)} ({_row(data.dp_gemms, k)} products)" for k in every),
             f"{_PAPER}, Figure 5",
         ),
         Claim(
             "CR mode needs more slices than DP mode for A and for B, and at least twice the products",
-            told(
+            verdict(
                 bool(
                     (data.cr_a > data.dp).all() and (data.cr_b > data.dp).all() and (data.cr_gemms >= 2 * data.dp_gemms).all()
                 ),
@@ -113,7 +113,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "SP mode takes at most half of DP's products",
-            told(bool((data.sp_gemms * 2 <= data.dp_gemms).all()), data.sp_gemms, data.dp_gemms),
+            verdict(bool((data.sp_gemms * 2 <= data.dp_gemms).all()), data.sp_gemms, data.dp_gemms),
             "; ".join(f"k = {k}: {_row(data.sp_gemms, k)} against {_row(data.dp_gemms, k)}" for k in every),
             f"{_PAPER}, Figure 9",
             "the number of split matrices decreased",
@@ -131,7 +131,7 @@ def _published(data: xr.Dataset) -> Claim:
     gemms = float(at.dp_gemms.median())
     return Claim(
         "At k = 7168 and φ = 0.1, 66 products are called, which is d = 11 (median over the draws)",
-        told(float(at.dp.median()) == 11 and gemms == 66, at.dp),
+        verdict(float(at.dp.median()) == 11 and gemms == 66, at.dp),
         f"d = {spread(at.dp, '.0f')}, {spread(at.dp_gemms, '.0f')} products of {float(at.bits.median()):.0f}-bit slices, "
         f"{data.attrs['rows']} rows; 0.7 of 92 TFlop/s over {gemms:.0f} is {0.7 * 92 / gemms:.2f} TFlop/s (the paper: 0.98)",
         f"{_PAPER}, Section 5.2",
@@ -165,7 +165,7 @@ def _table_1(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             "Table 1, DP mode: the rates for φ = 0.1, 1 and 2 are in inverse proportion to the products of Algorithm 3 (within 5 %)",
-            told(all(abs(middle["DP"][p] / n - 1) < 0.05 for p, n in implied("DP").items()), *gemms["DP"].values()),
+            verdict(all(abs(middle["DP"][p] / n - 1) < 0.05 for p, n in implied("DP").items()), *gemms["DP"].values()),
             f"products, {data.attrs['rows']} rows: {ratios('DP')}",
             f"{_PAPER}, Table 1 with Section 4.3",
             "d(d + 1)/2 shows how the overheads in time compare with one cublasGemmEx",
@@ -173,7 +173,7 @@ def _table_1(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Table 1, CR mode: the rates for φ = 0.1, 1 and 2 are in inverse proportion to s_A·s_B (within 5 %)",
-            told(all(abs(middle["CR"][p] / n - 1) < 0.05 for p, n in implied("CR").items()), *gemms["CR"].values()),
+            verdict(all(abs(middle["CR"][p] / n - 1) < 0.05 for p, n in implied("CR").items()), *gemms["CR"].values()),
             f"products: {ratios('CR')}",
             f"{_PAPER}, Table 1 with Section 4.3",
             "",
@@ -181,7 +181,7 @@ def _table_1(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Table 1, DP-CR: on both GPUs the rate is cublasDgemm's over the products of slices for float64 (within 25 %)",
-            told(all(0.75 <= x <= 1.25 for by in share.values() for x in by.values()), *gemms["DP-CR"].values()),
+            verdict(all(0.75 <= x <= 1.25 for by in share.values() for x in by.values()), *gemms["DP-CR"].values()),
             "rate · products / cublasDgemm: " + "; ".join(f"{g} " + ", ".join(f"{x:.2f}" for x in by.values()) for g, by in share.items())
             + "; slices " + ", ".join(f"{float(at.wide_a.sel(phi=p).median()):.0f} x {float(at.wide_b.sel(phi=p).median()):.0f}" for p in PHIS),
             f"{_PAPER}, Table 1",
@@ -191,7 +191,7 @@ def _table_1(data: xr.Dataset) -> list[Claim]:
         Claim(
             "Correct rounding takes 5 to 20 times fewer products in float64 than on fp16 tensor cores, so tensor cores win where float64 "
             "is that much slower (Titan RTX: 8 to 9 times) and lose where it is not (V100: 0.8 to 0.9 times)",
-            told(
+            verdict(
                 all(5 <= c <= 20 for c in cost.values()) and min(faster["Titan RTX"]) > 1 > max(faster["V100"]),
                 *gemms["CR"].values(),
                 *gemms["DP-CR"].values(),

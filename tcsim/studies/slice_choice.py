@@ -17,7 +17,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, seeds, spread
-from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, rows, told
+from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -133,7 +133,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             "Slices chosen from κ_A and κ_B always reach the target, with all s_A·s_B products as the bound has it",
-            told(bool((data.kappa_all <= TARGET).all()), data.kappa_all),
+            verdict(bool((data.kappa_all <= TARGET).all()), data.kappa_all),
             f"largest error / target {float(data.kappa_all.max()) / TARGET:.2g}; with the products p + q <= max(s_A, s_B) + 1 targets reached: "
             + ", ".join(f"{r} {n}" for r, n in rates.items()),
             _AUTHORS,
@@ -141,7 +141,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Over all pairs, where rows of A span 2^20 and more the cheapest has s_A ≠ s_B and saves at least 10 % of all s_A·s_B products",
-            told(float(saved["all"].median("seed").min()) >= 0.1, saved["all"]),
+            verdict(float(saved["all"].median("seed").min()) >= 0.1, saved["all"]),
             "; ".join(f"2^{int(s)}: {_best(wide, int(s), 'all')}" for s in wide.span),
             _AUTHORS,
             "s_A and s_B need not be equal in the Ozaki scheme",
@@ -149,7 +149,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "With the products p + q <= max(s_A, s_B) + 1 alone, unequal s_A and s_B still save at least 10 % there",
-            told(float(saved["triangle"].median("seed").min()) >= 0.1, saved["triangle"]),
+            verdict(float(saved["triangle"].median("seed").min()) >= 0.1, saved["triangle"]),
             "; ".join(f"2^{int(s)}: {_best(wide, int(s), 'triangle')}" for s in wide.span),
             "this project",
             "",
@@ -158,7 +158,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "One element of 2^-60 in a row makes the κ rule and the exponent span spend at least five slices of A more than the "
             "cheapest pair, and advise none",
-            told(
+            verdict(
                 all(float(fits[r].median()) >= 5 for r in (KAPPA, "exponent span")) and float(fits["advise"].median()) <= 0,
                 *(fits[r] for r in (KAPPA, "exponent span", "advise")),
             ),
@@ -169,7 +169,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Algorithm 3, made for float64-equivalent accuracy on fp16 slices, always reaches 2^-46 here",
-            told(bool(reached.sel(rule="Algorithm 3").all()), data.error.sel(rule="Algorithm 3")),
+            verdict(bool(reached.sel(rule="Algorithm 3").all()), data.error.sel(rule="Algorithm 3")),
             f"{rates['Algorithm 3']}; products spent over the cheapest pair's: "
             + ", ".join(f"{r} {spread(w, '.2f')}" for r, w in waste.items()),
             "Mukunoki et al. 2020, Algorithm 3",

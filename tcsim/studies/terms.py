@@ -14,7 +14,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import spread, spreads
-from tcsim.studies.framework.grid import FP32, count, gather, gpu, rows, told
+from tcsim.studies.framework.grid import FP32, count, gather, gpu, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -77,7 +77,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
     return [
         Claim(
             "More terms always improve precision, Types 0 to 3 (no step of 1, 2, 3, 4, 9, 16 makes it worse by more than 10 %)",
-            told(all(r <= 1.1 for r in rises.values()), *(list(by.values()) for by in steps.values())),
+            verdict(all(r <= 1.1 for r in rises.values()), *(list(by.values()) for by in steps.values())),
             "largest ratio of a step, median over the draws: " + ", ".join(f"{t} {r:.2f}" for t, r in rises.items()),
             figure,
             "more terms always improve precision",
@@ -85,7 +85,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "At least three terms are needed to come near float32: two are at least ten times worse, Types 0 to 3",
-            told(all(float(r.median()) > 10 for r in two.values()), *two.values()),
+            verdict(all(float(r.median()) > 10 for r in two.values()), *two.values()),
             f"best of 2 and 2' / 3 terms: {spreads(two, '.0f')}; 1 / 3 terms: " + ", ".join(f"{t} {r:.0f}" for t, r in one.items()),
             figure,
             "at least three terms needed to almost reach FP32 precision",
@@ -93,7 +93,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Three terms almost reach float32 on Types 0 and 1 (within a factor of two)",
-            told(all(float(near[t].median()) <= 2 for t in ("type0", "type1")), near["type0"], near["type1"]),
+            verdict(all(float(near[t].median()) <= 2 for t in ("type0", "type1")), near["type0"], near["type1"]),
             f"3 terms / fp32: {spreads({t: near[t] for t in ('type0', 'type1')}, '.2f')}",
             figure,
             "at least three terms needed to almost reach FP32 precision",
@@ -101,7 +101,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Three terms suffice down to Type 3: within a factor of two of float32 on Types 1, 2 and 3",
-            told(all(float(near[t].median()) <= 2 for t in down), *(near[t] for t in down)),
+            verdict(all(float(near[t].median()) <= 2 for t in down), *(near[t] for t in down)),
             f"3 terms / fp32: {spreads({t: near[t] for t in down}, '.3g')}",
             "Precision Boosting, conclusion",
             "for matrices with elements not smaller than type 3, using three terms is enough to obtain a good approximation",
@@ -109,7 +109,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "The product of the two low words may be left out without any loss of accuracy: 3 terms are within 10 % of 4 on Types 0 to 3",
-            told(all(float(r.median()) <= 1.1 for r in fourth.values()), *fourth.values()),
+            verdict(all(float(r.median()) <= 1.1 for r in fourth.values()), *fourth.values()),
             f"3 / 4 terms: {spreads(fourth, '.2f')}; with ideal accumulation {spreads(split, '.2f')}",
             "Ootomo and Yokota 2022",
             "we remove one of the three error-correction terms, without loss of any accuracy: it can only affect the last bit",
@@ -117,7 +117,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "On Type 3, where the low words' product is not small, leaving it out costs a factor of 2 to 3.5",
-            told(2 <= float(fourth["type3"].median()) <= 3.5, fourth["type3"]),
+            verdict(2 <= float(fourth["type3"].median()) <= 3.5, fourth["type3"]),
             f"3 / 4 terms: {spread(fourth['type3'], '.2f')}",
             "this project",
             "",

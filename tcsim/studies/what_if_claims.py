@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Claim
-from tcsim.studies.framework.grid import said, told
+from tcsim.studies.framework.grid import listing, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,7 +40,7 @@ def _closed_form(error: xr.DataArray, theory: xr.DataArray) -> Claim:
     off = float(np.abs(error / theory - 1).where(drifting).max())
     return Claim(
         "On positive data, where terms are truncated, the error is the drift (2^-23/3)·κ·k within 10 % wherever the drift dominates",
-        told(off < 0.1, off),
+        verdict(off < 0.1, off),
         f"largest deviation {off:.1%} over {int(drifting.sum())} of {int(np.isfinite(theory.values).sum())} units",
         f"{OWN}, tcsim.bounds.drift_constant",
         needs={"inputs": "(0, 1]"},
@@ -52,8 +52,8 @@ def _final(h100: xr.DataArray, error: xr.DataArray) -> Claim:
     exact = float(error.sel(bits=0, block=16, rounding="rne") / h100.sel(rounding="rz"))
     return Claim(
         "Rounding only H100's results to nearest removes less than half of its error, rounding throughout more than nine tenths",
-        told(share["rne"] > 0.5 and share["RN throughout"] < 0.1, list(share.values())),
-        f"error / error as built: {said(share, '.3f')}; exact alignment and rne {exact:.3f}",
+        verdict(share["rne"] > 0.5 and share["RN throughout"] < 0.1, list(share.values())),
+        f"error / error as built: {listing(share, '.3f')}; exact alignment and rne {exact:.3f}",
         f"{OWN}, on Fasi et al. 2022, Section 4.3",
         needs={"inputs": "(0, 1]", "block": 16, "bits": (25, 0)},
     )
@@ -64,7 +64,7 @@ def _throughout(error: xr.DataArray) -> Claim:
     share = (few.sel(rounding="RN throughout") / few.sel(rounding="rz")).values
     return Claim(
         "So it is for every block size and 23 to 25 fraction bits: rounding to nearest throughout errs less than a tenth as much as truncation",
-        told(np.all(share < 0.1), share),
+        verdict(np.all(share < 0.1), share),
         f"RN throughout / truncated: {share.min():.4f} to {share.max():.4f}",
         OWN,
         needs={"inputs": "(0, 1]", "bits": (23, 24, 25)},
@@ -76,7 +76,7 @@ def _both_roundings(error: xr.DataArray) -> Claim:
     ratio = (wide.sel(rounding="SR throughout") / wide.sel(rounding="RN throughout")).values
     return Claim(
         "Rounding stochastically throughout is as good as to nearest, within a factor of 3, on every unit",
-        told(np.all((ratio < 3) & (ratio > 1 / 3)), ratio),
+        verdict(np.all((ratio < 3) & (ratio > 1 / 3)), ratio),
         f"SR throughout / RN throughout: {ratio.min():.2f} to {ratio.max():.2f}, median {np.median(ratio):.2f}",
         OWN,
         needs={"inputs": "(0, 1]"},
@@ -90,7 +90,7 @@ def _every_operation(data: xr.Dataset, error: xr.DataArray) -> Claim:
     values = np.concatenate([*share.values()])
     return Claim(
         "Units that round every operation drift when they truncate, and err less than a tenth as much to nearest or stochastically",
-        told(np.all(values < 0.1), values),
+        verdict(np.all(values < 0.1), values),
         ", ".join(f"{r} / rz {v.min():.4f} to {v.max():.4f}" for r, v in share.items())
         + f"; to nearest, / an adder of 23 bits to nearest throughout: {against.min():.2f} to {against.max():.2f}",
         f"{OWN}, on Fasi et al. 2022, Section 4.3",
@@ -103,7 +103,7 @@ def _bits(error: xr.DataArray) -> Claim:
     per_bit = [float(at.sel(bits=f) / at.sel(bits=f + 1)) for f in (23, 24, 25)]
     return Claim(
         "With truncated terms and results rounded to nearest each further alignment bit halves the error",
-        told(all(1.8 < x < 2.2 for x in per_bit), per_bit),
+        verdict(all(1.8 < x < 2.2 for x in per_bit), per_bit),
         "error(F) / error(F + 1) for F = 23, 24, 25 and L = 16: " + ", ".join(f"{x:.2f}" for x in per_bit),
         OWN,
         needs={"inputs": "(0, 1]", "block": 16, "bits": (23, 24, 25, 26)},
@@ -115,7 +115,7 @@ def _saturates(error: xr.DataArray) -> Claim:
     ratio = float(at.sel(bits=30) / at.sel(bits=0))
     return Claim(
         "With a final truncation more than 30 bits buy less than 15 % at L = 16",
-        told(1 <= ratio < 1.15, ratio),
+        verdict(1 <= ratio < 1.15, ratio),
         f"error(30) / error(exact alignment): {ratio:.3f}; what is left is 1/(2L) of an ulp a product",
         OWN,
         needs={"inputs": "(0, 1]", "block": 16, "bits": (30, 0)},
@@ -128,8 +128,8 @@ def _blocks(error: xr.DataArray) -> Claim:
     steps = [float(at.sel(block=n) / at.sel(block=2 * n)) for n in at.block.values if 2 * n in at.block.values]
     return Claim(
         "With truncation and 25 bits every doubling of the block drifts less: fewer final truncations",
-        told(all(x > 1 for x in steps), steps),
-        f"error(L) / error(32): {said(larger, '.2f')}",
+        verdict(all(x > 1 for x in steps), steps),
+        f"error(L) / error(32): {listing(larger, '.2f')}",
         OWN,
         needs={"inputs": "(0, 1]", "bits": 25},
     )
@@ -140,7 +140,7 @@ def _signed(data: xr.Dataset) -> Claim:
     at = {f: float(signed.sel(bits=f)) for f in (23, 24, 25, 27)}
     return Claim(
         "On zero-mean data V100's 23 bits do better than A100's 24 or H100's 25",
-        told(at[23] < at[24] and at[23] < at[25], list(at.values())),
+        verdict(at[23] < at[24] and at[23] < at[25], list(at.values())),
         "L = 16, truncating: " + ", ".join(f"F = {f} {value:.1e}" for f, value in at.items()),
         OWN,
         needs={"inputs": "(-0.5, 0.5]", "block": 16},
@@ -151,7 +151,7 @@ def _front(data: xr.Dataset, best: dict[str, Any]) -> Claim:
     names = list(best)[1:]
     return Claim(
         "Beyond the cheapest unit, the front of error against adder bits holds only units that round throughout",
-        told(
+        verdict(
             bool(names) and all("throughout" in name for name in names),
             data.error.sel(inputs="(0, 1]", bits=list(data.bits.values[:-1])),
         ),

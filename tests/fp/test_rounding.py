@@ -506,7 +506,7 @@ def test_never_rounds_twice():
         (lambda: round_to([2**53 + 1], "float16"), r"x\[0\] = 9007199254740993 is not exact"),
         (lambda: round_to(["a"], "float16"), "got <U1"),
         (lambda: round_to(np.ones(2), "float16", out=np.ones(2, np.float32)), "out must be a float64 array"),
-        (lambda: round_to([1.0], Format(11, 3, bias=1500)), "float64, the widest carrier, cannot hold them all"),
+        (lambda: round_to([1.0], Format(11, 3, bias=1500)), "float64, the widest storage format, cannot hold them all"),
     ],
 )
 def test_errors_say_what_to_do(call, message):

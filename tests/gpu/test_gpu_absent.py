@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tcsim_gpu import cli, device, pairs
+from tcsim_gpu import cli, device, unit_of_instruction
 from tcsim_gpu.table import INSTRUCTIONS, instructions_of
 
 import tcsim
@@ -48,10 +48,10 @@ def test_instruction_names_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("gpu", pairs.gpus())
+@pytest.mark.parametrize("gpu", unit_of_instruction.gpus())
 def test_every_unit_has_an_instruction(gpu: str) -> None:
     missing = {u.label for u in UNITS if u.gpu == gpu and not instructions_of(u)}
     assert missing <= {"rtx-blackwell mxfp4_block16 -> float32 (mma)"}  # PTX pairs blocks of 16 with ue4m3 alone
-    for row, unit in pairs.pairs_of(gpu):
+    for row, unit in unit_of_instruction.instruction_units(gpu):
         assert row.out == unit.out
         assert unit.arithmetic == "integer" or unit.block_size <= row.k

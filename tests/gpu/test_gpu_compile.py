@@ -5,7 +5,7 @@ from tcsim_gpu import aligned, compile_check, source
 from tcsim_gpu import compile as compiler
 from tcsim_gpu.fabsum import fabsum_source
 from tcsim_gpu.matrix_source import matrix_source
-from tcsim_gpu.pairs import named
+from tcsim_gpu.unit_of_instruction import named
 
 import tcsim
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from tcsim_gpu import descriptors, device, instructions
 from tcsim_gpu.matrix_source import matrix_source
-from tcsim_gpu.pairs import named
 from tcsim_gpu.source import kernel_text
 from tcsim_gpu.table import INSTRUCTIONS, Instruction, instructions_of
+from tcsim_gpu.unit_of_instruction import named
 
 import tcsim
 from tcsim.fp.formats import format_named

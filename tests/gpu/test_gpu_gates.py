@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from tcsim_gpu import device, instructions, sparse
 from tcsim_gpu.gates import ALIGNED, FUSED, GENERAL, INTEGERS, Gate
-from tcsim_gpu.pairs import pairs_of
 from tcsim_gpu.soak import kernel_of
 from tcsim_gpu.source import MOST_LIMBS, general_source
+from tcsim_gpu.unit_of_instruction import instruction_units
 
 import tcsim
 from tcsim.fp.formats import Format
@@ -194,7 +194,7 @@ def test_no_instruction_runs_a_what_if(key: str, monkeypatch: pytest.MonkeyPatch
     for as_is in (False, True):
         with pytest.raises(ValueError, match="what-if"):
             instructions.instruction_for(unit, as_is=as_is)
-    for row, record in pairs_of("h200"):
+    for row, record in instruction_units("h200"):
         with pytest.raises(ValueError, match="is not what"):
             instructions.described(unit, row)
         assert instructions.described(record, row) == row

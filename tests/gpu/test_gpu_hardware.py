@@ -11,7 +11,7 @@ if not device.available():
 
 from tcsim_gpu import emulator, fabsum, instructions, validate
 from tcsim_gpu.draw import DISTRIBUTIONS, Source
-from tcsim_gpu.pairs import pairs_of
+from tcsim_gpu.unit_of_instruction import instruction_units
 
 from tcsim import reference
 
@@ -43,7 +43,7 @@ def test_emulator_equals_the_definition(unit: tcsim.Unit, schedule: object) -> N
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_instructions_equal_the_emulator(distribution: str) -> None:
     assert GPU is not None
-    for row, unit in pairs_of(GPU):
+    for row, unit in instruction_units(GPU):
         if instructions.runs_on(row, device.capability()):
             problem = validate.draw_problem(row, unit, distribution, Source(5), 64, 2 * row.k)
             seen, expected = instructions.run_on_device(problem, row), emulator.run_on_device(problem)

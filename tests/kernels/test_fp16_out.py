@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tcsim_gpu.pairs import computed_by, named
+from tcsim_gpu.unit_of_instruction import computed_by, named
 
 import tcsim
 from tcsim import reference
@@ -53,7 +53,7 @@ def test_m8n8k4_adds_pairs_of_products_in_fp32(distribution: str) -> None:
     np.testing.assert_array_equal(cpu.run(problem)[0], d)
     few = Problem(unit, problem.plan, Operand(a[None, :5], FP16), problem.b, c[None, :5])
     np.testing.assert_array_equal(reference.run(few)[0], d[:5])
-    wide = tcsim.matmul(*(x.view(np.float16) for x in (a, b)), c.view(np.float16).astype(np.float32), unit=unit.wide)
+    wide = tcsim.matmul(*(x.view(np.float16) for x in (a, b)), c.view(np.float16).astype(np.float32), unit=unit.inner)
     with np.errstate(over="ignore", invalid="ignore"):
         got = np.where(np.isnan(wide), np.uint16(unit.nan), wide.astype(np.float16).view(np.uint16))
     np.testing.assert_array_equal(got, d)

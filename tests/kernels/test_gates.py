@@ -13,7 +13,7 @@ from tcsim.gates import Gate, asked_of, rest_fields
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import choice, dispatch, narrow, payload
 from tcsim.kernels.fast import plan as fast
-from tcsim.kernels.general import blocks, rounded, staged
+from tcsim.kernels.general import blocks, rounded, two_stage
 from tcsim.kernels.native import float32, integers, library_units
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.reference.dot import GATE as REFERENCE
@@ -34,7 +34,7 @@ TAKEN: dict[Gate, Unit] = {
     fast.GATE: FP16,
     fast.EXACT_SUMS: FP16.replace(align_rounding="exact", rounding="rne"),
     blocks.GATE: FP16.replace(rounding="rd"),
-    staged.GATE: MI300,
+    two_stage.GATE: MI300,
     rounded.GATE: MI250.replace(rounding="rz"),
     REFERENCE: FP16,
 }
@@ -183,7 +183,7 @@ HANDED_ON = {
     "scale": (tcsim.unit("b200", "mxfp8_e4m3"), fast.GATE, blocks.GATE),
     "out": (FP16.replace(out="bfloat16"), fast.GATE, blocks.GATE),
     "a": (FP16.replace(a="float64", b="float16"), fast.GATE, blocks.GATE),
-    "arithmetic": (MI300, fast.GATE, staged.GATE),
+    "arithmetic": (MI300, fast.GATE, two_stage.GATE),
     "product_rounding": (MI250.replace(product_rounding="rz"), float32.GATE, rounded.GATE),
     "out_precision": (MI250.replace(out_precision=20), float32.GATE, rounded.GATE),
     "overflow": (INT8.replace(overflow="saturate"), library_units.INT8, integers.GATE),

@@ -179,8 +179,8 @@ def test_any_layout_and_any_thread_count(unit: Unit) -> None:
         ),
         (spread[:, ::2, ::2], np.ascontiguousarray(b[:, ::-1])[:, ::-1]),
     ):
-        turned = np.ascontiguousarray(c.transpose(0, 2, 1)).transpose(0, 2, 1)
-        same = Problem(unit, problem.plan, Operand(x, unit.a_format), Operand(y, unit.b_format), turned, seed=problem.seed)
+        transposed = np.ascontiguousarray(c.transpose(0, 2, 1)).transpose(0, 2, 1)
+        same = Problem(unit, problem.plan, Operand(x, unit.a_format), Operand(y, unit.b_format), transposed, seed=problem.seed)
         assert np.array_equal(fast(same), expected)
     shared = Problem(
         unit, problem.plan, problem.a, Operand(np.broadcast_to(b[:1], b.shape), unit.b_format), c, seed=problem.seed

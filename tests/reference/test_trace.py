@@ -48,7 +48,7 @@ def test_result_is_the_units(unit: tcsim.Unit) -> None:
     a, b = np.array([1.0, -0.5, 2.0][:n]), np.array([0.5, 1.5, -1.0][:n])
     block = tcsim.trace(a, b, 0.25, unit=unit)
     assert block.result == float(a @ b + 0.25)
-    inside = unit if unit.sum_format is None else unit.wide  # a block is rounded to the format of the sum
+    inside = unit if unit.sum_format is None else unit.inner  # a block is rounded to the format of the sum
     assert block.code == int(np.asarray(tcsim.matmul(a, b, 0.25, unit=inside)).view(inside.out_format.storage))
     for text in (str(block), block._repr_html_()):
         assert "a[0]*b[0]" in text
@@ -74,7 +74,7 @@ def test_more_than_a_block_is_refused() -> None:
 def check_a_random_block(unit: Unit, rng: np.random.Generator) -> None:
     """The result is the reference's, and what is shown leads to it: the kept terms rounded once, a late c added after."""
     if unit.sum_format is not None:
-        unit = unit.wide
+        unit = unit.inner
     n, seed = int(rng.integers(1, unit.block_size + 1)), int(rng.integers(2**63))
     a, b, c = operands(rng, unit, 1, 1, n, str(rng.choice(KINDS)))
     scales: list[np.ndarray] = []

@@ -80,8 +80,8 @@ def test_claims_come_out_false_on_other_data(growth: Any) -> None:
     steep = (data.k / 512.0) ** 1.5
     for name in ("error", "simulated_error", "normwise"):
         data[name] = data[name] * 0 + steep
-    told = {c.statement: c.holds for c in STUDY.claims(data)}
-    holding = [s for s, holds in told.items() if holds]
+    verdict = {c.statement: c.holds for c in STUDY.claims(data)}
+    holding = [s for s, holds in verdict.items() if holds]
     assert not any("cures the drift" in s or "exceeds" in s or "grows like k" in s or "drift err / k" in s for s in holding), (
         holding
     )

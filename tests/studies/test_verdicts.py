@@ -18,7 +18,7 @@ import tcsim
 from tcsim.cli import main, study_command
 from tcsim.studies import STUDIES
 from tcsim.studies.framework.base import Cell, Claim, Result, Study
-from tcsim.studies.framework.grid import told
+from tcsim.studies.framework.grid import verdict
 from tcsim.studies.framework.outcome import Outcome
 from tcsim.studies.framework.run import run
 from tcsim.studies.framework.verdicts import blanks, needed, settle
@@ -180,14 +180,14 @@ def test_a_verdict_is_a_truth_value(holds: Any) -> None:
 
 
 def test_told_needs_its_numbers() -> None:
-    assert told(np.True_, 2.0, [3.0]) is True
-    assert told(0, 2.0) is False
-    assert told(True, [1.0, np.nan]) is None
-    assert told(np.nan, 1.0) is None
-    assert told(None, 1.0) is None
-    assert told(True, [1.0, None]) is None
-    assert told(True, []) is None
-    assert told(True) is None
+    assert verdict(np.True_, 2.0, [3.0]) is True
+    assert verdict(0, 2.0) is False
+    assert verdict(True, [1.0, np.nan]) is None
+    assert verdict(np.nan, 1.0) is None
+    assert verdict(None, 1.0) is None
+    assert verdict(True, [1.0, None]) is None
+    assert verdict(True, []) is None
+    assert verdict(True) is None
 
 
 def growing(data: Any) -> list[Claim]:
@@ -224,8 +224,8 @@ def test_a_failed_cell_is_said_wherever_a_verdict_is_read(tmp_path: Path) -> Non
     assert (kept.holds, kept.reason) == (True, "")
     with xr.open_dataset(tmp_path / "toy.nc", engine="h5netcdf") as stored:
         attributes = dict(stored.attrs)
-    (said, _) = json.loads(attributes["claims"])
-    assert said == {
+    (listing, _) = json.loads(attributes["claims"])
+    assert listing == {
         "statement": "squares grow",
         "verdict": "cannot be told",
         "reason": "1 of 6 cells failed",
@@ -234,7 +234,7 @@ def test_a_failed_cell_is_said_wherever_a_verdict_is_read(tmp_path: Path) -> Non
         "says": "lines are longer",
     }
     assert (int(attributes["cells"]), int(attributes["failed_cells"])) == (6, 1)
-    assert json.loads((tmp_path / "toy.json").read_text())["claims"][0] == said
+    assert json.loads((tmp_path / "toy.json").read_text())["claims"][0] == listing
     page = CliRunner().invoke(main, ["report", str(tmp_path)])
     assert page.exit_code == 0, page.output
     places = {

@@ -1,4 +1,4 @@
-"""Patterns of a carrier that a format holds exactly: packing them into codes, and finding the first that is not one."""
+"""Patterns of a storage format that a format holds exactly: packing them into codes, and finding the first that is not one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tcsim.fp.compiled.rounding import CHUNK, magnitude_shift
 
 
 class CodeRules(NamedTuple):
-    """How a code is put together, as unsigned integers of the carrier's width, before `padding` is shifted in."""
+    """How a code is put together, as unsigned integers of the storage format's width, before `padding` is shifted in."""
 
-    rebias: Any  # (carrier bias - format bias) << mantissa bits
+    rebias: Any  # (storage bias - format bias) << mantissa bits
     padding: Any
     infinity: Any
     nan: Any  # bits of every NaN
-    payload: Any  # bits of a NaN taken from the carrier's significand
+    payload: Any  # bits of a NaN taken from the storage format's significand
     quiet: Any  # set if no payload bit survives
     sign_place: Any
     signed: Any  # 1 if values carry a sign

@@ -1,4 +1,4 @@
-"""Rounding bit patterns of a carrier (float32 or float64) to the values of a format, one pass, no branches.
+"""Rounding bit patterns of a storage format (float32 or float64) to the values of a format, one pass, no branches.
 
 A magnitude pattern `a` is rounded to multiples of 2^s of itself: within a binade a pattern is linear in the value, and
 a carry out of the significand is the next binade. s grows by one for every binade below the format's smallest normal
@@ -17,18 +17,18 @@ BLOCK = 1024  # elements at a time: they and their random words stay in the firs
 
 
 class Fields(NamedTuple):
-    """A format, a rounding and an overflow rule as patterns of the carrier, all unsigned integers of its width.
+    """A format, a rounding and an overflow rule as patterns of the storage format, all unsigned integers of its width.
 
     Pairs `x_pos`, `x_neg` are for positive and negative operands. Patterns have no sign unless said.
     """
 
-    mantissa: Any  # significand bits of the carrier, the implicit one excluded
-    sign: Any  # the carrier's sign bit
-    infinity: Any  # the carrier's infinity
+    mantissa: Any  # significand bits of the storage format, the implicit one excluded
+    sign: Any  # the storage format's sign bit
+    infinity: Any  # the storage format's infinity
     one: Any
     top: Any  # width - 1
     shift: Any  # bits that rounding drops from a normal number
-    field: Any  # exponent field of the carrier at the format's smallest normal number, 0 if nothing lies below
+    field: Any  # exponent field of the storage format at the format's smallest normal number, 0 if nothing lies below
     parity: Any  # added to a magnitude, makes the lowest bit kept odd where the code is odd
     least: Any  # smallest positive value
     normal: Any  # results below this are flushed to zero; 0 to keep them
@@ -58,7 +58,7 @@ class Fields(NamedTuple):
 
 @inline
 def magnitude_shift(a, p):
-    """Bits to drop from magnitude a, at most the width less one, and its exponent field (1 for the carrier's subnormals)."""
+    """Bits to drop from magnitude a, at most the width less one, and its exponent field (1 for the storage format's subnormals)."""
     field = shr(a, p.mantissa)
     field = pick(less(field, p.one), p.one, field)
     s = add(p.shift, pick(less(field, p.field), sub(p.field, field), sub(p.one, p.one)))
@@ -67,7 +67,7 @@ def magnitude_shift(a, p):
 
 @inline
 def plain_shift(a, p):
-    """The same where the carrier's subnormals are zero or drop no more than its normal numbers; not held below width."""
+    """The same where the storage format's subnormals are zero or drop no more than its normal numbers; not held below width."""
     field = shr(a, p.mantissa)
     below = sub(p.deepest, field)
     return pick(less_signed(below, p.shift), p.shift, below), field

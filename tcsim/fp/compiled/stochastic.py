@@ -1,6 +1,6 @@
 """Stochastic rounding of bit patterns: how random bits, made here or given, decide which neighbour is taken.
 
-Random bits stand at the high end of an unsigned integer of the carrier's width, so that n bits compare with the first n
+Random bits stand at the high end of an unsigned integer of the storage format's width, so that n bits compare with the first n
 of the discarded fraction.
 """
 
@@ -42,7 +42,7 @@ def _proportional(pattern, random, p):
 
 @inline
 def _proportional_plain(pattern, random, p):
-    """The same for formats that drop a bit at least, whose smallest value is far above the carrier's or drops no more."""
+    """The same for formats that drop a bit at least, whose smallest value is far above the storage format's or drops no more."""
     a = both(pattern, sub(p.sign, p.one))
     s, field = plain_shift(a, p)
     rounded = keep_from(add(a, shr(random, sub(add(p.top, p.one), s))), s, p)
@@ -111,7 +111,7 @@ def stochastic(first, last, x, out, p, seed, coin):
 
 @kernel
 def stochastic_given(first, last, x, out, p, random, coin):
-    """The same with the caller's bits, at the high end of the carrier's width."""
+    """The same with the caller's bits, at the high end of the storage format's width."""
     none = sub(p.one, p.one)
     end = min(last * CHUNK, x.size)
     for start in range(first * CHUNK, end, BLOCK):

@@ -4,7 +4,7 @@ A task owns up to `rows` x `columns` outputs of one batch element and walks all 
 the bits do not depend on how tasks are shared out. Per chunk of k it packs its rows of a and columns of b, then runs
 64-column panels (and 16-column ones for what is left) over sub-chunks that stay in the first-level cache.
 
-Outputs that the fast arithmetic does not hold are written as `redo`, a NaN pattern no unit returns, and counted; the
+Outputs that the fast arithmetic does not hold are written as `unresolved`, a NaN pattern no unit returns, and counted; the
 caller has them computed elsewhere. A NaN operand decides its row or column at once.
 """
 
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, kernel, variant, woven
+from tcsim.codegen.jit import inline, inline_ir, kernel, variant
 from tcsim.codegen.vector_memory import bits_of_float, float_of_bits, float_of_half, half_of_double, peek16, peek32
 from tcsim.codegen.vector_ops import LANES
-from tcsim.kernels.fast.pack import ALONE, BELOW, BESIDE, HAS_NAN, SPECIAL, line_up, unpack_rows
+from tcsim.kernels.fast.pack import ALONE, BELOW, BESIDE, HAS_NAN, SPECIAL, make_contiguous, unpack_rows
 from tcsim.kernels.fast.round import STICKY
 from tcsim.kernels.fast.tile import PANEL, VECTORS, strip
 
@@ -58,7 +58,7 @@ class Job(NamedTuple):
     sum: int
     c_first: int
     nan: int
-    redo: int
+    unresolved: int
     c_least: int
     c_most: int
     bits: int  # of an exponent code
@@ -145,7 +145,7 @@ def result_code(job, at, c, total):
 
 @inline
 def store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out):
-    """Write the codes of a task; how many were left as `redo`."""
+    """Write the codes of a task; how many were left as `unresolved`."""
     left = 0
     for i in range(rows):
         for j in range(columns):
@@ -157,19 +157,19 @@ def store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column
             elif mark & HAS_NAN:
                 code = np.int64(job.nan)
             else:
-                code = np.int64(job.redo)
+                code = np.int64(job.unresolved)
                 left += 1
             out[t * job.out_batch + (i0 + i) * job.out_row + (j0 + j) * job.out_column] = code
     return left
 
 
-@woven
+@inline_ir
 def pack_a(job, arrays, edge, spare, t, i0, rows, columns, k0, depth, pitch):
     """Rows of a, with codes for 64-column panels; and for 16-column ones in `edge`, those of neighbouring rows together."""
     origin, groups = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k, VECTORS * job.bits // 32
     for i in range(0, rows, LANES):
         count = min(np.int64(LANES), rows - i)
-        source, row_step = line_up(spare, job.a_item, origin + i * job.a_row, job.a_row, count, job.a_k, depth)
+        source, row_step = make_contiguous(spare, job.a_item, origin + i * job.a_row, job.a_row, count, job.a_k, depth)
         numbers = (source, depth, row_step, count, pitch, pitch)
         if columns >= PANEL:
             unpack_rows(ALONE, arrays, min(job.a_item, 4), i * pitch, i * pitch, numbers)
@@ -178,7 +178,7 @@ def pack_a(job, arrays, edge, spare, t, i0, rows, columns, k0, depth, pitch):
             unpack_rows(BELOW, beside, min(job.a_item, 4), i * pitch, i // VECTORS * groups * pitch, numbers)
 
 
-@woven
+@inline_ir
 def pack_b(job, arrays, spare, t, j0, columns, k0, depth):
     """Columns of b in panels, 64 wide, then 16 wide; a panel from column j on lies at j·chunk."""
     j, codes, groups = np.int64(0), np.int64(0), VECTORS * job.bits // 32
@@ -187,7 +187,7 @@ def pack_b(job, arrays, spare, t, j0, columns, k0, depth):
         width = np.int64(PANEL) if wide else np.int64(LANES)
         count = min(width, columns - j)
         origin = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
-        source, row_step = line_up(spare, job.b_item, origin, job.b_k, depth, job.b_column, count)
+        source, row_step = make_contiguous(spare, job.b_item, origin, job.b_k, depth, job.b_column, count)
         if wide:
             numbers = (source, count, row_step, depth, width, groups * LANES)
             unpack_rows(BESIDE, arrays, min(job.b_item, 4), j * job.chunk, codes, numbers)
@@ -197,18 +197,18 @@ def pack_b(job, arrays, spare, t, j0, columns, k0, depth):
         j, codes = j + width, codes + groups * LANES * job.chunk
 
 
-@woven
+@inline_ir
 def mark_specials(arrays, spare, item, address, across, count, along, depth, marks):
     """Find the lines (rows of a, columns of b) of a chunk that hold NaN or infinities; `arrays` are scratch."""
     report, zero = arrays[3], np.int64(0)
     for i in range(count):
         report[0] = 0
-        source, _ = line_up(spare, item, address + i * across, across, np.int64(1), along, depth)
+        source, _ = make_contiguous(spare, item, address + i * across, across, np.int64(1), along, depth)
         unpack_rows(ALONE, arrays, min(item, 4), zero, zero, (source, depth, zero, np.int64(1), zero, zero))
         marks[i] |= report[0]
 
 
-@woven
+@inline_ir
 def spare_bytes(job):
     """Room for codes that are lined up: 16 rows of a, or a panel of b, of a chunk."""
     return np.zeros(max(LANES * job.a_item, min(job.columns, PANEL) * job.b_item) * job.chunk + LANES, np.uint8)
@@ -276,7 +276,7 @@ def driver(kind: int, width: int, words: int, half: int) -> Any:
     code, per_lane = (np.uint16, 2) if words else (np.uint8, 4)
 
     def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):
-        """Tasks first … last; left[task] counts outputs written as `redo`."""
+        """Tasks first … last; left[task] counts outputs written as `unresolved`."""
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // VECTORS) * VECTORS
         pitch = -(-min(job.columns, job.n) // LANES) * LANES

@@ -29,7 +29,7 @@ from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Value, Variable
 from tcsim.fp.modes import masks
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast.drive import NO_SUM, add_c, chunk_end, fold, mark_specials, spare_bytes, start, store
-from tcsim.kernels.fast.pack import ALONE, line_up, unpack_rows
+from tcsim.kernels.fast.pack import ALONE, make_contiguous, unpack_rows
 from tcsim.kernels.fast.random import Draws
 from tcsim.kernels.fast.tile import elements
 
@@ -209,7 +209,7 @@ def pack_a(job, t, i0, rows, k0, depth, arrays, spare, double, marks):
     origin, zero, one = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k, np.int64(0), np.int64(1)
     arrays[3][0] = 0
     for i in range(rows):
-        source, _ = line_up(spare, job.a_item, origin + i * job.a_row, job.a_row, one, job.a_k, depth)
+        source, _ = make_contiguous(spare, job.a_item, origin + i * job.a_row, job.a_row, one, job.a_k, depth)
         unpack_rows(ALONE, arrays, min(job.a_item, 4), zero, zero, (source, depth, zero, one, zero, zero))
         widen(arrays[0], double[i * job.chunk :], depth)
     if arrays[3][0]:
@@ -223,7 +223,7 @@ def pack_b(job, t, j0, columns, k0, depth, arrays, spare, double, marks):
     arrays[3][0] = 0
     for j in range(0, columns, LANES):
         count = min(lanes, columns - j)
-        source, row_step = line_up(spare, job.b_item, origin + j * job.b_column, job.b_k, depth, job.b_column, count)
+        source, row_step = make_contiguous(spare, job.b_item, origin + j * job.b_column, job.b_k, depth, job.b_column, count)
         unpack_rows(ALONE, arrays, min(job.b_item, 4), 0, 0, (source, count, row_step, depth, lanes, np.int64(0)))
         widen(arrays[0], double[j * job.chunk :], depth * LANES)
     if arrays[3][0]:
@@ -246,7 +246,7 @@ def driver(kind: int, ranged: int) -> Any:
     """The compiled driver for a kind of rounding: the walk of simd_drive with exact tiles."""
 
     def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):
-        """Tasks first … last; left[task] counts outputs written as `redo`."""
+        """Tasks first … last; left[task] counts outputs written as `unresolved`."""
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // ROWS) * ROWS
         pitch = -(-min(job.columns, job.n) // LANES) * LANES

@@ -6,8 +6,8 @@ max(floor(log2 |x|), emin) of the *unit's* format plus an offset (63 for a, 64 f
 sum of two codes is e + 127 or unmistakably small. NaN and infinities are reported; what is packed for them means
 nothing, for their rows and columns are computed elsewhere.
 
-Codes go into 32-bit lanes as `simd_tile` reads them: the code of one vector in every field of its lanes, or those of 2
-or 4 neighbouring vectors side by side. Operands that are not contiguous along a row are first lined up (`line_up`).
+Codes go into 32-bit lanes as `fast.tile` reads them: the code of one vector in every field of its lanes, or those of 2
+or 4 neighbouring vectors side by side. Operands that are not contiguous along a row are first lined up (`make_contiguous`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.jit import woven
+from tcsim.codegen.jit import inline_ir
 from tcsim.codegen.vector_ops import F32, F64, I8, I16, I32, I64, LANES, Value, Variable
 from tcsim.fp.formats import Format
 
@@ -206,7 +206,7 @@ def copy_codes(typingctx, item, numbers):
         ops.choose(
             builder,
             args[0],
-            "tcsim_line_up",
+            "tcsim_make_contiguous",
             [(size, partial(_copy_codes, item=kind)) for size, kind in (*_ITEMS, (8, I64))],
             dict.fromkeys(_COPY, I64),
             values,
@@ -216,8 +216,8 @@ def copy_codes(typingctx, item, numbers):
     return types.void(item, numbers), codegen
 
 
-@woven
-def line_up(target, item, source, row_step, rows, step, count):
+@inline_ir
+def make_contiguous(target, item, source, row_step, rows, step, count):
     """Codes of any layout as contiguous rows in `target`, bytes. Returns where rows start and how far apart they are.
 
     Codes that are contiguous along a row stay where they are; float64 ones become float32.

@@ -21,8 +21,8 @@ byte codes
 float16 results
     Infinity is an accumulator of 2^100. Its sign is safe while all products of a block are below 2^98: p + 2 + l <= 73 with
     byte codes, HIGH <= 223 - l with word codes (an infinite accumulator, E = 227, is then computed elsewhere). The number
-    that `simd_round` adds to round is at most 2^14 times as large as the sum, so finite too.
-float64 sums (`simd_exact`)
+    that `fast.round` adds to round is at most 2^14 times as large as the sum, so finite too.
+float64 sums (`fast.exact`)
     A sum is a multiple of the least product's last place and of c's, and grows by at most 2^(p+2+l) a block; stochastic
     rounding adds nothing below 2^-32 of a last place. Results need no check where p <= 60, all last places are 2^-126 or
     more and 2^-100 <= c <= 2^100.
@@ -161,11 +161,11 @@ def _plan(unit: Unit, f: int) -> Plan | None:
     """Exponent codes, the floor of emax, and the width of sums; None where a number would not fit."""
     a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     lowest, half = a.emin + b.emin, out.width == 16
-    floor_e = unit.min_exponent
-    if floor_e is not None and floor_e > max(out.emin, lowest):
+    least = unit.min_exponent
+    if least is not None and least > max(out.emin, lowest):
         return None  # a floor that only some blocks have
     single = max(a.emax + A_OFFSET, b.emax + B_OFFSET)
-    floor_code = -1 if floor_e is None else floor_e + 127
+    floor_code = -1 if least is None else least + 127
     base = max(single + 1, floor_code)
     low, high = f + 2, (223 if half else 252) - unit.block_size.bit_length()
     known = max(lowest + 127, floor_code)  # a block with a nonzero product has at least this E
@@ -187,7 +187,7 @@ def _plan(unit: Unit, f: int) -> Plan | None:
     spare = 2**31 - 1 - unit.block_size * product
     width = WIDE if spare < 0 else PLAIN if spare >= 2 ** (f + 1) else CARRY
     kind = _kind(unit)
-    smallest = min(lowest, out.emin) if floor_e is None else max(floor_e, min(lowest, out.emin))
+    smallest = min(lowest, out.emin) if least is None else max(least, min(lowest, out.emin))
     smallest = max(smallest, low - 127) if words else smallest
     if half and out.emin - (unit.kept_bits - 1) - (smallest - f) > 31:
         return None  # a fixed last place too far above the terms
@@ -196,7 +196,7 @@ def _plan(unit: Unit, f: int) -> Plan | None:
 
 
 def _kind(unit: Unit) -> int:
-    """How a block's sum is rounded; see `simd_round`."""
+    """How a block's sum is rounded; see `fast.round`."""
     half, short = unit.out_format.width == 16, unit.kept_bits < 24
     if unit.rounding == "sr":
         return RANDOM

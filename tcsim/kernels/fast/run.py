@@ -1,6 +1,6 @@
 """The fast path: which problems it holds, how they are cut into tasks, and what it leaves to the general kernel.
 
-`simd_plan` says which units it holds. The arithmetic is told in `simd_tile` and `simd_round`, packing in `simd_pack`, the
+`fast.plan` says which units it holds. The arithmetic is told in `fast.tile` and `fast.round`, packing in `fast.pack`, the
 walk along k in `simd_drive`.
 """
 
@@ -26,7 +26,7 @@ from tcsim.kernels.fast.tile import PANEL
 from tcsim.problem import Codes, Problem
 
 _WORK = 200_000  # operands packed at a time by a task: about a megabyte
-_REDO32, _REDO16 = 0x7FBADBAD, 0x7DAD
+_UNRESOLVED32, _UNRESOLVED16 = 0x7FBADBAD, 0x7DAD
 _SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
 
 
@@ -35,7 +35,7 @@ def supports(problem: Problem) -> bool:
     return first((GATE, EXACT_SUMS), asked_of(problem)) is not None
 
 
-def _turned(problem: Problem) -> bool:
+def _transposed(problem: Problem) -> bool:
     """Whether rows of the result should fill the lanes: fewer padded ones then."""
     _, m, n, _ = problem.shape
     return -(-m // LANES) * LANES * n < -(-n // LANES) * LANES * m
@@ -60,7 +60,7 @@ def _job(problem: Problem, how: Plan, out: Codes, threads: int) -> Job:
     bt, bk, bj = b.strides
     ct, ci, cj = (0, 0, 0) if c is None else c.strides
     ot, oi, oj = m * n, n, 1
-    if _turned(problem):
+    if _transposed(problem):
         m, n, ci, cj, oi, oj = n, m, cj, ci, oj, oi
         a, b, (at, ai, ak), (bt, bk, bj) = b, a, (bt, bj, bk), (at, ak, ai)
     unit, block = problem.unit, problem.unit.block_size
@@ -68,13 +68,13 @@ def _job(problem: Problem, how: Plan, out: Codes, threads: int) -> Job:
     high, pitch = -(-rows // 4) * 4, -(-columns // LANES) * LANES
     chunk = max(min(_WORK // (high + pitch), -(-k // block) * block) // block * block, block)
     half = out.dtype.itemsize == 2
-    redo = _REDO16 if half else _REDO32
+    unresolved = _UNRESOLVED16 if half else _UNRESOLVED32
     address = 0 if c is None else c.__array_interface__["data"][0]
     return Job(
         m, n, k, rows, columns, chunk, max(64 // block, 1) * block, block,
         a.__array_interface__["data"][0], at, ai, ak, a.itemsize, b.__array_interface__["data"][0], bt, bk, bj, b.itemsize,
         address, ct, ci, cj, ot, oi, oj, int(half), _SUMS[problem.plan.sum], int(problem.plan.c_first),
-        unit.nan, redo if redo != unit.nan else redo ^ 1, how.c_least, how.c_most,
+        unit.nan, unresolved if unresolved != unit.nan else unresolved ^ 1, how.c_least, how.c_most,
         16 if how.words else 8, int(unit.zero_sign == "ieee"),
     )  # fmt: skip
 
@@ -96,7 +96,7 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     par[simd_exact.Par.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
     numbers_a = _numbers(problem.a.stored, problem.unit.a_operand, A_OFFSET, how.words)
     numbers_b = _numbers(problem.b.stored, problem.unit.b_operand, B_OFFSET, how.words)
-    if _turned(problem):
+    if _transposed(problem):
         numbers_a, numbers_b = numbers_b, numbers_a
     tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
     left = np.zeros(tasks, dtype=np.int64)
@@ -108,23 +108,25 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     )
     run_tasks(work, tasks, threads, job, par, numbers_a, numbers_b, bounds, out.reshape(-1), left)
     if left.any():
-        _redo(problem, out, job, np.flatnonzero(left), threads, general_tile)
+        _unresolved(problem, out, job, np.flatnonzero(left), threads, general_tile)
 
 
-def _redo(problem: Problem, out: Codes, job: Job, tasks: Any, threads: int | None, general_tile: Callable[..., None]) -> None:
-    """Compute every output that was left as `redo`: infinities by their signs, the rest in few rectangles."""
-    turned = _turned(problem)
+def _unresolved(
+    problem: Problem, out: Codes, job: Job, tasks: Any, threads: int | None, general_tile: Callable[..., None]
+) -> None:
+    """Compute every output that was left as `unresolved`: infinities by their signs, the rest in few rectangles."""
+    transposed = _transposed(problem)
     down, right = -(-job.m // job.rows), -(-job.n // job.columns)
     for t in np.unique(tasks // (down * right)):
-        decide(problem, int(t), out[t], out[t] == job.redo)
+        decide(problem, int(t), out[t], out[t] == job.unresolved)
     rectangles = []
     for task in tasks:
         t, i0, j0 = int(task) // (down * right), int(task) // right % down * job.rows, int(task) % right * job.columns
-        whole = out[t].T if turned else out[t]
-        found = cover(whole[i0 : i0 + job.rows, j0 : j0 + job.columns] == job.redo)
+        whole = out[t].T if transposed else out[t]
+        found = cover(whole[i0 : i0 + job.rows, j0 : j0 + job.columns] == job.unresolved)
         for i, i1, j, j1 in found:
             corner = (i0 + i, i0 + i1, j0 + j, j0 + j1)
-            rectangles.append((t, *corner[2:], *corner[:2]) if turned else (t, *corner))
+            rectangles.append((t, *corner[2:], *corner[:2]) if transposed else (t, *corner))
 
     def work(first: int, last: int) -> None:
         for rectangle in rectangles[first:last]:

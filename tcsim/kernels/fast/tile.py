@@ -1,18 +1,18 @@
 """The arithmetic of the fast path: a strip of outputs walked through the blocks of an aligned-sum unit, 16 lanes at once.
 
 A lane is one output; 16 neighbouring columns make a vector, a tile is 2 rows x 64 columns, or 4 x 16 at edges.
-Operands come packed (`simd_pack`): exact float32 values and one exponent code each, so chosen that the codes of a and b
+Operands come packed (`fast.pack`): exact float32 values and one exponent code each, so chosen that the codes of a and b
 add up to e + 127 where e = ea + eb, and that the sum stays below `FLOOR` where a factor is zero. For one block of L
 products and the accumulator c:
 
 1. E = max(FLOOR, largest code sum). Codes are bytes (or 16-bit words) and lane j of 32 bits holds those of column j in
    four vectors of the tile, so one vector operation serves 64 outputs, and a shift makes exponent fields of them.
-   Then E = max(E, exponent field of c). The unit's e_zero is a plain lower bound here (`simd_plan` says when it is), so
+   Then E = max(E, exponent field of c). The unit's min_exponent is a plain lower bound here (`fast.plan` says when it is), so
    it is part of FLOOR.
 2. s = 2^(F - emax), made by subtracting exponent fields. c enters as truncate_to_int32(c·s).
 3. Per k: acc += truncate_to_int32((a·b)·s). a·b is exact in float32 (at most 24 bits), s is a power of two, and the
    conversion *is* the truncation of the magnitude: four vector operations a product, no shifts, no signs.
-4. S = acc + c; the new c = S·2^(emax - F), rounded as `simd_round` tells.
+4. S = acc + c; the new c = S·2^(emax - F), rounded as `fast.round` tells.
 
 Where L products can pass 2^31 (`WIDE`), groups that cannot are added in 64 bits; where only c can push the sum over
 (`CARRY`), a block that does so is finished again in 64 bits. Nothing else rounds: underflow of a·b or of a scaling by s

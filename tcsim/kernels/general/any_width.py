@@ -1,6 +1,6 @@
 """Blocks whose groups, products or sums 64 bits do not hold: in limbs of whatever number, one output at a time.
 
-A number is a row of 32-bit limbs, see `wide`; here rows are also cut, added to one another and multiplied.
+A number is a row of 32-bit limbs, see `limbs`; here rows are also cut, added to one another and multiplied.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import numpy as np
 
 from tcsim.codegen.jit import inline, routine
 from tcsim.kernels.general.cuts import C_OPERATION, FIRST_PRODUCT, cut_word
+from tcsim.kernels.general.limbs import add_term, any_below, bits_of, normalise, product_128, round_limbs, round_up
 from tcsim.kernels.general.numbers import ANY_ZERO, DOWN, FINITE, MINUS_INF, PLUS_INF, TO_ZERO, ZERO_E, bit_length
 from tcsim.kernels.general.row import all_negative_zero, special_add
-from tcsim.kernels.general.wide import add_term, any_below, bits_of, normalise, round_limbs, round_up, wide_product
 
 _NONE = np.uint64(0)  # the random word of roundings that need none
 _NOWHERE = 1 << 40
@@ -69,7 +69,7 @@ def product_sum(spec, panel, r, p0, p1, step, j, fraction):
     for p in range(p0, p1, step):
         x, y = panel.sa[r, p], panel.sb[p, j]
         if x != 0 and y != 0:
-            high, low = wide_product(abs(x), abs(y))
+            high, low = product_128(abs(x), abs(y))
             shift = panel.ea[r, p] + panel.eb[p, j] - (spec.a_precision + spec.b_precision - 2) - place
             add_term(limbs, high, low, (x < 0) != (y < 0), shift, TO_ZERO, _NONE)
     negative = normalise(limbs)
@@ -106,7 +106,7 @@ def any_width_groups(spec, panel, r, p0, p1, j, c, random, seed, element, step):
         end = min(begin + spec.group, p1)
         limbs, negative, place, e = product_sum(spec, panel, r, begin, end, 1, j, np.int64(-1))
         if e != ZERO_E:
-            scale_high, scale_low = wide_product(panel.ga[r, begin], panel.gb[begin, j])
+            scale_high, scale_low = product_128(panel.ga[r, begin], panel.gb[begin, j])
             scale = panel.ha[r, begin] + panel.hb[begin, j] - 2 * spec.scale.mantissa
             word = cut_word(spec, seed, element, step, FIRST_PRODUCT + (begin - p0) // spec.group)
             add_row(total, times(limbs, scale_high, scale_low), negative, place + scale - q, spec.cut_how, word)
@@ -115,7 +115,7 @@ def any_width_groups(spec, panel, r, p0, p1, j, c, random, seed, element, step):
 
 @routine
 def any_width_stages(spec, panel, r, p0, p1, j, c, random):
-    """CDNA3's block for one column, see `staged`: (sig, e, negative, special)."""
+    """CDNA3's block for one column, see `two_stage`: (sig, e, negative, special)."""
     f, late, step = spec.fraction, spec.late, 2 if spec.parity else 1
     c_e = c[1] if c[0] != 0 else spec.out.emin
     first, first_negative, first_place, first_e = product_sum(spec, panel, r, p0, p1, step, j, f)
@@ -171,7 +171,7 @@ def overflowing_products(spec, panel, r, p0, p1, j, special):
     for p in range(p0, p1):
         x, y = panel.sa[r, p], panel.sb[p, j]
         if x != 0 and y != 0:
-            high, low = wide_product(abs(x), abs(y))
+            high, low = product_128(abs(x), abs(y))
             bits = 64 + bit_length(np.int64(high)) if high != 0 else 64 - _zeros_above(low)
             place = panel.ea[r, p] + panel.eb[p, j] - (spec.a_precision + spec.b_precision - 2)
             if bits - 1 + place > spec.out.emax:

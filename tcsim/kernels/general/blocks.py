@@ -2,14 +2,14 @@
 
 The loops over columns are straight-line integer arithmetic on arrays that do not overlap, so LLVM makes vector code of
 them. Three passes: the largest exponent; the terms cut at 2^q and added; the sum rounded. A block whose bits do not fit
-in 64 goes to `wide`, column by column.
+in 64 goes to `limbs`, column by column.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import borrowing, inline, routine
+from tcsim.codegen.jit import inline, no_refcount, routine
 from tcsim.gates import (
     ANY_ORDER,
     ANY_SUM,
@@ -25,13 +25,13 @@ from tcsim.gates import (
     schedules,
 )
 from tcsim.kernels.general.cuts import C_OPERATION, FIRST_PRODUCT, cut_word
+from tcsim.kernels.general.limbs import add_term, product_128, round_limbs
 from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, ZERO_E, round_sum
 from tcsim.kernels.general.panel import HAS_ZERO
 from tcsim.kernels.general.row import DONE, WIDE, all_negative_zero, flush_row
 from tcsim.kernels.general.spec import Cut
-from tcsim.kernels.general.wide import add_term, round_limbs, wide_product
 
-# Exact sums in 64 bits, or in the limbs of `wide` and `any_width`: the formats and counts decide, see `spec.widths`.
+# Exact sums in 64 bits, or in the limbs of `limbs` and `any_width`: the formats and counts decide, see `spec.widths`.
 GATE = Gate(
     "the general kernel's aligned blocks",
     {
@@ -76,7 +76,7 @@ def shift_down(p, right, cut):
     return (p + ((p >> 63) & ones & cut.to_zero) + (((ones >> 1) + ((p >> right) & ones & 1)) & cut.nearest)) >> right
 
 
-@borrowing
+@no_refcount
 def start_block(spec, panel, r, block, width, row):
     """c as the first term of pass 1, and the floor under the largest exponent where some term is zero; groups tell by themselves."""
     zero_row, mask, floor = panel.za[r, block], np.int64(HAS_ZERO if spec.group == 1 else 0), spec.floor
@@ -89,7 +89,7 @@ def start_block(spec, panel, r, block, width, row):
         row.floor[j] = floor if zero | some else np.int64(ZERO_E)
 
 
-@borrowing
+@no_refcount
 def largest_exponents(panel, r, p0, p1, step, width, top):
     """Pass 1: top[j] the largest exponent."""
     for p in range(p0, p1, step):
@@ -98,7 +98,7 @@ def largest_exponents(panel, r, p0, p1, step, width, top):
             top[j] = max(top[j], x + panel.eb[p, j])
 
 
-@borrowing
+@no_refcount
 def least_places(spec, panel, r, p0, p1, width, lsb):
     """lsb[j] the least place of a nonzero term, where the quantum can depend on it."""
     if spec.exact or spec.fraction > spec.room:
@@ -110,7 +110,7 @@ def least_places(spec, panel, r, p0, p1, width, lsb):
                 lsb[j] = min(lsb[j], place if e > ANY_ZERO else np.int64(_FAR))
 
 
-@borrowing
+@no_refcount
 def groups(spec, panel, r, p0, p1, width, row):
     """Pass 1 where exact groups align by their scales' exponents: the groups' sums, and their largest exponent.
 
@@ -138,7 +138,7 @@ def groups(spec, panel, r, p0, p1, width, row):
             row.term_e[g * row.width + j] = place - spec.weight
 
 
-@borrowing
+@no_refcount
 def quanta(spec, width, row):
     """q[j], where terms are cut; flag[j] where the sum would leave the 64-bit window. True if any column is flagged."""
     any_flag = np.int64(0)
@@ -157,14 +157,14 @@ def quanta(spec, width, row):
     return any_flag != 0
 
 
-@borrowing
+@no_refcount
 def start_sums(spec, width, row):
     """c, cut at 2^q, as the first term of pass 2."""
     for j in range(width):
         row.total[j] = cut_term(row.sig[j], row.q[j] - row.e[j] + spec.out.mantissa, spec.cut)
 
 
-@borrowing
+@no_refcount
 def add_products(spec, panel, r, p0, p1, step, width, q, total, cut):
     """Add the products cut at 2^q, where 2^q is the largest exponent less `fraction`: scaled up first, they only move down."""
     up = max(spec.fraction - spec.weight, np.int64(0))
@@ -174,7 +174,7 @@ def add_products(spec, panel, r, p0, p1, step, width, q, total, cut):
             total[j] += shift_down(x * panel.sb[p, j], min(q[j] - panel.eb[p, j] - place, np.int64(63)), cut)
 
 
-@borrowing
+@no_refcount
 def add_exactly(spec, panel, r, p0, p1, step, width, q, total):
     """Add the products, none of which has bits below 2^q (but for columns that are flagged)."""
     for p in range(p0, p1, step):
@@ -183,7 +183,7 @@ def add_exactly(spec, panel, r, p0, p1, step, width, q, total):
             total[j] += x * panel.sb[p, j] << min(max(panel.eb[p, j] + place - q[j], np.int64(0)), np.int64(62))
 
 
-@borrowing
+@no_refcount
 def sums(spec, panel, r, p0, p1, step, width, q, total):
     """Pass 2: the cut products added exactly to total[j]."""
     if spec.exact:
@@ -199,7 +199,7 @@ def sums(spec, panel, r, p0, p1, step, width, q, total):
         add_products(spec, panel, r, p0, p1, step, width, q, total, spec.cut)
 
 
-@borrowing
+@no_refcount
 def group_sums(spec, terms, width, row):
     """Pass 2 with exact groups."""
     for g in range(terms):
@@ -208,7 +208,7 @@ def group_sums(spec, terms, width, row):
 
 
 @inline
-def wide_start(spec, c_sig, c_e, top, lsb, seed, element, step):
+def limbs_start(spec, c_sig, c_e, top, lsb, seed, element, step):
     """(limbs, q): as many limbs as the block's span needs, from its quantum 2^q up, holding c."""
     q = lsb if spec.exact else max(top - spec.fraction, lsb)
     limbs = np.zeros((top + 66 - spec.room - q) // 32 + 5, dtype=np.int64)
@@ -219,13 +219,13 @@ def wide_start(spec, c_sig, c_e, top, lsb, seed, element, step):
 
 
 @routine
-def wide_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random, seed, element, step):
+def limbs_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random, seed, element, step):
     """The block for one column in limbs: (sig, e, negative, special)."""
-    limbs, q = wide_start(spec, c_sig, c_e, top, lsb, seed, element, step)
+    limbs, q = limbs_start(spec, c_sig, c_e, top, lsb, seed, element, step)
     for p in range(p0, p1):
         x, y = panel.sa[r, p], panel.sb[p, j]
         if x != 0 and y != 0:
-            high, low_bits = wide_product(abs(x), abs(y))
+            high, low_bits = product_128(abs(x), abs(y))
             place = panel.ea[r, p] + panel.eb[p, j] - spec.weight - q
             word = cut_word(spec, seed, element, step, FIRST_PRODUCT + p - p0)
             add_term(limbs, high, low_bits, (x < 0) != (y < 0), place, spec.cut_how, word)
@@ -233,22 +233,22 @@ def wide_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random, seed, el
 
 
 @routine
-def wide_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random, seed, element, step):
+def limbs_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random, seed, element, step):
     """wide_block with exact groups as terms."""
-    limbs, q = wide_start(spec, c_sig, c_e, top, lsb, seed, element, step)
+    limbs, q = limbs_start(spec, c_sig, c_e, top, lsb, seed, element, step)
     for begin in range(p0, p1, spec.group):
         group, scale = np.int64(0), panel.ga[r, begin] * panel.gb[begin, j]
         for p in range(begin, min(begin + spec.group, p1)):
             group += panel.sa[r, p] * panel.sb[p, j]
         if group != 0 and scale != 0:
-            high, low_bits = wide_product(abs(group), scale)
+            high, low_bits = product_128(abs(group), scale)
             place = panel.ha[r, begin] + panel.hb[begin, j] - spec.weight - q
             word = cut_word(spec, seed, element, step, FIRST_PRODUCT + (begin - p0) // spec.group)
             add_term(limbs, high, low_bits, group < 0, place, spec.cut_how, word)
     return round_limbs(limbs, q, spec.how, random, spec.kept, spec.out)
 
 
-@borrowing
+@no_refcount
 def mark_zeros(panel, r, p0, p1, columns, row):
     """Where every term of a block is zero, the result is -0 if all of them are; flagged as DONE."""
     none = np.int64(0)
@@ -262,7 +262,7 @@ def mark_zeros(panel, r, p0, p1, columns, row):
                 row.flag[j] = DONE
 
 
-@borrowing
+@no_refcount
 def finish(spec, width, row, word):
     """Pass 3: each sum rounded to the output; columns with a flag, or whose c is NaN or infinite, are left alone."""
     for j in range(width):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import borrowing, inline, routine
+from tcsim.codegen.jit import inline, no_refcount, routine
 from tcsim.fp.compiled.philox import word
 from tcsim.kernels.general.row import draw_words
 
@@ -33,14 +33,14 @@ def round_term(x, shift, how, random):
     return -kept if x < 0 else kept
 
 
-@borrowing
+@no_refcount
 def cut_words(spec, width, row, seed, element, step, operation):
     """The random words of term `operation` of each column."""
     if spec.cut_draws:
         draw_words(seed, element, step, operation, width, row.term_word)
 
 
-@borrowing
+@no_refcount
 def round_c(spec, width, row, seed, element, step):
     """c as the first term of a block's sum."""
     cut_words(spec, width, row, seed, element, step, C_OPERATION)
@@ -48,7 +48,7 @@ def round_c(spec, width, row, seed, element, step):
         row.total[j] = round_term(row.sig[j], row.q[j] - row.e[j] + spec.out.mantissa, spec.cut_how, row.term_word[j])
 
 
-@borrowing
+@no_refcount
 def round_products(spec, panel, r, p0, p1, width, row, seed, element, step):
     """Add the products."""
     for p in range(p0, p1):
@@ -58,7 +58,7 @@ def round_products(spec, panel, r, p0, p1, width, row, seed, element, step):
             row.total[j] += round_term(x * panel.sb[p, j], row.q[j] - panel.eb[p, j] - place, spec.cut_how, row.term_word[j])
 
 
-@borrowing
+@no_refcount
 def round_groups(spec, terms, width, row, seed, element, step):
     """Add exact groups of products."""
     for g in range(terms):

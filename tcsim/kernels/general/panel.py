@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import apart, inline, routine
+from tcsim.codegen.jit import inline, noalias, routine
 from tcsim.codegen.memory import load
 from tcsim.kernels.general.numbers import FINITE, NAN, ZERO_E, bit_length, decode
 
@@ -96,7 +96,7 @@ def block_scale(scales, t, i, j, spec):
     return sig, e, special != FINITE  # scales have no infinities
 
 
-@apart
+@noalias
 def decode_line(codes, count, stored, emin, precision, flush, fixed, sig, e, mark):
     """Significands, exponents and marks (special + 4·negative) of the first `count` codes; whether any is NaN or infinite.
 
@@ -160,7 +160,7 @@ def pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, blocks, starts, p
                 panel.gb[p, j], panel.hb[p, j], _ = block_scale(scale_b, t, s, j0 + j, spec)
 
 
-@apart
+@noalias
 def mark_blocks(panel, rows, width, blocks, starts):
     """Which blocks of the chunk hold a zero factor or a special operand, for each row and each column."""
     for block in range(blocks):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import borrowing, inline, routine
+from tcsim.codegen.jit import inline, no_refcount, routine
 from tcsim.fp.compiled.philox import word
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, count, floats, one_of, only, operands, roundings, schedules
+from tcsim.kernels.general.limbs import add_term, product_128, round_limbs
 from tcsim.kernels.general.numbers import FINITE, MINUS_INF, TO_ZERO, ZERO_E, bit_length, round_sum
-from tcsim.kernels.general.pairs import ieee_sum
 from tcsim.kernels.general.panel import HAS_SPECIAL
 from tcsim.kernels.general.row import draw, special_add, special_product
-from tcsim.kernels.general.wide import add_term, round_limbs, wide_product
+from tcsim.kernels.general.two_terms import ieee_sum
 
 GATE = Gate(
     "the general kernel's rounded operations",
@@ -54,7 +54,7 @@ def pair_sum(spec, x, y, random):
     return round_result(spec, sig, e, negative, special)
 
 
-@borrowing
+@no_refcount
 def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
     """A block in which every product and every addition rounds, over the columns: a balanced tree of the products, then c."""
     count = p1 - p0
@@ -94,7 +94,7 @@ def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
         row.sig[j], row.e[j], row.negative[j], row.special[j] = result
 
 
-@borrowing
+@no_refcount
 def _add_terms(spec, left, right, to, width, row, seed, element, step, operation):
     """term[to] = term[left] + term[right], rounded; by way of arrays that are none of the terms."""
     if spec.draws:
@@ -120,19 +120,19 @@ def _add_terms(spec, left, right, to, width, row, seed, element, step, operation
     _move_term(row.flag, row.term_special, to * row.width, width)
 
 
-@borrowing
+@no_refcount
 def _move_term(source, terms, to, width):
     for j in range(width):
         terms[to + j] = source[j]
 
 
-@borrowing
+@no_refcount
 def _copy_term(terms, source, to, width):
     for j in range(width):
         terms[to + j] = terms[source + j]
 
 
-@borrowing
+@no_refcount
 def in_vectors(spec, panel, r, block, columns):
     """Whether a block of a unit that rounds every operation holds no special operands and nothing wider than 64 bits."""
     found = panel.za[r, block]
@@ -153,7 +153,7 @@ def exact_round(spec, x1, y1, l1, x2, l2, how, random):
         sig, e, special = round_sum(total, low, how, random, spec.kept, spec.out)
         return sig, e, np.int64(total < 0), special
     limbs = np.zeros((max(bits1 + l1, bits2 + l2) - low) // 32 + 6, dtype=np.int64)
-    high, low_bits = wide_product(abs(x1), abs(y1))
+    high, low_bits = product_128(abs(x1), abs(y1))
     if x1 != 0 and y1 != 0:
         add_term(limbs, high, low_bits, (x1 < 0) != (y1 < 0), l1 - low, TO_ZERO, np.uint64(0))
     if x2 != 0:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import apart, borrowing, inline, routine
+from tcsim.codegen.jit import inline, no_refcount, noalias, routine
 from tcsim.fp.compiled.philox import word, words
 from tcsim.kernels.general.numbers import FINITE, MINUS_INF, NAN, PLUS_INF, ZERO_E
 from tcsim.kernels.general.panel import HAS_SPECIAL
@@ -41,14 +41,14 @@ class Row(NamedTuple):
     width: int
 
 
-@borrowing
+@no_refcount
 def start_over(width, row, negative):
     """A sum that starts from zero, or with `negative` from -0, to which a zero of either sign adds as if it were first."""
     for j in range(width):
         row.sig[j], row.e[j], row.negative[j], row.special[j] = 0, ZERO_E, negative, FINITE
 
 
-@borrowing
+@no_refcount
 def flush_row(spec, width, row):
     """Subnormal results are zeros of their sign."""
     for j in range(width):
@@ -102,14 +102,14 @@ def all_negative_zero(panel, r, p0, p1, j):
     return True
 
 
-@apart
+@noalias
 def draw_words(seed, element, step, operation, width, random):
     """The random word of each column for one operation of a block."""
     for j in range(width):
         random[j] = word(np.uint64(seed), np.uint64(element + j), np.uint64(step), np.uint64(operation))
 
 
-@apart
+@noalias
 def draw(seed, element, group, operation, width, random, pitch):
     """The random words of each column for the block roundings 4·group … 4·group + 3."""
     for j in range(width):

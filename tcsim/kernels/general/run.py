@@ -1,7 +1,7 @@
 """The general kernel: every unit and what-if, bit for bit, over tiles of the output.
 
 A tile is walked along k in chunks. A chunk of both operands is decoded once (`panel`), then every row of the tile runs
-its blocks over all columns of the tile (`blocks`, `pairs`, `staged`, `rounded`; `any_width` where 64 bits do not hold them). What a column carries from block to block is the rounded
+its blocks over all columns of the tile (`blocks`, `two_terms`, `two_stage`, `rounded`; `any_width` where 64 bits do not hold them). What a column carries from block to block is the rounded
 value of the unit; `total` carries the schedule's additions outside it.
 """
 
@@ -65,7 +65,7 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
     panel = new_panel(rows, width, capacity, capacity if spec.group > 1 else 1)
     codes = np.empty(max(capacity, rows, width), dtype=np.int64)
     values, total = np.empty(4 * rows * width, dtype=np.int64), np.empty((rows, width))
-    room, random = np.zeros((11 + 4 * spec.block) * width, np.int64), np.zeros(5 * width, np.uint64)
+    scratch, random = np.zeros((11 + 4 * spec.block) * width, np.int64), np.zeros(5 * width, np.uint64)
     tree = np.empty((spec.block, 4), dtype=np.int64)
     across = -(-tiles.columns // tiles.tile_columns)
     per_batch = across * -(-tiles.rows // rows)
@@ -77,7 +77,7 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
         lanes = -(-nj // LANES) * LANES
         panel.sb[:, nj:], panel.eb[:, nj:], panel.mb[:, nj:] = 0, ZERO_E, 0
         for r in range(ni):
-            begin_tile(spec, sums_, c, t, i0 + r, j0, nj, row_of(values, room, random, r, width, spec.block), total[r])
+            begin_tile(spec, sums_, c, t, i0 + r, j0, nj, row_of(values, scratch, random, r, width, spec.block), total[r])
         k, segment, step = bounds[0], np.int64(0), np.int64(0)
         while segment < bounds.size - 1:
             positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
@@ -88,24 +88,24 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
             mark_blocks(panel, ni, lanes, blocks, starts)
             for r in range(ni):
                 element = (t * tiles.m + i0 + r) * tiles.n + j0
-                row = row_of(values, room, random, r, width, spec.block)
+                row = row_of(values, scratch, random, r, width, spec.block)
                 run_row(kind, spec, sums_, panel, r, nj, lanes, blocks, starts, events, in_a | in_b, row, total[r],
                         tree, seed, element, step)  # fmt: skip
             step += blocks
         for r in range(ni):
-            end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, row_of(values, room, random, r, width, spec.block), total[r])
+            end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, row_of(values, scratch, random, r, width, spec.block), total[r])
 
 
 @inline
-def row_of(values, room, random, r, width, terms):
+def row_of(values, scratch, random, r, width, terms):
     """Row r of a tile: four lines of its values, then the room that all rows share."""
     sig, term = 4 * r * width, terms * width
     return Row(
         at(values, sig), at(values, sig + width), at(values, sig + 2 * width), at(values, sig + 3 * width),
-        at(room, 0), at(room, width), at(room, 2 * width), at(room, 3 * width), at(room, 4 * width), at(room, 5 * width),
-        at(room, 6 * width), at(room, 7 * width), at(room, 8 * width), at(room, 9 * width), at(room, 10 * width), at(random, 0),
+        at(scratch, 0), at(scratch, width), at(scratch, 2 * width), at(scratch, 3 * width), at(scratch, 4 * width), at(scratch, 5 * width),
+        at(scratch, 6 * width), at(scratch, 7 * width), at(scratch, 8 * width), at(scratch, 9 * width), at(scratch, 10 * width), at(random, 0),
         at(random, 4 * width),
-        at(room, 11 * width), at(room, 11 * width + term), at(room, 11 * width + 2 * term), at(room, 11 * width + 3 * term),
+        at(scratch, 11 * width), at(scratch, 11 * width + term), at(scratch, 11 * width + 2 * term), at(scratch, 11 * width + 3 * term),
         width,
     )  # fmt: skip
 

@@ -92,19 +92,19 @@ class Grouped(NamedTuple):
     blocks: int = 0
 
 
-class WideGrouped(NamedTuple):
+class AnyWidthGrouped(NamedTuple):
     """The same with groups of any width."""
 
     blocks: int = 0
 
 
-class Staged(NamedTuple):
+class TwoStage(NamedTuple):
     """A unit that aligns in two stages, its products and sums each within the window."""
 
     blocks: int = 0
 
 
-class WideStaged(NamedTuple):
+class AnyWidthTwoStage(NamedTuple):
     """The same with products and sums of any width."""
 
     blocks: int = 0
@@ -116,7 +116,7 @@ class Rounded(NamedTuple):
     blocks: int = 0
 
 
-Kind = Plain | Single | Grouped | WideGrouped | Staged | WideStaged | Rounded
+Kind = Plain | Single | Grouped | AnyWidthGrouped | TwoStage | AnyWidthTwoStage | Rounded
 
 
 class Widths(NamedTuple):
@@ -155,7 +155,7 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
     need = widths(unit)
     kind = _kind(unit, need)
     weight = a.mantissa_bits + b.mantissa_bits
-    if isinstance(kind, Grouped | WideGrouped):
+    if isinstance(kind, Grouped | AnyWidthGrouped):
         weight += 2 * scale.mantissa
     if isinstance(kind, Grouped):  # a group is an integer at 2^(scales' exponents - weight)
         weight -= a.emin + b.emin
@@ -218,11 +218,11 @@ def _kind(unit: Unit, need: Widths) -> Kind:
         return Rounded()
     if unit.arithmetic == "two-stage":
         fits = (unit.fraction_bits or 0) <= room and (unit.late_fraction_bits or 0) <= room - 1
-        return Staged() if fits else WideStaged()
+        return TwoStage() if fits else AnyWidthTwoStage()
     if unit.arithmetic != "aligned":
         raise ValueError(f"the general kernel has no blocks of arithmetic={unit.arithmetic!r}")
     if unit.group_size > 1:
-        return Grouped() if max(need.group, need.product) <= WINDOW else WideGrouped()
+        return Grouped() if max(need.group, need.product) <= WINDOW else AnyWidthGrouped()
     single = unit.block_size == 1 and unit.align_rounding == "exact"
     bits = max(unit.a_operand.mantissa_bits + unit.b_operand.mantissa_bits, unit.out_format.mantissa_bits)
     return Single() if single and bits <= room else Plain()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import overload
 
-from tcsim.codegen.jit import apart, borrowing, inline, variant
+from tcsim.codegen.jit import inline, no_refcount, noalias, variant
 from tcsim.kernels.general.any_width import any_width_groups, any_width_stages, overflowing_products
 from tcsim.kernels.general.blocks import (
     finish,
@@ -13,13 +13,13 @@ from tcsim.kernels.general.blocks import (
     groups,
     largest_exponents,
     least_places,
+    limbs_block,
+    limbs_groups,
     mark_zeros,
     quanta,
     start_block,
     start_sums,
     sums,
-    wide_block,
-    wide_groups,
 )
 from tcsim.kernels.general.cuts import round_c, round_groups, round_products
 from tcsim.kernels.general.numbers import (
@@ -29,7 +29,6 @@ from tcsim.kernels.general.numbers import (
     round_float64,
     to_float64,
 )
-from tcsim.kernels.general.pairs import add_c, add_product, keep_c
 from tcsim.kernels.general.panel import (
     INSTRUCTION_END,
     INSTRUCTION_START,
@@ -39,15 +38,16 @@ from tcsim.kernels.general.panel import (
 from tcsim.kernels.general.rounded import in_vectors, rounded, rounded_row
 from tcsim.kernels.general.row import WIDE, add_specials, draw, flush_row, start_over
 from tcsim.kernels.general.spec import (
+    AnyWidthGrouped,
+    AnyWidthTwoStage,
     Grouped,
     Plain,
     Rounded,
     Single,
-    Staged,
-    WideGrouped,
-    WideStaged,
+    TwoStage,
 )
-from tcsim.kernels.general.staged import two_stage_row
+from tcsim.kernels.general.two_stage import two_stage_row
+from tcsim.kernels.general.two_terms import add_c, add_product, keep_c
 
 
 @inline
@@ -72,7 +72,7 @@ def add_outside(x, y, precision, fmt):
     return to_float64(sig, place, negative, special, precision)
 
 
-@borrowing
+@no_refcount
 def plain_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """Terms are products."""
     start_block(spec, panel, r, block, width, row)
@@ -91,13 +91,13 @@ def plain_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, 
         for j in range(columns):
             if row.flag[j] == WIDE and row.special[j] == FINITE:
                 top = max(row.top[j], row.floor[j])
-                x = wide_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
+                x = limbs_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
                                row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
                 row.sig[j], row.e[j], row.negative[j], row.special[j] = x
     finish(spec, width, row, word)
 
 
-@borrowing
+@no_refcount
 def single_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """One product, added to c exactly."""
     if add_product(spec, panel, r, p0, width, row, word):
@@ -105,12 +105,12 @@ def single_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree,
             if row.flag[j] == WIDE and row.special[j] == FINITE:
                 place = panel.ea[r, p0] + panel.eb[p0, j]
                 top, lsb = max(row.e[j], place), min(row.e[j] - spec.out.mantissa, place - spec.weight)
-                x = wide_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, lsb,
+                x = limbs_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, lsb,
                                row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
                 row.sig[j], row.e[j], row.negative[j], row.special[j] = x
 
 
-@borrowing
+@no_refcount
 def grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """Terms are exact groups of products."""
     start_block(spec, panel, r, block, width, row)
@@ -128,14 +128,14 @@ def grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree
         for j in range(columns):
             if row.flag[j] == WIDE and row.special[j] == FINITE:
                 top = max(row.top[j], row.floor[j])
-                x = wide_groups(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
+                x = limbs_groups(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
                                 row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
                 row.sig[j], row.e[j], row.negative[j], row.special[j] = x
     finish(spec, width, row, word)
 
 
-@borrowing
-def wide_grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+@no_refcount
+def any_width_grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """Exact groups of any width, one output at a time."""
     for j in range(columns):
         if row.special[j] == FINITE:
@@ -148,8 +148,8 @@ def wide_grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word,
         flush_row(spec, width, row)
 
 
-@borrowing
-def wide_staged_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+@no_refcount
+def any_width_two_stage_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """CDNA3 with numbers of any width, one output at a time."""
     for j in range(columns):
         overflowing_products(spec, panel, r, p0, p1, j, row.special)
@@ -159,13 +159,13 @@ def wide_staged_block(spec, panel, r, p0, p1, block, columns, width, row, word, 
             row.sig[j], row.e[j], row.negative[j], row.special[j] = x
 
 
-@borrowing
-def staged_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+@no_refcount
+def two_stage_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """CDNA3."""
     two_stage_row(spec, panel, r, p0, p1, width, columns, row, word)
 
 
-@borrowing
+@no_refcount
 def rounded_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """Every operation rounded."""
     if in_vectors(spec, panel, r, block, columns):
@@ -180,7 +180,7 @@ def rounded_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree
 def rows_of(block_of):
     """The walk of a row through the blocks of a chunk, each by `block_of`."""
 
-    @apart
+    @noalias
     @variant(block_of.py_func.__name__)
     def run_row(spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element,
                 step):  # fmt: skip
@@ -213,9 +213,9 @@ WALKS = {
     Plain: rows_of(plain_block),
     Single: rows_of(single_block),
     Grouped: rows_of(grouped_block),
-    WideGrouped: rows_of(wide_grouped_block),
-    Staged: rows_of(staged_block),
-    WideStaged: rows_of(wide_staged_block),
+    AnyWidthGrouped: rows_of(any_width_grouped_block),
+    TwoStage: rows_of(two_stage_block),
+    AnyWidthTwoStage: rows_of(any_width_two_stage_block),
     Rounded: rows_of(rounded_block),
 }
 

@@ -55,7 +55,7 @@ def _key(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def told(holds: Any, *needed: Any) -> bool | None:
+def verdict(holds: Any, *needed: Any) -> bool | None:
     """A verdict, or None where a number that it needs is missing (NaN or None), or where none is given.
 
     A comparison with NaN is False, so `needed` must hold every number that `holds` compares. A verdict that is NaN or None
@@ -67,7 +67,7 @@ def told(holds: Any, *needed: Any) -> bool | None:
     return bool(holds)
 
 
-def said(numbers: Mapping[Any, Any], form: str = ".2e") -> str:
+def listing(numbers: Mapping[Any, Any], form: str = ".2e") -> str:
     """Named numbers in one line."""
     return ", ".join(f"{name} {float(value):{form}}" for name, value in numbers.items())
 

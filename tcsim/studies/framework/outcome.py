@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-def said(error: Exception) -> str:
+def in_one_line(error: Exception) -> str:
     """An error in one line, with the place in the study's own code."""
     frame = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" ({Path(frame[0].filename).name}, line {frame[0].lineno})" if frame else ""
@@ -64,7 +64,7 @@ class Outcome:
                     warnings.simplefilter("ignore", RuntimeWarning)
                 return make()
         except Exception as error:
-            note = f"the {what} of study {self.study.name} could not be made: {said(error)}"
+            note = f"the {what} of study {self.study.name} could not be made: {in_one_line(error)}"
             self.errors += [f"{note}; {self.lack}" if self.lack else note]
             return instead
 

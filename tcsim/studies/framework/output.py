@@ -84,14 +84,14 @@ def write(outcome: Outcome, folder: Path, figures: bool) -> None:
     drawn = _draw(outcome, folder) if figures else []
     table = outcome.made("table", lambda: outcome.study.table(outcome.dataset), "")
     about = provenance(outcome)
-    said = verdicts(outcome.claims)
-    stored = json.dumps(said, ensure_ascii=False)
+    listing = verdicts(outcome.claims)
+    stored = json.dumps(listing, ensure_ascii=False)
     outcome.dataset = outcome.dataset.assign_attrs({**outcome.dataset.attrs, **about, "claims": stored})
     data, text, claims = folder / f"{name}.nc", folder / f"{name}.txt", folder / f"{name}.json"
     outcome.dataset.to_netcdf(data, engine="h5netcdf")
     text.write_text(text_of(outcome, table))
     shown = [path.name for path in drawn if path.suffix == ".png"]
-    claims.write_text(json.dumps({**about, "table": table, "claims": said, "figures": shown}, indent=1))
+    claims.write_text(json.dumps({**about, "table": table, "claims": listing, "figures": shown}, indent=1))
     outcome.files += [data, text, claims, *drawn]
 
 

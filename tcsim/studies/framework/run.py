@@ -10,7 +10,7 @@ from typing import Any
 
 from tcsim.studies.framework.backends import compute_on, gpu_count
 from tcsim.studies.framework.base import Cell, Params, Result, Study
-from tcsim.studies.framework.outcome import Outcome, said
+from tcsim.studies.framework.outcome import Outcome, in_one_line
 from tcsim.studies.framework.store import Store, cell_key, source_hash
 from tcsim.studies.framework.workers import Finished, here, in_processes, not_in_a_worker
 
@@ -93,7 +93,7 @@ def _report(
     except Exception as error:
         raise RuntimeError(
             f"study {study.name}: {len(results)} of {len(cells)} cells are finished and kept in {folder / 'cells'}, but its dataset "
-            f"could not be made of them: {said(error)}"
+            f"could not be made of them: {in_one_line(error)}"
         ) from error
     outcome = Outcome(
         study, params, dataset, [], failed=failed, computed=computed, reused=len(results) - computed, cells=len(cells)

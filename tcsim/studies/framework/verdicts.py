@@ -27,8 +27,8 @@ def settle(claims: Sequence[Claim], cells: Sequence[Cell], results: Sequence[Res
 def _settled(claim: Claim, cells: Sequence[Cell], failed: set[int], blank: set[int]) -> Claim:
     reason = _lack(claim.needs, cells, failed, blank)
     if reason:
-        said = f"from the cells that finished: {claim.evidence}" if claim.evidence else ""
-        return replace(claim, holds=None, reason=reason, evidence=said)
+        listing = f"from the cells that finished: {claim.evidence}" if claim.evidence else ""
+        return replace(claim, holds=None, reason=reason, evidence=listing)
     if claim.holds is not None and _NAN.search(claim.evidence):
         return replace(claim, holds=None, reason="a number of its evidence is missing")
     if claim.holds is None and not claim.reason:
@@ -76,8 +76,8 @@ def _lack(needs: Mapping[str, Any], cells: Sequence[Cell], failed: set[int], bla
     read = [id(cell) for cell in needed(needs, cells)]
     if not read:
         return "the run has none of its cells"
-    said = {"failed": sum(i in failed for i in read), "gave no number": sum(i in blank for i in read)}
-    return ", ".join(f"{count} of {len(read)} cells {what}" for what, count in said.items() if count)
+    listing = {"failed": sum(i in failed for i in read), "gave no number": sum(i in blank for i in read)}
+    return ", ".join(f"{count} of {len(read)} cells {what}" for what, count in listing.items() if count)
 
 
 def _several(wanted: Any) -> tuple[Any, ...]:

@@ -21,8 +21,8 @@ from tcsim.studies.rounding_growth.verdicts import (
     every,
     extreme,
     fitted,
+    listing,
     rise,
-    said,
     software,
     spread,
 )
@@ -119,7 +119,7 @@ def _linear(data: xr.Dataset) -> Claim:
         "On the tensor cores as built, with entries from (0, 1] and 16 blocks, the error of double-fp16 grows like k: slope "
         "between 0.9 and 1.1",
         every({u: abs(blocks[u] - 1) <= 0.1 for u in _units(data)}),
-        f"slopes {said(blocks)}; as a single chain {said(chain)}",
+        f"slopes {listing(blocks)}; as a single chain {listing(chain)}",
         f"{PAPER}, Section 4.2.2, Figures 4.2 and 4.3",
         says="the error of double-fp16 arithmetic attains its worst-case bound, growing linearly with n",
         needs={**BUILT, **fitted(data)},
@@ -132,7 +132,7 @@ def _normwise(data: xr.Dataset) -> Claim:
     return claim(
         "Normwise, ||C - C^||_F / (||A||_F ||B||_F), it grows like k too: slope between 0.9 and 1.1",
         every({u: abs(found[u] - 1) <= 0.1 for u in _units(data)}),
-        f"slopes {said(found)}",
+        f"slopes {listing(found)}",
         f"{PAPER}, Section 4.2.2",
         says="we plot the normwise and componentwise relative errors",
         needs={**BUILT, **fitted(data)},
@@ -152,8 +152,8 @@ def _near_bound(data: xr.Dataset) -> Claim:
                 *(fp32["16 blocks"] < 0.1 * share["16 blocks"][u] for u in _units(data)),
             ]
         ),
-        f"error / bound: {said(share['16 blocks'])}, fp32 {spread(fp32['16 blocks'], '.4f')}; as a single chain, to k·2^-24: "
-        f"{said(share['recursive'])}, fp32 {spread(fp32['recursive'], '.4f')}",
+        f"error / bound: {listing(share['16 blocks'])}, fp32 {spread(fp32['16 blocks'], '.4f')}; as a single chain, to k·2^-24: "
+        f"{listing(share['recursive'])}, fp32 {spread(fp32['recursive'], '.4f')}",
         f"{PAPER}, Section 4.2.2",
         says="attains its worst-case bound, …, whereas the error of fp32 arithmetic maintains a slower error growth well below the bound",
         needs={**BUILT, "k": MILLION},
@@ -168,7 +168,7 @@ def _meets_fp16(data: xr.Dataset) -> Claim:
     return claim(
         "There, at k = 10^6, fp16 and double-fp16 are equally accurate, within 10 %",
         every({u: abs(ratios["16 blocks"][u] - 1) <= 0.1 for u in _units(data)}),
-        f"fp16 / double-fp16: {said(ratios['16 blocks'])}; as a single chain {said(ratios['recursive'])}",
+        f"fp16 / double-fp16: {listing(ratios['16 blocks'])}; as a single chain {listing(ratios['recursive'])}",
         f"{PAPER}, Section 4.2.2, Figure 4.2",
         says="leads double-fp16 arithmetic to be no more accurate than fp16 arithmetic for large values of n",
         needs={**BUILT, "k": MILLION},
@@ -183,7 +183,7 @@ def _loses_to_fp32(data: xr.Dataset) -> Claim:
     return claim(
         "There, at k = 10^6, double-fp16's error is more than ten times that of fp32 in the same 16 blocks",
         every({u: ratios["16 blocks"][u] > 10 for u in _units(data)}),
-        f"double-fp16 / fp32: {said(ratios['16 blocks'], '.0f')}; as single chains {said(ratios['recursive'], '.0f')}",
+        f"double-fp16 / fp32: {listing(ratios['16 blocks'], '.0f')}; as single chains {listing(ratios['recursive'], '.0f')}",
         f"{PAPER}, Section 4.2.2, Figure 4.2",
         says="and much less accurate than fp32 arithmetic",
         needs={**BUILT, "k": MILLION},
@@ -199,7 +199,7 @@ def _symmetric(data: xr.Dataset) -> Claim:
         "With entries from (-0.5, 0.5], double-fp16's error is more than twice fp32's at some k on one of V100 and A100, and its "
         "largest multiple of fp32's is larger on A100",
         every([np.any([most[u] > 2 for u in names], axis=0), *worse]),
-        f"largest double-fp16 / fp32 over k: {said(most, '.1f')}",
+        f"largest double-fp16 / fp32 over k: {listing(most, '.1f')}",
         f"{PAPER}, Section 4.2.2, Figure 4.2",
         says="often significantly more accurate than fp16 arithmetic, but not always as accurate as fp32, especially on the A100",
         needs={"kind": "built", "distribution": SYMMETRIC, "k": (*map(int, data.k.values), MILLION)},
@@ -213,7 +213,7 @@ def _throughout(data: xr.Dataset) -> Claim:
     return claim(
         f"Rounding to nearest throughout, aligned terms and results, cures the drift at the width of the hardware: slopes below {CURED}",
         every({u: (blocks[u] < CURED) & (chain[u] < CURED) for u in data.unit.values}),
-        f"slopes {said(blocks)}; as a single chain {said(chain)}; the error at k = {k} falls by {said(gain, '.0f')} times",
+        f"slopes {listing(blocks)}; as a single chain {listing(chain)}; the error at k = {k} falls by {listing(gain, '.0f')} times",
         "this project, on the cure of Section 4.3",
         needs={**THROUGHOUT, **fitted(data)},
     )
@@ -232,7 +232,7 @@ def _comparable(data: xr.Dataset) -> Claim:
         "On V100 with rounding to nearest throughout, with entries from (0, 1] and 16 blocks, double-fp16's error at k = 10^6 is "
         "at most twice fp32's, and no less than a tenth of it",
         every({u: (ratios[u] <= 2) & (ratios[u] >= 0.1) for u in names}),
-        f"double-fp16 / fp32: {said(ratios)}; as single chains at k = 2^15 {said(chain, '.3f')}",
+        f"double-fp16 / fp32: {listing(ratios)}; as single chains at k = 2^15 {listing(chain, '.3f')}",
         f"{PAPER}, Section 4.3, Figure 4.3",
         says="switching from RZ to RN does fix the issue …, as double-fp16 and fp32 now deliver comparable accuracy even for data sampled "
         "from the interval (0, 1]",
@@ -246,7 +246,7 @@ def _one_rounding(data: xr.Dataset, rounding: str, what: str) -> Claim:
     return claim(
         f"{what} cures the drift: slopes below {CURED} on every unit, in 16 blocks and as a single chain",
         every({u: (blocks[u] < CURED) & (chain[u] < CURED) for u in data.unit.values}),
-        f"slopes {said(blocks)}; as a single chain {said(chain)}",
+        f"slopes {listing(blocks)}; as a single chain {listing(chain)}",
         "this project",
         needs=needs,
     )
@@ -257,7 +257,7 @@ def _stochastic(data: xr.Dataset) -> Claim:
     return claim(
         f"Rounding stochastically throughout, every aligned term by a word of its own, cures the drift: slopes below {CURED}",
         every({u: (blocks[u] < CURED) & (chain[u] < CURED) for u in data.unit.values}),
-        f"slopes {said(blocks)}; as a single chain {said(chain)}",
+        f"slopes {listing(blocks)}; as a single chain {listing(chain)}",
         "this project, on Section 4.3",
         says="for stochastic rounding, for example, the model [rounding errors of zero mean] is always valid",
         needs={"kind": "throughout", "distribution": POSITIVE, "k": SLOW},
@@ -271,7 +271,7 @@ def _operations(data: xr.Dataset) -> Claim:
         "Where every product and addition of a block of four is rounded by itself, as a single chain, truncation drifts (slope "
         f"0.9 to 1.1), and rounding to nearest or stochastically does not (below {CURED})",
         every([abs(truncated - 1) <= 0.1, nearest < CURED, stochastic < CURED]),
-        f"slopes {said(found)}",
+        f"slopes {listing(found)}",
         "this project, on Section 4.3",
         needs={"kind": "operations", "distribution": POSITIVE, "k": SLOW},
     )
@@ -282,7 +282,7 @@ def _exact(data: xr.Dataset) -> Claim:
     return claim(
         f"Exact alignment with results rounded to nearest cures the drift too: slopes below {CURED}",
         every({u: (blocks[u] < CURED) & (chain[u] < CURED) for u in data.unit.values}),
-        f"slopes {said(blocks)}; as a single chain {said(chain)}",
+        f"slopes {listing(blocks)}; as a single chain {listing(chain)}",
         "this project",
         needs={**BUILT, **fitted(data)},
     )
@@ -300,7 +300,7 @@ def _closed_form(data: xr.Dataset) -> Claim:
     return claim(
         "As a single chain the error is the drift err / k = (2^-23 / 3)·kappa within 5 % for powers of two from k = 2^14 on",
         every({name: values <= 0.05 for name, values in off.items()}),
-        f"largest deviations {said(off, '.1%')}; at k = {int(data.k[-1])} {said(beyond, '.1%')}",
+        f"largest deviations {listing(off, '.1%')}; at k = {int(data.k[-1])} {listing(beyond, '.1%')}",
         "this project, tcsim.bounds.drift_constant",
         needs={**BUILT, "k": slice(2**14, None)},
     )

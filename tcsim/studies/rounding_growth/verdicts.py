@@ -24,7 +24,7 @@ def spread(values: Any, form: str = ".2f") -> str:
     return f"{np.median(v):{form}} ({v.min():{form}} to {v.max():{form}})"
 
 
-def said(numbers: Mapping[str, Any], form: str = ".2f") -> str:
+def listing(numbers: Mapping[str, Any], form: str = ".2f") -> str:
     """Named values over seeds in one line."""
     return ", ".join(f"{name} {spread(values, form)}" for name, values in numbers.items())
 

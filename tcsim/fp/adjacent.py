@@ -33,7 +33,7 @@ def _floor_log2(x: Fraction) -> int:
     return guess if Fraction(2) ** guess <= x else guess - 1
 
 
-def neighbours(x: float, fmt: Format) -> tuple[float | None, float | None]:
+def adjacent(x: float, fmt: Format) -> tuple[float | None, float | None]:
     """The largest finite value of the format that is at most x and the smallest that is at least x; None for neither.
 
     The two are equal exactly if x is a value of the format. NaN has no neighbours.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import borrowing, inline
+from tcsim.codegen.jit import inline, no_refcount
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, count, floats, one_of, only, operands, roundings, schedules
 from tcsim.kernels.general.blocks import largest_exponents, sums
 from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, MINUS_INF, PLUS_INF, ZERO_E, bit_length, round_sum
@@ -39,7 +39,7 @@ def floor_shift(x, shift):
     return (x >> min(max(shift, np.int64(0)), np.int64(63))) << min(max(-shift, np.int64(0)), np.int64(62))
 
 
-@borrowing
+@no_refcount
 def two_stage_row(spec, panel, r, p0, p1, width, columns, row, word):
     """CDNA3's block over the columns: products truncated at their own largest exponent, then against c, floors, one rounding."""
     _products_sum(spec, panel, r, p0, p1, width, row)
@@ -72,7 +72,7 @@ def two_stage_row(spec, panel, r, p0, p1, width, columns, row, word):
         row.special[j] = row.special[j] if keep else special
 
 
-@borrowing
+@no_refcount
 def _products_sum(spec, panel, r, p0, p1, width, row):
     """The sum of the truncated products is total·2^q, q = largest exponent - fraction; of even and odd k apart if the unit does."""
     step = 2 if spec.parity else 1
@@ -109,7 +109,7 @@ def two_stage(spec, products, place, c_sig, c_e, random):
     return sig, e, np.int64(1) if total < 0 else np.int64(0), special
 
 
-@borrowing
+@no_refcount
 def overflowing(spec, panel, r, p, j):
     """Whether a product reaches 2^(emax + 1) of the output, which CDNA3 takes for infinity."""
     e = panel.ea[r, p] + panel.eb[p, j]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import borrowing, inline
+from tcsim.codegen.jit import inline, no_refcount
 from tcsim.kernels.general.numbers import FINITE, NEAREST, ZERO_E, bit_length, round_sum
 from tcsim.kernels.general.row import WIDE, flush_row, special_add
 from tcsim.kernels.general.spec import PAIR
@@ -27,7 +27,7 @@ def pair(x, x_e, y, y_e, room):
     return ((x >> right) + (y >> down)) << 1 | (np.int64(1) if lost != 0 else np.int64(0)), top - room - 1
 
 
-@borrowing
+@no_refcount
 def add_product(spec, panel, r, p, width, row, word):
     """A whole block of one product, added to c exactly (`pair`) and rounded.
 
@@ -69,14 +69,14 @@ def ieee_sum(x, y, how, random, kept, out):
     return sig, e, x[2] & y[2] if (x[0] | y[0]) == 0 else minus, special if given == FINITE else given
 
 
-@borrowing
+@no_refcount
 def keep_c(width, row):
     """Put c aside: the instruction starts from zero."""
     for j in range(width):
         row.c_sig[j], row.c_e[j], row.c_negative[j], row.c_special[j] = row.sig[j], row.e[j], row.negative[j], row.special[j]
 
 
-@borrowing
+@no_refcount
 def add_c(spec, width, row):
     """c + the instruction's result, to nearest-even in the output format."""
     for j in range(width):

@@ -7,7 +7,7 @@ from tcsim.hardware.unit import Unit
 from tcsim_gpu.table import CAPABILITY, INSTRUCTIONS, Instruction, instructions_of
 
 
-def pairs_of(gpu: str) -> list[tuple[Instruction, Unit]]:
+def instruction_units(gpu: str) -> list[tuple[Instruction, Unit]]:
     """Every instruction of a GPU of the unit table, with the record of what it computes."""
     found = []
     for unit in UNITS:

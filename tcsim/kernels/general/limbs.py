@@ -16,7 +16,7 @@ _LOW = 0xFFFFFFFF
 
 
 @inline
-def wide_product(x, y):
+def product_128(x, y):
     """(high, low) of x·y for 0 <= x, y < 2^63: x·y = high·2^64 + low, as uint64."""
     mask = np.uint64(_LOW)
     half = np.uint64(32)
