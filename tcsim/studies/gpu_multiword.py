@@ -232,7 +232,11 @@ def _panels(data: xr.Dataset, methods: Sequence[str], both: bool = False) -> Any
         for axis, d in zip(right, DISTRIBUTIONS, strict=False):
             axis.plot(data.k, data.error.sel(scheme=m, distribution=d), **style)
             axis.set(
-                xscale="log", yscale="log", xlabel="inner dimension k", ylabel="componentwise error", title=f"entries in {d}"
+                xscale="log",
+                yscale="log",
+                xlabel="inner dimension k",
+                ylabel="componentwise relative error",
+                title=f"entries in {d}",
             )
     for axis, d in zip(right, DISTRIBUTIONS, strict=False):
         guide(axis, data.k, float(data.error.sel(scheme="fp32", distribution=d)[-1]) / 2.5, 0.5, r"$\sqrt{k}$")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import guide, spread, spreads
-from tcsim.studies.framework.grid import FP32, count, curves, gather, gpu, largest, legend_right, powers_to, rows, told
+from tcsim.studies.framework.grid import CAPPED, FP32, count, curves, gather, gpu, largest, legend_right, powers_to, rows, told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -213,8 +213,8 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
                 axis,
                 data["size"],
                 lines,
-                xlabel="matrix size",
-                ylabel="mean relative error",
+                xlabel="matrix size, k",
+                ylabel=CAPPED,
                 title=kind,
                 legend=False,
             )

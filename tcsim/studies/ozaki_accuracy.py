@@ -18,6 +18,8 @@ from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, guide, seeds, spreads
 from tcsim.studies.framework.grid import (
     FP32,
+    INNER,
+    LARGEST,
     SEED,
     count,
     curves,
@@ -194,7 +196,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     middle = data.error.median("seed")
     for axis, (native, scheme, title) in zip(axes[0], panels, strict=True):
         lines = {f"slices, φ = {p:g}": middle.sel(phi=p, scheme=scheme) for p in PHIS}
-        curves(axis, data.k, lines, xlabel="inner dimension", ylabel="largest relative error", title=title, legend=False)
+        curves(axis, data.k, lines, xlabel=INNER, ylabel=LARGEST, title=title, legend=False)
         for i, p in enumerate(PHIS):
             band(axis, data.k, data.error.sel(phi=p, scheme=scheme), COLOURS[i])
             values = middle.sel(phi=p, scheme=native)
