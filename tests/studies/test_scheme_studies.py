@@ -24,7 +24,7 @@ STUDIES = {
     "mantissa": ("Unscaled, the probability of underflow increases",),
     "methods": ("Each of the two helps",),
     "narrow_range": ("One to three words: every published point", "One word, k >= 200, A100: words rounded to nearest"),
-    "ozaki_accuracy": ("In DP mode the accuracy is that of float64", "In SP mode the accuracy is that of float32"),
+    "ozaki_accuracy": ("Nor is DP mode more than ten times as accurate", "Nor is SP mode more than ten times as accurate"),
     "ozaki_integers": ("Nearest slices are more accurate", "On φ matrices the bound with α·β^T"),
     "ozaki_residues": (),
     "ozaki_slices": (),
