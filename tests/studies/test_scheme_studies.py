@@ -18,7 +18,7 @@ STUDIES = {
         "On the tensor cores as built, in one chain, BF16x9",
     ),
     "fp8_accumulators": (),
-    "gpu_multiword": ("On (-0.5, 0.5] it is at least five times",),
+    "gpu_multiword": (),
     "gpu_ozaki": (),
     "lsb_cut": ("It does on (0, 1] too",),
     "mantissa": ("Unscaled, the probability of underflow increases",),

@@ -105,8 +105,8 @@ def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: 
             continue
         c, m = (looks or {}).get(label, (i, i))
         before, after = order[: order.index(label)], order[order.index(label) + 1 :]
-        covers = min(2, sum(lie_together(values, drawn[other]) for other in after))
-        if style == "-" and any(lie_together(values, drawn[other]) for other in before):
+        covers = min(2, sum(lie_together(values, drawn[other], zeros=y != "log") for other in after))
+        if style == "-" and any(lie_together(values, drawn[other], zeros=y != "log") for other in before):
             style = "--"
         colour = _COLOURS[c % len(_COLOURS)]
         axis.plot(x, values, style, color=colour, marker=_MARKERS[m % len(_MARKERS)], label=label,
@@ -126,11 +126,12 @@ def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: 
         axis.legend(frameon=False, ncol=2 if len(lines) > 4 else 1, handlelength=2.2)
 
 
-def lie_together(values: Any, others: Any, within: float = 0.04) -> bool:
-    """Whether two curves are one to the eye: within 4 % at half of the points, two at least, that both have."""
+def lie_together(values: Any, others: Any, *, zeros: bool = False) -> bool:
+    """Whether two curves are one to the eye: within 4 % at half of the points, two at least, that both have; with `zeros` where both
+    are zero too."""
     one, two = (np.asarray(v, dtype=np.float64) for v in (values, others))
-    both = np.isfinite(one) & np.isfinite(two) & (one != 0)
-    near = np.abs(one[both] - two[both]) <= within * np.abs(one[both])
+    both = np.isfinite(one) & np.isfinite(two) & (zeros | (one != 0))
+    near = np.abs(one[both] - two[both]) <= 0.04 * np.abs(one[both])
     return bool(both.sum() >= 2 and near.mean() >= 0.5)
 
 
