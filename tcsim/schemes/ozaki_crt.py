@@ -109,7 +109,8 @@ def _residue(integers: Doubles, p: int) -> npt.NDArray[np.int8]:
     places = np.maximum(np.frexp(integers)[1].astype(np.int64) - 53, 0)
     powers = np.array([pow(2, e, p) for e in range(int(np.max(places, initial=0)) + 1)])
     rest = np.ldexp(integers, -places).astype(np.int64) % p * powers[places] % p
-    return np.where(rest >= p - p // 2, rest - p, rest).astype(np.int8)
+    near: npt.NDArray[np.int8] = np.where(rest >= p - p // 2, rest - p, rest).astype(np.int8)
+    return near
 
 
 def _modular_product(a: Array, b: Array, p: int, multiply: Multiplier) -> Ints:
