@@ -23,7 +23,7 @@ STUDIES = {
     "lsb_cut": ("It does on (0, 1] too",),
     "mantissa": ("Unscaled, the probability of underflow increases",),
     "methods": ("Each of the two helps",),
-    "narrow_range": ("One to three words: every published point", "One word, k >= 200, A100: words rounded to nearest"),
+    "narrow_range": ("One word, k >= 200, A100: words rounded to nearest",),
     "ozaki_accuracy": ("Nor is DP mode more than ten times as accurate", "Nor is SP mode more than ten times as accurate"),
     "ozaki_integers": ("Nearest slices are more accurate", "On φ matrices the bound with α·β^T"),
     "ozaki_residues": (),

@@ -152,7 +152,9 @@ def test_functions_that_no_process_could_load(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="kill and its signals")
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     """A run that is killed says nothing to its workers: none may go on computing what nobody will keep."""
-    slow = OWN.replace("time.sleep(0.1)", 'open(f"pid-{os.getpid()}", "w").close(); time.sleep(3600 * (cell["x"] > 0))')
+    slow = OWN.replace(
+        "time.sleep(0.1)", 'open(f"pid-{os.getpid()}", "w").close(); time.sleep(3600 * (cell["x"] < 7))'
+    )  # the last is the script's own
     (tmp_path / "own_script.py").write_text(TOP + slow + guarded(RUN))
     parent = subprocess.Popen([sys.executable, "own_script.py"], cwd=tmp_path)
     try:

@@ -192,10 +192,26 @@ def _ctrl_c_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A process started meanwhile multiplies float64 matrices in one thread: as many as there are cores, in every worker, wait for
+    each other most of the time."""
+    wanted = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
 class _Process(SpawnProcess):
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
-        with _hidden_main(), _ctrl_c_held():
+        with _hidden_main(), _ctrl_c_held(), _one_thread():
             return SpawnProcess._Popen(process_obj)
 
 
