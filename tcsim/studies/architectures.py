@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.grid import SEED, curves, gather, largest, legend_below, outputs, powers_to, rows, verdict
+from tcsim.studies.framework.grid import INNER, SEED, curves, gather, largest, legend_below, outputs, powers_to, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -116,7 +116,7 @@ def _shares(data: xr.Dataset) -> Any:
     shown = ("v100-a100", "a100-h200", "v100-h200", "a100-l40s", "h200-b200")
     for axis, scheme in zip(axes[0], ("plain", "ootomo", "ozaki-sp"), strict=True):
         lines = {p: data.differ.sel(scheme=scheme, inputs="gauss", pair=p) for p in shown}
-        curves(axis, data.k, lines, xlabel="inner dimension k", ylabel="share of outputs that differ", y="linear",
+        curves(axis, data.k, lines, xlabel=INNER, ylabel="share of outputs that differ", y="linear",
                title=f"{scheme}, gauss", legend=False)  # fmt: skip
         axis.label_outer()
     legend_below(figure, axes[0, 0], columns=5)

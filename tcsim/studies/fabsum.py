@@ -16,7 +16,9 @@ import numpy as np
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, guide, seeds, spread, spreads
 from tcsim.studies.framework.grid import (
+    COMPONENTWISE,
     FP32,
+    INNER,
     SEED,
     count,
     curves,
@@ -239,7 +241,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             for s, v in (("float32", "v1"), ("float64", "v2")):
                 lines[f"{v}, b = {n}"] = at.error.sel(words="double-fp16", sum=s, block=n)
                 styles[f"{v}, b = {n}"] = "--" if v == "v2" else "-"
-        curves(axis, data.k, lines, xlabel="inner dimension k", ylabel="componentwise relative error",
+        curves(axis, data.k, lines, xlabel=INNER, ylabel=COMPONENTWISE,
                title=f"{g}, double-fp16", legend=False, styles=styles)  # fmt: skip
         band(axis, data.k, data.chained.sel(gpu=g))
         band(axis, data.k, data.fp32.sel(gpu=g))
@@ -255,8 +257,8 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
         panels[0, 0],
         data.k,
         lines,
-        xlabel="inner dimension k",
-        ylabel="componentwise relative error",
+        xlabel=INNER,
+        ylabel=COMPONENTWISE,
         title="a100",
         legend=False,
     )
@@ -264,7 +266,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     panels[0, 0].legend(frameon=False, loc="lower left")
     lines = {g: middle.error.sel(gpu=g, words="double-fp16", sum="float64").isel(k=-1) for g in GPUS}
     lines["bound of v2"] = data.bound.sel(sum="float64").isel(k=-1)
-    curves(panels[0, 1], data.block, lines, xlabel="block b", ylabel="componentwise relative error",
+    curves(panels[0, 1], data.block, lines, xlabel="block b", ylabel=COMPONENTWISE,
            title=f"double-fp16, v2, k = {int(data.k[-1])}", styles={"bound of v2": ":"})  # fmt: skip
     return {"figure-4.4": figure, "figure-4.5": second}
 

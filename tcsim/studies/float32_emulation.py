@@ -16,6 +16,8 @@ from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, guide, seeds, spreads
 from tcsim.studies.framework.grid import (
     FP32,
+    FROBENIUS,
+    INNER,
     SEED,
     count,
     curves,
@@ -133,10 +135,12 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "Henry, Tang and Heinecke 2019",
         ),
         Claim(
-            "BF16x3 is at least ten times worse than BF16x9 for every k up to 128",
-            verdict(all(float(r.min()) > 10 for r in threes.values()), *threes.values()),
-            "least x3 / x9: " + ", ".join(f"{n} {float(r.min()):.0f}" for n, r in threes.items()),
+            "BF16x3 errs at most twice as much as BF16x9 for every k up to 128",
+            verdict(all(float(r.max()) <= 2 for r in threes.values()), *threes.values()),
+            "x3 / x9, least to largest over k: " + ", ".join(f"{n} {float(r.min()):.0f} to {float(r.max()):.0f}" for n, r in threes.items()),
             "CUTLASS issue 2293",
+            "6x and 3x: a tiny delta",
+            {"k": slice(None, 128)},
         ),
         Claim(
             "On the tensor cores as built, in one chain, BF16x9 is at most twice float32's error at the largest k",
@@ -155,9 +159,10 @@ def claims(data: xr.Dataset) -> list[Claim]:
             {"k": last},
         ),
         Claim(
-            "Accumulated outside the tensor core every 8, 3xTF32 matches float32 at the largest k (within a factor of 1.5, either way)",
-            verdict(all(1 / 1.5 <= float(r.median()) <= 1.5 for r in outside.values()), *outside.values()),
-            f"3xTF32 outside / fp32 at k = {last}: {spreads(outside, '.2f')}",
+            "Accumulated outside the tensor core every 8, 3xTF32 is as accurate as a float32 chain at the largest k (at most 1.5 times its error)",
+            verdict(all(float(r.median()) <= 1.5 for r in outside.values()), *outside.values()),
+            f"3xTF32 outside / fp32 at k = {last}: {spreads(outside, '.2f')}; inside the tensor core, in one chain, {spreads(chained, '.0f')}; "
+            "cuBLAS' own SGEMM, which sums in blocks, is more accurate than a chain too",
             "Ootomo and Yokota 2022",
             "accumulation outside makes the accuracy match the FP32 SIMT",
             {"k": last},
@@ -180,9 +185,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     for row, g in zip(axes, GPUS, strict=True):
         for axis, d in zip(row, INPUTS, strict=True):
             lines = {n: median.sel(scheme=n, inputs=d, gpu=g) for n in NAMES if n != "BF16x9, ideal"}
-            curves(
-                axis, data.k, lines, xlabel="inner dimension k", ylabel="normalised L2 error", title=f"{g}, {d}", legend=False
-            )
+            curves(axis, data.k, lines, xlabel=INNER, ylabel=FROBENIUS, title=f"{g}, {d}", legend=False)
             band(axis, data.k, data.error.sel(scheme="fp32", inputs=d, gpu=g))
             if d == "(0, 1]":
                 guide(axis, data.k, float(median.sel(scheme="fp32", inputs=d, gpu=g)[-1]) / 3, 0.5, r"$\sqrt{k}$")

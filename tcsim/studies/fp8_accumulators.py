@@ -14,7 +14,20 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, guide, seeds, spreads
-from tcsim.studies.framework.grid import SEED, count, curves, gather, largest, legend_right, outputs, powers_to, rows, verdict
+from tcsim.studies.framework.grid import (
+    COMPONENTWISE,
+    INNER,
+    SEED,
+    count,
+    curves,
+    gather,
+    largest,
+    legend_right,
+    outputs,
+    powers_to,
+    rows,
+    verdict,
+)
 from tcsim.studies.rounding_growth import slope
 
 if TYPE_CHECKING:
@@ -141,15 +154,13 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     figure, axes = subplots(len(INPUTS), len(GPUS), width=2.8, height=2.5, sharex=True, sharey=True)
     for row, d in zip(axes, INPUTS, strict=True):
         for axis, g in zip(row, GPUS, strict=True):
-            all_draws = data.error.sel(gpu=g, inputs=d).where(lambda e: e > 0)
+            all_draws = data.error.sel(gpu=g, inputs=d)
             lines = {n: all_draws.sel(promotion=n).median("seed") for n in NAMES}
             band(axis, data.k, all_draws.sel(promotion="never"))
-            curves(
-                axis, data.k, lines, xlabel="inner dimension k", ylabel="componentwise error", title=f"{g}, {d}", legend=False
-            )
+            curves(axis, data.k, lines, xlabel=INNER, ylabel=COMPONENTWISE, title=f"{g}, {d}", legend=False)
             axis.plot(data.k, np.full(data.k.size, 2.0**-13), ":", color="grey", label="$2^{-13}$")
             if d == "(0, 1]":
-                guide(axis, data.k, 0.3, 1.0, "k")
+                guide(axis, data.k, float(lines["never"][-1]) * 3, 1.0, "k")
             axis.label_outer()
     legend_right(figure, axes[0, 0])
     return {"fp8-promotion": figure}

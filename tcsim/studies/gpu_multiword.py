@@ -99,7 +99,8 @@ def claims(data: xr.Dataset) -> list[Claim]:
     last = int(data.k[-1])
     final = data.error.isel(k=-1)
     error = {m: float(final.sel(scheme=m, distribution=DISTRIBUTIONS[0])) for m in METHODS}
-    even = {m: float(final.sel(scheme=m, distribution=DISTRIBUTIONS[1])) for m in METHODS[:3]}
+    even = {m: _curve(data, m, DISTRIBUTIONS[1]) for m in METHODS[:3]}
+    gain, short = even["fp16"] / even["double-fp16"], even["double-fp16"] / even["fp32"]
     k = data.k.values.astype(float)
     v2 = data.error.sel(scheme="double-fp16 v2 b=128", distribution=DISTRIBUTIONS[0]).values
     slope = float(np.polyfit(np.log2(k), np.log2(v2), 1)[0])
@@ -138,12 +139,13 @@ def claims(data: xr.Dataset) -> list[Claim]:
             {"what": "error", "size": last},
         ),
         Claim(
-            "On (-0.5, 0.5] it is at least five times as accurate as fp16 at the largest k",
-            verdict(even["double-fp16"] < even["fp16"] / 5, even["double-fp16"], even["fp16"]),
-            f"k = {last}: double-fp16 {even['double-fp16']:.1e}, fp16 {even['fp16']:.1e}, fp32 {even['fp32']:.1e}",
+            "On (-0.5, 0.5] it is at least five times as accurate as fp16 at most k, and at some k errs more than twice as much as fp32",
+            verdict(float((gain >= 5).mean()) > 0.5 and float(short.max()) > 2, gain, short),
+            f"fp16 / double-fp16 over k {float(gain.min()):.1f} to {float(gain.max()):.0f}, at least 5 at {int((gain >= 5).sum())} of {gain.size}; "
+            f"double-fp16 / fp32 {float(short.min()):.1f} to {float(short.max()):.1f}",
             f"{_PAPER}, Figure 4.2",
             "often significantly more accurate than fp16, but not always as accurate as fp32, especially on the A100",
-            {"what": "error", "size": last},
+            {"what": "error"},
         ),
         Claim(
             "FABsum-v2 keeps its accuracy however large k: slope below 0.05 for b = 128",
@@ -200,8 +202,8 @@ def claims(data: xr.Dataset) -> list[Claim]:
     ]
 
 
-def _curve(data: xr.Dataset, method: str) -> Any:
-    return data.error.sel(scheme=method, distribution=DISTRIBUTIONS[0]).values
+def _curve(data: xr.Dataset, method: str, distribution: str = DISTRIBUTIONS[0]) -> Any:
+    return data.error.sel(scheme=method, distribution=distribution).values
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
@@ -229,14 +231,19 @@ def _panels(data: xr.Dataset, methods: Sequence[str], both: bool = False) -> Any
             "label": m,
         }
         left.plot(data.n, data.throughput.sel(scheme=m), **style)
+        left.set_xscale("log", base=2)
         for axis, d in zip(right, DISTRIBUTIONS, strict=False):
             axis.plot(data.k, data.error.sel(scheme=m, distribution=d), **style)
+            axis.set_xscale("log", base=2)
             axis.set(
-                xscale="log", yscale="log", xlabel="inner dimension k", ylabel="componentwise error", title=f"entries in {d}"
+                yscale="log",
+                xlabel="inner dimension k",
+                ylabel="componentwise relative error",
+                title=f"entries in {d}",
             )
     for axis, d in zip(right, DISTRIBUTIONS, strict=False):
         guide(axis, data.k, float(data.error.sel(scheme="fp32", distribution=d)[-1]) / 2.5, 0.5, r"$\sqrt{k}$")
-    left.set(xscale="log", xlabel="order n", ylabel="effective Tflop/s", title="throughput")
+    left.set(xlabel="order n", ylabel="effective Tflop/s", title="throughput")
     legend_right(figure, left)
     return figure
 

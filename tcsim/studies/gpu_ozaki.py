@@ -17,7 +17,7 @@ import numpy as np
 
 from tcsim.errors import unknown
 from tcsim.studies.framework.base import Cell, Claim, Option, Params, Result, Study
-from tcsim.studies.framework.grid import curves, gather, legend_right, rows, verdict
+from tcsim.studies.framework.grid import COMPONENTWISE, curves, gather, legend_right, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -139,7 +139,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     # the reference is a float64 product: it judges what aims at float32, nothing finer
     errors = {m: data.error.sel(scheme=m, phi=PHIS[0]) for m in ("float32", "fp16", "ootomo", "ootomo outside 16")}
     looks = {m: (i, i) for i, m in enumerate(METHODS)}
-    curves(axes[0, 1], data.n, errors, xlabel="order n", ylabel="componentwise error", title="error against float64, four rows", legend=False,
+    curves(axes[0, 1], data.n, errors, xlabel="order n", ylabel=COMPONENTWISE, title="error of the sums: inputs as each method\nrounds them, four rows, against float64", legend=False,
            looks=looks)  # fmt: skip
     legend_right(figure, axes[0, 0])
     return {"ozaki-throughput": figure}

@@ -15,7 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.grid import FP32, SEED, count, curves, gather, gpu, largest, powers_to, rows, verdict
+from tcsim.studies.framework.grid import (
+    FP32,
+    FROBENIUS,
+    INNER,
+    SEED,
+    count,
+    curves,
+    gather,
+    gpu,
+    largest,
+    powers_to,
+    rows,
+    verdict,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -74,7 +87,7 @@ def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Datase
         "k": powers_to(params["k_max"], 6, 2),
         "seed": [params["seed"] + s for s in range(params["seeds"])],
     }
-    return gather(results, dims, {"residual": ("scheme",)}, {"scheme": METHODS}, gpu=params["gpu"], metric="relative residual")
+    return gather(results, dims, {"residual": ("scheme",)}, {"scheme": METHODS}, gpu=params["gpu"], metric=FROBENIUS)
 
 
 def claims(data: xr.Dataset) -> list[Claim]:
@@ -134,7 +147,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
         for m, colour in (("Markidis", COLOURS[2]), ("Markidis, RN throughout", COLOURS[4])):
             some = data.residual.sel(range=r, scheme=m)
             axis.fill_between(data.k, some.min("seed"), some.max("seed"), color=colour, alpha=0.2, linewidth=0)
-        curves(axis, data.k, lines, xlabel="inner dimension k", ylabel="relative residual", legend=False,
+        curves(axis, data.k, lines, xlabel=INNER, ylabel=FROBENIUS, legend=False,
                title=f"{data.attrs['gpu']}, entries from {r}", styles={"fp32, last bit cut": "--"})  # fmt: skip
         axis.label_outer()
     legend_right(figure, axes[0, 0])

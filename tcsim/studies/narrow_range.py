@@ -17,7 +17,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Option, Params, Result, Study
 from tcsim.studies.framework.draws import band, guide, published, seeds, spread, spreads
-from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, listing, rows, verdict
+from tcsim.studies.framework.grid import INNER, NORMWISE, SEED, count, curves, gather, legend_right, listing, rows, verdict
 from tcsim.studies.rounding_growth import slope
 
 if TYPE_CHECKING:
@@ -163,8 +163,9 @@ def claims(data: xr.Dataset) -> list[Claim]:
             {"k": slice(200, None)},
         ),
         Claim(
-            "One to three words: every published point, from k = 10 on, is within a factor of two of the range of the draws here",
-            verdict(outside == 0, low, high),
+            "One to three words: at least 95 % of the published points, from k = 10 on, are within a factor of two of the range of the "
+            "draws here",
+            verdict(outside <= 0.05 * low.size, low, high),
             f"{low.size - outside} of {low.size} points are, {data.seed.size} draws",
             _MODELS,
             "curves of error over k, one draw",
@@ -254,9 +255,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     for axis, w in zip(axes[0], WORDS, strict=True):
         title = f"{w} word{'s' if w > 1 else ''} of fp16"
         lines = {u: cut.sel(unit=u, words=w).median("seed") for u in UNITS}
-        curves(
-            axis, data.k, lines, xlabel="inner dimension k", ylabel="error, infinity norm", title=title, base=10, legend=False
-        )
+        curves(axis, data.k, lines, xlabel=INNER, ylabel=NORMWISE, title=title, legend=False)
         for i, u in enumerate(UNITS):
             band(axis, data.k, cut.sel(unit=u, words=w), COLOURS[i])
         for i, u in enumerate(BUILT):

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.draws import band, guide, seeds, spreads
+from tcsim.studies.framework.draws import band, guide, seeds
 from tcsim.studies.framework.grid import (
     FP32,
+    INNER,
+    LARGEST,
     SEED,
     count,
     curves,
@@ -123,27 +125,34 @@ def claims(data: xr.Dataset) -> list[Claim]:
     wrong = {m: int((error[m] > 0).sum()) for m in ("CR", "DP-CR")}
     elements = int(data.attrs["outputs"]) * error["CR"].size
     fits, over = data.sums < 24, data.sums >= 26
+    differ = float((data.broken > 0).where(over).mean()) if over.any() else 0.0  # bits that are lost may be zeros
 
-    def equivalent(m: str, native: str, figure: str, function: str) -> Claim:
-        return Claim(
-            f"In {m} mode the accuracy is that of {native}: largest relative errors within a factor of ten of each other, either "
-            "way, for every φ and k",
-            verdict(all(bool(((r >= 0.1) & (r <= 10)).all()) for r in middle[m].values()), *middle[m].values()),
-            f"{m} / {native}, median over the draws, least to largest over k: "
-            + ", ".join(f"{p} {float(r.min()):.3f} to {float(r.max()):.2f}" for p, r in middle[m].items())
-            + f"; worst draw {max(float(r.max()) for r in ratio[m].values()):.2f}",
-            f"{_PAPER}, {figure}",
-            f"the accuracy was equivalent to that of {function}, but some differences were observed",
-        )
+    def equivalent(m: str, native: str, figure: str, function: str) -> list[Claim]:
+        most, least = (f"; {what} draw {f(float(x) for r in ratio[m].values() for x in (r.min(), r.max())):.2g}" for what, f in
+                       (("largest of a", max), ("least of a", min)))  # fmt: skip
+        shown = ", ".join(f"{p} {float(r.min()):.3f} to {float(r.max()):.2f}" for p, r in middle[m].items())
+        evidence = f"{m} / {native}, median over the draws, least to largest over k: {shown}"
+        return [
+            Claim(
+                f"In {m} mode the result is as accurate as {native}'s: no draw's largest relative error is more than ten times as large, "
+                "for every φ and k",
+                verdict(all(bool((r <= 10).all()) for r in ratio[m].values()), *ratio[m].values()),
+                evidence + most,
+                f"{_PAPER}, {figure}",
+                f"the accuracy was equivalent to that of {function}, but some differences were observed",
+            ),
+            Claim(
+                f"Nor is {m} mode more than ten times as accurate, for any φ and k (median over the draws)",
+                verdict(all(bool((r >= 0.1).all()) for r in middle[m].values()), *middle[m].values()),
+                evidence + least,
+                "this project",
+                "some differences were observed, because Algorithm 3 simply estimates the minimum number of split matrices that ensure "
+                "similar accuracy (Mukunoki et al. 2020)",
+            ),
+        ]
 
     return [
-        equivalent("DP", "float64", "Figure 3", "cublasDgemm"),
-        Claim(
-            "In DP mode no draw's largest relative error is more than ten times float64's",
-            verdict(float((error["DP"] / error["float64"]).max()) <= 10, error["DP"], error["float64"]),
-            f"DP / float64 over k and draws: {spreads(ratio['DP'], '.2f')}",
-            f"{_PAPER}, Figure 3",
-        ),
+        *equivalent("DP", "float64", "Figure 3", "cublasDgemm"),
         Claim(
             "In CR mode every element is correctly rounded",
             verdict(wrong["CR"] == 0, error["CR"]),
@@ -158,7 +167,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
             f"{_PAPER}, Table 1",
             "a correctly-rounded DGEMM based on the Ozaki scheme with cublasDgemm in place of cublasGemmEx",
         ),
-        equivalent("SP", "float32", "Figure 8", "cublasSgemm"),
+        *equivalent("SP", "float32", "Figure 8", "cublasSgemm"),
         Claim(
             "The result is the same bit for bit on V100, A100, H200 and B200, with other roundings, and with k permuted",
             verdict(bool((data.same == 1).all()), data.same),
@@ -168,14 +177,9 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Slices 1, 2 and 4 bits wider than safe (on |A|, |B|, d = 2): V100 and H200 agree wherever the sums stay below 2^24 "
-            "units of the last place, and differ wherever they reach 2^26",
+            "units of the last place, and differ in at least half of the cases where they reach 2^26",
             verdict(
-                bool(
-                    (data.broken.where(fits, 0) == 0).all()
-                    and (data.broken.where(over, 1) > 0).all()
-                    and fits.any()
-                    and over.any()
-                ),
+                bool((data.broken.where(fits, 0) == 0).all() and fits.any() and differ >= 0.5),
                 data.broken,
                 data.sums,
             ),
@@ -190,11 +194,11 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     from tcsim.analysis.plot import COLOURS, MARKERS, subplots
 
     figure, axes = subplots(1, 2, width=3.6, height=3.0)
-    panels = (("float64", "DP", "Figure 3: DGEMM, DP mode (CR modes are 0)"), ("float32", "SP", "Figure 8: SGEMM, SP mode"))
+    panels = (("float64", "DP", "Figure 3: DP mode (CR: exactly 0)"), ("float32", "SP", "Figure 8: SP mode"))
     middle = data.error.median("seed")
     for axis, (native, scheme, title) in zip(axes[0], panels, strict=True):
         lines = {f"slices, φ = {p:g}": middle.sel(phi=p, scheme=scheme) for p in PHIS}
-        curves(axis, data.k, lines, xlabel="inner dimension", ylabel="largest relative error", title=title, legend=False)
+        curves(axis, data.k, lines, xlabel=INNER, ylabel=LARGEST, title=title, legend=False)
         for i, p in enumerate(PHIS):
             band(axis, data.k, data.error.sel(phi=p, scheme=scheme), COLOURS[i])
             values = middle.sel(phi=p, scheme=native)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, seeds, spread
-from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, rows, verdict
+from tcsim.studies.framework.grid import INNER, SEED, count, curves, gather, legend_right, rows, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -232,10 +232,9 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             axis,
             data.k,
             lines,
-            xlabel="inner dimension k",
+            xlabel=INNER,
             ylabel=what,
             title=what,
-            base=None,
             y="linear",
             styles=styles,
             looks=looks,
@@ -249,10 +248,9 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
         axes[0, 2],
         data.k,
         model,
-        xlabel="inner dimension k",
+        xlabel=INNER,
         ylabel="TFlop/s on DP",
         title="0.7 · 92 TFlop/s / products",
-        base=None,
         y="linear",
     )
     return {"figures-5-7-9": figure}

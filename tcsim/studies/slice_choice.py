@@ -202,7 +202,6 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             title=shape,
             legend=False,
         )
-        axis.lines[0].set_markersize(7)  # advise finds the cheapest, and would hide it
         band(axis, data.span, data.gemms.sel(rule="cheapest", shape=shape))
         axis.label_outer()
     legend_right(figure, axes[0, 0])

@@ -163,13 +163,15 @@ def _draw_front(data: xr.Dataset) -> Any:
                     markersize=3, label=r if "throughout" in r else f"terms truncated, result {r}")  # fmt: skip
     best = front(data)
     cost, least = zip(*best.values(), strict=True)
-    axis.plot(cost, least, "-", color="grey", drawstyle="steps-post", zorder=0, label="front")
-    labelled: set[str] = set()
-    for name, place in best.items():  # the first of each block size
-        length, width, rounding = name.split(" ", 2)
-        if length not in labelled:
-            axis.annotate(f"{length} {width}\n{rounding}", place, textcoords="offset points", xytext=(4, -15), fontsize=6)
-            labelled.add(length)
+    axis.plot(cost, least, "-", color="grey", drawstyle="steps-post", zorder=0, label="front (F: fraction bits)")
+    blocks = sorted({int(name.split(" ")[0].removeprefix("L")) for name in best})
+    for name, place in best.items():  # a marker for each block size, the fraction bits beside it
+        length, width, _ = name.split(" ", 2)
+        i = blocks.index(int(length.removeprefix("L")))
+        first = all(line.get_label() != f"front, L = {blocks[i]}" for line in axis.lines)
+        axis.plot(*place, MARKERS[i % len(MARKERS)], color="black", markerfacecolor="white", markersize=7,
+                  label=f"front, L = {blocks[i]}" if first else None)  # fmt: skip
+        axis.annotate(width, place, textcoords="offset points", xytext=(0, -12), fontsize=6, ha="center")
     axis.margins(x=0.12, y=0.12)
     for gpu, (n, f) in _BUILT.items():
         at = float(bits.sel(block=n, bits=f)), float(error.sel(block=n, bits=f, rounding="rz"))
@@ -177,7 +179,7 @@ def _draw_front(data: xr.Dataset) -> Any:
         axis.annotate(gpu, at, textcoords="offset points", xytext=(6, -10), fontsize=8)
     axis.set(xlabel="bits of the aligned adder, (L + 1)(F + 1)", ylabel="componentwise relative error",
              title=f"error against width, (0, 1], k = {data.attrs['k']}")  # fmt: skip
-    legend_below(figure, axis, columns=2)
+    legend_below(figure, axis, columns=3)
     return figure
 
 

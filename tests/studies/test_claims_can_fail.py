@@ -19,7 +19,7 @@ import tcsim
 
 STUDIES = (
     "narrow-range", "ozaki-accuracy", "ozaki-integers", "ozaki-residues", "ozaki-slices", "slice-choice", "mantissa", "methods",
-    "terms", "fabsum", "float32-emulation", "gpu-multiword", "fp8-accumulators",
+    "terms", "fabsum", "float32-emulation", "gpu-multiword", "gpu-ozaki", "fp8-accumulators",
 )  # fmt: skip
 
 

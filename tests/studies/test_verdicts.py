@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from support.quick import quick, results
+from support.quick import folder, quick, results
 from support.toy import TOY
 
 import tcsim
@@ -20,6 +21,7 @@ from tcsim.studies import STUDIES
 from tcsim.studies.framework.base import Cell, Claim, Result, Study
 from tcsim.studies.framework.grid import verdict
 from tcsim.studies.framework.outcome import Outcome
+from tcsim.studies.framework.report import report
 from tcsim.studies.framework.run import run
 from tcsim.studies.framework.verdicts import blanks, needed, settle
 
@@ -108,6 +110,22 @@ def test_every_claim_says_where_it_comes_from(name: str) -> None:
         assert claim.holds is not None or claim.reason
         assert str(claim).startswith(claim.verdict)
         assert f"[{claim.origin}]" in str(claim)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_place_has_what_a_claim_says(name: str, tmp_path: Path) -> None:
+    """Statement, origin, its words, evidence and reason: in the text, the stored claims, a notebook and the report."""
+    outcome, where = quick(name), folder(name)
+    text = (where / f"{name}.txt").read_text()
+    stored = json.loads((where / f"{name}.json").read_text())["claims"]
+    pages = outcome._repr_html_(), report(where, tmp_path / "report.html").read_text()
+    assert outcome.claims
+    for claim, kept in zip(outcome.claims, stored, strict=True):
+        listing = {n: getattr(claim, n) for n in ("statement", "verdict", "reason", "evidence", "origin", "says")}
+        assert kept == listing
+        for words in listing.values():
+            assert words in text
+            assert all(escape(words) in page for page in pages)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,3 +147,39 @@ def test_functions_that_no_process_could_load(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("UserWarning: <lambda> is defined where other processes cannot load")
     assert times_run(tmp_path) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill and its signals")
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """A run that is killed says nothing to its workers: none may go on computing what nobody will keep."""
+    slow = OWN.replace(
+        "time.sleep(0.1)", 'open(f"pid-{os.getpid()}", "w").close(); time.sleep(3600 * (cell["x"] < 7))'
+    )  # the last is the script's own
+    (tmp_path / "own_script.py").write_text(TOP + slow + guarded(RUN))
+    parent = subprocess.Popen([sys.executable, "own_script.py"], cwd=tmp_path)
+    try:
+        workers = waited(
+            lambda: {int(f.name[4:]) for f in tmp_path.glob("pid-*")} - {parent.pid}, lambda found: len(found) == 3
+        )
+    finally:
+        parent.kill()
+        parent.wait()
+    assert len(workers) == 3
+    assert waited(lambda: [p for p in workers if runs(p)], lambda left: not left) == []
+
+
+def waited(look: Callable[[], Any], enough: Callable[[Any], bool], seconds: float = 120.0) -> Any:
+    """What `look` finds once it is enough, or at the end."""
+    end = time.monotonic() + seconds
+    while not enough(found := look()) and time.monotonic() < end:
+        time.sleep(0.1)
+    return found
+
+
+def runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{process}/stat")  # a dead one that nobody has waited for is no longer at work
+    return not (state.is_file() and state.read_text().rpartition(")")[2].split()[0] == "Z")

@@ -72,9 +72,18 @@ def listing(numbers: Mapping[Any, Any], form: str = ".2e") -> str:
     return ", ".join(f"{name} {float(value):{form}}" for name, value in numbers.items())
 
 
+# How every figure calls what it shows.
+INNER = "inner dimension k"
+COMPONENTWISE = "componentwise relative error"  # max |C - C^| / (|A||B|)
+LARGEST = "largest relative error"  # max |C - C^| / |C|
+CAPPED = "mean relative error, capped at 1"
+FROBENIUS = "relative error, Frobenius norm"  # ||C - C^||_F / ||C||_F
+NORMWISE = "normwise error, infinity norm"  # ||C - C^|| / (||A|| ||B||)
+
 # More looks than `plot` needs: some figures here have ten curves.
 _COLOURS = (*COLOURS, "#8B4513", "#6A3D9A", "#7F7F7F")
 _MARKERS = (*MARKERS, "<", ">", "*")
+_SIZE, _WIDER = 3.5, 2.8  # of a marker, and by how much it grows for each curve that lies on its own
 
 
 def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: str, title: str = "", base: int | None = 2,
@@ -83,13 +92,29 @@ def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: 
     """One labelled curve a line, told apart by colour and marker; `base` of the logarithmic x axis, None for a linear one.
 
     `styles` gives line styles, a dotted line being grey and bare; `looks` colour and marker by number, in place of the order.
+    A curve on which later ones lie has large open markers and the later ones dashes, so that all are seen; what is exactly
+    zero on a logarithmic y axis is a triangle at its foot.
     """
+    given, zeros = styles or {}, 0
+    drawn = {label: values for label, values in lines.items() if given.get(label, "-") not in (":", "-.")}
+    order = list(drawn)
     for i, (label, values) in enumerate(lines.items()):
-        style = (styles or {}).get(label, "-")
+        style = given.get(label, "-")
+        if label not in drawn:
+            axis.plot(x, values, style, color="grey", label=label)
+            continue
         c, m = (looks or {}).get(label, (i, i))
-        marker = None if style in (":", "-.") else _MARKERS[m % len(_MARKERS)]
-        colour = "grey" if style in (":", "-.") else _COLOURS[c % len(_COLOURS)]
-        axis.plot(x, values, style, color=colour, marker=marker, label=label)
+        before, after = order[: order.index(label)], order[order.index(label) + 1 :]
+        covers = min(2, sum(lie_together(values, drawn[other], zeros=y != "log") for other in after))
+        if style == "-" and any(lie_together(values, drawn[other], zeros=y != "log") for other in before):
+            style = "--"
+        colour = _COLOURS[c % len(_COLOURS)]
+        axis.plot(x, values, style, color=colour, marker=_MARKERS[m % len(_MARKERS)], label=label,
+                  markersize=_SIZE + _WIDER * covers, markerfacecolor="none" if covers else colour)  # fmt: skip
+        if y == "log":
+            zeros += _at_foot(axis, x, values, colour, 0.02 + 0.03 * zeros)
+    if zeros:
+        axis.annotate("▽ exactly 0", (0.01, 0.03 + 0.03 * zeros), xycoords="axes fraction", fontsize=6.5, color="0.3")
     if base is not None:
         axis.set_xscale("log", base=base)
     else:
@@ -99,6 +124,24 @@ def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: 
     axis.set(xlabel=xlabel, ylabel=ylabel, title=title)
     if legend:
         axis.legend(frameon=False, ncol=2 if len(lines) > 4 else 1, handlelength=2.2)
+
+
+def lie_together(values: Any, others: Any, *, zeros: bool = False) -> bool:
+    """Whether two curves are one to the eye: within 4 % at half of the points, two at least, that both have; with `zeros` where both
+    are zero too."""
+    one, two = (np.asarray(v, dtype=np.float64) for v in (values, others))
+    both = np.isfinite(one) & np.isfinite(two) & (zeros | (one != 0))
+    near = np.abs(one[both] - two[both]) <= 0.04 * np.abs(one[both])
+    return bool(both.sum() >= 2 and near.mean() >= 0.5)
+
+
+def _at_foot(axis: Any, x: Any, values: Any, colour: str, height: float) -> bool:
+    """A triangle at a height near the foot of the axis wherever a curve is exactly zero."""
+    zero = np.asarray(values, dtype=np.float64) == 0
+    if zero.any():
+        axis.plot(np.asarray(x)[zero], np.full(int(zero.sum()), height), "v", color=colour, markerfacecolor="none", markersize=4,
+                  transform=axis.get_xaxis_transform())  # fmt: skip
+    return bool(zero.any())
 
 
 def legend_right(figure: Any, axis: Any) -> None:

@@ -8,6 +8,7 @@ computed by a function of the script itself loads it where that cannot run it an
 from __future__ import annotations
 
 import ast
+import os
 import pickle
 import signal
 import sys
@@ -19,9 +20,11 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stdout
 from functools import cache, partial
 from io import StringIO
+from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from operator import attrgetter
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 from typing import Any
 
@@ -189,10 +192,26 @@ def _ctrl_c_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A process started meanwhile multiplies float64 matrices in one thread: as many as there are cores, in every worker, wait for
+    each other most of the time."""
+    wanted = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
 class _Process(SpawnProcess):
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
-        with _hidden_main(), _ctrl_c_held():
+        with _hidden_main(), _ctrl_c_held(), _one_thread():
             return SpawnProcess._Popen(process_obj)
 
 
@@ -232,7 +251,16 @@ def _outcome(future: Future[Any]) -> tuple[Result | None, str]:
 
 
 def _start_worker(settle: Callable[..., None] | None = None, *arguments: Any) -> None:
-    """Ctrl-C is the parent's to handle: it stops the workers once it has kept what they finished."""
+    """Ctrl-C is the parent's to handle: it stops the workers once it has kept what they finished. One that is killed cannot, so a
+    worker ends itself when its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
     if settle is not None:
         settle(*arguments)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,61 @@
+"""Curves that all can be seen: those that coincide, and values that a logarithmic axis cannot show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tcsim.analysis.plot import subplots
+from tcsim.studies.framework.grid import curves, lie_together
+
+X = [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "together"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], [1.01, 2.02, 3.03, 4.04], True),
+        ([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 4.0, 8.0], True),  # half of them
+        ([1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 4.0, 8.0], False),
+        ([1.0, 2.0, np.nan, np.nan], [1.0, np.nan, 3.0, 4.0], False),  # one point is no curve
+        ([0.0, 0.0, 3.0, 4.0], [0.0, 0.0, 5.0, 6.0], False),
+    ],
+)
+def test_curves_that_lie_together(one: list[float], two: list[float], together: bool) -> None:
+    assert lie_together(one, two) is together
+    assert lie_together(two, one) is together
+
+
+def test_zeros_lie_together_where_they_are_drawn() -> None:
+    assert lie_together([0.0, 0.0, 0.0], [0.0, 0.0, 0.0], zeros=True)
+    assert not lie_together([0.0, 0.0, 0.0], [0.0, 0.0, 0.0])
+
+
+def test_a_covered_curve_is_seen() -> None:
+    _, ((axis,),) = subplots()
+    curves(
+        axis,
+        X,
+        {"below": [1.0, 2.0, 3.0, 4.0], "above": [1.0, 2.0, 3.0, 4.0], "alone": [9.0, 9.0, 9.0, 9.0]},
+        xlabel="",
+        ylabel="",
+    )
+    below, above, alone = axis.lines
+    assert below.get_markersize() > above.get_markersize() == alone.get_markersize()
+    assert below.get_markerfacecolor() == "none"
+    assert [line.get_linestyle() for line in (below, above, alone)] == ["-", "--", "-"]
+
+
+def test_an_exact_zero_is_drawn_and_named() -> None:
+    _, ((axis,),) = subplots()
+    curves(axis, X, {"exact at first": [0.0, 0.0, 1e-9, 1e-8], "never": [1e-7] * 4}, xlabel="", ylabel="")
+    feet = [line for line in axis.lines if line.get_marker() == "v" and line.get_linestyle() == "None"]
+    assert [list(line.get_xdata()) for line in feet] == [[1, 2]]
+    assert [text.get_text() for text in axis.texts] == ["▽ exactly 0"]
+    assert not [text for text in _plain().texts]
+
+
+def _plain():
+    _, ((axis,),) = subplots()
+    curves(axis, X, {"never zero": [1.0] * 4}, xlabel="", ylabel="")
+    return axis
