@@ -226,7 +226,7 @@ def survey(calls: list[Call], minutes: float) -> tuple[list[dict[str, Any]], dic
                 hashes += 1
                 if hashes % 2:
                     runs.append([])
-            elif not event["name"].startswith(("cupy", "Mem")) and "cupy" not in event["name"]:
+            elif "cupy" not in event["name"] and "at::native" not in event["name"] and not event["name"].startswith("Mem"):
                 runs[-1].append(event)
         for i, call in enumerate(group, first):
             records.append({**asdict(call), "kernels": runs[i - first], "lt": heuristic(call)})
@@ -307,8 +307,7 @@ def trees(calls: list[Call], minutes: float) -> tuple[list[dict[str, Any]], dict
 def main(out: str, count: str, seed: str, minutes: str, step: str, *kinds: str) -> None:
     records, outputs = survey(draw(int(count), int(seed), kinds or tuple(KINDS), int(step)), float(minutes))
     meta = {**device.describe(), "cublasLt": Heuristic().version, "seed": int(seed), "sample": SAMPLE}
-    Path(out).with_suffix(".json").write_text(json.dumps({"meta": meta, "calls": records}))
-    np.savez_compressed(out, **outputs)
+    np.savez_compressed(out, records=json.dumps({"meta": meta, "calls": records}), **outputs)
     print(len(records), "calls", meta)
 
 

@@ -116,7 +116,7 @@ def predict(
     if len(shape) != 3:
         raise ValueError(f"shape must be (m, n, k); got {shape!r}")
     m, n, k = (arguments.integer(size, name, 1) for size, name in zip(shape, "mnk", strict=True))
-    kind = Kind(*(format_named(f).name for f in (dtype, out, accumulate)), bool(fast))
+    kind = Kind(format_named(dtype).name, format_named(out).name, format_named(accumulate).name, bool(fast))
     if source not in ("catalogue", "library"):
         raise unknown("source of predictions", source, ("catalogue", "library"))
     if source == "library":
