@@ -124,7 +124,6 @@ def lane_places(schedule: Lanes, ks: Places) -> Places:
     length = ks.size
     share = -(-length // schedule.lanes)
     chunk = share if schedule.chunk is None else schedule.chunk
-    chunk = min(chunk, schedule.most or chunk)
     lane = np.arange(length) // chunk % schedule.lanes
     counts = np.bincount(lane, minlength=schedule.lanes)
     order = np.argsort(lane, kind="stable")

@@ -138,9 +138,8 @@ class Lanes:
     """What a vector or thin GEMM kernel of the CUDA cores does with k: chains of fused multiply-adds, then a tree.
 
     Within a slice of `slice_k` products (None: all of k), product i belongs to lane (i // chunk) mod `lanes`; with
-    ``chunk=None`` every lane has ceil(products / lanes) consecutive ones, at most `most` of them at a time. A lane is a
-    float32 chain in ascending k from zero; after each `tile` products of its own (None: never) the chain starts over and is
-    added to the lane's sum.
+    ``chunk=None`` every lane has ceil(products / lanes) consecutive ones. A lane is a float32 chain in ascending k from zero;
+    after each `tile` products of its own (None: never) the chain starts over and is added to the lane's sum.
 
     tree
         "butterfly": lane l and lane l + lanes/2 are added, then those a quarter apart, and so on. "ascending": one after
@@ -155,7 +154,6 @@ class Lanes:
 
     lanes: int = 1
     chunk: int | None = 1
-    most: int | None = None
     tile: int | None = None
     tree: str = "butterfly"
     slice_k: int | None = None
@@ -164,7 +162,7 @@ class Lanes:
 
     def __post_init__(self) -> None:
         _at_least_one(self, lanes=self.lanes)
-        _counts_or_none(self, chunk=self.chunk, most=self.most, tile=self.tile, slice_k=self.slice_k)
+        _counts_or_none(self, chunk=self.chunk, tile=self.tile, slice_k=self.slice_k)
         if self.tree not in TREES:
             raise unknown("tree of lanes", self.tree, TREES)
         if self.tree == "butterfly" and self.lanes & (self.lanes - 1):

@@ -100,12 +100,11 @@ def _cutlass(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
 
 
 def _slice(k: int, splits: int, launch: Launch, kind: Kind) -> int:
-    """Products of a slice: a multiple of 128 bytes where k is one and the grid agrees, else of 16; the latter too where a
-    second kernel adds to bfloat16."""
+    """Products of a slice: a multiple of 128 bytes where k is one, an operand lies along k (not "nt", column-major) and the
+    grid agrees; else of 16 bytes."""
     grain = 4 if kind.fmt == "tfloat32" else 8
     coarse = _up(-(-k // splits), 8 * grain)
-    fine = launch.reduced and kind.out == "bfloat16"
-    if k % (8 * grain) == 0 and -(-k // coarse) == launch.grid[2] and not fine:
+    if k % (8 * grain) == 0 and "_nt_" not in launch.name and -(-k // coarse) == launch.grid[2]:
         return coarse
     return _up(-(-k // splits), grain)
 
@@ -138,9 +137,9 @@ def _gemvx(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
     if found is None:
         return None
     slice_k = -(-k // launch.grid[2]) if launch.grid[2] > 1 else None
-    chunk, most = (1, None) if launch.custom % 2 else (None, 64)
     lanes = launch.block[0] if found[1] == "true" else launch.block[1]
-    return Lanes(lanes, chunk, most, slice_k=slice_k, **_kept(launch, kind))
+    chunk = 1 if launch.custom % 2 else min(-(-(slice_k or k) // lanes), 64)
+    return Lanes(lanes, chunk, slice_k=slice_k, **_kept(launch, kind))
 
 
 def _gemv(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
