@@ -13,7 +13,7 @@ from tcsim.matmul import matmul
 from tcsim.public import MODULES, install
 from tcsim.quantize import dequantize, quantize
 from tcsim.reference.trace import trace
-from tcsim.schedule import Blocked, Sequential, SplitK
+from tcsim.schedule import Blocked, Lanes, Sequential, SplitK, Tiled
 
 # These modules are light, and share a name with what they define: imported here, the name means the function.
 from tcsim.schemes.advise import advise
@@ -25,6 +25,7 @@ _LATER = {
     "encode": "fp.codes",
     "decode": "fp.codes",
     "round_to": "fp.round_to",
+    "predict": "probing.predict",
 }
 _MODULES = (*MODULES, "sparse", "study")
 
@@ -34,12 +35,15 @@ if TYPE_CHECKING:
     from tcsim.fp.codes import decode as decode
     from tcsim.fp.codes import encode as encode
     from tcsim.fp.round_to import round_to as round_to
+    from tcsim.probing.predict import predict as predict
 
 __all__ = [
     "Blocked",
     "Format",
+    "Lanes",
     "Sequential",
     "SplitK",
+    "Tiled",
     "Unit",
     "advise",
     "dequantize",

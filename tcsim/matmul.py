@@ -13,7 +13,7 @@ from tcsim.errors import unknown
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
-from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
+from tcsim.schedule import Lanes, Schedule, Sequential, Tiled
 
 Array = npt.NDArray[Any]
 BACKENDS = ("cpu", "reference", "cuda", "hardware")
@@ -41,7 +41,7 @@ def matmul(
     c
         The accumulator, values (or codes) of the output format, broadcast to the result's shape; None for zero.
     schedule
-        How k is walked: Sequential() (the default), SplitK(...), Blocked(...).
+        How k is walked: Sequential() (the default), SplitK(...), Blocked(...), Tiled(...), Lanes(...).
     backend
         "cpu" (compiled, fast), "reference" (Python integers, the definition), "cuda" (the same arithmetic on a GPU's
         CUDA cores), "hardware" (the real tensor core).
@@ -83,7 +83,7 @@ def matmul(
         return _result(codes, unit.out_format, drop)
     problem = Problem(
         unit,
-        plan_of.plan(k),
+        (Sequential() if isinstance(plan_of, Tiled | Lanes) else plan_of).plan(k),
         Operand(_three(left, batch), x.stored),
         Operand(_three(right, batch), y.stored),
         None if start is None else _three(start, batch),
@@ -91,6 +91,10 @@ def matmul(
         seed,
     )
     _check_segments(problem)
+    if isinstance(plan_of, Tiled | Lanes):
+        from tcsim import composed
+
+        return _result(composed.run(problem, plan_of, run, threads).reshape(shape), unit.out_format, drop)
     return _result(run(problem, threads).reshape(shape), unit.out_format, drop)
 
 
@@ -114,8 +118,8 @@ def _backend(name: str) -> Callable[[Problem, int | None], Codes]:
 def _schedule(schedule: Schedule | None) -> Schedule:
     if schedule is None:
         return Sequential()
-    if not isinstance(schedule, Sequential | SplitK | Blocked):
-        raise TypeError(f"schedule must be Sequential(), SplitK(...) or Blocked(...); got {schedule!r}")
+    if not isinstance(schedule, Schedule):
+        raise TypeError(f"schedule must be Sequential(), SplitK(...), Blocked(...), Tiled(...) or Lanes(...); got {schedule!r}")
     return schedule
 
 

@@ -15,6 +15,8 @@ from tcsim.errors import unknown
 from tcsim.fp.formats import format_named
 
 SUM_FORMATS = ("float16", "float32", "float64")
+KEPT_FORMATS = ("float16", "bfloat16", "float32")
+TREES = {"ascending": 1, "butterfly": 1, "blocks of 128": 128, "pairs in blocks of 128": 256}  # lanes come in multiples
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,107 @@ class Blocked:
         return Plan(_bounds(k, self.b), format_named(self.sum).name, True)
 
 
-Schedule = Sequential | SplitK | Blocked
+@dataclass(frozen=True)
+class Tiled:
+    """What a tensor-core GEMM kernel does with k, as CUTLASS writes it: slices of k, in each the odd tile first.
+
+    slice_k
+        Products of a slice; None for one slice. A slice is a chain from zero; their results are added in ascending order.
+    tile_k
+        A slice whose length is no multiple of `tile_k` starts with the remainder, filled up with zeros to whole
+        instructions; None where the remainder comes last.
+    instruction_k
+        Products of an instruction where that is shorter than the unit's block (m16n8k8 on Hopper: 8); None for the unit's.
+    promote_k
+        Products after which the tensor core's sum is added to a float32 one and starts again from zero (fp8's promotion);
+        None for never.
+    turns
+        Slices to which tiles of `tile_k` are dealt in turn, in place of `slice_k`; 1 for none. The remainder is then last.
+    partial, reduce
+        The formats in which a slice's result, and the sum after each addition, are kept. An addition is float32's, to
+        nearest-even, whatever they are. c is added last.
+
+    With one slice, no `tile_k` and no `instruction_k` this is Sequential from zero.
+    """
+
+    slice_k: int | None = None
+    tile_k: int | None = None
+    instruction_k: int | None = None
+    promote_k: int | None = None
+    turns: int = 1
+    partial: str = "float32"
+    reduce: str = "float32"
+
+    def __post_init__(self) -> None:
+        _at_least_one(self, turns=self.turns)
+        _counts_or_none(
+            self, slice_k=self.slice_k, tile_k=self.tile_k, instruction_k=self.instruction_k, promote_k=self.promote_k
+        )
+        if self.turns > 1 and (self.slice_k is not None or self.tile_k is None):
+            raise ValueError(f"Tiled: turns={self.turns} deals out tiles of tile_k and takes no slice_k")
+        _kept_format(self.partial)
+        _kept_format(self.reduce)
+
+    def slices(self, k: int) -> list[npt.NDArray[np.int64]]:
+        """The k of each slice, ascending."""
+        if self.turns == 1:
+            return _slices(k, self.slice_k)
+        every = np.arange(k)
+        dealt = every // (self.tile_k or 1) % self.turns
+        return [every[dealt == turn] for turn in range(self.turns) if (dealt == turn).any()]
+
+    def plan(self, k: int) -> Plan:
+        raise _composed(self)
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """What a vector or thin GEMM kernel of the CUDA cores does with k: chains of fused multiply-adds, then a tree.
+
+    Within a slice of `slice_k` products (None: all of k), product i belongs to lane (i // chunk) mod `lanes`; with
+    ``chunk=None`` every lane has ceil(products / lanes) consecutive ones. A lane is a float32 chain in ascending k from zero;
+    after each `tile` products of its own (None: never) the chain starts over and is added to the lane's sum.
+
+    tree
+        "butterfly": lane l and lane l + lanes/2 are added, then those a quarter apart, and so on. "ascending": one after
+        the other. "blocks of 128": a butterfly in each 128 lanes; of the blocks' sums every 128th is added in a chain,
+        those are halved down to 32, of them every fourth is added in a chain, and then the four. "pairs in blocks of 128":
+        the same after neighbouring lanes are added.
+    partial, reduce
+        As in `Tiled`: the formats in which a slice's result and the sum of slices are kept. c is added last.
+
+    The unit's own arithmetic is not used: products and sums are float32 fused multiply-adds of its inputs.
+    """
+
+    lanes: int = 1
+    chunk: int | None = 1
+    tile: int | None = None
+    tree: str = "butterfly"
+    slice_k: int | None = None
+    partial: str = "float32"
+    reduce: str = "float32"
+
+    def __post_init__(self) -> None:
+        _at_least_one(self, lanes=self.lanes)
+        _counts_or_none(self, chunk=self.chunk, tile=self.tile, slice_k=self.slice_k)
+        if self.tree not in TREES:
+            raise unknown("tree of lanes", self.tree, TREES)
+        if self.tree == "butterfly" and self.lanes & (self.lanes - 1):
+            raise ValueError(f"Lanes: a butterfly needs a power of two of lanes; got {self.lanes}")
+        if self.lanes % TREES[self.tree]:
+            raise ValueError(f"Lanes: {self.tree} need a multiple of {TREES[self.tree]} lanes; got {self.lanes}")
+        _kept_format(self.partial)
+        _kept_format(self.reduce)
+
+    def slices(self, k: int) -> list[npt.NDArray[np.int64]]:
+        """The k of each slice, ascending."""
+        return _slices(k, self.slice_k)
+
+    def plan(self, k: int) -> Plan:
+        raise _composed(self)
+
+
+Schedule = Sequential | SplitK | Blocked | Tiled | Lanes
 
 
 def walk(plan: Plan, c: Any, zero: Any, chain: Callable[[Any, int, int], Any], add: Callable[[Any, Any], Any]) -> Any:
@@ -103,6 +205,21 @@ def _bounds(k: int, step: int) -> npt.NDArray[np.int64]:
     return np.append(np.arange(0, k, step, dtype=np.int64), np.int64(k))
 
 
+def _composed(schedule: object) -> ValueError:
+    return ValueError(
+        f"{schedule} is several products added outside the unit, which matmul computes; bounds, schemes and traces take "
+        "Sequential(), SplitK(...) and Blocked(...)"
+    )
+
+
+def _slices(k: int, step: int | None) -> list[npt.NDArray[np.int64]]:
+    return [np.arange(start, min(start + (step or k), k)) for start in range(0, k, step or k)]
+
+
+def _counts_or_none(schedule: object, **counts: int | None) -> None:
+    _at_least_one(schedule, **{key: value for key, value in counts.items() if value is not None})
+
+
 def _at_least_one(schedule: object, **counts: int) -> None:
     """Counts as Python's integers, which do not wrap."""
     for key, value in counts.items():
@@ -112,3 +229,8 @@ def _at_least_one(schedule: object, **counts: int) -> None:
 def _sum_format(name: str) -> None:
     if format_named(name).name not in SUM_FORMATS:
         raise unknown("format for adding partial sums", name, SUM_FORMATS)
+
+
+def _kept_format(name: str) -> None:
+    if name not in KEPT_FORMATS:
+        raise unknown("format for partial sums", name, KEPT_FORMATS)

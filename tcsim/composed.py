@@ -1,0 +1,213 @@
+"""Schedules made of several products: slices and lanes of k, each a chain on a unit, added outside it in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.fp.codes import decode, encode
+from tcsim.fp.formats import Format, format_named
+from tcsim.fp.round_to import round_to
+from tcsim.hardware.unit import Unit
+from tcsim.problem import Codes, Operand, Problem
+from tcsim.schedule import Lanes, Plan, Sequential, Tiled
+
+Floats = npt.NDArray[np.float32]
+Places = npt.NDArray[np.int64]
+Run = Callable[[Problem, int | None], Codes]
+
+
+def run(problem: Problem, schedule: Tiled | Lanes, backend: Run, threads: int | None) -> Codes:
+    """Codes of D = C + A·B, (batch, m, n), for a problem whose own plan is not looked at.
+
+    ValueError for units with block scales, integers or outputs wider than float32.
+    """
+    unit = problem.unit
+    if unit.scale is not None or unit.out_format.integer or unit.out_format.array_dtype != "float32":
+        raise ValueError(
+            f"{type(schedule).__name__} is a schedule of unscaled units with outputs up to float32; not of {unit.label}"
+        )
+    part = _tiled if isinstance(schedule, Tiled) else _lanes
+    total: Floats | None = None
+    with np.errstate(invalid="ignore", over="ignore"):
+        for ks in schedule.slices(problem.shape[3]):
+            partial = _kept(part(problem, schedule, ks, backend, threads), schedule.partial)  # type: ignore[arg-type]
+            total = partial if total is None else total + partial
+            total = _kept(total, schedule.reduce)
+        assert total is not None
+        if problem.c is not None:
+            total = total + _values(problem.c, unit.out_format)
+    return _codes(total, unit)
+
+
+def _tiled(problem: Problem, schedule: Tiled, ks: Places, backend: Run, threads: int | None) -> Floats:
+    unit = problem.unit
+    if schedule.instruction_k is not None:
+        unit = shortened(unit, schedule.instruction_k)
+    places = first_remainder(ks, schedule.tile_k if schedule.turns == 1 else None, unit.instruction_k)
+    step = schedule.promote_k or places.size
+    sums = [
+        _values(backend(_at(problem, unit, places[start : start + step]), threads), unit.out_format)
+        for start in range(0, places.size, step)
+    ]
+    return _ascending(np.stack(sums))
+
+
+def _at(problem: Problem, unit: Unit, places: Places) -> Problem:
+    """The product over some k, from zero."""
+    a, b = _taken(problem.a, places, 2), _taken(problem.b, places, 1)
+    return replace(problem, unit=unit, plan=Sequential().plan(places.size), a=a, b=b, c=None)
+
+
+@lru_cache(maxsize=64)
+def shortened(unit: Unit, k: int) -> Unit:
+    """The unit in instructions of k products; itself where its own are not longer."""
+    if unit.instruction_k <= k or unit.k_order is not None:
+        return unit
+    return unit.replace(
+        block_size=min(unit.block_size, k), evidence=unit.evidence, source=f"{unit.source}; instructions of {k} products"
+    )
+
+
+def first_remainder(ks: Places, tile: int | None, step: int) -> Places:
+    """Which k stands where, -1 for a zero: the remainder by `tile` first, filled up to whole steps."""
+    rest = 0 if tile is None else ks.size % tile
+    return np.concatenate([ks[:rest], np.full(-rest % step, -1), ks[rest:]])
+
+
+def _taken(operand: Operand, places: Places, axis: int) -> Operand:
+    """The operand at some k, +0 where a place is -1."""
+    if places.size and places[0] >= 0 and (np.diff(places) == 1).all():
+        cut = slice(int(places[0]), int(places[-1]) + 1)
+        return Operand(operand.codes[:, :, cut] if axis == 2 else operand.codes[:, cut], operand.stored)
+    codes = np.take(operand.codes, np.maximum(places, 0), axis=axis)
+    codes[(slice(None),) * axis + (places < 0,)] = 0
+    return Operand(codes, operand.stored)
+
+
+def _lanes(problem: Problem, schedule: Lanes, ks: Places, backend: Run, threads: int | None) -> Floats:
+    """A batch of chains, one a lane, tile and element of the batch; then the tree."""
+    places = lane_places(schedule, ks)
+    lanes, tiles, length = places.shape
+    batch, m, n, _ = problem.shape
+    flat = places.reshape(-1, length)
+    part = Problem(
+        fused(problem.unit),
+        Plan(np.array([0, length], dtype=np.int64), None, True),
+        Operand(_spread(problem.a.codes, flat).reshape(-1, m, length), problem.a.stored),
+        Operand(_spread(problem.b.codes.transpose(0, 2, 1), flat).reshape(-1, n, length).transpose(0, 2, 1), problem.b.stored),
+        None,
+        seed=problem.seed,
+    )
+    sums = _values(backend(part, threads), format_named("float32")).reshape(lanes, tiles, batch, m, n)
+    totals = sums[:, 0]
+    for tile in range(1, tiles):
+        begun = places[:, tile, 0] >= 0
+        totals[begun] = totals[begun] + sums[begun, tile]
+    return TREE[schedule.tree](totals)
+
+
+def _spread(codes: Codes, places: Places) -> Codes:
+    """Codes (batch, lines, k) as (chains, batch, lines, products), +0 where a place is -1."""
+    taken = codes[:, :, np.maximum(places, 0)]
+    taken[:, :, places < 0] = 0
+    return np.ascontiguousarray(taken.transpose(2, 0, 1, 3))
+
+
+def lane_places(schedule: Lanes, ks: Places) -> Places:
+    """Which k each lane takes, (lanes, tiles, products of a tile), -1 for none."""
+    length = ks.size
+    share = -(-length // schedule.lanes)
+    chunk = share if schedule.chunk is None else schedule.chunk
+    lane = np.arange(length) // chunk % schedule.lanes
+    counts = np.bincount(lane, minlength=schedule.lanes)
+    order = np.argsort(lane, kind="stable")
+    place_in_lane = np.arange(length) - np.repeat(np.cumsum(counts) - counts, counts)
+    tile = schedule.tile or int(counts.max())
+    tiles = -(-int(counts.max()) // tile)
+    places = np.full((schedule.lanes, tiles * tile), -1, dtype=np.int64)
+    places[lane[order], place_in_lane] = ks[order]
+    return places.reshape(schedule.lanes, tiles, tile)
+
+
+def _ascending(totals: Floats) -> Floats:
+    result: Floats = totals[0]
+    for lane in totals[1:]:
+        result = result + lane
+    return result
+
+
+def _butterfly(totals: Floats) -> Floats:
+    while len(totals) > 1:
+        half = len(totals) // 2
+        totals = totals[:half] + totals[half:]
+    total: Floats = totals[0]
+    return total
+
+
+def _blocks_of_128(totals: Floats) -> Floats:
+    """A butterfly in each block of 128 lanes; the blocks' sums then as `_sums_of_blocks`."""
+    blocks = totals.reshape(-1, 128, *totals.shape[1:])
+    return _sums_of_blocks(_butterfly(np.moveaxis(blocks, 1, 0)))
+
+
+def _pairs_in_blocks(totals: Floats) -> Floats:
+    """Two neighbouring lanes are one thread's: they are added, then blocks of 128."""
+    return _blocks_of_128(totals[0::2] + totals[1::2])
+
+
+def _sums_of_blocks(sums: Floats) -> Floats:
+    """By one block of 128 threads: every 128th in a chain, halves down to 32, every fourth in a chain, then those four."""
+    sums = _every(sums, 128)
+    while len(sums) > 32:
+        half = len(sums) // 2
+        sums = sums[:half] + sums[half:]
+    return _ascending(_every(sums, 4))
+
+
+def _every(sums: Floats, step: int) -> Floats:
+    """Chains of every `step`-th; `step` sums, zero where there is none."""
+    rows = np.zeros((-(-len(sums) // step) * step, *sums.shape[1:]), np.float32)
+    rows[: len(sums)] = sums
+    return _ascending(rows.reshape(-1, step, *sums.shape[1:]))
+
+
+TREE: dict[str, Callable[[Floats], Floats]] = {
+    "ascending": _ascending,
+    "butterfly": _butterfly,
+    "blocks of 128": _blocks_of_128,
+    "pairs in blocks of 128": _pairs_in_blocks,
+}
+
+
+@lru_cache(maxsize=64)
+def fused(unit: Unit) -> Unit:
+    """float32 fused multiply-adds of the unit's inputs, as the CUDA cores of its GPU do them."""
+    return Unit(
+        unit.gpu, "fma", unit.a, unit.b, "float32", 1, align_rounding="exact", rounding="rne", zero_sign="ieee",
+        evidence="S", source="IEEE 754 fused multiply-add",
+    )  # fmt: skip
+
+
+def _values(codes: Codes, fmt: Format) -> Floats:
+    return np.asarray(decode(codes, fmt), dtype=np.float32)
+
+
+def _kept(x: Floats, fmt: str) -> Floats:
+    return x if fmt == "float32" else np.asarray(round_to(x, fmt), dtype=np.float32)
+
+
+def _codes(x: Floats, unit: Unit) -> Codes:
+    """Codes of the output; NaN is the unit's own."""
+    out = unit.out_format
+    if out.name == "float32":
+        codes: Any = np.ascontiguousarray(x).view(np.uint32).copy()
+    else:
+        codes = encode(_kept(x, out.name), out)
+    codes[np.isnan(x)] = unit.nan
+    return codes  # type: ignore[no-any-return]

@@ -1,0 +1,130 @@
+"""Schedules of a GEMM library: rules against cuBLAS's own outputs on an H200, and what `predict` says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tcsim_gpu import survey
+from tcsim_gpu.observe import kind_of, sampled_codes
+
+import tcsim
+from tcsim.probing.catalogue import catalogue
+from tcsim.probing.gemm_kernels import Kind, Launch, schedule_of, short
+from tcsim.probing.predict import Prediction, predict, unit_of
+from tcsim.schedule import Lanes, Tiled
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "gemm_schedules" / "h200.npz"
+
+
+def golden() -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    with np.load(GOLDEN) as stored:
+        calls = json.loads(str(stored["meta"]))["calls"]
+        return calls, {key: stored[key] for key in stored.files if key != "meta"}
+
+
+CALLS, OUTPUTS = golden()
+
+
+def launch_of(stored: dict[str, Any]) -> Launch:
+    return Launch(**{**stored, "grid": tuple(stored["grid"]), "block": tuple(stored["block"])})
+
+
+def names() -> list[str]:
+    return [f"{c['kind']}-{c['m']}x{c['n']}x{c['k']}-{c['launch']['name'][:30]}" for c in CALLS]
+
+
+@pytest.mark.parametrize("index", range(len(CALLS)), ids=names())
+def test_the_rule_gives_the_librarys_bits(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = CALLS[index]
+    kind, launch = kind_of(stored["kind"]), launch_of(stored["launch"])
+    unit = unit_of("h200", kind)
+    schedule = schedule_of(launch, kind, unit, stored["k"])
+    if schedule is None:
+        assert "segment_k" in launch.name  # stream-k: said to be unknown, never guessed
+        return
+    call = survey.Call(*(stored[key] for key in ("kind", "m", "n", "k", "layout", "seed")))
+    shape = (call.m, call.n, call.k)
+    made = Prediction("h200", "cublas", shape, kind, call.layout, unit, schedule, launch, True, 0, 0, "")
+    monkeypatch.setattr(survey, "SAMPLE", 64)
+    rows, columns = survey.sampled(call)
+    monkeypatch.setattr(survey, "sampled", lambda _: (rows[:16], columns[:16]))
+    np.testing.assert_array_equal(sampled_codes(made, call), OUTPUTS[f"d{index}"])
+
+
+def test_every_golden_call_is_in_the_catalogue() -> None:
+    for stored in CALLS[::7]:
+        kind = kind_of(stored["kind"])
+        made = predict(
+            shape=(stored["m"], stored["n"], stored["k"]), dtype=kind.fmt, out=kind.out, accumulate=kind.accumulate,
+            layout=stored["layout"],
+        )  # fmt: skip
+        assert made.seen
+        assert made.launch == launch_of(stored["launch"])
+        assert "this call ran" in made.evidence
+
+
+def test_a_guess_says_that_it_is_one() -> None:
+    made = predict(shape=(311, 6023, 10303))
+    assert not made.seen
+    assert 0 <= made.right <= made.of == 20
+    assert "a guess from the nearest call" in str(made)
+
+
+def test_the_prediction_runs_under_matmul() -> None:
+    made = predict(shape=(40, 30, 500), dtype="bfloat16", out="bfloat16")
+    rng = np.random.default_rng(0)
+    a, b = (np.asarray(tcsim.round_to(rng.standard_normal(s), "bfloat16")) for s in ((40, 500), (500, 30)))
+    inside = tcsim.matmul(a, b, unit=made.unit, schedule=made.schedule)
+    np.testing.assert_array_equal(made.matmul(a, b), tcsim.round_to(inside, "bfloat16"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "match"),
+    [
+        ({"gpu": "h20x"}, "h200"),
+        ({"library": "cublass"}, "cublas"),
+        ({"layout": "row"}, "nn, nt, tn, tt"),
+        ({"shape": (3, 4)}, r"\(m, n, k\)"),
+        ({"shape": (0, 4, 4)}, "m"),
+        ({"dtype": "int8"}, "kind of GEMM"),
+        ({"gpu": "a100"}, "cublas-h200"),
+        ({"source": "guess"}, "catalogue, library"),
+    ],
+)
+def test_wrong_arguments(asked: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        predict(**{"shape": (8, 8, 8), **asked})
+
+
+def test_a_prediction_is_for_its_shape() -> None:
+    with pytest.raises(ValueError, match=r"for \(8, 64\) by \(64, 8\)"):
+        predict(shape=(8, 8, 64)).matmul(np.ones((4, 64)), np.ones((64, 8)))
+
+
+def test_names_of_kernels_lose_what_says_nothing() -> None:
+    name = "void cutlass::Kernel2<cutlass_75_tensorop_s1688gemm_bf16_64x64_nn_align1>(cutlass_75::Params)"
+    assert short(name) == "cutlass_75_tensorop_s1688gemm_bf16_64x64_nn_align1"
+
+
+def test_catalogue_rows_are_calls() -> None:
+    calls = catalogue("h200", "cublas")
+    assert len(calls) > 3000
+    for row in range(0, len(calls), 97):
+        launch = calls.launch(row)
+        assert launch.name
+        assert min(*launch.grid, *launch.block) >= 1
+
+
+def test_an_unknown_kernel_has_no_schedule() -> None:
+    launch = Launch("someones_gemm_128x128", (1, 1, 1), (128, 1, 1), False)
+    kind = Kind("float16", "float32")
+    assert schedule_of(launch, kind, unit_of("h200", kind), 64) is None
+
+
+def test_schedules_are_data() -> None:
+    assert Tiled(64, 32) == Tiled(slice_k=64, tile_k=32)
+    assert Lanes(32).slices(5)[0].tolist() == [0, 1, 2, 3, 4]

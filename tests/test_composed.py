@@ -1,0 +1,140 @@
+"""Schedules made of several products: against the definition written out with the reference, and against each other."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+import pytest
+
+import tcsim
+from tcsim.composed import lane_places
+from tcsim.schedule import Blocked, Lanes, Sequential, SplitK, Tiled
+
+SEED = secrets.randbits(32)
+
+
+def drawn(rng: np.random.Generator, m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    spread = np.ldexp(1.0, rng.integers(-6, 6, (m, k)))
+    return (rng.standard_normal((m, k)) * spread).astype(np.float16), rng.standard_normal((k, n)).astype(np.float16)
+
+
+def chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """float32 fused multiply-adds of float16 values, by the definition."""
+    unit = tcsim.Unit("any", "fma", "float16", "float16", "float32", 1, align_rounding="exact", rounding="rne")
+    return tcsim.matmul(a, b, unit=unit, backend="reference")
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("gpu", ["v100", "a100", "h200"])
+def test_a_tile_of_all_k_is_sequential_and_slices_are_split_k(gpu: str, backend: str) -> None:
+    unit, (a, b) = tcsim.unit(gpu, "float16"), drawn(np.random.default_rng(0), 3, 150, 4)
+
+    def bits(schedule: tcsim.schedule.Schedule) -> np.ndarray:  # type: ignore[name-defined]
+        return tcsim.matmul(a, b, unit=unit, schedule=schedule, backend=backend).view(np.uint32)
+
+    np.testing.assert_array_equal(bits(Tiled()), bits(Sequential()))
+    np.testing.assert_array_equal(bits(Tiled(slice_k=64)), bits(SplitK(3, 64)))
+    np.testing.assert_array_equal(bits(Tiled(promote_k=32)), bits(Blocked(32)))
+
+
+def test_the_remainder_comes_first_with_zeros_behind_it() -> None:
+    """150 = 22 + 4 · 32: the first 22 fill two blocks of 16, the rest begins a new one."""
+    unit, (a, b) = tcsim.unit("h200", "float16"), drawn(np.random.default_rng(1), 3, 150, 4)
+    padded = [np.concatenate([x[:22], np.zeros((10, x.shape[1]), x.dtype), x[22:]]) for x in (a.T, b)]
+    want = tcsim.matmul(padded[0].T, padded[1], unit=unit)
+    got = tcsim.matmul(a, b, unit=unit, schedule=Tiled(tile_k=32))
+    np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))
+    assert (got.view(np.uint32) != tcsim.matmul(a, b, unit=unit).view(np.uint32)).any()
+
+
+def test_an_instruction_of_8_is_a_block_of_8() -> None:
+    unit, (a, b) = tcsim.unit("h200", "float16"), drawn(np.random.default_rng(2), 3, 150, 4)
+    want = tcsim.matmul(a, b, unit=unit.replace(block_size=8))
+    np.testing.assert_array_equal(tcsim.matmul(a, b, unit=unit, schedule=Tiled(instruction_k=8)), want)
+
+
+def test_turns_deal_tiles_out() -> None:
+    unit, (a, b) = tcsim.unit("h200", "float16"), drawn(np.random.default_rng(3), 3, 150, 4)
+    turn = np.arange(150) // 16 % 2
+    parts = [tcsim.matmul(a[:, turn == t], b[turn == t], unit=unit) for t in (0, 1)]
+    np.testing.assert_array_equal(tcsim.matmul(a, b, unit=unit, schedule=Tiled(tile_k=16, turns=2)), parts[0] + parts[1])
+
+
+@pytest.mark.parametrize("reduce", ["float16", "bfloat16", "float32"])
+def test_sums_are_kept_in_their_format(reduce: str) -> None:
+    unit, (a, b) = tcsim.unit("a100", "float16"), drawn(np.random.default_rng(4), 3, 90, 4)
+    total = np.zeros((3, 4), np.float32)
+    for start in range(0, 90, 32):
+        part = tcsim.matmul(a[:, start : start + 32], b[start : start + 32], unit=unit)
+        total = np.asarray(tcsim.round_to(total + part, reduce), np.float32)
+    np.testing.assert_array_equal(tcsim.matmul(a, b, unit=unit, schedule=Tiled(32, reduce=reduce)), total)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_lanes_are_chains_and_a_tree(backend: str) -> None:
+    a, b = drawn(np.random.default_rng(5), 2, 75, 3)
+    lane = np.arange(75) // 2 % 4
+    sums = [chain(a[:, lane == i], b[lane == i]) for i in range(4)]
+    unit = tcsim.unit("h200", "float16")
+
+    def got(tree: str) -> np.ndarray:
+        return tcsim.matmul(a, b, unit=unit, schedule=Lanes(4, 2, tree=tree), backend=backend)
+
+    np.testing.assert_array_equal(got("ascending"), ((sums[0] + sums[1]) + sums[2]) + sums[3])
+    np.testing.assert_array_equal(got("butterfly"), (sums[0] + sums[2]) + (sums[1] + sums[3]))
+
+
+def test_a_lane_starts_over_after_its_tile() -> None:
+    a, b = drawn(np.random.default_rng(6), 2, 40, 3)
+    want = (chain(a[:, :16], b[:16]) + chain(a[:, 16:32], b[16:32])) + chain(a[:, 32:], b[32:])
+    got = tcsim.matmul(a, b, unit=tcsim.unit("h200", "float16"), schedule=Lanes(1, 1, tile=16))
+    np.testing.assert_array_equal(got, want)
+
+
+def test_every_product_has_one_place() -> None:
+    print(f"seed {SEED}")
+    rng = np.random.default_rng(SEED)
+    for _ in range(60):
+        k, lanes = int(rng.integers(1, 400)), 2 ** int(rng.integers(0, 8))
+        chunk = None if rng.random() < 0.3 else int(rng.integers(1, 9))
+        tile = None if rng.random() < 0.5 else int(rng.integers(1, 9))
+        places = lane_places(Lanes(lanes, chunk, tile=tile), np.arange(7, 7 + k))
+        assert sorted(places[places >= 0].tolist()) == list(range(7, 7 + k))
+
+
+def test_random_schedules_agree_between_backends() -> None:
+    print(f"seed {SEED}")
+    rng = np.random.default_rng(SEED)
+    for _ in range(12):
+        unit = tcsim.unit(str(rng.choice(["v100", "a100", "h200"])), "float16")
+        a, b = drawn(rng, 2, int(rng.integers(1, 130)), 2)
+        kept = str(rng.choice(["float16", "bfloat16", "float32"]))
+        options = (
+            Tiled(
+                int(rng.integers(8, 64)), int(rng.choice([8, 16, 32])), int(rng.choice([4, 8, 16])), partial=kept, reduce=kept
+            ),
+            Lanes(2 ** int(rng.integers(0, 5)), int(rng.integers(1, 5)), slice_k=int(rng.integers(20, 60)), reduce=kept),
+        )
+        c = rng.standard_normal((2, 2)).astype(np.float32)
+        for schedule in options:
+            one, other = (tcsim.matmul(a, b, c, unit=unit, schedule=schedule, backend=x) for x in ("cpu", "reference"))
+            np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32), err_msg=str(schedule))
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Tiled(slice_k=0), "slice_k"),
+        (lambda: Tiled(turns=2), "takes no slice_k"),
+        (lambda: Tiled(reduce="float64"), "float16, bfloat16, float32"),
+        (lambda: Lanes(3), "power of two"),
+        (lambda: Lanes(2, tree="binary"), "butterfly"),
+        (lambda: Lanes(100, tree="blocks of 128"), "multiple of 128"),
+        (lambda: tcsim.bounds.unit_product(tcsim.unit("a100", "float16"), np.ones((2, 4)), np.ones((4, 2)), schedule=Tiled(8)), "several products"),
+        (lambda: tcsim.matmul(np.ones((2, 4)), np.ones((4, 2)), unit=tcsim.unit("a100", "float64"), schedule=Tiled()), "unscaled"),
+    ],
+)  # fmt: skip
+def test_wrong_schedules(make, match: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match=match):
+        make()
