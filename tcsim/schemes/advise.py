@@ -16,7 +16,9 @@ import numpy.typing as npt
 from tcsim.analysis import exact, metrics
 from tcsim.arguments import array
 from tcsim.errors import unknown
+from tcsim.hardware import as_unit
 from tcsim.hardware.gpus import PEAKS, peak
+from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 from tcsim.schemes import bounds
 from tcsim.schemes.gemm import SCHEMES, gemm
@@ -94,16 +96,14 @@ def advise(
     a (m, k), b (k, n)
         Finite matrices.
     unit
-        The GPU by name, or one of its units.
+        The GPU by any of its names, or one of its units.
     sample
         Rows of A and columns of B on which the schemes run, half of them those of widest range.
 
     Slices and moduli are the fewest that reach the target on the sample; the slices of A and of B are reduced
     separately. The costs are multiply-adds at peak rate: splitting, adding outside and memory come on top.
     """
-    gpu = unit.gpu if isinstance(unit, Unit) else str(unit)
-    if gpu not in PEAKS:
-        raise unknown("GPU with a known peak rate", gpu, PEAKS)
+    gpu = _gpu(unit)
     x, y = array(a, "a"), array(b, "b")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("advice needs finite matrices")
@@ -128,6 +128,19 @@ def advise(
         bound, why = trial.worst(limit)
         choices.append(Choice(scheme, options, fmt, gemms, error, bound, time, time / base, error <= target, why))
     return Advice(target, gpu, tuple(sorted(choices, key=lambda c: (not c.reaches, c.time if c.reaches else c.error))), refused)
+
+
+def _gpu(unit: Unit | str) -> str:
+    """The GPU of a unit, of a unit's name or of any name of its own. ValueError where its peak rates are unknown."""
+    gpu = unit.gpu if isinstance(unit, Unit) else unit
+    if gpu in PEAKS:
+        return gpu
+    if isinstance(unit, Unit):
+        raise unknown("GPU with a known peak rate", gpu, PEAKS)
+    try:
+        return as_unit(unit).gpu if ":" in unit else gpu_named(unit).name
+    except ValueError as error:
+        raise ValueError(str(error).replace("unknown unit", "unknown GPU with a known peak rate")) from None
 
 
 class _Trial:

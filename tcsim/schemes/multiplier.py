@@ -177,7 +177,7 @@ def multiplier(
     threads: int | None = None,
     seed: int = 0,
 ) -> Multiplier:
-    """A Multiplier from a unit, a GPU's name (its unit for `fmt`), "simt", "double", "exact" or a callable.
+    """A Multiplier from a unit, a GPU's name (its unit for `fmt`), a unit's ("a100:fp16"), "simt", "double", "exact" or a callable.
 
     ValueError names what exists for an unknown GPU or one without a unit for the format.
     """
@@ -191,7 +191,7 @@ def multiplier(
         else:
             from tcsim.hardware import unit as unit_named
 
-            source = unit_named(source, fmt)
+            source = unit_named(source) if ":" in source else unit_named(source, fmt)
     return Multiplier(source, schedule=schedule, backend=backend, threads=threads, seed=seed)
 
 

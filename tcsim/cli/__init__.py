@@ -1,0 +1,9 @@
+"""The command line: `tcsim VERB …`, one module a group of verbs."""
+
+from __future__ import annotations
+
+from tcsim.cli import machine, numbers, studies, units
+from tcsim.cli.group import main
+from tcsim.cli.studies import study_command
+
+__all__ = ["machine", "main", "numbers", "studies", "study_command", "units"]
