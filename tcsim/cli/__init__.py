@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tcsim.cli import machine, numbers, studies, units
+from tcsim.cli import machine, numbers, schemes, studies, units
 from tcsim.cli.group import main
 from tcsim.cli.studies import study_command
 
-__all__ = ["machine", "main", "numbers", "studies", "study_command", "units"]
+__all__ = ["machine", "main", "numbers", "schemes", "studies", "study_command", "units"]

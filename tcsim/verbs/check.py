@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim import files
+from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format, format_named
 from tcsim.hardware import as_unit, unit
 from tcsim.hardware.nans import differing
@@ -239,6 +240,8 @@ def _explained(unit: Unit, a: Array, b: Array, c: int) -> Iterator[str]:
         sums = running(a, b, start, unit=unit)
         for k, value in sums[-8:]:
             yield f"  after k = {k}: {text(int(result_codes(value, unit)), unit.out_format)}  {value!s}"
+    if unit.sum_format is not None:  # a block of it is shown in the wider format
+        start = decode(start, unit.out_format)
     try:
         yield str(trace(a, b, start, unit=unit, block=len(blocks) - 1, codes=unit.a_format.integer))
     except ValueError as error:

@@ -13,7 +13,6 @@ from tcsim import arguments
 from tcsim.hardware import as_unit
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
-from tcsim.operands import input_seeds, operand
 from tcsim.reference.dot import instructions
 from tcsim.reference.trace import Block
 from tcsim.reference.trace import trace as trace_block
@@ -51,6 +50,7 @@ def trace(
     x, y = (np.atleast_1d(arguments.array(v, name)) for v, name in ((a, "a"), (b, "b")))
     if unit.a_format.integer:  # the definition takes codes of int8; here unsigned integers must be called so
         x, y = (_integers(v, fmt, name, codes) for v, fmt, name in ((x, unit.a_format, "a"), (y, unit.b_format, "b")))
+        c = _integers(np.asarray(c), unit.out_format, "c", codes) if np.asarray(c).dtype.kind == "u" else c
     if block is None:
         found = trace_block(x, y, c, unit=unit, **options)
         return _with_codes(found, x, y, unit, how, seed)
@@ -58,6 +58,8 @@ def trace(
 
 
 def _integers(x: Array, fmt: Any, name: str, codes: bool) -> Array:
+    from tcsim.operands import operand
+
     taken = operand(x, fmt, name, codes=codes).codes
     return taken.view(f"int{fmt.width}")
 
@@ -103,7 +105,10 @@ def _before(
     chained = unit.chain * unit.chains
     first = block // chained * chained  # the first block of the instruction
     done = [k for ks in blocks[:first] for k in ks]
-    start: Any = matmul(x[done], y[done], c, unit=whole, rounding=options["round"], backend="reference") if done else c
+    start: Any = c
+    if done:  # between instructions the sum is in the output's format, within them in the wider one
+        start = matmul(x[done], y[done], c, unit=unit, rounding=options["round"], backend="reference")
+        start = start if unit.sum_format is None else start.astype(whole.out_format.array_dtype)
     plain = whole.replace(k_order=None, evidence=unit.evidence, source=unit.source)
     part = [k for ks in blocks[first:block] for k in ks]
     if not late or unit.chain == 1:
@@ -132,6 +137,8 @@ def running(
 
 def _with_codes(found: Block, x: Array, y: Array, unit: Unit, how: str | None, seed: int, ks: list[int] | None = None) -> Block:
     """The block with the codes of its factors beside them, and the terms named by their k."""
+    from tcsim.operands import input_seeds, operand
+
     if unit.group_size > 1:
         return found
     seeds = input_seeds(arguments.seed(seed))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
+import sys
 from collections.abc import Sequence
 from functools import partial
 from html import escape
@@ -75,13 +77,15 @@ def warning(lines: Sequence[str]) -> str:
     return "".join(f"<p class='fails'><b>{escape(line)}</b></p>" for line in lines if line)
 
 
-def write(outcome: Outcome, folder: Path, figures: bool) -> None:
+def write(outcome: Outcome, folder: Path, figures: bool, progress: bool = False) -> None:
     """Write the files of a run into `folder` and list them in `outcome.files`.
 
-    A table or figure that raises is noted in `outcome.errors`, and everything else is written.
+    A table or figure that raises is noted in `outcome.errors`, and everything else is written. Figures of the same data, drawn
+    by the same code, stay as they are; `progress` says on stderr that the others are being drawn.
     """
     name = outcome.study.name
-    drawn = _draw(outcome, folder) if figures else []
+    stamp = drawing_stamp(outcome)
+    drawn = (kept_figures(folder, name, stamp) or _draw(outcome, folder, progress)) if figures else []
     table = outcome.made("table", lambda: outcome.study.table(outcome.dataset), "")
     about = provenance(outcome)
     said = verdicts(outcome.claims)
@@ -91,13 +95,44 @@ def write(outcome: Outcome, folder: Path, figures: bool) -> None:
     outcome.dataset.to_netcdf(data, engine="h5netcdf")
     text.write_text(text_of(outcome, table))
     shown = [path.name for path in drawn if path.suffix == ".png"]
-    claims.write_text(json.dumps({**about, "table": table, "claims": said, "figures": shown}, indent=1))
+    claims.write_text(json.dumps({**about, "table": table, "claims": said, "figures": shown, "drawn": stamp}, indent=1))
     outcome.files += [data, text, claims, *drawn]
 
 
-def _draw(outcome: Outcome, folder: Path) -> list[Path]:
+def drawing_stamp(outcome: Outcome) -> str:
+    """A hash of all that the figures depend on: the data, the package's code and a study's own, and what failed."""
+    import numpy as np
+
+    from tcsim.studies.framework.store import source_hash
+
+    digest = hashlib.sha256(f"{source_hash(outcome.study)}{outcome.lack}{outcome.params}".encode())
+    root = Path(__file__).parents[2]
+    for folder in ("analysis", "studies"):
+        for path in sorted(root.joinpath(folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    for name in sorted(map(str, outcome.dataset.variables)):
+        values = np.asarray(outcome.dataset[name].values)
+        digest.update(f"{name}{outcome.dataset[name].dims}{values.dtype}{values.shape}".encode())
+        digest.update(repr(values.tolist()).encode() if values.dtype.kind in "OUS" else np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
+
+
+def kept_figures(folder: Path, name: str, stamp: str) -> list[Path]:
+    """The figures of an earlier run with the same stamp, all of them, or none."""
+    try:
+        before = json.loads((folder / f"{name}.json").read_text())
+    except (OSError, ValueError):
+        return []
+    stems = [folder / figure for figure in before.get("figures", ())]
+    files = [path for stem in stems for path in (stem, stem.with_suffix(".svg"))]
+    return files if before.get("drawn") == stamp and all(path.is_file() for path in files) else []
+
+
+def _draw(outcome: Outcome, folder: Path, progress: bool) -> list[Path]:
     from tcsim.analysis.plot import note, save, style
 
+    if progress:
+        print(f"{outcome.study.name}: drawing figures …", file=sys.stderr, flush=True)
     files: list[Path] = []
     with style():
         for stem, figure in outcome.made("figures", lambda: outcome.study.figures(outcome.dataset), {}).items():
