@@ -33,7 +33,7 @@ html_show_sourcelink = False
 html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "_generated/units": [], "_generated/formats": [], "what-if": []},
     "footer_start": ["copyright"],
     "footer_end": [],
 }

@@ -19,6 +19,9 @@ _KINDS = {
 }
 
 
+_SAID: set[str] = set()  # kinds of kernels that this process has spoken of
+
+
 class Notice(event.Listener):  # type: ignore[misc]
     """Says what is being compiled, once a kernel: the functions that it calls are compiled within."""
 
@@ -46,6 +49,9 @@ def say(module: str) -> None:
     if multiprocessing.parent_process() is not None:
         return
     what, long = next((said for name, said in _KINDS.items() if module.startswith(name)), ("a kernel", "some seconds"))
+    if what in _SAID:
+        return
+    _SAID.add(what)
     print(f"tcsim: compiling {what} once, {long}; it is kept (tcsim doctor --warm compiles all)", file=sys.stderr, flush=True)
 
 

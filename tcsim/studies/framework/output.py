@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 from html import escape
 from importlib.metadata import version
@@ -36,6 +38,45 @@ def provenance(outcome: Outcome) -> dict[str, Any]:
         "failed_cells": len(outcome.failed),
         "errors": "\n".join(outcome.errors),
     }
+
+
+def circumstances(outcome: Outcome) -> dict[str, Any]:
+    """When and from what the run was made, whether at quick size, and the cells that failed: what two equal runs need not share."""
+    options = outcome.study.options
+    sized = [o for o in options if o.full != o.quick]
+    quick = bool(sized) and all(_same(outcome.params.get(o.name), o.quick) for o in sized)
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "size": "quick" if quick else "full" if all(_same(outcome.params.get(o.name), o.full) for o in options) else "own",
+        "failures": [{"cell": cell, "error": (error.strip().splitlines() or [""])[-1]} for cell, error in outcome.failed],
+    }
+
+
+def _same(one: Any, other: Any) -> bool:
+    return repr(_listed(one)) == repr(_listed(other))
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple | list) else value
+
+
+def commit() -> str:
+    """The commit of the checkout that the package runs from, short; nothing for an installed one."""
+    head = Path(__file__).parents[3] / ".git"
+    if not head.exists():
+        return ""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(head.parent), "rev-parse", "--short=12", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
 
 
 def text_of(outcome: Outcome, table: str) -> str:
@@ -95,7 +136,8 @@ def write(outcome: Outcome, folder: Path, figures: bool, progress: bool = False)
     outcome.dataset.to_netcdf(data, engine="h5netcdf")
     text.write_text(text_of(outcome, table))
     shown = [path.name for path in drawn if path.suffix == ".png"]
-    claims.write_text(json.dumps({**about, "table": table, "claims": said, "figures": shown, "drawn": stamp}, indent=1))
+    document = {**about, **circumstances(outcome), "table": table, "claims": said, "figures": shown, "drawn": stamp}
+    claims.write_text(json.dumps(document, indent=1, default=list))
     outcome.files += [data, text, claims, *drawn]
 
 
