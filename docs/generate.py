@@ -187,7 +187,8 @@ def escaped(docstring: list[str]) -> None:
     for i, line in enumerate(docstring):
         parts = re.split(r"(``.*?``|`[^`]*`)", line)
         made = [
-            f"``{p.strip('`')}``" if p.startswith("`") else re.sub(r"([|*])", r"\\\1", re.sub(r"(\w)_(?=\W|$)", r"\1\\_", p)) for p in parts
+            f"``{p.strip('`')}``" if p.startswith("`") else re.sub(r"([|*])", r"\\\1", re.sub(r"(\w)_(?=\W|$)", r"\1\\_", p))
+            for p in parts
         ]
         for at in range(1, len(parts) - 1):  # "`rounding`s": what follows a literal is apart from it
             if parts[at].startswith("`") and parts[at + 1][:1].isalnum():

@@ -9,6 +9,7 @@ from typing import Any
 from tcsim.errors import unknown
 from tcsim.fp.formats import FORMATS, family_of, format_named
 from tcsim.hardware import ampere_ada, blackwell, cdna, hopper, volta_turing
+from tcsim.hardware.html import Units
 from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 
@@ -29,7 +30,7 @@ def units(gpu: str | None = None, *, fmt: Any = None) -> list[Unit]:
     `fmt` may be a family: "fp8" lists all units with an fp8 input. ValueError for a name that no unit has.
     """
     found = UNITS if gpu is None else [u for u in UNITS if u.gpu == gpu_named(gpu).name]
-    return list(found) if fmt is None else _with_input(found, fmt)
+    return Units(found if fmt is None else _with_input(found, fmt))
 
 
 def _with_input(found: Iterable[Unit], fmt: Any) -> list[Unit]:

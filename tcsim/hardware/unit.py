@@ -223,3 +223,8 @@ class Unit:
     def explain(self) -> str:
         """What happens to a term of a dot product on this unit, in prose, and where the knowledge comes from."""
         return explain(self)
+
+    def _repr_html_(self) -> str:
+        from tcsim.hardware.html import unit_html
+
+        return unit_html(self)

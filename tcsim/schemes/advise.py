@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -80,6 +81,23 @@ class Advice:
     @property
     def native(self) -> bool:
         return self.best is not None and self.best.scheme == "native"
+
+    def __repr__(self) -> str:
+        best = (
+            "nothing tried reaches it" if self.best is None else f"best: {self.best.scheme} {self.best.options or ''}".strip()
+        )
+        return f"<advice for {self.target:g} on {self.gpu}: {best}, of {len(self.choices)} tried>"
+
+    def _repr_html_(self) -> str:
+        names = ("scheme", "options", "format", "gemms", "error", "bound", "time", "reaches")
+        rows = "".join(
+            f"<tr><td>{escape(c.scheme)}</td><td>{escape(', '.join(f'{k}={v}' for k, v in c.options.items()))}</td><td>{c.fmt}</td>"
+            f"<td>{c.gemms}</td><td>{c.error:.1e}</td><td>{'' if c.bound is None else f'{c.bound:.1e}'}</td>"
+            f"<td>{c.relative_time:.2f}</td><td>{'yes' if c.reaches else 'no'}</td></tr>"
+            for c in self.choices
+        )
+        head = "".join(f"<th>{name}</th>" for name in names)
+        return f"<b>error {self.target:g} on {escape(self.gpu)}</b><table><tr>{head}</tr>{rows}</table>"
 
     def __str__(self) -> str:
         numbers = f"{'gemms':>5} {'error':>9} {'bound':>9} {'time':>8}"

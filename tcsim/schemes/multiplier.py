@@ -56,6 +56,18 @@ class Result(NamedTuple):
     c: Array
     record: Record
 
+    def __repr__(self) -> str:
+        r = self.record
+        return f"<{self.c.dtype} product of shape {self.c.shape} by {r.scheme}: {r.gemms} products on {r.unit}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        r = self.record
+        rows = {"scheme": r.scheme, "m, n, k": r.shape, "unit": r.unit, "products": r.gemms, "words": r.words, **r.details}
+        cells = "".join(f"<tr><td>{escape(str(k))}</td><td>{escape(str(v))}</td></tr>" for k, v in rows.items())
+        return f"<b>{self.c.dtype} product of shape {self.c.shape}</b><table>{cells}</table>"
+
 
 class Multiplier:
     """(a, b, c=None) -> c + a·b on a unit and a schedule, or by a callable; counts products and multiply-adds.
