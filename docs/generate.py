@@ -15,7 +15,7 @@ from tcsim.hardware.gpus import GPUS
 from tcsim.verbs.records import lines, shown_gpus, shown_inputs
 
 GROUPS = {
-    "Multiply and look": ("unit", "units", "matmul", "trace", "compare", "check", "vectors"),
+    "Multiply and look": ("unit", "units", "matmul", "trace", "compare", "check", "vectors", "what_if"),
     "Formats and rounding": ("formats", "encode", "decode", "round_to", "quantize", "dequantize"),
     "Schedules": ("Sequential", "SplitK", "Blocked"),
     "Schemes": ("schemes", "gemm", "advise"),

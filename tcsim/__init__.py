@@ -25,6 +25,7 @@ _LATER = {
     "check": "verbs.check",
     "compare": "verbs.compare",
     "vectors": "verbs.vectors",
+    "what_if": "verbs.what_if",
     "encode": "fp.codes",
     "decode": "fp.codes",
     "round_to": "fp.round_to",
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from tcsim.verbs.check import check as check
     from tcsim.verbs.compare import compare as compare
     from tcsim.verbs.vectors import vectors as vectors
+    from tcsim.verbs.what_if import what_if as what_if
 
 __all__ = [
     "Blocked",

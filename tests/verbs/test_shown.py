@@ -35,3 +35,19 @@ def test_notebook_forms() -> None:
         assert html.count("<table>") == html.count("</table>") > 0
         for text in wanted:
             assert text in html
+
+
+def test_what_if_draws_what_the_unit_gives() -> None:
+    from tcsim.verbs.what_if import changed, error_curve
+
+    figure = tcsim.what_if("v100:fp16", k=256)
+    assert [axis.get_xlabel() for axis in figure.axes] == ["value of the bit", "inner dimension k"]
+    ks, errors = error_curve(tcsim.unit("v100:fp16"), 4096, 0)
+    assert ks[-1] == 4096
+    assert 3 < errors[-1] / errors[-3] < 5.5  # truncation: the error grows like k, by four from 1024 on
+    _, exact = error_curve(tcsim.unit("v100:fp16,align_rounding=exact,rounding=rne"), 4096, 0)
+    assert exact[-1] < errors[-1] / 10
+    values = {"block_size": 4, "fraction_bits": 30, "align_rounding": "exact", "rounding": "rne"}
+    assert changed(tcsim.unit("v100:fp16"), values) == tcsim.unit(
+        "v100:fp16,align_rounding=exact,rounding=rne,fraction_bits=None"
+    )
