@@ -34,7 +34,9 @@ def test_the_examples_of_the_api_are_whole_and_run() -> None:
     text = page.read_text()
     for name in tcsim.__all__:
         assert f"tcsim.{name}" in text, f"no example of tcsim.{name}"
-    result = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    plain = text.replace("```python\n", "\n").replace("```\n", "\n")
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    result = runner.run(doctest.DocTestParser().get_doctest(plain, {}, "examples", str(page), 0))
     assert result.attempted > 30
     assert result.failed == 0
 

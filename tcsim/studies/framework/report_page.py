@@ -9,7 +9,7 @@ h1 { margin: .5rem 0; } h2 { border-bottom: 2px solid var(--line); padding-botto
 .table { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: .92em; }
 td, th { padding: .3rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 th { position: sticky; top: 0; background: #fff; }
-td.count { text-align: right; white-space: nowrap; } small { color: var(--dim); }
+td.count { white-space: nowrap; } small { color: var(--dim); }
 .holds { color: var(--good); font-weight: 600; } .fails { color: var(--bad); font-weight: 600; } .untold { color: var(--dim); font-weight: 600; }
 .banner { border-left: .4rem solid #e69f00; background: #fdf6e3; padding: .5rem .8rem; margin: .6rem 0; }
 .banner.bad { border-color: var(--bad); background: #fbeae4; }
