@@ -1,4 +1,4 @@
-"""What CONTRIBUTING says suffices to add a GPU, a scheme, a study does: each is added to a copy of the package, in those files."""
+"""What CONTRIBUTING says suffices to add a GPU, a scheme, a study, a field does: each is added to a copy of the package, in those files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,12 +82,52 @@ sys.argv = ["tcsim", "study", "toy-squares", "--quick", "--out", "toy-results"]
 main()
 """
 
+WHAT_IF = {  # after a text, another
+    "tcsim/hardware/parts.py": (
+        """        "align by. None for their own.",
+        None,
+    )
+""",
+        """    doubled: bool = flag("Whether every product counts twice.", False)
+""",
+    ),
+    "tcsim/reference/dot.py": (
+        """for k in ks]
+        if unit.scale is None:
+""",
+        """            return [p._replace(lsb=p.lsb + unit.doubled, exponent=p.exponent + unit.doubled) for p in plain]
+        if unit.scale is None:
+""",
+    ),
+}
+USE_WHAT_IF = """
+import numpy as np, tcsim
+from tcsim_gpu.gates import GENERAL
+row = tcsim.unit("a100", "float16")
+unit = row.replace(doubled=True)
+d = tcsim.matmul(np.ones((2, 7)), np.ones((7, 2)), 1.0, unit=unit, backend="reference")
+assert (d == 15).all()
+assert row.diff(unit) == {"doubled": (False, True)} and unit.parts != row.parts and hash(unit) != hash(row)
+assert "doubled=True" in repr(unit) and unit.as_dict()["doubled"] and "counts twice" in tcsim.Unit.__doc__
+assert GENERAL.stops_at(unit) == "doubled"
+try: row.replace(doubled=2)
+except ValueError as error: assert "doubled=2: it must be True or False" in str(error)
+else: raise SystemExit(1)
+"""
 
-def changed_copy(folder: Path, files: Mapping[str, str]) -> None:
+
+def changed_copy(folder: Path, files: Mapping[str, str | tuple[str, str]]) -> None:
+    """A copy of the package with a text written at the end of each file, or after the one text that it follows."""
     shutil.copytree(ROOT / "tcsim", folder / "tcsim", ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in files.items():
-        with (folder / name).open("a") as file:
-            file.write(text)
+        if isinstance(text, str):
+            with (folder / name).open("a") as file:
+                file.write(text)
+        else:
+            before, new = text
+            whole = (folder / name).read_text()
+            assert whole.count(before) == 1, (name, before)
+            (folder / name).write_text(whole.replace(before, before + new))
 
 
 def run_there(folder: Path, script: str) -> str:
@@ -104,10 +145,15 @@ def is_listed(chore: str, name: str) -> bool:
 
 @pytest.mark.parametrize(
     ("chore", "files", "script"),
-    [("a GPU", GPU, USE_GPU), ("a scheme", SCHEME, USE_SCHEME), ("a study", STUDY, USE_STUDY)],
-    ids=["gpu", "scheme", "study"],
+    [
+        ("a GPU", GPU, USE_GPU),
+        ("a scheme", SCHEME, USE_SCHEME),
+        ("a study", STUDY, USE_STUDY),
+        ("a what-if that no field can say", WHAT_IF, USE_WHAT_IF),
+    ],
+    ids=["gpu", "scheme", "study", "what-if"],
 )
-def test_a_toy_needs_only_the_listed_files(chore: str, files: dict[str, str], script: str, tmp_path: Path) -> None:
+def test_a_toy_needs_only_the_listed_files(chore: str, files: dict[str, Any], script: str, tmp_path: Path) -> None:
     assert len(files) <= 3
     assert all(is_listed(chore, name) for name in files)
     changed_copy(tmp_path, files)

@@ -8,7 +8,7 @@ import click
 
 import tcsim
 from tcsim.cli.group import DIFFERS, UNIT, json_option, main, say_json, table
-from tcsim.verbs.records import field_names, lines, record, shown_gpus, shown_inputs
+from tcsim.verbs.records import lines, record, shown_gpus, shown_inputs
 
 
 @main.command("list")
@@ -82,9 +82,9 @@ def show(gpu: str, fmt: str | None, b: str | None, out: str | None, instruction:
     if as_json:
         say_json(record(u))
         return
-    for name in field_names():
-        value = getattr(u, name)
-        if value not in (None, ""):
+    own = {"arithmetic", "c_enters", *(name for part in u.parts for name in vars(part))}
+    for name, value in u.as_dict().items():
+        if name in own and value not in (None, ""):
             click.echo(f"{name:20}{' '.join(map(str, value)) if isinstance(value, tuple) else value}")
     click.echo("\n" + u.explain())
 

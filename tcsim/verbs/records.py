@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,16 @@ _ABOUT = ("gpu", "instruction", "name", "evidence", "source", "nan_known")
 
 
 def field_names() -> list[str]:
-    """The fields of a unit, in the order in which they are printed."""
-    return [f.name for f in fields(Unit)]
+    """The fields of a unit, in the order in which a product meets them."""
+    return list(Unit.named())
 
 
 def record(unit: Unit) -> dict[str, Any]:
-    """A unit as a dict for JSON: its fields, those left at None or empty excepted, and its label."""
+    """A unit as a dict for JSON: its label and the fields that it has, those left at None or empty excepted."""
     found: dict[str, Any] = {"label": unit.label}
-    for name in field_names():
-        value = getattr(unit, name)
-        if value is None or value == "":
+    own = {"arithmetic", "c_enters", *(name for part in unit.parts for name in vars(part))}
+    for name, value in unit.as_dict().items():
+        if value is None or value == "" or name not in own:
             continue
         found[name] = list(value) if isinstance(value, tuple) else value.name if isinstance(value, Format) else value
     return found
