@@ -21,11 +21,10 @@ def field_names() -> list[str]:
 
 
 def record(unit: Unit) -> dict[str, Any]:
-    """A unit as a dict for JSON: its label and the fields that it has, those left at None or empty excepted."""
+    """A unit as a dict for JSON: its label and its fields, those left at nothing excepted. `unit_of` makes it a unit again."""
     found: dict[str, Any] = {"label": unit.label}
-    own = {"arithmetic", "c_enters", *(name for part in unit.parts for name in vars(part))}
     for name, value in unit.as_dict().items():
-        if value is None or value == "" or name not in own:
+        if value in (None, "") and value == Unit.named()[name].default:
             continue
         found[name] = list(value) if isinstance(value, tuple) else value.name if isinstance(value, Format) else value
     return found
