@@ -30,6 +30,7 @@ html_title = "tcsim"
 html_static_path = ["_static"]
 html_css_files = ["tcsim.css"]
 html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("index", "install", "tour", "what-if", "how-we-know", "_generated/gallery")}
 html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import shutil
 from pathlib import Path
@@ -122,25 +124,64 @@ def help_of(command: click.Command, name: str) -> str:
         return command.get_help(context)
 
 
+# Figures of the committed notebooks, drawn at full size, by the line that draws them.
+FIGURES = {
+    "rounding-growth": 'growth.figure("figure-4.3")',
+    "what-if": 'study.figure("what-if-units")',
+    "architectures": 'study.figure("architectures")',
+    "fp8-accumulators": 'fp8.figure("fp8-promotion")',
+    "fabsum": 'fabsum.figure("figure-4.4")',
+    "ozaki-accuracy": 'ozaki.figure("figures-3-8")',
+    "gpu-multiword": 'measured.figure("figure-4.1-4.2")',
+}
+
+
+def figures(docs: Path) -> dict[str, str]:
+    """Writes the figures that the notebooks hold into _static/gallery; the file of each study that has one."""
+    out = docs / "_static" / "gallery"
+    out.mkdir(exist_ok=True)
+    found = {}
+    for notebook in sorted((docs.parent / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(notebook.read_text())["cells"]:
+            for name, line in FIGURES.items():
+                images = [o["data"]["image/png"] for o in cell.get("outputs", ()) if "image/png" in o.get("data", {})]
+                if images and line in "".join(cell["source"]):
+                    (out / f"{name}.png").write_bytes(base64.b64decode(images[0]))
+                    found[name] = f"../_static/gallery/{name}.png"
+    return found
+
+
 def gallery_page(docs: Path) -> str:
-    """A paragraph a study, with its figure where one lies in _static/gallery."""
+    """A paragraph a study, with a figure of the notebooks where they draw one."""
     text = [
         "# Gallery of studies",
         "",
-        "Each is a grid of cells with claims that can come out either way; `tcsim study NAME` runs it, `--quick` in seconds.",
+        "Each is a grid of cells with claims that can come out either way; `tcsim study NAME` runs it, `--quick` at a small size. The "
+        "figures are those of the {doc}`notebooks <../notebooks/index>`, at full size.",
         "",
     ]
+    drawn = figures(docs)
     for name in tcsim.study.studies():
         declared = tcsim.study.study(name)
         text += [f"## {declared.title}", ""]
-        if (docs / "_static" / "gallery" / f"{name}.png").is_file():
-            text += [f"![{declared.title}](../_static/gallery/{name}.png)", ""]
-        text += [f"{declared.reproduces}.", "", "```sh", f"tcsim study {name} --quick", "```", ""]
+        if name in drawn:
+            text += [f"![{declared.title}]({drawn[name]})", ""]
+        text += [f"{markdown(declared.reproduces)}.", "", "```text", f"tcsim study {name} --quick", "```", ""]
         if declared.options:
             text += [row(["option", "what", "full", "quick"]), row(["---"] * 4)]
-            text += [row([f"`--{o.name.replace('_', '-')}`", o.help, o.full, o.quick]) for o in declared.options]
+            text += [
+                row([f"`--{o.name.replace('_', '-')}`", markdown(o.help), shown(o.full), shown(o.quick)])
+                for o in declared.options
+            ]
             text.append("")
     return "\n".join(text)
+
+
+def shown(value: object) -> str:
+    """An option's value, a list by its ends."""
+    if isinstance(value, tuple | list) and len(value) > 6:
+        return f"{value[0]}, {value[1]} … {value[-1]}"
+    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def api_page() -> str:
