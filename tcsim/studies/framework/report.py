@@ -44,12 +44,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _summary(documents: list[dict[str, Any]]) -> str:
     """What was run, when and with what; the verdicts of every study in one table, which is the list of contents."""
-    rows = ""
+    rows, shown = "", [v for v in VERDICTS.values() if any(c["verdict"] == v for d in documents for c in d["claims"])]
     for d in documents:
         counts = Counter(claim["verdict"] for claim in d["claims"])
-        cells = "".join(f"<td class='count {_CLASSES[v]}'>{counts[v] or ''}</td>" for v in VERDICTS.values())
+        cells = "".join(f"<td class='count {_CLASSES[v]}'>{counts[v] or ''}</td>" for v in shown)
         rows += f"<tr><td><a href='#{escape(d['study'])}'>{escape(d['title'])}</a></td>{cells}<td>{escape(_lacks(d))}</td></tr>"
-    head = "".join(f"<th>{escape(v)}</th>" for v in VERDICTS.values())
+    head = "".join(f"<th>{escape(v)}</th>" for v in shown)
     dates = sorted(d["date"] for d in documents)
     about = " · ".join(dict.fromkeys([f"tcsim {d['tcsim']}{_commit(d)}" for d in documents]))
     when = dates[0][:10] if dates[0][:10] == dates[-1][:10] else f"{dates[0][:10]} to {dates[-1][:10]}"
