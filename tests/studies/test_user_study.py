@@ -30,8 +30,15 @@ def test_a_grid_from_a_file_and_its_page(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["study", "run", str(file), "--out", str(out), "--jobs", "1"])
     assert result.exit_code == 0, result.output
     assert "8 cells computed, 0 reused, 0 failed" in result.output
+    figure = out / "errors.svg"
+    figure.write_text("kept")
     again = CliRunner().invoke(main, ["study", "run", str(file), "--out", str(out), "--jobs", "1"])
     assert "0 cells computed, 8 reused" in again.output
+    assert figure.read_text() == "kept"  # the same data: not drawn again
+    file.write_text(FILE.replace("(0, 1)", "(0, 2)"))
+    sys.modules.pop("own_widths")
+    assert "4 reused" in CliRunner().invoke(main, ["study", "run", str(file), "--out", str(out), "--jobs", "1"]).output
+    assert "</svg>" in figure.read_text()
     page = CliRunner().invoke(main, ["report", str(out)])
     assert page.exit_code == 0, page.output
     text = (out / "report.html").read_text()
