@@ -54,9 +54,9 @@ def _vector(text: str, where: str, fmt: Any) -> Any:
 @json_option
 def matmul(a: str, b: str, unit: Any, c: str | None, out: Path | None, schedule: str, rounding: str | None, backend: str,
            seed: int, as_json: bool) -> None:  # fmt: skip
-    """C + A·B with every bit as a unit computes it, and how far that is from the exact product.
+    """C + A·B with every bit as a unit computes it.
 
-    A, B and C are files: .npy, .npz:NAME, .mtx, .safetensors:NAME, .csv, .hex.
+    Also how far that is from the exact product. A, B and C are files: .npy, .npz:NAME, .mtx, .safetensors:NAME, .csv, .hex.
 
     \b
       tcsim matmul a.npy model.safetensors:lm_head --unit v100:fp16 --rounding rne --out d.npy
@@ -111,9 +111,9 @@ def _error(x: Any, y: Any, d: Any, unit: Any, rounding: str | None) -> float | N
 def trace(
     unit: Any, a: str, b: str, c: str, block: int | None, rounding: str | None, figure: Path | None, as_json: bool
 ) -> None:
-    """A dot product c + A·B block by block: every term, its shift, the bits dropped, the sum, the rounding.
+    """A dot product c + A·B, block by block.
 
-    A and B are numbers apart by commas, codes where they are hexadecimal, or files.
+    Every term, its shift, the bits dropped, the sum, the rounding. A and B are numbers apart by commas, codes where they are hexadecimal, or files.
 
     \b
       tcsim trace v100:fp16 1.5,1,3 1.25,0x0p0,2
@@ -168,7 +168,9 @@ def _block(found: Any) -> dict[str, Any]:
 @json_option
 def compare(first: str, second: str, a: str | None, b: str | None, fmt: str, distribution: str, shape: str, schedule: str,
             backend: str, seed: int, figure: Path | None, as_json: bool) -> None:  # fmt: skip
-    """The same matrices on two units: in what, how often, how far and where first they differ; exit code 1 where they do.
+    """Where and how far two units differ on one product.
+
+    In which fields, in how many outputs, by how many ulps, and in which block first. Exit code 1 where any bit differs.
 
     \b
       tcsim compare v100 a100
@@ -199,9 +201,9 @@ def compare(first: str, second: str, a: str | None, b: str | None, fmt: str, dis
 @click.option("--backend", default="cpu", show_default=True, help="cpu, reference, cuda")
 @json_option
 def check(vectors: str, unit: str | None, k: int | None, backend: str, as_json: bool) -> None:
-    """Compare anybody's vectors with a unit, bit by bit; exit code 1 where a bit differs, the first mismatch opened up.
+    """Compare anybody's vectors with a unit.
 
-    VECTORS is a .npz with keys a, b, c, d (or NAME.a …: see `tcsim vectors`), or text whose lines are the k words of a, the k of
+    Bit by bit; exit code 1 where one differs, the first mismatch opened up. VECTORS is a .npz with keys a, b, c, d (or NAME.a …: see `tcsim vectors`), or text whose lines are the k words of a, the k of
     b, c and d of one dot product.
 
     \b
@@ -236,7 +238,9 @@ def check(vectors: str, unit: str | None, k: int | None, backend: str, as_json: 
 def vectors(
     out: Path, unit: Any, form: str | None, rows: int, k: int | None, distributions: tuple[str, ...], seed: int, backend: str
 ) -> None:
-    """Write test vectors of a unit: inputs that try hard, from ten distributions, and the bits that must come out.
+    """Write test vectors of a unit.
+
+    Inputs that try hard, from ten distributions, and the bits that must come out.
 
     \b
       tcsim vectors bench.hex --unit "h200:e4m3,block_size=16" --rows 1000

@@ -18,7 +18,9 @@ from tcsim.cli.group import DIFFERS, json_option, main, say_json
 @click.option("--sample", default=8, show_default=True, help="rows of A and columns of B on which the schemes run")
 @json_option
 def advise(a: str, b: str, unit: str, target: float, sample: int, as_json: bool) -> None:
-    """Which scheme reaches an accuracy on these matrices, and at what cost; exit code 1 where none does.
+    """Which scheme reaches an accuracy, and at what cost.
+
+    On these very matrices, run on a sample of their rows and columns. Exit code 1 where none does.
 
     \b
       tcsim advise a.npy model.safetensors:lm_head --unit h200 --target 1e-5

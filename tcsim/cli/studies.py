@@ -125,7 +125,10 @@ study.add_command(
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("results"))
 @click.option("--out", type=click.Path(path_type=Path), help="the page [FOLDER/report.html]")
 def report(folder: Path, out: Path | None) -> None:
-    """One self-contained HTML page of the studies in FOLDER: figures, claims, parameters, versions, seeds."""
+    """One HTML page of the studies in FOLDER.
+
+    It needs nothing else: verdicts, figures, parameters, versions, seeds.
+    """
     from tcsim.studies.framework.report import report as write_report
 
     click.echo(f"wrote {write_report(folder, out)}")

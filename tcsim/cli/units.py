@@ -18,7 +18,9 @@ from tcsim.verbs.records import lines, record, shown_gpus, shown_inputs
 @click.option("--all", "every", is_flag=True, help="a line for every pair of formats")
 @json_option
 def list_units(gpu: str | None, named: str | None, fmt: str | None, every: bool, as_json: bool) -> None:
-    """Every known unit, those of one arithmetic in one line, with its numbers and evidence.
+    """Every known unit, one arithmetic a line.
+
+    With its numbers and its evidence: V explains public vectors, H measured on an H200, S stated by a source.
 
     \b
       tcsim list --format fp8
@@ -94,7 +96,9 @@ def show(gpu: str, fmt: str | None, b: str | None, out: str | None, instruction:
 @click.argument("second", type=UNIT)
 @json_option
 def diff(first: Any, second: Any, as_json: bool) -> None:
-    """The fields in which two units differ; exit code 1 where any does.
+    """The fields in which two units differ.
+
+    Exit code 1 where any but the name does.
 
     \b
       tcsim diff v100:fp16 a100:fp16

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from pages import DOCS, PAGES, ran
@@ -41,6 +43,23 @@ def test_the_examples_of_the_api_are_whole_and_run() -> None:
     assert result.failed == 0
 
 
+def broken_links(site: Path) -> list[str]:
+    """Links and images of the built pages that lead to no file, or to no place in one."""
+    places = {p: set(re.findall(r'\bid="([^"]+)"', p.read_text())) for p in site.rglob("*.html")}
+    broken = []
+    for page, own in places.items():
+        for link in re.findall(r'(?:href|src)="([^"]*)"', page.read_text()):
+            path, _, at = link.partition("#")
+            if re.match(r"[a-z]+:|//", link) or "?" in path or not link:
+                continue
+            target = (page.parent / unquote(path)).resolve() if path else page
+            if not target.exists() or (
+                at and target in places and unquote(at) not in (own if target == page else places[target])
+            ):
+                broken.append(f"{page.relative_to(site)}: {link}")
+    return broken
+
+
 @pytest.mark.site
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme")),
@@ -51,4 +70,5 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     pages = {p.relative_to(tmp_path / "html").as_posix() for p in (tmp_path / "html").rglob("*.html")}
+    assert not broken_links(tmp_path / "html")
     assert {"index.html", "_generated/units.html", "_generated/api.html", "notebooks/2_rounding.html", "what-if.html"} <= pages
