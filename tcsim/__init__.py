@@ -12,22 +12,26 @@ from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.public import MODULES, install
 from tcsim.quantize import dequantize, quantize
-from tcsim.reference.trace import trace
 from tcsim.schedule import Blocked, Lanes, Sequential, SplitK, Tiled
 
 # These modules are light, and share a name with what they define: imported here, the name means the function.
 from tcsim.schemes.advise import advise
 from tcsim.schemes.gemm import gemm, schemes
+from tcsim.verbs.tracing import trace
 
 __version__ = "0.1.0"
 
 _LATER = {
+    "check": "verbs.check",
+    "compare": "verbs.compare",
+    "vectors": "verbs.vectors",
+    "what_if": "verbs.what_if",
     "encode": "fp.codes",
     "decode": "fp.codes",
     "round_to": "fp.round_to",
     "predict": "probing.predict",
 }
-_MODULES = (*MODULES, "sparse", "study")
+_MODULES = (*MODULES, "files", "sparse", "study")
 
 install()
 
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
     from tcsim.fp.codes import encode as encode
     from tcsim.fp.round_to import round_to as round_to
     from tcsim.probing.predict import predict as predict
+    from tcsim.verbs.check import check as check
+    from tcsim.verbs.compare import compare as compare
+    from tcsim.verbs.vectors import vectors as vectors
+    from tcsim.verbs.what_if import what_if as what_if
 
 __all__ = [
     "Blocked",

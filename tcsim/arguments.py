@@ -65,6 +65,13 @@ def threads(value: Any) -> int | None:
     return int(value)
 
 
+def one_rounding(rounding: str | None, round: str | None) -> str | None:
+    """The rounding of values that a format cannot hold, under either of its two names. ValueError where they differ."""
+    if rounding is not None and round is not None and rounding != round:
+        raise ValueError(f"rounding={rounding!r} and round={round!r} are two names of one argument; pass rounding alone")
+    return round if rounding is None else rounding
+
+
 def choice(value: Any, what: str, known: Iterable[str]) -> str:
     """A name that exists. ValueError names the nearest one that does."""
     names = list(known)

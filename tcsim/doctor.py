@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import tcsim
 
+_PACKAGES = ("numpy", "numba", "ml_dtypes", "xarray", "click")
 
-def report(warm: bool = False) -> list[str]:
-    """The lines that `tcsim doctor` prints; with `warm` the kernels are compiled first."""
+
+def lines(warm: bool = False) -> Iterator[str]:
+    """The lines that `tcsim doctor` prints, each as soon as it is known; with `warm` the kernels are compiled first."""
     from tcsim.codegen import jit
 
-    lines = [
-        f"tcsim {tcsim.__version__}, Python {platform.python_version()}, {platform.machine()}, {jit.default_threads()} cores"
-    ]
-    lines.append(", ".join(f"{name} {_version(name)}" for name in ("numpy", "numba", "ml_dtypes", "xarray", "click")))
+    yield f"tcsim {tcsim.__version__}, Python {platform.python_version()}, {platform.machine()}, {jit.default_threads()} cores"
+    yield ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
     if warm:
-        lines += warm_up()
-    folder = jit.cache_folder()
-    compiled = sorted({path.name.split("-")[0] for path in folder.rglob("*.nbc")})
-    lines.append(f"compiled kernels in {folder}: {', '.join(compiled) or 'none (tcsim doctor --warm compiles them)'}")
-    return lines + _gpu()
+        yield from warm_up()
+    compiled = _compiled()
+    yield f"compiled kernels in {jit.cache_folder()}: {', '.join(compiled) or 'none (tcsim doctor --warm compiles them)'}"
+    yield from _gpu()
+
+
+def facts(warm: bool = False) -> dict[str, Any]:
+    """What `tcsim doctor --json` prints."""
+    from tcsim.codegen import jit
+
+    warmed = list(warm_up()) if warm else []
+    return {
+        "tcsim": tcsim.__version__, "python": platform.python_version(), "machine": platform.machine(), "cores": jit.default_threads(),
+        "packages": {name: _version(name) for name in _PACKAGES}, "cache": str(jit.cache_folder()), "compiled": _compiled(),
+        "warmed": [line.strip() for line in warmed], "gpu": _gpu(),
+    }  # fmt: skip
+
+
+def _compiled() -> list[str]:
+    from tcsim.codegen import jit
+
+    return sorted({path.name.split("-")[0] for path in jit.cache_folder().rglob("*.nbc")})
 
 
 def _version(name: str) -> str:
@@ -32,8 +50,8 @@ def _version(name: str) -> str:
         return "missing"
 
 
-def warm_up() -> list[str]:
-    """Compile every kernel by running a small product of each kind; how long each took."""
+def warm_up() -> Iterator[str]:
+    """Compile every kernel by running a small product of each kind; how long each took, as it is done."""
     import time
 
     import numpy as np
@@ -51,19 +69,17 @@ def warm_up() -> list[str]:
         "float64": (tcsim.unit("h200", "float64"), a16),
         "int8": (tcsim.unit("h200", "int8"), a16.astype(np.int8)),
     }
-    lines = []
     for name, (u, a) in kinds.items():
         start = time.perf_counter()
         tcsim.matmul(a, a.T, unit=u)
-        lines.append(f"  {name}: {time.perf_counter() - start:.2f} s")
-    return lines
+        yield f"  {name}: {time.perf_counter() - start:.2f} s"
 
 
 def _gpu() -> list[str]:
     from importlib import import_module
 
     try:
-        lines: list[str] = import_module("tcsim_gpu.cli").doctor()
+        found: list[str] = import_module("tcsim_gpu.cli").doctor()
     except (ImportError, AttributeError) as error:
         return [f"GPU module: {error}"]
-    return lines
+    return found

@@ -40,7 +40,7 @@ class Vectors:
         Any NaN is as good as another for a unit whose NaN pattern is unknown (`Unit.nan_known`).
         """
         chosen = self.unit if unit is None else unit
-        computed = np.asarray(matmul(self.a, self.b, self.c, unit=chosen, backend=backend))
+        computed = np.asarray(matmul(self.a, self.b, self.c, unit=chosen, backend=backend, codes=True))
         different: npt.NDArray[np.bool_] = differing(chosen, self.d, computed.view(self.d.dtype))
         return different
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tcsim import arguments
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format
+from tcsim.hardware import as_unit
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Lanes, Schedule, Sequential, Tiled
@@ -24,12 +25,14 @@ def matmul(
     b: npt.ArrayLike,
     c: npt.ArrayLike | None = None,
     *,
-    unit: Unit,
+    unit: Unit | str,
     schedule: Schedule | None = None,
     backend: str = "cpu",
     threads: int | None = None,
     seed: int = 0,
+    rounding: str | None = None,
     round: str | None = None,
+    codes: bool = False,
     scale_a: npt.ArrayLike | None = None,
     scale_b: npt.ArrayLike | None = None,
 ) -> Array:
@@ -37,9 +40,12 @@ def matmul(
 
     a, b
         (..., m, k) and (..., k, n), broadcast as numpy.matmul does; 1-D operands too. Values of the unit's input
-        format in any float dtype (ml_dtypes included), or its codes as unsigned integers of the format's width.
+        format in any float dtype (ml_dtypes included), or its codes as unsigned integers of the format's width. Of int8
+        and int32 unsigned integers are neither, unless `codes` says so: 200 may be a value out of range, or the code of -56.
     c
         The accumulator, values (or codes) of the output format, broadcast to the result's shape; None for zero.
+    unit
+        A Unit, or the name of one: "a100:fp16", "h200:e4m3 -> fp16 @ mma" (see `tcsim.unit`).
     schedule
         How k is walked: Sequential() (the default), SplitK(...), Blocked(...), Tiled(...), Lanes(...).
     backend
@@ -49,10 +55,12 @@ def matmul(
         Threads of the cpu backend; by default all cores, or one for small problems. The bits do not depend on it.
     seed
         Keys stochastic rounding, 0 <= seed < 2^64: bits depend on the seed, the element and the block alone.
-    round
+    rounding
         A rounding mode of `round_to` for values of a and b that the format cannot hold; without it they are errors. The
         stochastic ones take for element i of a, and of b, in C order the word i of a stream of its own, keyed by the
-        two halves of philox((0, 0, 0, 2^32 - 1), seed): never a's random bits for b, nor those that the unit rounds with.
+        two halves of philox((0, 0, 0, 2^32 - 1), seed): never a's random bits for b, nor those that the unit rounds with. `round` is its older name.
+    codes
+        Says that unsigned integers of a, b and c are codes. TypeError then for a and b that are no unsigned integers.
     scale_a, scale_b
         Block scales of a scaled unit, (..., m, ceil(k / scale_block)) and (..., ceil(k / scale_block), n): values, or
         codes of the scale format.
@@ -65,22 +73,22 @@ def matmul(
     from tcsim.operands import accumulator, check_round, input_seeds, operand
 
     run = _backend(backend)
-    if not isinstance(unit, Unit):
-        raise TypeError(f"unit must be a Unit, as tcsim.unit('a100', 'float16') gives; got {unit!r}")
+    unit, round = as_unit(unit), arguments.one_rounding(rounding, round)
     plan_of = _schedule(schedule)
     threads, seed = arguments.threads(threads), arguments.seed(seed)
     check_round(round)
     seed_a, seed_b = input_seeds(seed)
-    x, y = operand(a, unit.a_format, "a", round, seed_a), operand(b, unit.b_format, "b", round, seed_b)
+    x = operand(a, unit.a_format, "a", round, seed_a, codes=codes)
+    y = operand(b, unit.b_format, "b", round, seed_b, codes=codes)
     left, right, batch, drop = _shapes(x.codes, y.codes)
     m, k = left.shape[-2:]
     n = right.shape[-1]
     shape = (*batch, m, n)
-    start = None if c is None else accumulator(_c_matrix(c, drop), unit.out_format, shape)
+    start = None if c is None else accumulator(_c_matrix(c, drop), unit.out_format, shape, codes=codes)
     scale_codes = _scale_codes(unit, scale_a, scale_b, batch, (m, n, k))
     if 0 in shape or k == 0:
-        codes = np.zeros(shape, unit.out_format.storage) if start is None else start.copy()
-        return _result(codes, unit.out_format, drop)
+        empty = np.zeros(shape, unit.out_format.storage) if start is None else start.copy()
+        return _result(empty, unit.out_format, drop)
     problem = Problem(
         unit,
         (Sequential() if isinstance(plan_of, Tiled | Lanes) else plan_of).plan(k),

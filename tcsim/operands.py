@@ -26,14 +26,24 @@ def input_seeds(seed: int) -> tuple[int, int]:
     return a | b << 32, c | d << 32
 
 
-def operand(x: npt.ArrayLike, fmt: Format, name: str, round: str | None = None, seed: int = 0) -> Operand:
+def operand(
+    x: npt.ArrayLike, fmt: Format, name: str, round: str | None = None, seed: int = 0, *, codes: bool = False
+) -> Operand:
     """The codes of an input: values of any float type, or unsigned integers of the format's width, which are codes.
 
     float32 and float64 values stay where they are once they are known to fit the format. ValueError names the index of
-    one that does not, TypeError a dtype that is neither values nor codes.
+    one that does not, TypeError a dtype that is neither values nor codes. Unsigned integers of an integer format may be
+    either, and are codes where `codes` says so alone.
     """
     array = native(arguments.array(x, name))
+    if codes and array.dtype.kind != "u":
+        raise TypeError(f"{name}: codes=True takes unsigned integers, here {fmt.storage}; got {array.dtype}")
     if array.dtype.kind == "u":
+        if fmt.integer and not codes:
+            raise TypeError(
+                f"{name}: {array.dtype} may hold values or codes of {fmt.name}; pass {name}.astype('{fmt.name}') for values, or "
+                f"codes=True for two's complement codes"
+            )
         return Operand(_codes(array, fmt, name), fmt)
     stored = FORMATS.get(_dtype_name(array.dtype))
     if stored is not None and stored == fmt:
@@ -42,12 +52,12 @@ def operand(x: npt.ArrayLike, fmt: Format, name: str, round: str | None = None, 
         return Operand(_encoded(array, fmt, name, round, seed), fmt)
     if stored is None or stored.integer or stored.name not in ("float32", "float64"):
         return Operand(_encoded(array, fmt, name, round, seed), fmt)
-    codes = array.view(stored.storage)
+    patterns = array.view(stored.storage)
     if round is not None or not _holds(fmt, stored):
-        bad = first_unrepresentable(codes, stored, fmt)
+        bad = first_unrepresentable(patterns, stored, fmt)
         if bad is not None:
             return Operand(_encoded(array, fmt, name, round, seed), fmt)
-    return Operand(codes, stored)
+    return Operand(patterns, stored)
 
 
 @cache
@@ -104,15 +114,15 @@ def scales(x: npt.ArrayLike | None, fmt: Format, shape: tuple[int, ...], name: s
         ) from None
 
 
-def accumulator(c: npt.ArrayLike, fmt: Format, shape: tuple[int, ...]) -> Codes:
+def accumulator(c: npt.ArrayLike, fmt: Format, shape: tuple[int, ...], *, codes: bool = False) -> Codes:
     """The codes of c, broadcast to the result's shape."""
     array = native(arguments.array(c, "c"))
     exact = _dtype_name(array.dtype) == fmt.name
-    codes = array.view(fmt.storage) if exact else operand(array, fmt, "c").codes
-    if not exact and codes.dtype != fmt.storage:
-        codes = encode(array, fmt)
+    found = array.view(fmt.storage) if exact else operand(array, fmt, "c", codes=codes and array.dtype.kind == "u").codes
+    if not exact and found.dtype != fmt.storage:
+        found = encode(array, fmt)
     try:
-        return np.broadcast_to(codes, shape)
+        return np.broadcast_to(found, shape)
     except ValueError:
         raise ValueError(f"c has shape {array.shape}, which does not broadcast to the result's {shape}") from None
 

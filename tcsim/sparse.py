@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tcsim import arguments
 from tcsim.errors import unknown
+from tcsim.hardware import as_unit
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 
@@ -31,10 +32,9 @@ INSTRUCTIONS = ("mma", "wgmma", "tcgen05")
 _DENSE_ONLY = ("float64", "float32")
 
 
-def check_sparse(unit: Unit) -> None:
+def check_sparse(unit: Unit | str) -> None:
     """ValueError where no sparse instruction of known arithmetic computes as the unit does: it says which units have one."""
-    if not isinstance(unit, Unit):
-        raise TypeError(f"unit must be a Unit, as tcsim.unit('a100', 'float16') gives; got {unit!r}")
+    unit = as_unit(unit)
     if unit.gpu not in GPUS:
         raise unknown(f"GPU with sparse tensor cores (asked for {unit.label})", unit.gpu, GPUS)
     if unit.instruction not in INSTRUCTIONS:
@@ -49,12 +49,12 @@ def check_sparse(unit: Unit) -> None:
         raise ValueError(f"{unit.label}: which scales a sparse block-scaled instruction takes has not been seen")
 
 
-def pattern(unit: Unit) -> tuple[int, int]:
+def pattern(unit: Unit | str) -> tuple[int, int]:
     """(kept, group): how many of how many neighbours along k an instruction keeps; (1, 2) for tf32, (2, 4) for others."""
-    return (1, 2) if unit.a_format.name == "tfloat32" else (2, 4)
+    return (1, 2) if as_unit(unit).a_format.name == "tfloat32" else (2, 4)
 
 
-def compress(a: npt.ArrayLike, unit: Unit) -> tuple[Array, Index]:
+def compress(a: npt.ArrayLike, unit: Unit | str) -> tuple[Array, Index]:
     """The kept values (m, k / 2) of a sparse matrix (m, k), and the column of `a` that each came from.
 
     A group with fewer nonzeros than it keeps keeps zeros too, the first that there are. ValueError for a k that is no
@@ -81,7 +81,13 @@ def compress(a: npt.ArrayLike, unit: Unit) -> tuple[Array, Index]:
 
 
 def sparse_matmul(
-    values: npt.ArrayLike, index: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike | None = None, *, unit: Unit, **options: Any
+    values: npt.ArrayLike,
+    index: npt.ArrayLike,
+    b: npt.ArrayLike,
+    c: npt.ArrayLike | None = None,
+    *,
+    unit: Unit | str,
+    **options: Any,
 ) -> Array:
     """C + A·B with every bit as `unit`'s sparse instruction computes it.
 

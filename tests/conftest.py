@@ -33,11 +33,12 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "soak" in (config.option.markexpr or ""):
-        return
+    asked = config.option.markexpr or ""
     for item in items:
-        if item.get_closest_marker("soak"):
+        if item.get_closest_marker("soak") and "soak" not in asked:
             item.add_marker(pytest.mark.skip(reason="a soak runs by `pytest -m soak`, minutes given by --soak-minutes"))
+        if item.get_closest_marker("site") and "site" not in asked:
+            item.add_marker(pytest.mark.skip(reason="the documentation is built by `pytest -m site`"))
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,6 @@ LISTED = {
 GPU = {
     "tcsim/hardware/gpus.py": """
 GPUS = (*GPUS, Gpu("toy", 77, (r"TOY 9000",), ("toy-ti",), peaks=_rates(1.0, 2.0, 3.0)))
-_BY_NAME.update({"toy": GPUS[-1], "toy-ti": GPUS[-1]})
 """,
     "tcsim/hardware/ampere_ada.py": """
 UNITS = (*UNITS, UNITS[0].replace(gpu="toy", block_size=3, evidence="S", source="a toy's data sheet"))

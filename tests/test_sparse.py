@@ -36,9 +36,9 @@ def test_hardware_is_reproduced(name: str, distribution: str) -> None:
         values, index, b, c, d = (stored[f"{name}/{distribution}/{x}"] for x in ("a", "index", "b", "c", "d"))
     assert d.size >= 1000
     for i in range(len(values)):
-        got = sparse_matmul(values[i], index[i], b[i], c[i], unit=unit)
+        got = sparse_matmul(values[i], index[i], b[i], c[i], unit=unit, codes=True)
         np.testing.assert_array_equal(got.view(d.dtype), d[i])
-    some = sparse_matmul(values[0, :3], index[0, :3], b[0], c[0, :3], unit=unit, backend="reference")
+    some = sparse_matmul(values[0, :3], index[0, :3], b[0], c[0, :3], unit=unit, backend="reference", codes=True)
     np.testing.assert_array_equal(some.view(d.dtype), d[0, :3])
 
 

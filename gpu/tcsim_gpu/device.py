@@ -30,7 +30,7 @@ def cupy() -> Any:
         import cupy as module
     except ImportError as error:
         raise NoGPU(
-            "this needs CuPy, which is not installed: pip install 'tcsim[gpu13]' (CUDA 13) or 'tcsim[gpu12]' (CUDA 12)"
+            "this needs CuPy, which is not installed: pip install '.[gpu13]' (CUDA 13) or '.[gpu12]' (CUDA 12) in the source folder"
         ) from error
     try:
         count = module.cuda.runtime.getDeviceCount()

@@ -33,14 +33,23 @@ def bits(*blocks: Block, titles: Sequence[str] = (), width: float = 5.2, row: fl
         figure, axes = subplots(len(blocks), 1, width=width, height=row * rows + 0.45, sharex=True)
         for axis, block, title in zip(axes[:, 0], blocks, titles or [b.unit for b in blocks], strict=True):
             _panel(axis, block, title)
-        last = axes[-1, 0]
-        low, high = _span(blocks)
-        ticks = range(high, low - 1, -4)
-        last.set_xticks([-p for p in ticks], [f"$2^{{{p}}}$" for p in ticks])
-        last.set(xlim=(-high - 0.7, -low + 0.7), xlabel="value of the bit")
+        _label(axes[-1, 0], blocks)
         _legend(figure)
         figure.draw_without_rendering()
     return figure
+
+
+def draw_block(axis: Any, block: Block, title: str = "") -> None:
+    """One block's bits into an axis of a figure of one's own."""
+    _panel(axis, block, title or block.unit)
+    _label(axis, (block,))
+
+
+def _label(axis: Any, blocks: tuple[Block, ...]) -> None:
+    low, high = _span(blocks)
+    ticks = range(high, low - 1, -4)
+    axis.set_xticks([-p for p in ticks], [f"$2^{{{p}}}$" for p in ticks])
+    axis.set(xlim=(-high - 0.7, -low + 0.7), xlabel="value of the bit")
 
 
 def _legend(figure: Any) -> None:

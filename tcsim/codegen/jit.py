@@ -16,7 +16,10 @@ import numba
 from numba.core import config
 from numba.core.compiler import Compiler
 
+from tcsim.codegen import notice
 from tcsim.codegen.cache import KeyedFiles
+
+notice.install()
 
 COMPILED = ("codegen", "fp", "kernels")  # the folders whose code is compiled in
 

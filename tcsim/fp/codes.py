@@ -100,25 +100,27 @@ def _values(codes: Array, fmt: Format) -> Array:
     return np.asarray(patterns, dtype=storage.uint_dtype).view(storage.float_dtype)
 
 
-def encode(x: npt.ArrayLike, fmt: str | Format, round: str | None = None, **options: Any) -> Array:
+def encode(
+    x: npt.ArrayLike, fmt: str | Format, round: str | None = None, *, rounding: str | None = None, **options: Any
+) -> Array:
     """The unsigned codes of values in a format: the inverse of `decode`, NaN payloads and signalling NaNs included.
 
     x is a float array (float16, float32, float64, ml_dtypes) or an integer one, of any shape, layout and byte order. A
     value that the format cannot hold is a ValueError naming its index, the value and its neighbours in the format,
-    unless `round` names a mode of `tcsim.round_to` (whose further options pass through: overflow, seed, ...). Always a
+    unless `rounding` (or `round`, its older name) is a mode of `tcsim.round_to` (whose further options pass through: overflow, seed, ...). Always a
     ValueError: NaN into a format without NaN. A NaN whose payload does not fit keeps the high bits that do and becomes
     quiet. -0 becomes +0 where the format has no -0.
     """
-    from tcsim.fp import round_to as rounding
+    from tcsim.fp import round_to as rounded
 
-    fmt = format_named(fmt)
+    fmt, round = format_named(fmt), arguments.one_rounding(rounding, round)
     if fmt.integer:
         return _encode_integers(x, fmt, round, options)
     source = exact_floats(x)
     if round is not None:
-        source = rounding.round_to(source, fmt, round, **options)
+        source = rounded.round_to(source, fmt, round, **options)
     elif options:
-        raise ValueError(f"{', '.join(options)}: options of a rounding, and none was asked for with round=")
+        raise ValueError(f"{', '.join(options)}: options of a rounding, and none was asked for with rounding=")
     else:
         index = first_unrepresentable(source, None, fmt)
         if index is not None:

@@ -11,8 +11,10 @@ format.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from typing import Any
 
 from tcsim.arguments import is_integer
 from tcsim.errors import unknown
@@ -236,17 +238,47 @@ FORMATS: dict[str, Format] = {f.name: f for f in _TABLE}
 _ALIASES = {alias: f.name for f in _TABLE for alias in (f.name, *f.aliases)}
 
 
-def format_named(fmt: str | Format) -> Format:
+# Families of which a name must say the member.
+_FAMILIES = {
+    "fp8": ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
+    "fp6": ("float6_e3m2fn", "float6_e2m3fn"),
+    "mxfp8": ("mxfp8_e4m3", "mxfp8_e5m2"),
+    "mxfp6": ("mxfp6_e3m2", "mxfp6_e2m3"),
+}
+
+
+def family_of(name: object) -> tuple[str, ...]:
+    """The formats that a name as loose as "fp8" may mean; none for a name that means one, or nothing."""
+    key = str(name).lower().replace("-", "_").replace("float", "fp")
+    return _FAMILIES.get(key if len(key) > 2 else f"fp{key[1:]}", ()) if key else ()
+
+
+def format_named(fmt: Any) -> Format:
     """The Format of a name or alias (case and ``-`` for ``_`` do not matter); a Format is returned as it is.
 
-    ValueError names the nearest known format.
+    Also that of a scalar type or dtype of numpy, ml_dtypes, PyTorch or JAX (``np.float16``, ``torch.bfloat16``), and of
+    "e5m7", which is ``Format(5, 7)`` where no format of the table has these widths. ValueError asks which where "fp8" may be
+    several, and names the nearest known format.
     """
     if isinstance(fmt, Format):
         return fmt
-    key = str(fmt).lower().replace("-", "_")
-    if key not in _ALIASES:
-        raise unknown("format", fmt, _ALIASES, shown=FORMATS)
-    return FORMATS[_ALIASES[key]]
+    name = _type_name(fmt)
+    key = name.lower().replace("-", "_")
+    if key in _ALIASES:
+        return FORMATS[_ALIASES[key]]
+    if widths := re.fullmatch(r"e(\d\d?)m(\d\d?)", key):
+        return Format(int(widths[1]), int(widths[2]))
+    if members := family_of(name):
+        raise ValueError(f"format {name!r} may be {' or '.join(map(repr, members))}: say which")
+    raise unknown("format", name, _ALIASES, shown=FORMATS)
+
+
+def _type_name(fmt: Any) -> str:
+    """The name that a string, a scalar type or a dtype bears: "float16" of `numpy.float16` and of `torch.float16`."""
+    if isinstance(fmt, str):
+        return fmt.removeprefix("torch.").removeprefix("jnp.").removeprefix("np.")
+    name = fmt.__name__ if isinstance(fmt, type) else getattr(fmt, "name", None) or str(fmt)
+    return {"float": "float64"}.get(name, name).removeprefix("torch.")
 
 
 def formats() -> dict[str, Format]:

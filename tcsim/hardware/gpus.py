@@ -1,7 +1,7 @@
 """Every GPU as one record: its names, what CUDA calls its devices, its compute capability, what it prefers, its peak rates.
 
-To add a GPU: one record here, its rows in the file of its generation, its vectors. Look-up, device detection, what can be
-validated and the README's table follow.
+To add a GPU: one record here, its rows in the file of its generation, its vectors. Look-up (`tcsim.hardware.names`), device
+detection, what can be validated and the README's table follow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class Gpu:
     capability: int | None = None
     """CUDA's compute capability as one number, 90 for 9.0; None for AMD."""
     devices: tuple[str, ...] = ()
-    """Regular expressions for whole words of the names that CUDA reports for it, at this capability."""
+    """Regular expressions for whole words of the names that CUDA reports for it, at this capability; `tcsim.unit` takes the
+    same names ("RTX 4090", "rtx-4090")."""
     aliases: tuple[str, ...] = ()
     """Other names that `tcsim.unit` takes."""
     instruction: str = "mma"
@@ -37,28 +38,30 @@ def _rates(float64: float, float32: float, float16: float, **others: float) -> d
 
 # V100's and A100's rates are Fasi et al. 2022's Table 4.1.
 GPUS: tuple[Gpu, ...] = (
-    Gpu("v100", 70, (r"V100[A-Z]*", r"Quadro GV100", r"TITAN V"), ("tesla-v100",), peak_rates=_rates(7.8, 15.7, 125.0)),
-    Gpu("t4", 75, (r"T4G?", r"Quadro RTX [34568]000", r"RTX 20[678]0", r"TITAN RTX"), peak_rates=_rates(0.25, 8.1, 65.0, int8=130.0)),
-    Gpu("a100", 80, (r"A100X?", r"A800"), peak_rates=_rates(19.5, 19.5, 312.0, tfloat32=156.0, bfloat16=312.0, int8=624.0)),
+    Gpu("v100", 70, (r"V100[A-Z]*", r"Quadro GV100", r"TITAN V"), ("volta",), peak_rates=_rates(7.8, 15.7, 125.0)),
+    Gpu("t4", 75, (r"T4G?", r"Quadro RTX [34568]000", r"RTX 20[678]0", r"TITAN RTX"), ("turing",),
+        peak_rates=_rates(0.25, 8.1, 65.0, int8=130.0)),
+    Gpu("a100", 80, (r"A100X?", r"A800"), ("ampere",),
+        peak_rates=_rates(19.5, 19.5, 312.0, tfloat32=156.0, bfloat16=312.0, int8=624.0)),
     Gpu("a2", 86, (r"A2", r"A16"), peak_rates=_rates(0.07, 4.5, 18.0, tfloat32=9.0, bfloat16=18.0, int8=36.0)),
     Gpu("a30", 80, (r"A30X?",), peak_rates=_rates(10.3, 10.3, 165.0, tfloat32=82.0, bfloat16=165.0, int8=330.0)),
     Gpu("a40", 86, (r"A40", r"A10[GM]?", r"RTX 30[5-9]0", r"RTX A\d{3,4}"),
         peak_rates=_rates(0.58, 37.4, 149.7, tfloat32=74.8, bfloat16=149.7, int8=299.3)),
     Gpu("l40s", 89, (r"L40S", r"L40"), peak_rates=_rates(1.4, 91.6, 362.0, tfloat32=183.0, bfloat16=362.0, float8=733.0, int8=733.0)),
-    Gpu("ada", 89, (r"L4", r"L20", r"RTX 40[5-9]0", r"RTX [2-6]\d00 (?:SFF )?Ada", r"RTX 500 Ada", r"RTX 1000 Ada"), ("rtx-ada",),
+    Gpu("ada", 89, (r"L4", r"L20", r"RTX 40[5-9]0", r"RTX [2-6]\d00 (?:SFF )?Ada", r"RTX 500 Ada", r"RTX 1000 Ada"), ("rtx-ada", "ada-lovelace"),
         peak_rates=_rates(1.4, 91.1, 364.2, tfloat32=182.1, bfloat16=364.2, float8=728.5, int8=728.5)),
-    Gpu("h100", 90, (r"H100", r"H800", r"H20"), instruction="wgmma",
+    Gpu("h100", 90, (r"H100", r"H800", r"H20"), ("hopper",), instruction="wgmma",
         peak_rates=_rates(67.0, 67.0, 989.4, tfloat32=494.7, bfloat16=989.4, float8=1978.9, int8=1978.9)),
     Gpu("h200", 90, (r"H200", r"GH200"), instruction="wgmma",
         peak_rates=_rates(67.0, 67.0, 989.4, tfloat32=494.7, bfloat16=989.4, float8=1978.9, int8=1978.9)),
-    Gpu("b200", 100, (r"B200", r"GB200"), instruction="tcgen05",
+    Gpu("b200", 100, (r"B200", r"GB200"), ("blackwell",), instruction="tcgen05",
         peak_rates=_rates(37.0, 75.0, 2250.0, tfloat32=1125.0, bfloat16=2250.0, float8=4500.0, int8=4500.0)),
-    Gpu("rtx-blackwell", 120, (r"RTX 50[5-9]0", r"RTX PRO \d+"), ("rtx-5090",),
+    Gpu("rtx-blackwell", 120, (r"RTX 50[5-9]0", r"RTX PRO \d+"), ("blackwell",),
         peak_rates=_rates(1.6, 104.8, 209.5, tfloat32=104.8, bfloat16=209.5, float8=419.0, int8=838.0)),
-    Gpu("mi100", instruction="mfma", peak_rates=_rates(11.5, 46.1, 184.6, bfloat16=92.3, int8=184.6)),
+    Gpu("mi100", aliases=("gfx908", "cdna1", "cdna"), instruction="mfma", peak_rates=_rates(11.5, 46.1, 184.6, bfloat16=92.3, int8=184.6)),
     Gpu("mi210", instruction="mfma", peak_rates=_rates(45.3, 45.3, 181.0, bfloat16=181.0, int8=181.0)),
-    Gpu("mi250", aliases=("mi250x",), instruction="mfma", peak_rates=_rates(90.5, 90.5, 362.1, bfloat16=362.1, int8=362.1)),
-    Gpu("mi300x", aliases=("mi300",), instruction="mfma",
+    Gpu("mi250", aliases=("mi250x", "gfx90a", "cdna2"), instruction="mfma", peak_rates=_rates(90.5, 90.5, 362.1, bfloat16=362.1, int8=362.1)),
+    Gpu("mi300x", aliases=("mi300", "mi300a", "mi325x", "gfx942", "cdna3"), instruction="mfma",
         peak_rates=_rates(163.4, 163.4, 1307.4, tfloat32=653.7, bfloat16=1307.4, float8=2614.9, int8=2614.9)),
 )  # fmt: skip
 
@@ -69,15 +72,6 @@ COMPARED = (
 )
 
 PEAKS: dict[str, Mapping[str, float]] = {gpu.name: gpu.peak_rates for gpu in (*GPUS, *COMPARED)}
-_BY_NAME = {name: gpu for gpu in GPUS for name in (gpu.name, *gpu.aliases)}
-
-
-def gpu_named(name: str) -> Gpu:
-    """The record of a GPU by name or alias; ValueError names the nearest for an unknown one."""
-    key = str(name).lower().replace("_", "-").replace(" ", "-")
-    if key not in _BY_NAME:
-        raise unknown("unit", name, [gpu.name for gpu in GPUS])
-    return _BY_NAME[key]
 
 
 def peak(gpu: str, fmt: str) -> float | None:

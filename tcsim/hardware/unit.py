@@ -253,6 +253,11 @@ class Unit(_Flat):
         verdict = [part for part in self.parts if type(part) not in self.sum.tells]
         return "\n\n".join([f"{self.label}: D = C + A·B", *(step for part in verdict for step in part.prose(self))])
 
+    def _repr_html_(self) -> str:
+        from tcsim.hardware.html import unit_html
+
+        return unit_html(self)
+
     def __repr__(self) -> str:
         shown = [f"{name}={getattr(self, name)!r}" for name, f in self.named().items() if getattr(self, name) != f.default]
         return f"{type(self).__name__}({', '.join(shown)})"

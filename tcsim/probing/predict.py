@@ -13,7 +13,7 @@ from tcsim.errors import unknown
 from tcsim.fp.formats import format_named
 from tcsim.fp.round_to import round_to
 from tcsim.hardware import unit as unit_named
-from tcsim.hardware.gpus import gpu_named
+from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.probing.catalogue import Catalogue, along_k, catalogue

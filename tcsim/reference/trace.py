@@ -84,6 +84,9 @@ class Block:
             lines.append(f"final rounding {_show(self.rounding_error)}, whole error {_show(self.error)}")
         return lines
 
+    def __repr__(self) -> str:
+        return f"<{self.unit}: {len(self.terms)} terms, result {self.result!r} ({self.code:#x})>"
+
     def __str__(self) -> str:
         rows = [_HEAD, *self.table()]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]

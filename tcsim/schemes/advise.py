@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +17,9 @@ import numpy.typing as npt
 from tcsim.analysis import exact, metrics
 from tcsim.arguments import array
 from tcsim.errors import unknown
+from tcsim.hardware import as_unit
 from tcsim.hardware.gpus import PEAKS, peak
+from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 from tcsim.schemes import bounds
 from tcsim.schemes.gemm import SCHEMES, gemm
@@ -79,6 +82,23 @@ class Advice:
     def native(self) -> bool:
         return self.best is not None and self.best.scheme == "native"
 
+    def __repr__(self) -> str:
+        best = (
+            "nothing tried reaches it" if self.best is None else f"best: {self.best.scheme} {self.best.options or ''}".strip()
+        )
+        return f"<advice for {self.target:g} on {self.gpu}: {best}, of {len(self.choices)} tried>"
+
+    def _repr_html_(self) -> str:
+        names = ("scheme", "options", "format", "gemms", "error", "bound", "time", "reaches")
+        rows = "".join(
+            f"<tr><td>{escape(c.scheme)}</td><td>{escape(', '.join(f'{k}={v}' for k, v in c.options.items()))}</td><td>{c.fmt}</td>"
+            f"<td>{c.gemms}</td><td>{c.error:.1e}</td><td>{'' if c.bound is None else f'{c.bound:.1e}'}</td>"
+            f"<td>{c.relative_time:.2f}</td><td>{'yes' if c.reaches else 'no'}</td></tr>"
+            for c in self.choices
+        )
+        head = "".join(f"<th>{name}</th>" for name in names)
+        return f"<b>error {self.target:g} on {escape(self.gpu)}</b><table><tr>{head}</tr>{rows}</table>"
+
     def __str__(self) -> str:
         numbers = f"{'gemms':>5} {'error':>9} {'bound':>9} {'time':>8}"
         head = f"{'scheme':12} {'options':26} {'format':9} {numbers}  reaches {self.target:g} on {self.gpu}"
@@ -94,16 +114,14 @@ def advise(
     a (m, k), b (k, n)
         Finite matrices.
     unit
-        The GPU by name, or one of its units.
+        The GPU by any of its names, or one of its units.
     sample
         Rows of A and columns of B on which the schemes run, half of them those of widest range.
 
     Slices and moduli are the fewest that reach the target on the sample; the slices of A and of B are reduced
     separately. The costs are multiply-adds at peak rate: splitting, adding outside and memory come on top.
     """
-    gpu = unit.gpu if isinstance(unit, Unit) else str(unit)
-    if gpu not in PEAKS:
-        raise unknown("GPU with a known peak rate", gpu, PEAKS)
+    gpu = _gpu(unit)
     x, y = array(a, "a"), array(b, "b")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("advice needs finite matrices")
@@ -128,6 +146,19 @@ def advise(
         bound, why = trial.worst(limit)
         choices.append(Choice(scheme, options, fmt, gemms, error, bound, time, time / base, error <= target, why))
     return Advice(target, gpu, tuple(sorted(choices, key=lambda c: (not c.reaches, c.time if c.reaches else c.error))), refused)
+
+
+def _gpu(unit: Unit | str) -> str:
+    """The GPU of a unit, of a unit's name or of any name of its own. ValueError where its peak rates are unknown."""
+    gpu = unit.gpu if isinstance(unit, Unit) else unit
+    if gpu in PEAKS:
+        return gpu
+    if isinstance(unit, Unit):
+        raise unknown("GPU with a known peak rate", gpu, PEAKS)
+    try:
+        return as_unit(unit).gpu if ":" in unit else gpu_named(unit).name
+    except ValueError as error:
+        raise ValueError(str(error).replace("unknown unit", "unknown GPU with a known peak rate")) from None
 
 
 class _Trial:

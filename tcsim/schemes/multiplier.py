@@ -56,6 +56,18 @@ class Result(NamedTuple):
     c: Array
     record: Record
 
+    def __repr__(self) -> str:
+        r = self.record
+        return f"<{self.c.dtype} product of shape {self.c.shape} by {r.scheme}: {r.gemms} products on {r.unit}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        r = self.record
+        rows = {"scheme": r.scheme, "m, n, k": r.shape, "unit": r.unit, "products": r.gemms, "words": r.words, **r.details}
+        cells = "".join(f"<tr><td>{escape(str(k))}</td><td>{escape(str(v))}</td></tr>" for k, v in rows.items())
+        return f"<b>{self.c.dtype} product of shape {self.c.shape}</b><table>{cells}</table>"
+
 
 class Multiplier:
     """(a, b, c=None) -> c + a·b on a unit and a schedule, or by a callable; counts products and multiply-adds.
@@ -177,7 +189,7 @@ def multiplier(
     threads: int | None = None,
     seed: int = 0,
 ) -> Multiplier:
-    """A Multiplier from a unit, a GPU's name (its unit for `fmt`), "simt", "double", "exact" or a callable.
+    """A Multiplier from a unit, a GPU's name (its unit for `fmt`), a unit's ("a100:fp16"), "simt", "double", "exact" or a callable.
 
     ValueError names what exists for an unknown GPU or one without a unit for the format.
     """
@@ -191,7 +203,7 @@ def multiplier(
         else:
             from tcsim.hardware import unit as unit_named
 
-            source = unit_named(source, fmt)
+            source = unit_named(source) if ":" in source else unit_named(source, fmt)
     return Multiplier(source, schedule=schedule, backend=backend, threads=threads, seed=seed)
 
 

@@ -79,7 +79,7 @@ def test_a_row_is_found_by_its_own_keys() -> None:
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (("h20", "float16"), r"unknown unit 'h20' \(nearest: 'h200'\); known: v100"),
+        (("h2000", "float16"), r"unknown unit 'h2000' \(nearest: 'h200'\); known: v100"),
         (("v100", "bfloat16"), "unknown input format of v100 'bfloat16'.*known: float16"),
         (("a100", "flot16"), "nearest: 'float16'"),
         (("a100", "nvfp4"), "unknown input format of a100 'nvfp4'"),

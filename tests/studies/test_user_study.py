@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -29,13 +30,20 @@ def test_a_grid_from_a_file_and_its_page(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["study", "run", str(file), "--out", str(out), "--jobs", "1"])
     assert result.exit_code == 0, result.output
     assert "8 cells computed, 0 reused, 0 failed" in result.output
+    figure = out / "errors.svg"
+    figure.write_text("kept")
     again = CliRunner().invoke(main, ["study", "run", str(file), "--out", str(out), "--jobs", "1"])
     assert "0 cells computed, 8 reused" in again.output
+    assert figure.read_text() == "kept"  # the same data: not drawn again
+    file.write_text(FILE.replace("(0, 1)", "(0, 2)"))
+    sys.modules.pop("own_widths")
+    assert "4 reused" in CliRunner().invoke(main, ["study", "run", str(file), "--out", str(out), "--jobs", "1"]).output
+    assert "</svg>" in figure.read_text()
     page = CliRunner().invoke(main, ["report", str(out)])
     assert page.exit_code == 0, page.output
     text = (out / "report.html").read_text()
     assert "Errors on a grid: widths" in text
-    assert "data:image/png;base64," in text
+    assert "data:image/svg+xml;base64," in text
     assert "src='http" not in text
 
 
@@ -93,7 +101,7 @@ def test_a_function_without_a_file(tmp_path: Path) -> None:
 def test_a_file_with_the_name_of_a_module(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text(FILE)
     result = CliRunner().invoke(main, ["study", "run", str(tmp_path / "json.py")])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "another module is called json" in result.output
     assert str(tmp_path) not in sys.path  # or every later `import json` would find this one
 
@@ -104,10 +112,13 @@ def test_a_file_with_the_name_of_a_module(tmp_path: Path) -> None:
         ({"schemes": ("otomo",)}, r"unknown scheme 'otomo' \(nearest: 'ootomo'\)"),
         ({"distributions": ("gaus",)}, r"unknown distribution 'gaus' \(nearest: 'gauss'\)"),
         ({"ks": ()}, "axis 'k' is empty"),
+        ({"schemes": ("fabsum:block",)}, "options are written fabsum:words=3,block=128; 'block' is none"),
+        ({"distributions": ("a.npy,b.npy,c.npy",)}, "two files with a comma between"),
+        ({"distributions": ("none.npy,none.npy",)}, "there is no such file"),
     ],
 )
 def test_bad_grids(change: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         tcsim.study.grid("bad", **{"units": {"h200": H200}, "ks": (64,), **change})
 
 
@@ -116,7 +127,35 @@ def test_files_without_a_study(name: str, text: str | None, tmp_path: Path) -> N
     if text is not None:
         (tmp_path / name).write_text(text)
     result = CliRunner().invoke(main, ["study", "run", str(tmp_path / name)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "STUDY" in result.output
     empty = CliRunner().invoke(main, ["report", str(tmp_path)])
     assert "no finished study" in empty.output
+
+
+def test_matrices_of_ones_own_and_options_of_schemes(tmp_path: Path) -> None:
+    """The grid's errors are those of the same product outside it; a changed file is a new cell."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((8, 128)), rng.standard_normal((128, 8))
+    np.savez(tmp_path / "mine.npz", a=a, b=b)
+    pair = f"{tmp_path / 'mine.npz'}:a,{tmp_path / 'mine.npz'}:b"
+
+    def outcome() -> Any:
+        study = tcsim.study.grid(
+            "mine", units={"v100": "v100:fp16"}, ks=(64, 128), schemes=("plain", "mmm-fabsum:block=32,sum=float64"),
+            distributions=("gauss", pair), m=4, n=4,
+        )  # fmt: skip
+        return run(study, out=tmp_path / "out", jobs=1, figures=False)
+
+    data = outcome().dataset
+    x, y = a[:4, :64], b[:64, :4]
+    c = tcsim.gemm(x, y, "mmm-fabsum", unit="v100:fp16", block=32, sum="float64").c
+    reference = tcsim.exact.product(x, y)
+    found = data.sel(unit="v100", scheme="mmm-fabsum:block=32,sum=float64", distribution=pair, k=64).squeeze()
+    assert float(found.componentwise) == tcsim.metrics.max_componentwise(c, reference, tcsim.exact.magnitude(x, y))
+    assert float(found.normwise) == tcsim.metrics.normwise(c, reference, x, y)
+    assert outcome().reused == 8
+    np.savez(tmp_path / "mine.npz", a=2 * a + 1, b=b)
+    assert outcome().computed == 4
+    with pytest.raises(ValueError, match=r"has shape \(8, 128\); this grid takes a matrix of at least 16 x 64"):
+        tcsim.study.grid("big", units={"v100": "v100:fp16"}, ks=(64,), distributions=(pair,))

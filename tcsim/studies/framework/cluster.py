@@ -15,7 +15,7 @@ def finished_on(
     try:
         from distributed import Client, as_completed
     except ImportError:
-        raise ImportError("running on a Dask cluster needs distributed: pip install 'tcsim[dist]'") from None
+        raise ImportError("running on a Dask cluster needs distributed: pip install '.[dist]' in the source folder") from None
     from tcsim.studies.framework.workers import attempt
 
     own = client is None

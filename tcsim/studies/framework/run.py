@@ -70,7 +70,8 @@ def run(
                     # What was just computed is read back, so that a resumed run sees the very same values.
                     results[id(cell)] = store.get(keys[id(cell)]) or result
                 bar.update(study.weight(cell))
-        return _report(study, params, folder, cells, results, failed, len(todo) - len(failed), figures)
+        shown = _shown(progress)
+        return _report(study, params, folder, cells, results, failed, len(todo) - len(failed), figures, shown)
     except KeyboardInterrupt:
         kept = sum(store.path(key).is_file() for key in keys.values())
         raise KeyboardInterrupt(
@@ -80,7 +81,7 @@ def run(
 
 def _report(
     study: Study, params: Params, folder: Path, cells: list[Cell], results: dict[int, Result], failed: list[tuple[Cell, str]],
-    computed: int, figures: bool,
+    computed: int, figures: bool, progress: bool,
 ) -> Outcome:  # fmt: skip
     from tcsim.studies.framework.output import write
     from tcsim.studies.framework.verdicts import settle
@@ -101,7 +102,7 @@ def _report(
     outcome.claims = settle(
         outcome.made("claims", lambda: study.claims(dataset), []), cells, [results.get(id(c)) for c in cells]
     )
-    write(outcome, folder, figures)
+    write(outcome, folder, figures, progress)
     return outcome
 
 
@@ -113,14 +114,18 @@ def _progress(study: Study, cells: list[Cell], todo: list[Cell], wanted: bool | 
         from tqdm.auto import tqdm
     total = sum(study.weight(cell) for cell in cells)
     done = total - sum(study.weight(cell) for cell in todo)
-    shown = wanted if wanted is not None else sys.stderr.isatty() or "ipykernel" in sys.modules
     return tqdm(
         total=total,
         initial=done,
         desc=study.name,
-        disable=not shown,
+        disable=not _shown(wanted),
         bar_format="{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}",
     )
+
+
+def _shown(wanted: bool | None) -> bool:
+    """Whether to show progress: as asked, or where somebody looks."""
+    return wanted if wanted is not None else sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
 def _finished(

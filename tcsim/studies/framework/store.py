@@ -16,7 +16,8 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Result, Study
 
-_NOT_NUMERICS = ("cli.py", "trace.py", "prose.py", "report.py", "plot.py")
+_NOT_NUMERICS = ("doctor.py", "trace.py", "prose.py", "report.py", "report_page.py", "plot.py", "notice.py")
+_NOT_NUMERIC_FOLDERS = ("cli", "verbs")
 
 
 @cache
@@ -25,7 +26,7 @@ def code_hash() -> str:
     digest = hashlib.sha256()
     root = Path(__file__).parents[2]
     for path in sorted(root.rglob("*.py")):
-        if path.name not in _NOT_NUMERICS:
+        if path.name not in _NOT_NUMERICS and path.relative_to(root).parts[0] not in _NOT_NUMERIC_FOLDERS:
             digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
 

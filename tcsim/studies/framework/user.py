@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tcsim.errors import unknown
+from tcsim.hardware import as_unit
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _SCHEDULES = {"Sequential": Sequential, "SplitK": SplitK, "Blocked": Blocked}
-_METRICS = ("componentwise", "residual", "mean_relative", "max_relative")
+_METRICS = ("componentwise", "residual", "normwise", "mean_relative", "max_relative")
 _AXES = ("unit", "schedule", "scheme", "distribution", "k", "seed")
 
 
 def grid(
     name: str,
     *,
-    units: Mapping[str, Unit],
+    units: Mapping[str, Unit | str],
     ks: Sequence[int],
     schedules: Mapping[str, Schedule] | None = None,
     schemes: Sequence[str] = ("plain",),
@@ -50,9 +51,11 @@ def grid(
 ) -> Study:
     """A study of every combination: the errors of C = A·B, A m x k, B k x n, against the exact product.
 
-    `units` and `schedules` are named; what-ifs made with `replace` are units like any other. `schemes` are names of
-    `tcsim.gemm`, `distributions` those of `tcsim.inputs.draw`. The errors are max |C - C^| / (|A||B|), the Frobenius
-    residual, and the mean and largest relative error. Cells are stored under the fields of their unit and schedule, so
+    `units` (records or names, "a100:fp16") and `schedules` are named; what-ifs made with `replace` are units like any other.
+    `schemes` are names of `tcsim.gemm`, with options after a colon ("mmm-chained:words=3,block=128"); `distributions` those of
+    `tcsim.inputs.draw`, or two files of one's own with a comma between ("a.npy,model.safetensors:w"), of which A is the first
+    m rows and k columns, B the first k rows and n columns, the same for every seed. The errors are max |C - C^| / (|A||B|), the
+    Frobenius and the normwise residual, and the mean and largest relative error. Cells are stored under the fields of their unit and schedule, so
     renaming one, or adding a value to an axis, computes nothing again. ValueError for an unknown name or an empty axis.
     """
     from tcsim.analysis.inputs import DISTRIBUTIONS
@@ -72,14 +75,20 @@ def grid(
             raise ValueError(f"study {name}: the axis {axis!r} is empty")
     for what, values, known in (("scheme", schemes, SCHEMES), ("distribution", distributions, DISTRIBUTIONS)):
         for value in values:
-            if value not in known:
+            if what == "scheme":
+                own_options(value)
+            if (value.split(":")[0] if what == "scheme" else value) not in known and not (
+                what == "distribution" and "," in value
+            ):
                 raise unknown(what, value, known)
     shape = {"m": m, "n": n}
+    own = {d: own_matrices(d, m, max(ks), n)[2] for d in distributions if "," in d}
+    records = {label: as_unit(u) for label, u in units.items()}
 
     def cells(params: Params) -> list[Cell]:
         return [
-            {"unit": units[u].as_dict(compared=True), "schedule": _schedule_fields(plans[p]), "scheme": s, "distribution": d, "k": int(k),
-             "seed": int(seed), **shape}
+            {"unit": records[u].as_dict(compared=True), "schedule": _schedule_fields(plans[p]), "scheme": s, "distribution": d,
+             "k": int(k), "seed": int(seed), **shape, **({"files": own[d]} if d in own else {})}
             for u, p, s, d, k, seed in product(*axes.values())
         ]  # fmt: skip
 
@@ -102,17 +111,59 @@ def _compute(cell: Cell, backend: str = "cpu") -> Result:
 
     plan = dict(cell["schedule"])
     schedule = _SCHEDULES[plan.pop("kind")](**plan)
-    a, b = inputs.draw(cell["distribution"], cell["m"], cell["k"], cell["n"], seed=cell["seed"])
+    sizes = (cell["m"], cell["k"], cell["n"])
+    if "files" in cell:
+        a, b, _ = own_matrices(cell["distribution"], *sizes)
+    else:
+        a, b = inputs.draw(cell["distribution"], *sizes, seed=cell["seed"])
+    scheme, options = own_options(cell["scheme"])
     reference, magnitude = exact.product(a, b), exact.magnitude(a, b)
     c = gemm(
-        a, b, cell["scheme"], unit=Unit(**cell["unit"]), schedule=schedule, threads=1, backend=backend, seed=cell["seed"]
+        a, b, scheme, unit=Unit(**cell["unit"]), schedule=schedule, threads=1, backend=backend, seed=cell["seed"], **options
     ).c
     return {
         "componentwise": metrics.max_componentwise(c, reference, magnitude),
         "residual": metrics.frobenius(c, reference),
+        "normwise": metrics.normwise(c, reference, a, b),
         "mean_relative": metrics.mean_relative(c, reference),
         "max_relative": metrics.max_relative(c, reference),
     }
+
+
+def own_matrices(pair: str, m: int, k: int, n: int) -> tuple[Any, Any, str]:
+    """The leading parts A (m, k) and B (k, n) of the matrices in two files, and a hash of both files.
+
+    ValueError names the file whose matrix is too small, or no matrix.
+    """
+    from hashlib import sha256
+
+    from tcsim import files
+
+    names = [name.strip() for name in pair.split(",")]
+    if len(names) != 2:
+        raise ValueError(f"matrices of one's own are two files with a comma between; got {pair!r}")
+    found, digest = [], sha256()
+    for name, shape in zip(names, ((m, k), (k, n)), strict=True):
+        x = files.load(name)
+        if x.ndim != 2 or x.shape[0] < shape[0] or x.shape[1] < shape[1]:
+            raise ValueError(
+                f"{name} has shape {x.shape}; this grid takes a matrix of at least {shape[0]} x {shape[1]} from it"
+            )
+        digest.update(str(x.dtype).encode() + x.tobytes())
+        found.append(x[: shape[0], : shape[1]])
+    return found[0], found[1], digest.hexdigest()
+
+
+def own_options(scheme: str) -> tuple[str, dict[str, Any]]:
+    """A scheme's name and the options after its colon: "fabsum:block=256,sum=float64"."""
+    name, _, text = scheme.partition(":")
+    options: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = (x.strip() for x in part.partition("="))
+        if not (key and equals and value):
+            raise ValueError(f"scheme {scheme!r}: options are written {name}:words=3,block=128; {part!r} is none")
+        options[key] = int(value) if value.lstrip("-").isdigit() else value
+    return name, options
 
 
 def _dataset(

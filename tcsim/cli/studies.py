@@ -1,71 +1,14 @@
-"""The command line: `tcsim list`, `tcsim show`, `tcsim study …`, `tcsim doctor`, and the GPU module's verbs."""
+"""Studies and their report on the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-import tcsim
+from tcsim.cli.group import main
 from tcsim.studies import STUDIES
-
-
-class Errors(click.Group):
-    """Turns the package's own errors into one line, and Ctrl-C into a word on how to go on."""
-
-    def invoke(self, context: click.Context) -> Any:
-        try:
-            return super().invoke(context)
-        except click.exceptions.Exit:
-            raise
-        except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-            raise click.ClickException(str(error)) from error
-
-
-@click.group(cls=Errors)
-@click.version_option(tcsim.__version__, prog_name="tcsim")
-def main() -> None:
-    """What GPU tensor cores compute, to the last bit, in software."""
-
-
-@main.command("list")
-@click.argument("gpu", required=False)
-def list_units(gpu: str | None) -> None:
-    """Every known unit (of one GPU), with its numbers and evidence."""
-    click.echo(unit_table(tcsim.units(gpu)))
-
-
-def unit_table(units: list[Any]) -> str:
-    """A line a unit."""
-    head = ("gpu", "instruction", "input", "output", "block", "fraction", "align", "rounding", "evidence")
-    rows = [
-        (
-            u.gpu, u.instruction, u.name or (u.a if u.a == u.b else f"{u.a} x {u.b}"), u.out, str(u.block_size),
-            str(u.fraction_bits or "-"), u.align_rounding, u.rounding, u.evidence,
-        )
-        for u in units
-    ]  # fmt: skip
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in [head, *rows])
-
-
-@main.command()
-@click.argument("gpu")
-@click.argument("fmt", metavar="FORMAT")
-@click.option("--b", help="format of b, where it is not that of a")
-@click.option("--out", help="output format")
-@click.option("--instruction", help="mma, wgmma, tcgen05, mfma …")
-def show(gpu: str, fmt: str, b: str | None, out: str | None, instruction: str | None) -> None:
-    """One unit: its record, and what happens to a term. Example: tcsim show a100 float16."""
-    u = tcsim.unit(gpu, fmt, b=b, out=out, instruction=instruction)
-    own = {"arithmetic", "c_enters", *(name for part in u.parts for name in vars(part))}
-    for name, value in u.as_dict().items():
-        if name in own and value not in (None, ""):
-            click.echo(f"{name:20}{' '.join(map(str, value)) if isinstance(value, tuple) else value}")
-    click.echo("\n" + u.explain())
 
 
 class Studies(click.Group):
@@ -182,35 +125,10 @@ study.add_command(
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("results"))
 @click.option("--out", type=click.Path(path_type=Path), help="the page [FOLDER/report.html]")
 def report(folder: Path, out: Path | None) -> None:
-    """One self-contained HTML page of the studies in FOLDER: figures, claims, parameters, versions, seeds."""
+    """One HTML page of the studies in FOLDER.
+
+    It needs nothing else: verdicts, figures, parameters, versions, seeds.
+    """
     from tcsim.studies.framework.report import report as write_report
 
     click.echo(f"wrote {write_report(folder, out)}")
-
-
-@main.command()
-@click.option("--warm", is_flag=True, help="compile the kernels into the cache now")
-def doctor(warm: bool) -> None:
-    """What this machine has: versions, cores, compiled kernels, GPU."""
-    from tcsim import doctor as checks
-
-    for line in checks.report(warm):
-        click.echo(line)
-
-
-def _gpu_verb(name: str, summary: str) -> None:
-    """A command that the GPU module defines; without it or without a GPU it says what is missing."""
-
-    @main.command(name, help=summary, context_settings={"ignore_unknown_options": True, "help_option_names": []})
-    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    def verb(arguments: tuple[str, ...]) -> None:
-        command: Callable[..., Any] = import_module("tcsim_gpu.cli").COMMANDS[name]
-        command(list(arguments), prog_name=f"tcsim {name}", standalone_mode=False)
-
-
-_gpu_verb("validate", "Compare real tensor cores with the simulator, bit by bit.")
-_gpu_verb("capture", "Write golden vectors of the GPU present.")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,45 @@
+"""The documentation: Sphinx, MyST-NB for pages and notebooks, tables and galleries generated from the records."""
+
+import sys
+from pathlib import Path
+
+import tcsim
+
+sys.path.insert(0, str(Path(__file__).parent))
+from generate import escaped, generate
+
+project = "tcsim"
+author = "tcsim developers"
+copyright = "tcsim developers, BSD 3-Clause"
+version = release = tcsim.__version__
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "numpydoc"]
+exclude_patterns = ["_build", "**.ipynb_checkpoints"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+nb_execution_mode = "off"  # notebooks keep the outputs that they were committed with; CI runs them with nbmake
+suppress_warnings = ["mystnb.unknown_mime_type"]
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "tcsim"
+html_static_path = ["_static"]
+html_css_files = ["tcsim.css"]
+html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("index", "install", "tour", "what-if", "how-we-know", "_generated/gallery")}
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "secondary_sidebar_items": {"**": ["page-toc"], "_generated/units": [], "_generated/formats": [], "what-if": []},
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+
+
+def setup(app):
+    generate(Path(__file__).parent)
+    app.connect("autodoc-process-docstring", lambda app, what, name, obj, options, lines: escaped(lines), priority=1)
