@@ -21,6 +21,7 @@ FLOORS = (
     ("sparse", "quantize", "golden"),
     ("analysis",),
     ("schemes",),
+    ("torch",),
     ("studies",),
     ("study",),
     ("doctor", "cli"),
