@@ -9,11 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tcsim.torch.emulation import Call as Call
     from tcsim.torch.emulation import emulate as emulate
+    from tcsim.torch.refuse import NotEmulated as NotEmulated
 
-_LATER = {"emulate": "emulation"}
+_LATER = {"Call": "emulation", "NotEmulated": "refuse", "emulate": "emulation"}
 
-__all__ = ["emulate"]
+__all__ = ["Call", "NotEmulated", "emulate"]
 
 
 def __getattr__(name: str) -> Any:

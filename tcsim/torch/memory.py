@@ -26,13 +26,13 @@ def dtype_name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def codes(tensor: Any, fmt: Format) -> Any:
-    """The codes of a tensor of format `fmt`: a numpy array on the CPU, a CuPy array on a GPU, sharing its memory and strides."""
+def codes(tensor: Any) -> Any:
+    """The codes of a tensor's elements: a numpy array on the CPU, a CuPy array on a GPU, sharing its memory and strides."""
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
     integers, unsigned = _INTEGERS[tensor.element_size()]
     view = tensor.detach().view(integers)
-    if view.device.type == "cpu":
+    if view.is_cpu:
         return view.numpy().view(unsigned)
     return _cupy().from_dlpack(view).view(unsigned)
 

@@ -15,51 +15,51 @@ class Emulation(Protocol):
 
     def way(self, a: Any, b: Any, *, convolution: bool = False) -> Way: ...
 
-    def accumulate(self, name: str, a: Any, b: Any, way: Way, **about: Any) -> Any:
-        """The accumulators of (batch, m, k) times (batch, k, n)."""
+    def accumulate(self, op: str, a: Any, b: Any, way: Way, *, schedule: Any = None) -> Any:
+        """The accumulators of ([batch,] m, k) times ([batch,] k, n), on `schedule` unless the user named one."""
 
 
-def _two(a: Any, b: Any, name: str) -> None:
-    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
-        raise RuntimeError(f"{name}: matrices {tuple(a.shape)} and {tuple(b.shape)} do not go together")
+def check_pair(a: Any, b: Any, name: str, axes: int, *, same: bool = True) -> None:
+    """RuntimeError, as PyTorch raises, for operands whose shapes or dtypes do not go together."""
+    if same and a.dtype != b.dtype:
+        raise RuntimeError(f"{name}: operands should have one dtype; got {a.dtype} and {b.dtype}")
+    batches = axes == 2 or (a.dim() == b.dim() == 3 and a.shape[0] == b.shape[0])
+    if a.dim() != axes or b.dim() != axes or a.shape[-1] != b.shape[-2] or not batches:
+        raise RuntimeError(f"{name}: operands of shapes {tuple(a.shape)} and {tuple(b.shape)} cannot be multiplied")
 
 
-def _three(a: Any, b: Any, name: str) -> None:
-    if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
-        raise RuntimeError(f"{name}: batches {tuple(a.shape)} and {tuple(b.shape)} do not go together")
-
-
-def _c(c: Any, shape: Any) -> Any:
-    return c.expand(shape)
+def _added(c: Any, acc: Any, dtype: Any, name: str) -> Any:
+    if c.dtype != dtype:
+        raise RuntimeError(f"{name}: the matrix that is added should be of {dtype}; got {c.dtype}")
+    return c.expand(acc.shape)
 
 
 def mm(e: Emulation, self: Any, mat2: Any, out_dtype: Any = None) -> Any:
-    _two(self, mat2, "mm")
-    acc = e.accumulate("mm", self[None], mat2[None], e.way(self.dtype, mat2.dtype))
-    return finish(acc, out_dtype or self.dtype)[0]
+    check_pair(self, mat2, "mm", 2)
+    return finish(e.accumulate("mm", self, mat2, e.way(self.dtype, mat2.dtype)), out_dtype or self.dtype)
 
 
 def bmm(e: Emulation, self: Any, mat2: Any, out_dtype: Any = None) -> Any:
-    _three(self, mat2, "bmm")
+    check_pair(self, mat2, "bmm", 3)
     return finish(e.accumulate("bmm", self, mat2, e.way(self.dtype, mat2.dtype)), out_dtype or self.dtype)
 
 
 def addmm(e: Emulation, self: Any, mat1: Any, mat2: Any, out_dtype: Any = None, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    _two(mat1, mat2, "addmm")
-    acc = e.accumulate("addmm", mat1[None], mat2[None], e.way(mat1.dtype, mat2.dtype), alpha=alpha, beta=beta)
-    return finish(acc, out_dtype or mat1.dtype, _c(self, acc.shape[1:]), alpha, beta)[0]
+    check_pair(mat1, mat2, "addmm", 2)
+    acc, dtype = e.accumulate("addmm", mat1, mat2, e.way(mat1.dtype, mat2.dtype)), out_dtype or mat1.dtype
+    return finish(acc, dtype, _added(self, acc, dtype, "addmm"), alpha, beta)
 
 
 def baddbmm(e: Emulation, self: Any, batch1: Any, batch2: Any, out_dtype: Any = None, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    _three(batch1, batch2, "baddbmm")
-    acc = e.accumulate("baddbmm", batch1, batch2, e.way(batch1.dtype, batch2.dtype), alpha=alpha, beta=beta)
-    return finish(acc, out_dtype or batch1.dtype, _c(self, acc.shape), alpha, beta)
+    check_pair(batch1, batch2, "baddbmm", 3)
+    acc, dtype = e.accumulate("baddbmm", batch1, batch2, e.way(batch1.dtype, batch2.dtype)), out_dtype or batch1.dtype
+    return finish(acc, dtype, _added(self, acc, dtype, "baddbmm"), alpha, beta)
 
 
 def addbmm(e: Emulation, self: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """One addmm after the other along the batch, each stored in the tensor's dtype, as PyTorch's CUDA code does."""
-    _three(batch1, batch2, "addbmm")
-    total = _c(self, (batch1.shape[1], batch2.shape[2]))
+    check_pair(batch1, batch2, "addbmm", 3)
+    total = self.expand(batch1.shape[1], batch2.shape[2])
     if batch1.shape[0] == 0:
         return total * beta
     for a, b in zip(batch1, batch2, strict=True):
@@ -72,7 +72,8 @@ def mv(e: Emulation, self: Any, vec: Any) -> Any:
 
 
 def addmv(e: Emulation, self: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return addmm(e, _c(self, (mat.shape[0],))[:, None], mat, vec[:, None], beta=beta, alpha=alpha)[:, 0]
+    column = self.expand(mat.shape[0])[:, None]
+    return addmm(e, column, mat, vec[:, None], beta=beta, alpha=alpha)[:, 0]
 
 
 def dot(e: Emulation, self: Any, tensor: Any) -> Any:
@@ -84,17 +85,3 @@ def addmm_activation(
 ) -> Any:
     x = addmm(e, self, mat1, mat2, beta=beta, alpha=alpha)
     return torch.nn.functional.gelu(x, approximate="tanh") if use_gelu else torch.relu(x)
-
-
-OPERATORS = {
-    "mm": mm,
-    "bmm": bmm,
-    "addmm": addmm,
-    "baddbmm": baddbmm,
-    "addbmm": addbmm,
-    "mv": mv,
-    "addmv": addmv,
-    "dot": dot,
-    "vdot": dot,
-    "_addmm_activation": addmm_activation,
-}

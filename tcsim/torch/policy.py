@@ -68,7 +68,7 @@ class Policy:
         return self.gpu or ", ".join(u.label for u in self.units)
 
     def way(self, a: Any, b: Any, *, convolution: bool = False) -> Way:
-        """The Way of two torch dtypes. TypeError says what to do with dtypes that nothing multiplies."""
+        """The Way of two torch dtypes. ValueError says what to do with dtypes that nothing multiplies."""
         tf32, half = tf32_allowed(convolution), _half_accumulation()
         key = (a, b, tf32, half)
         if key not in self._ways:
@@ -78,7 +78,7 @@ class Policy:
     def _find(self, a: Any, b: Any, tf32: bool, half: bool) -> Way:
         fa, fb = format_of(a), format_of(b)
         if fa is None or fb is None:
-            raise TypeError(_no_format(a if fa is None else b))
+            raise ValueError(_no_format(a if fa is None else b))
         if self.cast and not (fa.integer or fb.integer):
             if self.cast is True:
                 ca, cb = self.units[0].a_format, self.units[0].b_format
@@ -87,11 +87,11 @@ class Policy:
             to_a, to_b = (None if fa == ca else ca), (None if fb == cb else cb)
             found = self._lookup(ca.name, cb.name, True, half)
             if found is None:
-                raise TypeError(f"cast={self.cast!r}: {self.label} does not multiply {_pair(ca.name, cb.name)}")
+                raise ValueError(f"cast={self.cast!r}: {self.label} does not multiply {_pair(ca.name, cb.name)}")
             return Way(found, to_a, to_b)
         found = self._lookup(fa.name, fb.name, tf32, half)
         if found is None:
-            raise TypeError(self._no_unit(fa.name, fb.name))
+            raise ValueError(self._no_unit(fa.name, fb.name))
         return Way(found, cut=fa.name == "float32" and found.a_format.name == "tfloat32")
 
     def _lookup(self, a: str, b: str, tf32: bool, half: bool) -> Unit | None:

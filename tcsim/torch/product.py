@@ -12,7 +12,7 @@ with alpha = beta = 1, for float16 and bfloat16.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib import import_module
 from typing import Any
@@ -23,7 +23,7 @@ import torch
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
-from tcsim.schedule import Schedule
+from tcsim.schedule import Plan, Schedule
 from tcsim.torch.memory import codes, format_of, tensor_of
 from tcsim.torch.policy import Way
 
@@ -42,16 +42,24 @@ class Run:
 
 
 def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
-    """The accumulators of a (batch, m, k) times b (batch, k, n): a tensor of the unit's output format, batch x m x n."""
+    """The accumulators of a ([batch,] m, k) times b ([batch,] k, n): a tensor of the unit's output format, [batch x] m x n."""
     unit = way.unit
     x, y = _operand(a, way.a, way.cut, unit.a_format), _operand(b, way.b, way.cut, unit.b_format)
     batch, m, k = x.codes.shape
     n = y.codes.shape[2]
+    shape = (m, n) if a.dim() == 2 else (batch, m, n)
     if 0 in (batch, m, n, k):
-        return torch.zeros((batch, m, n), dtype=getattr(torch, unit.out_format.name), device=a.device)
+        return torch.zeros(shape, dtype=getattr(torch, unit.out_format.name), device=a.device)
     seed = _seed(run.seed, x.codes, y.codes) if stochastic(unit) else 0
-    problem = Problem(unit, run.schedule.plan(k), x, y, None, seed=seed)
-    return tensor_of(_backend(run.backend or _DEFAULT[a.device.type])(problem, run.threads), unit.out_format)
+    problem = Problem(unit, plan(run.schedule, k), x, y, None, seed=seed)
+    out = _backend(run.backend or _DEFAULT[a.device.type])(problem, run.threads)
+    return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
+
+
+@lru_cache(maxsize=512)
+def plan(schedule: Schedule, k: int) -> Plan:
+    """A schedule's plan for one k."""
+    return schedule.plan(k)
 
 
 def stochastic(unit: Unit) -> bool:
@@ -70,8 +78,11 @@ def _seed(seed: int, a: Any, b: Any) -> int:
 
 def _operand(x: Any, to: Format | None, cut: bool, fmt: Format) -> Operand:
     if to is not None:
-        return _cast(x, to)
-    found = codes(x, fmt)
+        cast = _cast(x, to)
+        return Operand(cast.codes[None], to) if x.dim() == 2 else cast
+    found = codes(x)
+    if x.dim() == 2:
+        found = found[None]
     if cut:
         return Operand(found & found.dtype.type(0xFFFFE000), fmt)
     return Operand(found, fmt)
@@ -82,15 +93,15 @@ def _cast(x: Any, to: Format) -> Operand:
     dtype = getattr(torch, to.name, None)
     if x.device.type != "cpu":
         if dtype is None or x.dtype == torch.float64:
-            raise TypeError(f"cast={to.name!r} of {x.dtype} tensors on a GPU: convert them with .to(...) first")
-        return Operand(codes(x.to(dtype), to), to)
+            raise ValueError(f"cast={to.name!r} of {x.dtype} tensors on a GPU: convert them with .to(...) first")
+        return Operand(codes(x.to(dtype)), to)
     from tcsim.fp.codes import encode
 
     own = format_of(x.dtype)
     assert own is not None
     if own.name == "float32" and to.name in ("float16", "bfloat16"):
-        return Operand(codes(x.to(dtype), to), to)  # one rounding, by vectors
-    values: Any = codes(x, own)
+        return Operand(codes(x.to(dtype)), to)  # one rounding, by vectors
+    values: Any = codes(x)
     if own.name in ("float16", "float32", "float64"):
         values = values.view(own.name)
     else:
@@ -100,7 +111,7 @@ def _cast(x: Any, to: Format) -> Operand:
     return Operand(encode(values, to, round="rne"), to)
 
 
-_BACKENDS = {
+BACKENDS = {
     "cpu": "tcsim.kernels.dispatch",
     "reference": "tcsim.reference",
     "cuda": "tcsim_gpu.emulator",
@@ -110,7 +121,7 @@ _BACKENDS = {
 
 @cache
 def _backend(name: str) -> Any:
-    run = import_module(_BACKENDS[name]).run
+    run = import_module(BACKENDS[name]).run
     return run if name == "cpu" else lambda problem, threads: run(problem)
 
 
