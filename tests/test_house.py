@@ -11,14 +11,14 @@ PACKAGE = Path(__file__).parents[1] / "tcsim"
 
 # From the ground up: a folder (or a module of the top folder) imports from its own line and the lines above it.
 FLOORS = (
-    ("errors", "arguments"),
+    ("errors", "arguments", "arrays"),
     ("codegen",),
     ("fp",),
     ("hardware", "schedule"),
     ("problem", "operands"),
     ("reference", "kernels"),
     ("matmul",),
-    ("sparse", "quantize", "golden"),
+    ("sparse", "quantize", "golden", "on_gpu"),
     ("analysis",),
     ("schemes",),
     ("torch",),
