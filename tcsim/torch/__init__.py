@@ -9,13 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tcsim.torch.auditing import audit as audit
+    from tcsim.torch.comparing import compare as compare
     from tcsim.torch.emulation import Call as Call
     from tcsim.torch.emulation import emulate as emulate
     from tcsim.torch.refuse import NotEmulated as NotEmulated
 
-_LATER = {"Call": "emulation", "NotEmulated": "refuse", "emulate": "emulation"}
+_LATER = {"Call": "emulation", "NotEmulated": "refuse", "audit": "auditing", "compare": "comparing", "emulate": "emulation"}
 
-__all__ = ["Call", "NotEmulated", "emulate"]
+__all__ = ["Call", "NotEmulated", "audit", "compare", "emulate"]
 
 
 def __getattr__(name: str) -> Any:
