@@ -26,7 +26,7 @@ _LATER = {
     "decode": "fp.codes",
     "round_to": "fp.round_to",
 }
-_MODULES = (*MODULES, "sparse", "study", "torch")
+_MODULES = (*MODULES, "sparse", "study", "torch", "jax")
 
 install()
 

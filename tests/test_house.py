@@ -21,7 +21,7 @@ FLOORS = (
     ("sparse", "quantize", "golden", "on_gpu"),
     ("analysis",),
     ("schemes",),
-    ("torch",),
+    ("torch", "jax"),
     ("studies",),
     ("study",),
     ("doctor", "cli"),

@@ -234,6 +234,6 @@ def _library(policy: Policy) -> Choice:
         raise NotImplementedError(
             "schedule='library' needs tcsim.predict, which this version has not: pass a Schedule, or the `schedules` of tcsim.torch.audit"
         )
-    if policy.gpu is None:
+    if policy.target.gpu is None:
         raise ValueError("schedule='library' needs a GPU's name, such as emulate('h200', schedule='library')")
-    return lambda call: predict(gpu=policy.gpu, library="cublas", shape=(call.m, call.n, call.k), dtype=call.a)
+    return lambda call: predict(gpu=policy.target.gpu, library="cublas", shape=(call.m, call.n, call.k), dtype=call.a)
