@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
+from jax.extend import core
 
 from tcsim import arguments
 from tcsim.fp.codes import encode
@@ -88,8 +89,6 @@ def _forward(lhs: Any, rhs: Any, spec: Any) -> Any:
 
 
 def _backward(spec: Any, kept: Any, ct: Any) -> Any:
-    from tcsim.jax.interpret import run
-
     how, dimensions, exact, _, dtype = spec
     precision = lax.Precision.HIGHEST if exact else None
 
@@ -98,7 +97,35 @@ def _backward(spec: Any, kept: Any, ct: Any) -> Any:
         return jax.vjp(plain, lhs, rhs)[1](ct)
 
     closed = jax.make_jaxpr(pull)(ct, *kept)
-    return tuple(run(how, closed.jaxpr, closed.consts, ct, *kept))
+    return tuple(walk(closed.jaxpr, closed.consts, (ct, *kept), partial(_products, how)))
+
+
+def _products(how: How, equation: Any, given: list[Any]) -> list[Any]:
+    p = equation.params
+    if equation.primitive.name != "dot_general":
+        return bind(equation, given)
+    return [dot(how, given[0], given[1], p["dimension_numbers"], p["precision"], p["preferred_element_type"])]
+
+
+def walk(jaxpr: Any, consts: Any, args: Any, compute: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+    """Evaluate a jaxpr, each equation's outputs by `compute(equation, inputs)`."""
+    values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+
+    def read(v: Any) -> Any:
+        return v.val if isinstance(v, core.Literal) else values[v]
+
+    for equation in jaxpr.eqns:
+        out = compute(equation, [read(v) for v in equation.invars])
+        values.update(zip(equation.outvars, out, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def bind(equation: Any, given: list[Any]) -> list[Any]:
+    """An equation's outputs by JAX itself."""
+    found = equation.primitive.get_bind_params(equation.params)  # older versions keep functions apart
+    functions, parameters = found if isinstance(found, tuple) else ((), found)
+    out = equation.primitive.bind(*functions, *given, **parameters)
+    return list(out) if equation.primitive.multiple_results else [out]
 
 
 _dot.defvjp(_forward, _backward)

@@ -9,9 +9,8 @@ from typing import Any
 
 import jax
 from jax import lax
-from jax.extend import core
 
-from tcsim.jax.dot import How, dot, how
+from tcsim.jax.dot import How, bind, dot, how, walk
 from tcsim.schedule import Schedule
 
 # Primitives that sum products and are not emulated; solvers and factorisations among them.
@@ -67,18 +66,10 @@ def emulate(
 
 def run(how: How, jaxpr: Any, consts: Any, *args: Any, strict: bool = False) -> list[Any]:
     """Evaluate a jaxpr with its products on `how`."""
-    values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
-
-    def read(v: Any) -> Any:
-        return v.val if isinstance(v, core.Literal) else values[v]
-
-    for equation in jaxpr.eqns:
-        out = _equation(how, equation, [read(v) for v in equation.invars], strict)
-        values.update(zip(equation.outvars, out, strict=True))
-    return [read(v) for v in jaxpr.outvars]
+    return walk(jaxpr, consts, args, functools.partial(_equation, how, strict))
 
 
-def _equation(how: How, equation: Any, given: list[Any], strict: bool) -> list[Any]:
+def _equation(how: How, strict: bool, equation: Any, given: list[Any]) -> list[Any]:
     name, p = equation.primitive.name, equation.params
     inner = functools.partial(_closed, how, strict=strict)
     if name == "dot_general":
@@ -100,10 +91,7 @@ def _equation(how: How, equation: Any, given: list[Any], strict: bool) -> list[A
             return list(inner(part, *given))
     if name in _CONTRACTIONS or _holds_products(equation):
         _refuse(name, strict)
-    found = equation.primitive.get_bind_params(p)  # older versions keep functions apart
-    functions, parameters = found if isinstance(found, tuple) else ((), found)
-    out = equation.primitive.bind(*functions, *given, **parameters)
-    return list(out) if equation.primitive.multiple_results else [out]
+    return bind(equation, given)
 
 
 def _closed(how: How, part: Any, *args: Any, strict: bool) -> list[Any]:
