@@ -15,8 +15,8 @@ from tcsim.torch import product
 from tcsim.torch.emulation import Call, Mode, call_of, emulate
 from tcsim.torch.modules import Names
 from tcsim.torch.policy import Way
+from tcsim.torch.refuse import composed, contracts
 from tcsim.torch.running import backward_of, call_model, versions
-from tcsim.torch.settings import settings
 from tcsim.torch.table import emulated
 
 Guess = tuple[Unit, Schedule]
@@ -47,12 +47,16 @@ class Row:
 
 @dataclass
 class Audit:
-    """Every product of one run: `text()`, `json()`, `html()`; `schedules` goes to ``emulate(schedule=...)``."""
+    """Every product of one run: `text()`, `json()`, `html()`; `schedules` goes to ``emulate(schedule=...)``.
+
+    `unseen`: contractions that are not emulated (fused attention, say) and how often they ran.
+    """
 
     target: str
     about: dict[str, str]
     rows: list[Row] = field(default_factory=list)
     found: dict[Call, Guess] = field(default_factory=dict)
+    unseen: dict[str, int] = field(default_factory=dict)
 
     def schedules(self, call: Call) -> Guess | Schedule:
         """The unit and schedule found for a kind of call; Sequential for one that was not seen."""
@@ -76,7 +80,7 @@ class Audit:
         import json
 
         rows = [asdict(row) for row in self.rows]
-        return json.dumps({"target": self.target, "about": self.about, "rows": rows}, indent=1)
+        return json.dumps({"target": self.target, "about": self.about, "unseen": self.unseen, "rows": rows}, indent=1)
 
     def html(self) -> str:
         """One page with a picture of the differing shares by layer, which needs nothing beside it."""
@@ -94,6 +98,7 @@ def audit(
     candidates: Sequence[Schedule] | None = None,
     known: Audit | None = None,
     kernels: bool = True,
+    keep: Callable[[Row, Any, Any, Any], None] | None = None,
     cast: str | bool | None = None,
     seed: int = 0,
 ) -> Audit:
@@ -111,8 +116,12 @@ def audit(
         Schedules tried on the first call of each kind (operator, shape, dtypes, layout), on the unit and on one of half its
         block, until one explains every output; later calls of the kind are predicted by it. By default Sequential and, on
         a GPU, SplitK(2…32, 64 and 128) and Blocked(128).
+    keep
+        Called after each product with its Row, its two operands and the native result.
     cast, seed
         As `emulate` takes them.
+
+    Attention takes whichever path PyTorch's switches choose; what is fused there is counted in `unseen`.
     known
         An earlier audit, whose schedules are predictions here. A prediction that fails is reported as it is, and later calls are
         predicted by what explains this one.
@@ -132,9 +141,9 @@ def audit(
     emulation = emulate(gpu, cast=cast, seed=seed)
     tried = (Sequential(),) if not on_gpu else _SCHEDULES
     report = Audit(emulation.policy.label, versions(device), found=dict(known.found) if known else {})
-    mode = _AuditMode(emulation, report, tuple(candidates or tried), kernels and on_gpu)
+    mode = _AuditMode(emulation, report, tuple(candidates or tried), kernels and on_gpu, keep)
     assert mode.names is not None
-    with settings, mode.names, mode:
+    with mode.names, mode:
         output = call_model(model, inputs)
         if backward:
             backward_of(output, backward)
@@ -152,10 +161,12 @@ _SCHEDULES: tuple[Schedule, ...] = (
 class _AuditMode(Mode):
     """Runs each product natively, then emulated by guess after guess."""
 
-    def __init__(self, emulation: emulate, report: Audit, candidates: tuple[Schedule, ...], kernels: bool) -> None:
+    def __init__(self, emulation: emulate, report: Audit, candidates: tuple[Schedule, ...], kernels: bool, keep: Any) -> None:
         super().__init__(emulation)
         self.names = Names()
         self.report, self.candidates, self.kernels = report, candidates, kernels
+        self.keep, self.operands = keep, (None, None)
+        self.seen_kinds: set[Any] = set()
         self.guess: tuple[int, Schedule] | None = None
         self.last: tuple[Call, Way, Guess, bool] | None = None
 
@@ -163,6 +174,10 @@ class _AuditMode(Mode):
         kwargs = kwargs or {}
         call = emulated(func)
         if call is None:
+            if contracts(func) and composed(func) is None:
+                name = func._schema.name.replace("::", ".")
+                self.report.unseen[name] = self.report.unseen.get(name, 0) + 1
+                return func(*args, **kwargs)
             return self._other(func, args, kwargs)
         assert self.names is not None
         self.module = self.names.current()
@@ -174,8 +189,10 @@ class _AuditMode(Mode):
         return native
 
     def _native(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, str]:
-        if not self.kernels:
+        key = (func, *((tuple(a.shape), a.stride(), a.dtype) for a in args if isinstance(a, torch.Tensor)))
+        if not self.kernels or key in self.seen_kinds:
             return func(*args, **kwargs), ""
+        self.seen_kinds.add(key)
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             native = func(*args, **kwargs)
             torch.cuda.synchronize()
@@ -197,6 +214,8 @@ class _AuditMode(Mode):
         first = rows[0][0]
         best, kind, guess = min(rows, key=lambda r: r[0].differing)
         self.report.rows.append(first if first.predicted else best)
+        if self.keep is not None:
+            self.keep(self.report.rows[-1], *self.operands, native)
         if best.differing == 0 or kind not in self.report.found:
             self.report.found[kind] = guess
 
@@ -231,7 +250,7 @@ class _AuditMode(Mode):
         even = halved == 1 or way.unit.block_size % halved
         unit = way.unit if even else way.unit.replace(block_size=way.unit.block_size // halved)
         guess = known or (unit, guessed)
-        self.last = (call, way, guess, known is not None)
+        self.last, self.operands = (call, way, guess, known is not None), (a, b)
         return product.accumulate(a, b, replace(way, unit=guess[0]), replace(self.emulation.run, schedule=guess[1]))
 
 

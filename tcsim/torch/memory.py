@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,8 @@ def codes(tensor: Any) -> Any:
     view = tensor.detach().view(integers)
     if view.is_cpu:
         return view.numpy().view(unsigned)
-    return _cupy().from_dlpack(view).view(unsigned)
+    with on_gpu(view.device):
+        return _cupy().from_dlpack(view).view(unsigned)
 
 
 def tensor_of(array: Any, fmt: Format) -> Any:
@@ -42,6 +45,14 @@ def tensor_of(array: Any, fmt: Format) -> Any:
     signed = array.view(f"int{array.dtype.itemsize * 8}")
     made = torch.from_numpy(signed) if isinstance(array, np.ndarray) else torch.from_dlpack(signed)
     return made.view(_VALUES[fmt.name])
+
+
+@contextmanager
+def on_gpu(device: Any) -> Iterator[None]:
+    """CuPy on a tensor's device, and on the stream that PyTorch queues work on there."""
+    cp = _cupy()
+    with cp.cuda.Device(device.index), cp.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream):
+        yield
 
 
 def _cupy() -> Any:

@@ -41,9 +41,11 @@ def _summary(report: Audit) -> str:
     note = ""
     if report.about.get("device") == "cpu":
         note = " PyTorch ran on the CPU, whose own order and rounding of sums no GPU has: differences are expected."
+    names = ", ".join(f"{name} ({count})" for name, count in report.unseen.items())
+    unseen = f" Contractions that are not emulated ran too: {names}." if names else ""
     return (
         f"{exact} of {len(report.rows)} products equal {report.target} in every bit; {report.differing:,} of {report.outputs:,} outputs "
-        f"differ.{note} ({where})"
+        f"differ.{note}{unseen} ({where})"
     )
 
 

@@ -24,7 +24,7 @@ from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Plan, Schedule
-from tcsim.torch.memory import codes, format_of, tensor_of
+from tcsim.torch.memory import codes, format_of, on_gpu, tensor_of
 from tcsim.torch.policy import Way
 
 _DEFAULT = {"cpu": "cpu", "cuda": "cuda"}
@@ -44,6 +44,8 @@ class Run:
 def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
     """The accumulators of a ([batch,] m, k) times b ([batch,] k, n): a tensor of the unit's output format, [batch x] m x n."""
     unit = way.unit
+    if not a.is_cpu and (run.backend or "cuda") in ("cpu", "reference"):
+        return accumulate(a.cpu(), b.cpu(), way, run).to(a.device)
     x, y = _operand(a, way.a, way.cut, unit.a_format), _operand(b, way.b, way.cut, unit.b_format)
     batch, m, k = x.codes.shape
     n = y.codes.shape[2]
@@ -52,8 +54,13 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
         return torch.zeros(shape, dtype=getattr(torch, unit.out_format.name), device=a.device)
     seed = _seed(run.seed, x.codes, y.codes) if stochastic(unit) else 0
     problem = Problem(unit, plan(run.schedule, k), x, y, None, seed=seed)
-    out = _backend(run.backend or _DEFAULT[a.device.type])(problem, run.threads)
-    return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
+    compute = _backend(run.backend or _DEFAULT[a.device.type])
+    if a.is_cpu:
+        out = compute(problem, run.threads)
+        return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
+    with on_gpu(a.device):
+        out = compute(problem, run.threads)
+        return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
 
 
 @lru_cache(maxsize=512)
