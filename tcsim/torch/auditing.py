@@ -150,6 +150,7 @@ def audit(
     return report
 
 
+_RUNTIME = ("cuda", "cuLaunch", "cuModule", "Mem", "Activity", "Lazy", "Runtime")  # of what a profiler lists, no kernels
 _SCHEDULES: tuple[Schedule, ...] = (
     Sequential(),
     *(SplitK(s, 64) for s in range(2, 33)),
@@ -196,7 +197,7 @@ class _AuditMode(Mode):
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             native = func(*args, **kwargs)
             torch.cuda.synchronize()
-        names = [event.name for event in profile.events() if "mem" not in event.name.lower()[:6]]
+        names = [event.name for event in profile.events() if not event.name.startswith(_RUNTIME)]
         return native, " + ".join(dict.fromkeys(names))
 
     def _compare(self, run: Callable[[], Any], place: int | None, native: Any, kernel: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -27,3 +30,11 @@ def test_three_lines() -> None:
     assert np.array_equal(layer.weight.grad.numpy().view(np.uint16), gradient.view(np.uint16))
     native = (x.float() @ layer.weight.float().t() + layer.bias.float()).half()
     assert (y != native).any()  # V100 truncates: the lines do something
+
+
+def test_the_readme_as_a_newcomer_pastes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "README.md").read_text()
+    blocks = [b for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "tcsim.torch.emulate" in b]
+    assert len(blocks) == 1
+    exec(blocks[0], {})
+    assert "compared with v100" in capsys.readouterr().out
