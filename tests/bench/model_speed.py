@@ -6,12 +6,13 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
+from tcsim_gpu.llama import SMALL, Llama, Shape, random_tokens
 
 import tcsim
-from tcsim_gpu.llama import SMALL, Llama, Shape, random_tokens
 
 GPT2 = Shape(layers=12, width=768, heads=12, kv_heads=12, ffn=2048, vocabulary=50257)  # 123.5 million parameters
 
@@ -50,9 +51,7 @@ def main() -> None:
             model.zero_grad()
             model(tokens).float().square().mean().backward()
 
-        if emulation is None:
-            return forward()
-        with emulation:
+        with emulation or nullcontext():
             forward()
 
     for name in runs:
