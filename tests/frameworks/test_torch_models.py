@@ -40,14 +40,14 @@ def test_every_step_ran_and_nothing_differs(report: tuple[dict[str, Any], Path])
 
 def test_golden_calls_replay(report: tuple[dict[str, Any], Path]) -> None:
     found = models.replay(report[1] / "h200_models.npz")
-    assert len(found) == 12
-    assert all(outputs > 100 and differing == 0 for _, outputs, differing in found)
+    assert len(found) == 24
+    assert all(outputs > 50 and differing == 0 for _, outputs, differing in found)
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda p: p.stem)
 def test_calls_recorded_on_a_gpu_replay(path: Path) -> None:
     for name, outputs, differing in models.replay(path):
-        assert outputs > 100
+        assert outputs > 50
         assert differing == 0, name
 
 
