@@ -31,7 +31,7 @@ _LATER = {
     "round_to": "fp.round_to",
     "predict": "probing.predict",
 }
-_MODULES = (*MODULES, "files", "sparse", "study")
+_MODULES = (*MODULES, "files", "sparse", "study", "torch", "jax")
 
 install()
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim import arguments
+from tcsim.arrays import door
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format
 from tcsim.hardware import as_unit
@@ -20,6 +21,7 @@ Array = npt.NDArray[Any]
 BACKENDS = ("cpu", "reference", "cuda", "hardware")
 
 
+@door("a", "b", "c", "scale_a", "scale_b", multiplies=True, gpu="tcsim.on_gpu:matmul")
 def matmul(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
@@ -65,7 +67,8 @@ def matmul(
         Block scales of a scaled unit, (..., m, ceil(k / scale_block)) and (..., ceil(k / scale_block), n): values, or
         codes of the scale format.
 
-    Returns an array of the output format (float32, float16, float64, int32; values of other outputs as float32). NaN
+    Returns an array of the output format (float32, float16, float64, int32; values of other outputs as float32), of the
+    operands' kind and on their device: numpy, PyTorch, JAX or CuPy. On a GPU the backend is "cuda" unless named. NaN
     results carry the unit's own pattern, or the operand's on units that keep it. ValueError for shapes that do not fit,
     values that a format cannot hold (its index is named) and unknown names; TypeError for dtypes that are neither values
     nor codes.

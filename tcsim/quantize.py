@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim import arguments
+from tcsim.arrays import door
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format
 
@@ -52,6 +53,7 @@ def _kind(name: str) -> Kind:
     return kinds()[key]
 
 
+@door("x")
 def quantize(
     x: npt.ArrayLike,
     kind: str,
@@ -100,6 +102,7 @@ def quantize(
     return codes, scales
 
 
+@door("codes", "scales")
 def dequantize(codes: npt.ArrayLike, scales: npt.ArrayLike, kind: str, axis: int = -1, *, tensor_scale: float = 1.0) -> Array:
     """The float64 values element · scale · tensor_scale, exactly; NaN in a block whose scale is NaN."""
     from tcsim.fp.codes import decode

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim import arguments
+from tcsim.arrays import door
 from tcsim.errors import unknown
 from tcsim.hardware import as_unit
 from tcsim.hardware.unit import Unit
@@ -54,6 +55,7 @@ def pattern(unit: Unit | str) -> tuple[int, int]:
     return (1, 2) if as_unit(unit).a_format.name == "tfloat32" else (2, 4)
 
 
+@door("a")
 def compress(a: npt.ArrayLike, unit: Unit | str) -> tuple[Array, Index]:
     """The kept values (m, k / 2) of a sparse matrix (m, k), and the column of `a` that each came from.
 
@@ -80,6 +82,7 @@ def compress(a: npt.ArrayLike, unit: Unit | str) -> tuple[Array, Index]:
     return values, columns_of.reshape(x.shape[0], -1).astype(np.intp)
 
 
+@door("values", "index", "b", "c", multiplies=True)
 def sparse_matmul(
     values: npt.ArrayLike,
     index: npt.ArrayLike,

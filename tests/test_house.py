@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "tcsim"
 
 # From the ground up: a folder (or a module of the top folder) imports from its own line and the lines above it.
 FLOORS = (
-    ("errors", "arguments", "files"),
+    ("errors", "arguments", "arrays", "files"),
     ("codegen",),
     ("fp",),
     ("hardware", "schedule"),
@@ -20,10 +20,11 @@ FLOORS = (
     ("reference", "kernels"),
     ("composed",),
     ("matmul",),
-    ("sparse", "quantize", "golden"),
+    ("sparse", "quantize", "golden", "on_gpu"),
     ("analysis",),
     ("schemes",),
     ("probing",),
+    ("torch", "jax"),
     ("studies",),
     ("study",),
     ("verbs",),

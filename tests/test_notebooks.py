@@ -24,8 +24,8 @@ def outputs(path: Path) -> list[dict[str, Any]]:
     return [output for cell in cells(path) if cell["cell_type"] == "code" for output in cell["outputs"]]
 
 
-def test_there_are_six() -> None:
-    assert len(NOTEBOOKS) == 6
+def test_there_are_seven() -> None:
+    assert len(NOTEBOOKS) == 7
     page = (FOLDER / "README.md").read_text()
     assert all(f"]({path.name})" in page for path in NOTEBOOKS)
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim import arguments
+from tcsim.arrays import door
 from tcsim.codegen import jit
 from tcsim.fp.compiled import codes as kernels
 from tcsim.fp.compiled.rounding import CHUNK
@@ -21,6 +22,7 @@ Array = npt.NDArray[Any]
 _TABLE_WIDTH = 16  # formats up to this width are decoded by a table
 
 
+@door("codes")
 def decode(codes: npt.ArrayLike, fmt: str | Format) -> Array:
     """The values of unsigned codes of a format, as an array of `Format.array_dtype` (float32, float64 or an integer).
 
@@ -100,6 +102,7 @@ def _values(codes: Array, fmt: Format) -> Array:
     return np.asarray(patterns, dtype=storage.uint_dtype).view(storage.float_dtype)
 
 
+@door("x")
 def encode(
     x: npt.ArrayLike, fmt: str | Format, round: str | None = None, *, rounding: str | None = None, **options: Any
 ) -> Array:

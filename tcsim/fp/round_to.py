@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim import arguments
+from tcsim.arrays import door
 from tcsim.codegen import jit
 from tcsim.fp.compiled import rounding as kernels
 from tcsim.fp.compiled import stochastic
@@ -26,6 +27,7 @@ _KERNELS = {
 Array = npt.NDArray[Any]
 
 
+@door("x", "random_bits", "out")
 def round_to(
     x: npt.ArrayLike,
     fmt: str | Format,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim import arguments
+from tcsim.arrays import door
 from tcsim.errors import unknown
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Schedule
@@ -60,6 +61,7 @@ def schemes() -> dict[str, str]:
     return {name: scheme.summary for name, scheme in SCHEMES.items()}
 
 
+@door("a", "b", multiplies=True)
 def gemm(
     a: npt.ArrayLike,
     b: npt.ArrayLike,

@@ -1,0 +1,286 @@
+"""Language models on this GPU and emulated on its CUDA cores, every product and every trained parameter compared bit for bit.
+
+``python -m tcsim_gpu.models --out FOLDER``: what it finds goes to FOLDER/models.json as each step ends, golden calls to
+FOLDER/h200_models.npz.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import tcsim
+from tcsim.hardware import unit as unit_of
+from tcsim.torch.auditing import Audit
+from tcsim_gpu import llama
+from tcsim_gpu.small_models import Fp8Block, ResNet
+
+DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def build(arguments: argparse.Namespace, **options: Any) -> Any:
+    """The model: SmolLM2 if its file is there, else random weights of its shape, or a small one."""
+    if arguments.gguf:
+        return llama.from_gguf(arguments.gguf, **options)[0]
+    return llama.Llama(llama.SMALL if arguments.small else llama.Shape(), seed=1, **options)
+
+
+def loss_of(logits: Any, tokens: Any) -> Any:
+    """The mean cross-entropy of each next token."""
+    return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+
+def summary(found: Audit) -> dict[str, Any]:
+    """An audit's counts, what was not explained, and the schedules by how often they hold."""
+    schedules: dict[str, int] = {}
+    for row in found.rows:
+        name = row.schedule + (", " + row.unit.split(", ")[1] if ", " in row.unit else "")
+        schedules[name] = schedules.get(name, 0) + (row.differing == 0)
+    return {
+        "products": len(found.rows),
+        "equal": sum(row.differing == 0 for row in found.rows),
+        "predicted": sum(row.predicted for row in found.rows),
+        "outputs": found.outputs,
+        "differing": found.differing,
+        "macs": sum(int(np.prod(row.shape)) for row in found.rows),
+        "schedules": schedules,
+        "unseen": found.unseen,
+        "kernels": sorted({row.kernel for row in found.rows if row.kernel}),
+        "misses": [asdict(row) for row in found.rows if row.differing][:20],
+    }
+
+
+def audits(make: Callable[[], Any], inputs: list[Any], gpu: str, loss: Any, keep: Any = None) -> tuple[Audit, Audit]:
+    """Schedules fitted on the first inputs, then every product of the second's run predicted by them."""
+    model = make()
+    first = tcsim.torch.audit(model, inputs[0], gpu=gpu, backward=lambda y: loss(y, inputs[0]))
+    model.zero_grad()
+    second = tcsim.torch.audit(
+        model, inputs[1], gpu=gpu, backward=lambda y: loss(y, inputs[1]), known=first, kernels=False, keep=keep
+    )
+    return first, second
+
+
+def train(
+    model: Any, batches: list[Any], dtype: Any, schedules: Any = None, gpu: str = "", seconds: float = 1e9
+) -> tuple[list[Any], list[float]]:
+    """AdamW steps under autocast, products emulated on the found schedules or native: every parameter, and a loss a step.
+
+    No step begins after `seconds`.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    scale, losses = 1024.0 if dtype == torch.float16 else 1.0, []
+    device = batches[0].device.type
+    begun = time.time()
+    for tokens in batches:
+        if time.time() - begun > seconds:
+            break
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype=dtype):
+            if schedules is None:
+                loss = loss_of(model(tokens), tokens)
+                (loss * scale).backward()
+            else:
+                with tcsim.torch.emulate(gpu, schedule=schedules, strict=True):
+                    loss = loss_of(model(tokens), tokens)
+                    (loss * scale).backward()
+        for p in model.parameters():
+            p.grad /= scale
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return [p.detach().clone() for p in model.parameters()], losses
+
+
+def training(arguments: argparse.Namespace, dtype: Any, device: str, gpu: str) -> dict[str, Any]:
+    """An emulated run and two plain ones from the same start: do they end in the same bits?"""
+    tokens = [llama.random_tokens(_shape(arguments), 1, arguments.length, 100 + i).to(device) for i in range(arguments.steps)]
+
+    def run(steps: int, schedules: Any = None, seconds: float = 1e9) -> Any:
+        model = build(arguments).to(device)
+        start = time.time()
+        return *train(model, tokens[:steps], dtype, schedules, gpu, seconds), time.time() - start
+
+    model = build(arguments).to(device)
+    with torch.autocast(device, dtype=dtype):
+        found = tcsim.torch.audit(model, tokens[0], gpu=gpu, backward=lambda y: loss_of(y, tokens[0]) * 1024.0, kernels=False)
+    del model
+    mine, losses, seconds = run(arguments.steps, found.schedules, arguments.train_seconds)
+    plain, plain_losses, plain_seconds = run(len(losses))
+    again, _, _ = run(len(losses))
+    return {
+        "steps": len(losses),
+        "parameters": sum(p.numel() for p in plain),
+        "plain run repeats": all(torch.equal(_bits(x), _bits(y)) for x, y in zip(plain, again, strict=True)),
+        "parameters differing": sum(int((_bits(x) != _bits(y)).sum()) for x, y in zip(plain, mine, strict=True)),
+        "finite": all(bool(torch.isfinite(p).all()) for p in plain),
+        "losses equal": losses == plain_losses,
+        "losses": [plain_losses[0], plain_losses[-1]],
+        "first call fits": summary(found),
+        "seconds plain": plain_seconds,
+        "seconds emulated": seconds,
+    }
+
+
+def _bits(x: Any) -> Any:
+    return x.view(torch.int32)
+
+
+def _shape(arguments: argparse.Namespace) -> llama.Shape:
+    return llama.SMALL if arguments.small else llama.Shape()
+
+
+class Golden:
+    """A handful of calls, cut to a corner of their outputs, as they were on the GPU: codes of a, b and the result."""
+
+    def __init__(self, rows: int = 8, columns: int = 16, most: int = 12) -> None:
+        self.rows, self.columns, self.most = rows, columns, most
+        self.kinds: set[Any] = set()
+        self.arrays: dict[str, Any] = {}
+        self.about: list[dict[str, Any]] = []
+
+    def keep(self, row: Any, a: Any, b: Any, native: Any) -> None:
+        """Keep the first call of each kind that the emulation explains: products without a matrix added."""
+        kind = (row.op, row.shape[1:], row.dtype, row.layout)
+        if (
+            row.op not in ("mm", "bmm")
+            or row.differing
+            or kind in self.kinds
+            or sum(c["dtype"] == row.dtype for c in self.about) >= self.most
+            or row.shape[3] > 4096
+        ):
+            return
+        self.kinds.add(kind)
+        i = len(self.about)
+        if a.dim() == 3:
+            a, b, native = a[0], b[0], native[0]
+        parts = {"a": a[: self.rows], "b": b[:, : self.columns], "d": native[: self.rows, : self.columns]}
+        for name, x in parts.items():
+            self.arrays[f"{i}.{name}"] = x.contiguous().view(torch.int16).cpu().numpy().view(np.uint16)
+        self.about.append({"module": row.module, "backward": row.backward, "dtype": row.dtype, "shape": row.shape, "op": row.op,
+                           "schedule": row.schedule, "block": int(row.unit.rsplit(" ", 1)[1]) if ", blocks" in row.unit else 0})  # fmt: skip
+
+    def save(self, path: Path, about: dict[str, Any]) -> None:
+        """One npz: the arrays, and a JSON text that says what they are."""
+        text = json.dumps({"about": about, "calls": self.about})
+        np.savez_compressed(path, text=np.array(text), **self.arrays)
+
+
+def schedule_of(text: str) -> Any:
+    """A schedule from its repr."""
+    call: Any = ast.parse(text, mode="eval").body
+    classes = {c.__name__: c for c in (tcsim.Sequential, tcsim.SplitK, tcsim.Blocked)}
+    return classes[call.func.id](**{k.arg: ast.literal_eval(k.value) for k in call.keywords})
+
+
+def replay(path: Path) -> list[tuple[str, int, int]]:
+    """(call, outputs, differing) for each golden call, computed on the CPU."""
+    with np.load(path) as file:
+        kept = dict(file)
+    text = json.loads(str(kept["text"]))
+    results = []
+    for i, call in enumerate(text["calls"]):
+        unit = unit_of(text["about"]["table"], call["dtype"])
+        unit = unit.replace(block_size=call["block"]) if call["block"] else unit
+        schedule = schedule_of(call["schedule"])
+        acc = tcsim.matmul(kept[f"{i}.a"], kept[f"{i}.b"], unit=unit, schedule=schedule)
+        d = tcsim.encode(acc, call["dtype"], round="rne")
+        name = f"{call['op']} {call['shape']} {call['dtype']} {call['module']}{' backward' if call['backward'] else ''}"
+        results.append((name, d.size, int((d != kept[f"{i}.d"]).sum())))
+    return results
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--out", type=Path, default=Path("."))
+    options.add_argument("--gguf", type=Path, help="SmolLM2's weights; random ones of its shape without")
+    options.add_argument("--small", action="store_true", help="a small model, for trying the script")
+    options.add_argument("--length", type=int, default=256)
+    options.add_argument("--steps", type=int, default=100)
+    options.add_argument("--train-seconds", type=float, default=70.0, help="emulated training takes no further step after them")
+    options.add_argument(
+        "--seconds", type=float, default=330.0, help="steps that have not begun by then are left out, and said"
+    )
+    options.add_argument("--gpu", help="the unit table's name of this GPU, on the CPU the one to compare with")
+    return options
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Run every step and keep what it finds; a step that fails is reported as failed."""
+    arguments = parser().parse_args(argv)
+    begun, report = time.time(), dict[str, Any]()
+    rows, width, ffn, image, channels = (32, 64, 96, 16, 16) if arguments.small else (1024, 512, 1408, 64, 64)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    from tcsim.torch.running import versions
+
+    report["about"] = versions(torch.device(device)) | {"model": str(arguments.gguf.name if arguments.gguf else "random"), "seed": 1,
+                                                        "date": time.strftime("%Y-%m-%d"), "length": arguments.length}  # fmt: skip
+    if arguments.gpu is None:
+        from tcsim_gpu.device import present
+
+        arguments.gpu = present()
+    gpu, golden = arguments.gpu, Golden()
+    report["about"]["table"] = gpu
+    tokens = [llama.random_tokens(_shape(arguments), 1, arguments.length, seed).to(device) for seed in (0, 1)]
+    steps: dict[str, Callable[[], Any]] = {}
+    for name, dtype in DTYPES.items():
+
+        def every_product(dtype: Any = dtype) -> Any:
+            both = audits(lambda: build(arguments).to(device, dtype), tokens, gpu, loss_of, golden.keep)
+            golden.save(arguments.out / "h200_models.npz", report["about"])
+            return {"fitted": summary(both[0]), "predicted": summary(both[1])}
+
+        def with_attention(dtype: Any = dtype) -> Any:
+            both = audits(lambda: build(arguments, fused=True).to(device, dtype), tokens, gpu, loss_of)
+            return {"predicted": summary(both[1])}
+
+        def fp8(dtype: Any = dtype) -> Any:
+            x = [torch.randn(rows, width, generator=torch.Generator().manual_seed(i)).to(device, dtype) for i in (0, 1)]
+            both = audits(lambda: Fp8Block(width, ffn, dtype).to(device), x, gpu, lambda y, _: y.float().square().mean())
+            return {"fitted": summary(both[0]), "predicted": summary(both[1])}
+
+        def resnet(dtype: Any = dtype) -> Any:
+            x = [torch.randn(4, 3, image, image, generator=torch.Generator().manual_seed(i)).to(device, dtype) for i in (0, 1)]
+            x = [t.to(memory_format=torch.channels_last) for t in x]
+            make = lambda: ResNet(channels).to(device, dtype, memory_format=torch.channels_last)  # noqa: E731
+            both = audits(make, x, gpu, lambda y, _: y.float().square().mean())
+            return {"fitted": summary(both[0]), "predicted": summary(both[1])}
+
+        steps[f"every product, eager attention, {name}"] = every_product
+        steps[f"fp8 block, {name}"] = fp8
+        steps[f"fused attention, {name}"] = with_attention
+        steps[f"residual network, {name}"] = resnet
+    for name, dtype in DTYPES.items():
+        steps[f"training, {name}"] = partial(training, arguments, dtype, device, gpu)
+    for name, work in steps.items():
+        start = time.time()
+        if start - begun > arguments.seconds:
+            report[name] = "left out: no time"
+            continue
+        try:
+            report[name] = work() | {"seconds": time.time() - start}
+        except Exception as error:  # one step's failure must not lose the others'
+            report[name] = {"failed": f"{type(error).__name__}: {error}"}
+        brief = {k: v for k, v in report[name].items() if not isinstance(v, dict)}
+        brief |= {
+            k: {x: v[x] for x in ("products", "equal", "predicted", "outputs", "differing")}
+            for k, v in report[name].items()
+            if isinstance(v, dict)
+        }
+        print(f"{name}: {brief}", flush=True)
+        (arguments.out / "models.json").write_text(json.dumps(report, indent=1))
+    return report
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""The arrays people hold: numpy (ml_dtypes too), PyTorch, JAX, CuPy. A door takes any one kind and returns the same.
+
+Arrays in the computer's memory are seen without a copy: a view of a tensor of bfloat16 or fp8 is one of ml_dtypes. Arrays on
+a GPU stay there where a door has a way on a GPU (`matmul`); the others copy them to the host and their results back, and
+give products to the GPU. Lists and numbers go with any kind; two kinds together are a TypeError.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+import numpy as np
+
+_CLASSES = {"PyTorch": ("torch", "Tensor"), "JAX": ("jax", "Array"), "CuPy": ("cupy", "ndarray")}
+_WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def kind(x: object) -> str | None:
+    """ "numpy", "PyTorch", "JAX" or "CuPy"; None for what is no array (lists, numbers, None)."""
+    if isinstance(x, np.ndarray):
+        return "numpy"
+    for name, (package, cls) in _CLASSES.items():
+        found = getattr(sys.modules.get(package), cls, None)
+        if isinstance(found, type) and isinstance(x, found):
+            return name
+    return None
+
+
+def common_kind(given: dict[str, Any]) -> str | None:
+    """The one kind of named arguments. TypeError says which are of which kind where there are two."""
+    kinds = {name: k for name, x in given.items() if (k := kind(x)) is not None}
+    if len(set(kinds.values())) > 1:
+        each = ", ".join(f"{name} is of {k}" for name, k in kinds.items())
+        raise TypeError(f"arrays of different kinds: {each}; convert them to one kind, whose results then are too")
+    return next(iter(kinds.values()), None)
+
+
+def door(*names: str, multiplies: bool = False, gpu: str | None = None) -> Callable[[Function], Function]:
+    """Let the array arguments `names` of a function be of any kind; its arrays come back as that kind, on the same device.
+
+    One that `multiplies` is given ``backend="cuda"`` where they lie on a GPU and none was named. `gpu`, "module:function", is
+    then called in its place, with (Foreign, …).
+    """
+
+    def wrap(function: Function) -> Function:
+        signature = inspect.signature(function)
+        places = {list(signature.parameters).index(name): name for name in names}
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            arrays = [args[i] for i in places if i < len(args)] + [kwargs[n] for n in names if n in kwargs]
+            if all(x is None or type(x) is np.ndarray for x in arrays):
+                return function(*args, **kwargs)
+            given = {n: args[i] for i, n in places.items() if i < len(args)} | {n: kwargs[n] for n in names if n in kwargs}
+            found = common_kind(given)
+            if found in (None, "numpy"):
+                return function(*args, **kwargs)
+            like = Foreign(found, next(x for x in given.values() if kind(x) == found))
+            on_gpu = like.on_gpu
+            if on_gpu and gpu is not None and kwargs.get("backend") in (None, "cuda"):
+                module, attribute = gpu.split(":")
+                return getattr(import_module(module), attribute)(like, *args, **kwargs)
+            if on_gpu and given.get("out") is not None:
+                raise ValueError("out= is not for arrays on a GPU, whose results are copied back")
+            if on_gpu and multiplies:
+                kwargs.setdefault("backend", "cuda")
+            args = tuple(like.numpy(x, places[i]) if i in places else x for i, x in enumerate(args))
+            kwargs = {n: like.numpy(x, n) if n in names else x for n, x in kwargs.items()}
+            return like.back(function(*args, **kwargs))
+
+        return call  # type: ignore[return-value]
+
+    return wrap
+
+
+class Foreign:
+    """One kind of array that is not numpy's, on the device of an example."""
+
+    def __init__(self, name: str, example: Any) -> None:
+        self.name, self.example = name, example
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the example lies on a GPU. ValueError for devices that are neither one nor the host."""
+        if self.name == "CuPy":
+            return True
+        if self.name == "JAX":
+            if isinstance(self.example, sys.modules["jax"].core.Tracer):
+                raise ValueError("an array that JAX is tracing has no values yet; inside jit and grad use tcsim.jax.emulate")
+            platform = next(iter(self.example.devices())).platform
+        else:
+            platform = self.example.device.type
+        if platform not in ("cpu", "cuda", "gpu", "rocm"):
+            raise ValueError(f"{self.name} array on {platform}: copy it to the CPU first")
+        return bool(platform != "cpu")
+
+    def numpy(self, x: Any, name: str) -> Any:
+        """An argument as a numpy array: a view where it lies in the host's memory, a copy where on a GPU."""
+        if kind(x) != self.name:
+            return x
+        if self.name == "CuPy":
+            return x.get()
+        if self.name == "JAX":
+            return np.asarray(x)
+        return _tensor_as_numpy(x, name)
+
+    def back(self, result: Any) -> Any:
+        """numpy arrays of a result, also within tuples, as arrays of this kind on the example's device; others unchanged."""
+        if isinstance(result, tuple):
+            parts = [self.back(part) for part in result]
+            return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+        return self.array(result) if isinstance(result, np.ndarray | np.generic) else result
+
+    def array(self, x: Any) -> Any:
+        """A numpy array as one of this kind, with its bits."""
+        if self.name == "CuPy":
+            return sys.modules["cupy"].asarray(x)
+        if self.name == "JAX":
+            return _as_jax(np.asarray(x), self.example)
+        return _as_tensor(np.asarray(x), self.example)
+
+    def codes(self, x: Any, name: str) -> tuple[Any, str]:
+        """A GPU array's elements as CuPy's unsigned integers, sharing its memory, and the name of their dtype."""
+        cp = import_module("tcsim_gpu.device").cupy()
+        if self.name == "CuPy":
+            dtype, array = x.dtype.name, x
+        elif self.name == "JAX":
+            jax = sys.modules["jax"]
+            dtype = x.dtype.name
+            array = cp.from_dlpack(jax.lax.bitcast_convert_type(x, _WORDS[x.dtype.itemsize]))
+        else:
+            _check_tensor(x, name)
+            torch = sys.modules["torch"]
+            dtype = str(x.dtype).removeprefix("torch.")
+            array = cp.from_dlpack(
+                x.detach().view(getattr(torch, f"int{8 * x.element_size()}" if x.element_size() > 1 else "uint8"))
+            )
+        return array.view(_WORDS[array.dtype.itemsize]), dtype
+
+    def from_gpu(self, x: Any) -> Any:
+        """A CuPy array as one of this kind, sharing its memory."""
+        if self.name == "CuPy":
+            return x
+        module = sys.modules["torch"] if self.name == "PyTorch" else sys.modules["jax"].numpy
+        return module.from_dlpack(x)
+
+
+def _check_tensor(x: Any, name: str) -> None:
+    torch = sys.modules["torch"]
+    if x.requires_grad and torch.is_grad_enabled():
+        raise ValueError(
+            f"{name} requires a gradient, which would end here: pass {name}.detach(), or use tcsim.torch.emulate around PyTorch's own "
+            "products, which differentiates"
+        )
+    if x.layout is not torch.strided:
+        raise ValueError(f"{name} is a {x.layout} tensor; pass {name}.to_dense()")
+    if x.is_quantized:
+        raise ValueError(f"{name} is a quantised tensor; pass {name}.dequantize() or {name}.int_repr()")
+
+
+def _tensor_as_numpy(x: Any, name: str) -> Any:
+    torch = sys.modules["torch"]
+    _check_tensor(x, name)
+    x = x.detach().resolve_neg().cpu()
+    dtype = str(x.dtype).removeprefix("torch.")
+    if not dtype.startswith(("bfloat", "float8")):
+        return x.numpy()
+    import ml_dtypes
+
+    return x.view(torch.uint8 if x.element_size() == 1 else torch.int16).numpy().view(getattr(ml_dtypes, dtype))
+
+
+def _as_tensor(x: Any, example: Any) -> Any:
+    torch = sys.modules["torch"]
+    x = x if x.flags.writeable else x.copy()
+    if x.dtype.name.startswith(("bfloat", "float8")):
+        dtype = getattr(torch, x.dtype.name)
+        return torch.from_numpy(x.view(np.uint8 if x.itemsize == 1 else np.int16)).view(dtype).to(example.device)
+    return torch.from_numpy(x).to(example.device)
+
+
+def _as_jax(x: Any, example: Any) -> Any:
+    jax = sys.modules["jax"]
+    if x.dtype == np.int64 and (not x.size or abs(x).max() < 1 << 31):
+        x = x.astype(np.int32)  # places in a matrix
+    if x.dtype.itemsize == 8 and not jax.config.jax_enable_x64:
+        raise ValueError(f"the result is {x.dtype}, which JAX would cut to 32 bits: jax.config.update('jax_enable_x64', True)")
+    return jax.device_put(x, next(iter(example.devices())))

@@ -1,0 +1,154 @@
+"""emulate: a function's jaxpr run again, its dot_generals on a unit, through jit, loops, branches and checkpoints."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import lax
+
+from tcsim.jax.dot import How, bind, dot, how, walk
+from tcsim.schedule import Schedule
+
+# Primitives that sum products and are not emulated; solvers and factorisations among them.
+_CONTRACTIONS = {
+    "conv_general_dilated", "ragged_dot", "ragged_dot_general", "scaled_matmul", "dot_product_attention", "cudnn_fmha", "pallas_call",
+    "triangular_solve", "cholesky", "lu", "qr", "geqrf", "householder_product", "eigh", "eig", "svd", "schur", "hessenberg", "tridiagonal",
+}  # fmt: skip
+
+
+class NotEmulated(UserWarning):
+    """A contraction ran on JAX's own arithmetic inside tcsim.jax.emulate."""
+
+
+def emulate(
+    f: Callable[..., Any],
+    target: Any,
+    *,
+    schedule: Schedule | None = None,
+    cast: str | None = None,
+    seed: int = 0,
+    strict: bool = False,
+) -> Callable[..., Any]:
+    """f with every dot_general computed as `target`'s units do, bit for bit; the rest is JAX's own.
+
+    ``emulate(jax.grad(loss), "v100")`` emulates the gradient's products; ``jax.grad(emulate(loss, "v100"))`` does too, in
+    reverse mode. Either may be jitted: products are callbacks to the host.
+
+    target
+        A GPU's name, which chooses by dtype (float16, bfloat16 and fp8 on their units; float32 as tf32 where the GPU has it,
+        as JAX's default precision lets XLA do, and as a chain of fused multiply-adds for precision "high" and "highest";
+        float64 alike), a Unit, or a list of Units.
+    schedule, seed
+        As `tcsim.matmul` takes them.
+    cast
+        A format to which operands are rounded, to nearest-even, before each product; results keep their dtype.
+    strict
+        NotImplementedError for a contraction that is not emulated (convolutions, factorisations), where otherwise one
+        warning names it.
+
+    f is traced as jax.jit traces it, so its arguments are arrays or trees of them.
+    """
+    chosen = how(target, schedule, cast, seed)
+
+    @functools.wraps(f)
+    def run_emulated(*args: Any, **kwargs: Any) -> Any:
+        closed, shape = jax.make_jaxpr(f, return_shape=True)(*args, **kwargs)
+        flat = jax.tree_util.tree_leaves((args, kwargs))
+        out = run(chosen, closed.jaxpr, closed.consts, *flat, strict=strict)
+        return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(shape), out)
+
+    return run_emulated
+
+
+def run(how: How, jaxpr: Any, consts: Any, *args: Any, strict: bool = False) -> list[Any]:
+    """Evaluate a jaxpr with its products on `how`."""
+    return walk(jaxpr, consts, args, functools.partial(_equation, how, strict))
+
+
+def _equation(how: How, strict: bool, equation: Any, given: list[Any]) -> list[Any]:
+    name, p = equation.primitive.name, equation.params
+    inner = functools.partial(_closed, how, strict=strict)
+    if name == "dot_general":
+        return [dot(how, given[0], given[1], p["dimension_numbers"], p["precision"], p["preferred_element_type"])]
+    if _holds_products(equation):
+        if name == "scan":
+            return _scan(inner, given, p)
+        if name == "while":
+            return _while(inner, given, p)
+        if name == "cond":
+            return list(lax.switch(given[0], [functools.partial(inner, b) for b in p["branches"]], *given[1:]))
+        part = p.get("jaxpr", p.get("call_jaxpr", p.get("fun_jaxpr")))
+        if name in ("remat2", "remat", "checkpoint"):
+            kept = jax.checkpoint(
+                functools.partial(inner, part), policy=p.get("policy"), prevent_cse=p.get("prevent_cse", True)
+            )
+            return list(kept(*given))
+        if part is not None and name not in _CONTRACTIONS and len(_invars(part)) == len(given):
+            return list(inner(part, *given))
+    if name in _CONTRACTIONS or _holds_products(equation):
+        _refuse(name, strict)
+    return bind(equation, given)
+
+
+def _closed(how: How, part: Any, *args: Any, strict: bool) -> list[Any]:
+    """A jaxpr within an equation, closed over constants or not."""
+    jaxpr, consts = (part.jaxpr, part.consts) if hasattr(part, "consts") else (part, ())
+    return run(how, jaxpr, consts, *args, strict=strict)
+
+
+def _invars(part: Any) -> Any:
+    return (part.jaxpr if hasattr(part, "consts") else part).invars
+
+
+def _scan(inner: Any, given: list[Any], p: Any) -> list[Any]:
+    fixed, carried = given[: p["num_consts"]], given[p["num_consts"] : p["num_consts"] + p["num_carry"]]
+    rest = given[p["num_consts"] + p["num_carry"] :]
+
+    def body(carry: Any, x: Any) -> Any:
+        out = inner(p["jaxpr"], *fixed, *carry, *x)
+        return out[: p["num_carry"]], out[p["num_carry"] :]
+
+    carry, out = lax.scan(body, list(carried), list(rest), length=p["length"], reverse=p["reverse"], unroll=p["unroll"])
+    return [*carry, *out]
+
+
+def _while(inner: Any, given: list[Any], p: Any) -> list[Any]:
+    a, b = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
+    of_cond, of_body, start = given[:a], given[a:b], given[b:]
+    return list(
+        lax.while_loop(
+            lambda carry: inner(p["cond_jaxpr"], *of_cond, *carry)[0],
+            lambda carry: inner(p["body_jaxpr"], *of_body, *carry),
+            start,
+        )
+    )
+
+
+def _holds_products(equation: Any) -> bool:
+    """Whether a contraction stands in a jaxpr within an equation's parameters."""
+    return any(
+        e.primitive.name == "dot_general" or e.primitive.name in _CONTRACTIONS or _holds_products(e)
+        for part in _jaxprs(equation.params.values())
+        for e in part.eqns
+    )
+
+
+def _jaxprs(values: Any) -> Any:
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _jaxprs(value)
+        elif hasattr(value, "jaxpr"):
+            yield value.jaxpr
+        elif hasattr(value, "eqns"):
+            yield value
+
+
+def _refuse(name: str, strict: bool) -> None:
+    text = f"{name} is a contraction that tcsim.jax.emulate does not emulate: write it as dot_general (jnp.matmul, jnp.einsum)"
+    if strict:
+        raise NotImplementedError(text)
+    warnings.warn(f"{text}. It runs on JAX's own arithmetic here (strict=True raises)", NotEmulated, stacklevel=2)

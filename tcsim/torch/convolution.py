@@ -1,0 +1,180 @@
+"""Convolutions as the GEMMs they are, and the order in which each walks its sum.
+
+With x (n, h, w, c), weights (k, r, s, c) and y (n, p, q, k), whatever the tensors' memory format, spatial axes last to first
+the same for one and three of them:
+
+- forward, y[n,p,q,k] = Σ x·w over (r, s, c), c fastest: so cuDNN's forward kernels were seen to walk it on an H200;
+- gradient of the input (and a transposed convolution), Σ dy·w over (r, s, k), k fastest, zeros where the stride leaves a gap;
+- gradient of the weights, Σ dy·x over (n, p, q), q fastest.
+
+Padding takes part as zeros. Groups are a batch. The bias is added to the stored result in a second rounding, as PyTorch does
+after cuDNN; the bias' gradient is PyTorch's own sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from tcsim.torch.ops import Emulation
+from tcsim.torch.product import finish
+
+
+class Geometry(NamedTuple):
+    """Sizes by spatial axis."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    def reached(self, sizes: Any) -> tuple[int, ...]:
+        """Spatial sizes of a forward convolution's result."""
+        return tuple(
+            (h + 2 * p - d * (r - 1) - 1) // s + 1
+            for h, r, s, p, d in zip(sizes, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        )
+
+
+def geometry(kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Geometry:
+    """A Geometry; sizes given once hold for every axis."""
+    axes = len(kernel)
+    s, p, d = (tuple(v) * axes if len(v) == 1 else tuple(v) for v in (stride, padding, dilation))
+    return Geometry(tuple(kernel), s, p, d, groups)
+
+
+def convolution(
+    e: Emulation, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    output_padding: Any, groups: int, *_: Any,
+) -> Any:  # fmt: skip
+    shape = geometry(weight.shape[2:], stride, padding, dilation, groups)
+    _check(input, weight, shape, transposed)
+    if transposed:
+        extra = tuple(output_padding) * len(shape.kernel) if len(output_padding) == 1 else tuple(output_padding)
+        sizes = tuple(
+            (p - 1) * s - 2 * pad + d * (r - 1) + more + 1
+            for p, s, pad, d, r, more in zip(
+                input.shape[2:], shape.stride, shape.padding, shape.dilation, shape.kernel, extra, strict=True
+            )
+        )
+        out = spread(e, input, weight, sizes, shape)
+    else:
+        out = gather(e, input, weight, shape)
+    if bias is not None:
+        out = out + bias.view(-1, *[1] * len(shape.kernel))
+    return _like(out, input)
+
+
+def convolution_backward(
+    e: Emulation, grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int, output_mask: Any,
+) -> Any:  # fmt: skip
+    shape = geometry(weight.shape[2:], stride, padding, dilation, groups)
+    of_input = of_weight = of_bias = None
+    if output_mask[0]:
+        if transposed:
+            of_input = gather(e, grad_output, weight, shape)
+        else:
+            of_input = spread(e, grad_output, weight, tuple(input.shape[2:]), shape)
+        of_input = _like(of_input, input)
+    if output_mask[1]:
+        of_weight = weigh(e, input, grad_output, shape) if transposed else weigh(e, grad_output, input, shape)
+        of_weight = _like(of_weight, weight)
+    if output_mask[2]:
+        of_bias = grad_output.sum((0, *range(2, grad_output.dim())))
+    return of_input, of_weight, of_bias
+
+
+def gather(e: Emulation, x: Any, weight: Any, shape: Geometry) -> Any:
+    """The forward convolution: (n, k, …) from x (n, c, …) and weights (k, c / groups, …)."""
+    patches, out = _patches(x, shape, shape.stride)
+    a = _by_group(patches, shape.groups)
+    b = _grouped(weight, shape.groups).permute(0, *range(3, weight.dim() + 1), 2, 1)  # (group, r, s, c, k)
+    return _product(e, x, a, b.flatten(1, -2), out)
+
+
+def spread(e: Emulation, y: Any, weight: Any, sizes: tuple[int, ...], shape: Geometry) -> Any:
+    """The input's gradient, of spatial `sizes`, from y (n, k, …) and weights (k, c / groups, …)."""
+    axes = range(len(shape.kernel))
+    gaps = y.new_zeros(*y.shape[:2], *((p - 1) * s + 1 for p, s in zip(y.shape[2:], shape.stride, strict=True)))
+    gaps[(..., *(slice(None, None, s) for s in shape.stride))] = y
+    edges = []
+    for i in reversed(axes):
+        before = shape.dilation[i] * (shape.kernel[i] - 1) - shape.padding[i]
+        after = sizes[i] + shape.dilation[i] * (shape.kernel[i] - 1) - gaps.shape[2 + i] - before
+        edges += [before, after]
+    padded = torch.nn.functional.pad(gaps, edges)
+    once = shape._replace(padding=(0,) * len(shape.kernel))
+    patches, out = _patches(padded, once, (1,) * len(shape.kernel))
+    taps = [1 + len(shape.kernel) + i for i in axes]
+    a = _by_group(patches.flip(taps), shape.groups)  # the last tap of the kernel meets the first of the window
+    b = _grouped(weight, shape.groups).permute(0, *range(3, weight.dim() + 1), 1, 2)  # (group, r, s, k, c)
+    return _product(e, y, a, b.flatten(1, -2), out)
+
+
+def weigh(e: Emulation, y: Any, x: Any, shape: Geometry) -> Any:
+    """The weights' gradient (k, c / groups, …) from y (n, k, …) and x (n, c, …)."""
+    patches, _ = _patches(x, shape, shape.stride)
+    b = _by_group(patches, shape.groups)
+    rows = y.movedim(1, -1).reshape(-1, shape.groups, y.shape[1] // shape.groups)
+    way = e.way(y.dtype, x.dtype, convolution=True)
+    acc = e.accumulate("convolution_backward", rows.permute(1, 2, 0), b, way)  # (group, k, r·s·c)
+    d = finish(acc, y.dtype).reshape(y.shape[1], *shape.kernel, x.shape[1] // shape.groups)
+    return d.movedim(-1, 1)
+
+
+def _patches(x: Any, shape: Geometry, stride: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
+    """Every window as a view (n, p, q, r, s, c) of the padded input, and (n, p, q)."""
+    edges = [e for p in reversed(shape.padding) for e in (p, p)]
+    padded = torch.nn.functional.pad(x, edges) if any(edges) else x
+    last = padded.movedim(1, -1)
+    sizes = shape._replace(padding=(0,) * len(stride), stride=stride).reached(last.shape[1:-1])
+    steps = last.stride()
+    view = last.as_strided(
+        (last.shape[0], *sizes, *shape.kernel, last.shape[-1]),
+        (
+            steps[0],
+            *(w * s for w, s in zip(steps[1:-1], stride, strict=True)),
+            *(w * d for w, d in zip(steps[1:-1], shape.dilation, strict=True)),
+            steps[-1],
+        ),
+    )
+    return view, (last.shape[0], *sizes)
+
+
+def _by_group(patches: Any, groups: int) -> Any:
+    """Windows as the rows of one matrix a group: (group, n·p·q, r·s·c)."""
+    axes = (patches.dim() - 2) // 2
+    rows = patches.unflatten(-1, (groups, -1)).movedim(-2, 0)  # (group, n, p, q, r, s, c)
+    return rows.flatten(2 + axes, -1).flatten(1, 1 + axes)
+
+
+def _grouped(weight: Any, groups: int) -> Any:
+    return weight.unflatten(0, (groups, -1))
+
+
+def _product(e: Emulation, x: Any, a: Any, b: Any, out: tuple[int, ...]) -> Any:
+    acc = e.accumulate("convolution", a, b, e.way(x.dtype, x.dtype, convolution=True))
+    d = finish(acc, x.dtype)  # (group, n·p·q, k)
+    return d.permute(1, 0, 2).reshape(*out, -1).movedim(-1, 1)
+
+
+def _like(made: Any, tensor: Any) -> Any:
+    """In the memory format of a tensor: channels last stay so."""
+    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous():
+        return made.contiguous(memory_format=torch.channels_last)
+    return made.contiguous()
+
+
+def _check(x: Any, weight: Any, shape: Geometry, transposed: bool) -> None:
+    if x.dtype != weight.dtype:
+        raise RuntimeError(f"convolution: input of {x.dtype} and weights of {weight.dtype} should be of one dtype")
+    needed = weight.shape[0] if transposed else weight.shape[1] * shape.groups
+    if x.dim() != weight.dim() or x.shape[1] != needed:
+        raise RuntimeError(
+            f"convolution: weights {tuple(weight.shape)} in {shape.groups} group(s) take {needed} channels; got {tuple(x.shape)}"
+        )
+    if not transposed and min(shape.reached(x.shape[2:])) < 1:
+        raise RuntimeError(f"convolution: a kernel of {shape.kernel} is larger than the padded input {tuple(x.shape)}")

@@ -1,0 +1,61 @@
+"""Tensors as codes and back, without a copy: a view of the tensor's memory as integers, seen by numpy or CuPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from tcsim.fp.formats import FORMATS, Format
+
+_INTEGERS = {1: (torch.uint8, "uint8"), 2: (torch.int16, "uint16"), 4: (torch.int32, "uint32"), 8: (torch.int64, "uint64")}
+_VALUES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64, "int32": torch.int32}
+_FORMATS: dict[Any, Format] = {
+    getattr(torch, name): fmt for name, fmt in FORMATS.items() if isinstance(getattr(torch, name, None), torch.dtype)
+}
+
+
+def format_of(dtype: Any) -> Format | None:
+    """The format of a tensor's elements; None for those that no format stands for (complex, bool, wide integers)."""
+    return _FORMATS.get(dtype)
+
+
+def dtype_name(dtype: Any) -> str:
+    """`float16` for torch.float16."""
+    return str(dtype).removeprefix("torch.")
+
+
+def codes(tensor: Any) -> Any:
+    """The codes of a tensor's elements: a numpy array on the CPU, a CuPy array on a GPU, sharing its memory and strides."""
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    integers, unsigned = _INTEGERS[tensor.element_size()]
+    view = tensor.detach().view(integers)
+    if view.is_cpu:
+        return view.numpy().view(unsigned)
+    with on_gpu(view.device):
+        return _cupy().from_dlpack(view).view(unsigned)
+
+
+def tensor_of(array: Any, fmt: Format) -> Any:
+    """Codes of results, numpy or CuPy, as a tensor of their values; it owns the array's memory."""
+    signed = array.view(f"int{array.dtype.itemsize * 8}")
+    made = torch.from_numpy(signed) if isinstance(array, np.ndarray) else torch.from_dlpack(signed)
+    return made.view(_VALUES[fmt.name])
+
+
+@contextmanager
+def on_gpu(device: Any) -> Iterator[None]:
+    """CuPy on a tensor's device, and on the stream that PyTorch queues work on there."""
+    cp = _cupy()
+    with cp.cuda.Device(device.index), cp.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream):
+        yield
+
+
+def _cupy() -> Any:
+    from importlib import import_module
+
+    return import_module("tcsim_gpu.device").cupy()

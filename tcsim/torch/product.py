@@ -1,0 +1,184 @@
+"""One product of tensors on a unit, and what GPUs do with it before it is stored.
+
+With acc the unit's accumulator, walked along k by the schedule from zero, and c the matrix or bias that is added,
+
+    D = round(fma(alpha, acc, beta·c))
+
+where everything inside is float32 (float64 for float64 accumulators), beta·c rounded to it, and `round` the one rounding,
+to nearest-even, to the tensor's dtype. beta = 0 leaves c unread, as BLAS has it. So cuBLAS's epilogue was seen on an H200
+with alpha = beta = 1, for float16 and bfloat16.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from hashlib import blake2b
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
+from tcsim.problem import Operand, Problem
+from tcsim.schedule import Plan, Schedule
+from tcsim.torch.memory import codes, format_of, on_gpu, tensor_of
+from tcsim.torch.policy import Way
+
+_DEFAULT = {"cpu": "cpu", "cuda": "cuda"}
+_QUIET = {torch.float16: 0x7FFF, torch.bfloat16: 0x7FFF}  # what a GPU's conversion makes of every NaN
+
+
+@dataclass(frozen=True)
+class Run:
+    """How products are run: the schedule along k, the backend (None: where the tensors are), threads, the seed."""
+
+    schedule: Schedule
+    backend: str | None = None
+    threads: int | None = None
+    seed: int = 0
+
+
+def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
+    """The accumulators of a ([batch,] m, k) times b ([batch,] k, n): a tensor of the unit's output format, [batch x] m x n."""
+    unit = way.unit
+    if not a.is_cpu and (run.backend or "cuda") in ("cpu", "reference"):
+        return accumulate(a.cpu(), b.cpu(), way, run).to(a.device)
+    x, y = _operand(a, way.a, way.cut, unit.a_format), _operand(b, way.b, way.cut, unit.b_format)
+    batch, m, k = x.codes.shape
+    n = y.codes.shape[2]
+    shape = (m, n) if a.dim() == 2 else (batch, m, n)
+    if 0 in (batch, m, n, k):
+        return torch.zeros(shape, dtype=getattr(torch, unit.out_format.name), device=a.device)
+    seed = _seed(run.seed, x.codes, y.codes) if stochastic(unit) else 0
+    problem = Problem(unit, plan(run.schedule, k), x, y, None, seed=seed)
+    compute = _backend(run.backend or _DEFAULT[a.device.type])
+    if a.is_cpu:
+        out = compute(problem, run.threads)
+        return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
+    with on_gpu(a.device):
+        out = compute(problem, run.threads)
+        return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
+
+
+@lru_cache(maxsize=512)
+def plan(schedule: Schedule, k: int) -> Plan:
+    """A schedule's plan for one k."""
+    return schedule.plan(k)
+
+
+def stochastic(unit: Unit) -> bool:
+    """Whether a unit's bits depend on a seed."""
+    return "sr" in (unit.rounding, unit.align_rounding, unit.product_rounding)
+
+
+def _seed(seed: int, a: Any, b: Any) -> int:
+    """A product's own seed: from the seed and the operands' bits, so that it repeats in whatever order products come."""
+    digest = blake2b(seed.to_bytes(8, "little"), digest_size=8)
+    for codes_ in (a, b):
+        host = codes_ if isinstance(codes_, np.ndarray) else codes_.get()
+        digest.update(np.ascontiguousarray(host).data)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def _operand(x: Any, to: Format | None, cut: bool, fmt: Format) -> Operand:
+    if to is not None:
+        cast = _cast(x, to)
+        return Operand(cast.codes[None], to) if x.dim() == 2 else cast
+    found = codes(x)
+    if x.dim() == 2:
+        found = found[None]
+    if cut:
+        return Operand(found & found.dtype.type(0xFFFFE000), fmt)
+    return Operand(found, fmt)
+
+
+def _cast(x: Any, to: Format) -> Operand:
+    """Values rounded to nearest-even to another format, beyond its range to infinity (NaN where it has none)."""
+    dtype = getattr(torch, to.name, None)
+    if x.device.type != "cpu":
+        if dtype is None or x.dtype == torch.float64:
+            raise ValueError(f"cast={to.name!r} of {x.dtype} tensors on a GPU: convert them with .to(...) first")
+        return Operand(codes(x.to(dtype)), to)
+    from tcsim.fp.codes import encode
+
+    own = format_of(x.dtype)
+    assert own is not None
+    if own.name == "float32" and to.name in ("float16", "bfloat16"):
+        return Operand(codes(x.to(dtype)), to)  # one rounding, by vectors
+    values: Any = codes(x)
+    if own.name in ("float16", "float32", "float64"):
+        values = values.view(own.name)
+    else:
+        from tcsim.fp.codes import decode
+
+        values = decode(values, own)
+    return Operand(encode(values, to, round="rne"), to)
+
+
+BACKENDS = {
+    "cpu": "tcsim.kernels.dispatch",
+    "reference": "tcsim.reference",
+    "cuda": "tcsim_gpu.emulator",
+    "hardware": "tcsim_gpu.instructions",
+}
+
+
+@cache
+def _backend(name: str) -> Any:
+    run = import_module(BACKENDS[name]).run
+    return run if name == "cpu" else lambda problem, threads: run(problem)
+
+
+def finish(acc: Any, dtype: Any, c: Any = None, alpha: float = 1, beta: float = 1) -> Any:
+    """D = round(fma(alpha, acc, beta·c)) as a tensor of `dtype`, of acc's shape."""
+    if acc.dtype == torch.float16:
+        acc = acc.float()
+    wide = acc.dtype
+    x = acc
+    if c is not None and beta != 0:
+        term = c.to(wide)
+        if beta != 1:
+            term = term * torch.tensor(beta, dtype=wide)
+        x = acc + term if alpha == 1 else fused(acc, alpha, term)
+    elif alpha != 1:
+        x = acc * torch.tensor(alpha, dtype=wide)
+    return rounded(x, dtype)
+
+
+def fused(acc: Any, alpha: float, term: Any) -> Any:
+    """fma(alpha, acc, term), rounded once.
+
+    For float32 the product is exact in float64; the sum there is rounded to odd, after which rounding to float32 is the only
+    rounding (Boldo and Melquiond). For float64 the product and the sum round separately.
+    """
+    if acc.dtype != torch.float32:
+        return acc * alpha + term
+    p = acc.double() * float(np.float32(alpha))
+    t = term.double()
+    s = p + t
+    back = s - p
+    error = (p - (s - back)) + (t - back)  # Knuth's TwoSum, exact
+    bits = s.contiguous().view(torch.int64)
+    even = (bits & 1 == 0) & (error != 0) & torch.isfinite(s)
+    away = (error > 0) == (s > 0)
+    step = torch.where(away, torch.ones_like(bits), -torch.ones_like(bits))
+    return torch.where(even, bits + step, bits).view(torch.float64).float()
+
+
+def rounded(x: Any, dtype: Any) -> Any:
+    """A float32 (float64, int32) tensor in `dtype`, to nearest-even, every NaN the one a GPU's conversion gives."""
+    if x.dtype == dtype:
+        return x
+    y = x.to(dtype)
+    quiet = _QUIET.get(dtype)
+    if quiet is not None and x.device.type == "cpu" and bool(torch.isnan(x.sum())):
+        y.view(torch.int16).masked_fill_(torch.isnan(x), quiet)
+    return y
+
+
+def with_schedule(run: Run, schedule: Schedule) -> Run:
+    """The same run on another schedule."""
+    return replace(run, schedule=schedule)

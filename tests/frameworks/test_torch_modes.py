@@ -1,0 +1,331 @@
+"""How emulate lives with the rest of PyTorch: models, autocast, nesting, threads, checkpoints, wrong inputs."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tcsim
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from support.tensors import numpy_of, same_bits, stored  # noqa: E402
+from torch import nn  # noqa: E402
+
+functional = nn.functional
+
+
+class Block(nn.Module):
+    """A transformer block with eager attention, or PyTorch's."""
+
+    def __init__(self, width: int = 32, heads: int = 2, fused: bool = False) -> None:
+        super().__init__()
+        self.heads, self.fused = heads, fused
+        self.norm = nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+    def forward(self, x: Any) -> Any:
+        b, t, w = x.shape
+        q, k, v = (z.view(b, t, self.heads, -1).transpose(1, 2) for z in self.qkv(self.norm(x)).chunk(3, -1))
+        if self.fused:
+            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = (q @ k.transpose(-1, -2)) * (w / self.heads) ** -0.5
+            y = scores.softmax(-1) @ v
+        x = x + self.out(y.transpose(1, 2).reshape(b, t, w))
+        return x + self.mlp(x)
+
+
+def block(dtype: Any = torch.float16, **options: Any) -> tuple[Any, Any]:
+    torch.manual_seed(1)
+    return Block(**options).to(dtype), torch.randn(2, 7, 32).to(dtype)
+
+
+def gradients(model: Any) -> list[Any]:
+    found = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    return found
+
+
+class ByHand(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+    """The fifteen-line emulation: aten's products by tcsim.matmul on numpy arrays, everything else PyTorch's."""
+
+    def __init__(self, unit: Any) -> None:
+        super().__init__()
+        self.unit, self.products = unit, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name.removeprefix("aten::")
+        if name not in ("mm", "bmm", "addmm"):
+            return func(*args, **(kwargs or {}))
+        self.products += 1
+        a, b = args[-2:]
+        acc = tcsim.matmul(numpy_of(a), numpy_of(b), unit=self.unit)
+        if name == "addmm":
+            acc = acc + numpy_of(args[0]).astype(np.float32)
+        codes = stored(acc, numpy_of(a).dtype).view(np.int16)
+        return torch.from_numpy(np.ascontiguousarray(codes)).view(a.dtype)
+
+
+@pytest.mark.parametrize("what_if", [False, True])
+def test_a_transformer_forward_and_backward(what_if: bool) -> None:
+    dtype, unit = (
+        (torch.bfloat16, tcsim.unit("h200", "bfloat16")) if what_if else (torch.float16, tcsim.unit("v100", "float16"))
+    )
+    unit = unit.replace(fraction_bits=8) if what_if else unit
+    model, x = block(dtype)
+    with ByHand(unit) as hand:
+        expected = model(x)
+        expected.square().mean().backward()
+    expected_gradients = gradients(model)
+    assert hand.products == 6 + 12  # six products forward, two each backward
+    with tcsim.torch.emulate(unit if what_if else "v100", strict=True):
+        y = model(x)
+        y.square().mean().backward()
+    assert same_bits(y, numpy_of(expected))
+    for mine, theirs in zip(gradients(model), expected_gradients, strict=True):
+        assert same_bits(mine, numpy_of(theirs))
+    model(x).square().mean().backward()
+    assert any(not torch.equal(g, e) for g, e in zip(gradients(model), expected_gradients, strict=True))
+
+
+def test_autocast() -> None:
+    model, x = block(torch.float32)
+    weight = model.qkv.weight.detach().bfloat16()
+    bias = model.qkv.bias.detach().bfloat16()
+    h = x.bfloat16().reshape(-1, 32)
+    acc = tcsim.matmul(numpy_of(h), numpy_of(weight.t()), unit=tcsim.unit("a100", "bfloat16"))
+    expected = stored(acc + numpy_of(bias).astype(np.float32), numpy_of(h).dtype)
+    with tcsim.torch.emulate("a100", strict=True), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert same_bits(model.qkv(x).reshape(-1, 96), expected)
+        model(x).float().mean().backward()
+    assert all(g.dtype == torch.float32 for g in gradients(model))
+
+
+def test_the_innermost_of_nested_ones_counts() -> None:
+    a, b = torch.rand(8, 3000).half(), torch.rand(3000, 8).half()
+    alone = {}
+    for gpu in ("v100", "a100"):
+        with tcsim.torch.emulate(gpu):
+            alone[gpu] = a @ b
+    native = a @ b
+    emulation = tcsim.torch.emulate("v100")
+    with emulation:
+        with tcsim.torch.emulate("a100"):
+            assert torch.equal(a @ b, alone["a100"])
+        assert torch.equal(a @ b, alone["v100"])
+        with emulation:  # entered again
+            assert torch.equal(a @ b, alone["v100"])
+    assert torch.equal(a @ b, native)
+    assert not torch.equal(alone["v100"], alone["a100"])
+
+
+def test_an_error_inside_leaves_nothing_behind() -> None:
+    flash = torch.backends.cuda.flash_sdp_enabled()
+    a = torch.randn(4, 4).half()
+    inside = []
+
+    @tcsim.torch.emulate("v100")
+    def fails() -> None:
+        inside.append(torch.backends.cuda.flash_sdp_enabled())
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert inside == [False]
+    assert torch.backends.cuda.flash_sdp_enabled() == flash
+    torch.mm(a, a)
+
+
+def test_decorator_holds_in_whichever_thread_calls() -> None:
+    model, x = block()
+    with torch.no_grad(), tcsim.torch.emulate("v100"):
+        expected = model(x)
+    call = tcsim.torch.emulate("v100")(lambda: model(x).detach())
+    results: list[Any] = []
+    threads = [threading.Thread(target=lambda: results.append(call())) for _ in range(3)]
+    with tcsim.torch.emulate("a100"):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(results) == 3
+    assert all(torch.equal(r, expected) for r in results)
+
+
+def test_another_thread_is_not_touched() -> None:
+    model, x = block()
+    with torch.no_grad():
+        native = model(x)
+        results: list[Any] = []
+
+        def work() -> None:
+            with torch.no_grad():
+                results.append(model(x))
+
+        with tcsim.torch.emulate(tcsim.unit("h200", "float8_e4m3fn"), cast=True):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            assert not torch.equal(model(x), native)
+    assert torch.equal(results[0], native)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointing(reentrant: bool) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    model, x = block()
+    x.requires_grad_()
+    unit = tcsim.unit("v100", "float16").replace(rounding="sr")
+    for target in ("v100", unit):
+        with tcsim.torch.emulate(target, strict=True):
+            model(x).float().mean().backward()
+            expected = gradients(model)
+            checkpoint(model, x, use_reentrant=reentrant).float().mean().backward()
+        for mine, theirs in zip(gradients(model), expected, strict=True):
+            assert torch.equal(mine, theirs)
+
+
+def test_attention_takes_its_math_path() -> None:
+    q, k, v = (torch.randn(1, 2, 5, 16).half() for _ in range(3))
+    with tcsim.torch.emulate("v100", strict=True):
+        y = functional.scaled_dot_product_attention(q, k, v)
+        scale = 16**-0.25
+        scores = (q.float() * scale) @ (k.float() * scale).transpose(-1, -2)  # PyTorch's math path widens halves
+        expected = (scores.softmax(-1) @ v.float()).half()
+    assert torch.equal(y, expected)
+    model, x = block(fused=True)
+    with tcsim.torch.emulate("v100", strict=True):
+        model(x).sum().backward()
+    gradients(model)
+
+
+def test_transformer_layers_do_not_take_their_fused_path() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    x = torch.randn(2, 5, 16)
+    with tcsim.torch.emulate("v100", strict=True):
+        with torch.no_grad():
+            inference = layer(x)
+        training = layer(x).detach()
+    assert torch.equal(inference, training)
+
+
+def test_compiled_models_run_uncompiled() -> None:
+    model, x = block()
+    compiled = torch.compile(model, backend="eager")
+    with torch.no_grad(), tcsim.torch.emulate("v100"):
+        assert torch.equal(compiled(x), model(x))
+
+
+def test_modules_by_name() -> None:
+    model, x = block()
+    native = torch.nn.functional.linear(model.norm(x).reshape(-1, 32), model.qkv.weight, model.qkv.bias)
+    seen: list[Any] = []
+
+    def choose(call: Any) -> Any:
+        seen.append(call)
+        return tcsim.Sequential()
+
+    unit = tcsim.unit("a100", "float16").replace(fraction_bits=6)
+    outputs = {}
+    for m in ("qkv", "mlp.0", "mlp.1", "mlp.2"):
+        model.get_submodule(m).register_forward_hook(lambda _, __, y, m=m: outputs.update({m: y.detach()}))
+    with tcsim.torch.emulate("v100", modules={"mlp": unit, "qkv": None}, schedule=choose):
+        model(x).float().mean().backward()
+    last = model.mlp[2]
+    acc = tcsim.matmul(outputs["mlp.1"].reshape(-1, 64).numpy(), numpy_of(last.weight).T, unit=unit)
+    expected = stored(acc + numpy_of(last.bias).astype(np.float32), np.float16)
+    places = {(call.module, call.backward) for call in seen}
+    assert places == {(m, b) for m in ("", "out", "mlp.0", "mlp.2") for b in (False, True)}
+    assert len(seen) == 18 - 3  # qkv's are PyTorch's own
+    assert torch.equal(outputs["qkv"].reshape(-1, 96), native)
+    assert same_bits(outputs["mlp.2"].reshape(-1, 32), expected)
+    gradients(model)
+
+
+def test_a_pattern_that_fits_nothing_is_said() -> None:
+    model, x = block()
+    with (
+        pytest.warns(UserWarning, match="no product ran in a module that fits 'mpl'"),
+        tcsim.torch.emulate("v100", modules={"mpl": "a100"}),
+    ):
+        model(x)
+
+
+def test_what_is_not_emulated_is_said_once_or_raised() -> None:
+    a = torch.randn(6, 6, dtype=torch.float32)
+    spd = a @ a.t() + 6 * torch.eye(6)
+    with tcsim.torch.emulate("a100"):
+        with pytest.warns(tcsim.torch.NotEmulated, match="aten.linalg_cholesky_ex is a contraction"):
+            torch.linalg.cholesky(spd)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            torch.linalg.cholesky(spd)
+            torch.softmax(a, 0).exp().sum().sqrt()
+    with tcsim.torch.emulate("a100", strict=True), pytest.raises(NotImplementedError, match="linalg_cholesky_ex"):
+        torch.linalg.cholesky(spd)
+    lstm = nn.LSTM(4, 4)
+    with tcsim.torch.emulate("a100", strict=True), pytest.raises(NotImplementedError, match="mkldnn"):
+        lstm(torch.randn(2, 1, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Intel GPUs, which that switch speaks of too
+        with torch.backends.mkldnn.flags(enabled=False), tcsim.torch.emulate("a100", strict=True):
+            lstm(torch.randn(2, 1, 4))
+
+
+def test_cdist_is_made_of_products() -> None:
+    x, y = torch.randn(30, 4), torch.randn(40, 4)
+    with tcsim.torch.emulate("a100", strict=True, cast="bfloat16"):
+        coarse = torch.cdist(x, y)
+    assert not torch.equal(coarse, torch.cdist(x, y))
+
+
+WRONG = [
+    ("v100", lambda h: h.bfloat16() @ h.bfloat16(), ValueError, "bfloat16 operands under v100"),
+    ("unit", lambda h: h.float() @ h.float(), ValueError, "cast='float16'"),
+    ("v100", lambda h: h.to(torch.complex64) @ h.to(torch.complex64), ValueError, "view_as_real"),
+    ("v100", lambda h: h.long() @ h.long(), ValueError, "torch._int_mm"),
+    ("v100", lambda h: h.to("meta") @ h.to("meta"), ValueError, "meta tensors"),
+    ("v100", lambda h: h.to_sparse() @ h, ValueError, "to_dense"),
+    ("v100", lambda h: torch.mm(h, h[:2]), RuntimeError, "cannot be multiplied"),
+    ("v100", lambda h: torch.mm(h, h.float()), RuntimeError, "one dtype"),
+    ("v100", lambda h: torch.addmm(h.float(), h, h), RuntimeError, "matrix that is added"),
+]
+
+
+@pytest.mark.parametrize(("target", "work", "error", "text"), WRONG, ids=[w[3] for w in WRONG])
+def test_wrong_inputs_say_what_to_do(target: str, work: Any, error: Any, text: str) -> None:
+    h = torch.randn(4, 4).half()
+    chosen = tcsim.unit("v100", "float16") if target == "unit" else target
+    with tcsim.torch.emulate(chosen), pytest.raises(error, match=text):
+        work(h)
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(ValueError, match="nearest: 'v100'"):
+        tcsim.torch.emulate("v10")
+    with pytest.raises(TypeError, match="GPU's name"):
+        tcsim.torch.emulate(100)
+    with pytest.raises(TypeError, match="'sequential', 'library'"):
+        tcsim.torch.emulate("v100", schedule="splitk")
+    with pytest.raises(ValueError, match="block scales"):
+        tcsim.torch.emulate(tcsim.unit("b200", "nvfp4"))
+    with pytest.raises(ValueError, match="cast=True"):
+        tcsim.torch.emulate("v100", cast=True)
+    with pytest.raises(ValueError, match="unknown backend"):
+        tcsim.torch.emulate("v100", backend="gpu")
+    with pytest.raises(AttributeError, match=r"it has .*emulate"):
+        tcsim.torch.emulat  # noqa: B018
+
+
+def test_fake_tensors_pass_through() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(), tcsim.torch.emulate("v100"):
+        assert torch.mm(torch.empty(3, 4), torch.empty(4, 5)).shape == (3, 5)
