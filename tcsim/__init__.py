@@ -25,6 +25,7 @@ _LATER = {
     "encode": "fp.codes",
     "decode": "fp.codes",
     "round_to": "fp.round_to",
+    "probe": "probing.probe",
 }
 _MODULES = (*MODULES, "sparse", "study")
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tcsim.fp.codes import decode as decode
     from tcsim.fp.codes import encode as encode
     from tcsim.fp.round_to import round_to as round_to
+    from tcsim.probing.probe import probe as probe
 
 __all__ = [
     "Blocked",

@@ -21,7 +21,7 @@ FLOORS = (
     ("sparse", "quantize", "golden"),
     ("analysis",),
     ("schemes",),
-    ("studies",),
+    ("studies", "probing"),
     ("study",),
     ("doctor", "cli"),
 )

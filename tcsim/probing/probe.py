@@ -1,0 +1,178 @@
+"""`probe`: which unit a black box is, from its answers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tcsim import arguments
+from tcsim.fp.formats import Format, format_named
+from tcsim.probing import families, structure
+from tcsim.probing.box import Batch, Box, Formats, simulated
+from tcsim.probing.candidates import Parts, modes, unit_of
+from tcsim.probing.codes import Rng, nan_codes
+from tcsim.probing.result import Part, Result, report
+from tcsim.probing.search import Found, Judge, best_of, improve, start
+
+_LENGTHS = (2, 3, 5, 9, 18, 35, 70)
+_TRIES = 4
+CONFIRM = 100_000
+
+
+def probe(
+    f: Callable[..., Any],
+    in_format: str | Format,
+    out_format: str | Format,
+    *,
+    b_format: str | Format | None = None,
+    scale: str | Format | None = None,
+    scale_block: int = 0,
+    k_step: int = 1,
+    calls: int = 60,
+    confirm: int = CONFIRM,
+    seed: int = 0,
+) -> Result:
+    """The unit that a black box f(a, b, c) → d is, with what was seen for each part; or that no unit of the family is.
+
+    f
+        Takes codes a (batch, m, k), b (batch, k, n), c (batch, m, n), and scales where `scale` names their format, and returns
+        c + a·b as codes or values (batch, m, n): a simulator, an instruction, a library's GEMM, a bridge to hardware.
+    in_format, b_format, out_format
+        Formats of a, of b where it is another, and of c and d.
+    scale, scale_block
+        Format of block scales and how many products share one.
+    k_step
+        f takes k in multiples of this; probes are filled up with zeros.
+    calls, confirm
+        Most calls of f, and how many adversarial outputs must agree at the end.
+    seed
+        Of the probes, and of the random words of a unit that rounds stochastically.
+
+    The same f and seed give the same result. ValueError for formats that no unit has.
+    """
+    known = Formats(
+        format_named(in_format),
+        format_named(in_format if b_format is None else b_format),
+        format_named(out_format),
+        None if scale is None else format_named(scale),
+        scale_block,
+    )
+    box = Box(f, known, arguments.integer(k_step, "k_step", 1), arguments.integer(calls, "calls", 1))
+    search = Search(box, np.random.default_rng(seed), Judge(known, arguments.seed(seed)))
+    return search.run(confirm)
+
+
+class Search:
+    """One black box being asked and explained."""
+
+    def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
+        self.box, self.rng, self.judge = box, rng, judge
+        known = box.formats
+        self.small = box.ask(families.one_product(rng, known, 6))
+        self.large = box.ask(families.one_product(rng, known, 16))
+        reach = -(-structure.REACH // box.k_step) * box.k_step
+        self.marks = box.ask(families.marks(rng, known, reach))
+        self.sums = [box.ask(families.sums(rng, known, k)) for k in _LENGTHS]
+        self.nans = self._nan_codes()
+        self.confirmed = 0
+
+    @property
+    def products(self) -> list[Batch]:
+        return [self.small, self.large]
+
+    @property
+    def all(self) -> list[Batch]:
+        return [*self.sums, self.small, self.large, self.marks]
+
+    def _nan_codes(self) -> list[int | None]:
+        found = np.concatenate(
+            [nan_codes(b.d, self.box.formats.out).ravel() for b in (self.small, self.large) if b.d is not None]
+        )
+        values, counts = np.unique(found, return_counts=True)
+        usual = self.box.formats.out.nan_code
+        codes = [int(v) for v in values[np.argsort(-counts, kind="stable")][:6]]
+        return [None if code == usual else code for code in codes] or [None]
+
+    def run(self, confirm: int) -> Result:
+        """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
+        begun = [start(self.judge, mode, [self.small], self.nans[0]) for mode in modes(self.box.formats)]
+        begun = sorted((f for f in begun if f.score >= 0), key=lambda f: -f.score)
+        nearest: Found | None = None
+        for found in begun:
+            found = self.numbers(found)
+            if nearest is not None and found.score < min(self.judge.score(nearest.parts, self.products), 0.99):
+                continue  # one product already refutes it more than another kind
+            found = self.settled(self.explain(found), confirm)
+            if found.perfect and self.confirmed >= confirm:
+                return self.result(found)
+            if nearest is None or self._again(found, self.all).score > self._again(nearest, self.all).score:
+                nearest = found
+        assert nearest is not None
+        return self.result(self._again(nearest, self.all))
+
+    def settled(self, found: Found, confirm: int) -> Found:
+        """Confirmed, or changed until it explains what refuted it, a few times over."""
+        for _ in range(_TRIES):
+            if not found.perfect:
+                return found
+            refuted = self.confirm(found, confirm)
+            if refuted is None:
+                return found
+            self.sums.append(refuted)
+            found = self.explain(self._again(found, self.all))
+        return found
+
+    def numbers(self, found: Found) -> Found:
+        """What one product beside c shows."""
+        found = improve(self.judge, self._again(found, [self.small]), [self.small])
+        return self._nans(improve(self.judge, self._again(found, self.products), self.products, 2))
+
+    def explain(self, found: Found) -> Found:
+        """The walk of k, then whatever is left against everything that was seen."""
+        found = self._again(found, self.all)
+        for _ in range(2):
+            if not found.perfect:
+                found = self.walk(found)
+            if not found.perfect:
+                found = self._nans(improve(self.judge, found, self.all, 2), self.all)
+        return found
+
+    def _again(self, found: Found, batches: list[Batch]) -> Found:
+        return Found(found.parts, self.judge.score(found.parts, batches))
+
+    def _nans(self, found: Found, batches: list[Batch] | None = None) -> Found:
+        changes: list[Parts] = [{"nan_code": code, "nan_from": kept} for code in self.nans for kept in ("code", "operand")]
+        used = batches or [self.small, self.large]
+        return best_of(self.judge, self._again(found, used), changes, used)
+
+    def walk(self, found: Found) -> Found:
+        """The block size and what goes with it; the order of k where it is not ascending."""
+        sizes = structure.runs(structure.labels(self.marks))
+        used = [*self.sums, self.marks]
+        best = structure.walked_upwards(self.judge, self._again(found, used), used, sizes, 72)
+        return self._again(best, self.all)
+
+    def confirm(self, found: Found, outputs: int) -> Batch | None:
+        """Fresh adversarial sums, `outputs` of them at least: the first call that refutes the candidate, None where none does."""
+        unit = unit_of(self.box.formats, found.parts)
+        assert unit is not None
+        self.confirmed, i = 0, 0
+        lengths = (unit.block_size, 2, unit.instruction_k, 1, unit.block_size + 1, 2 * unit.instruction_k + 1)
+        while self.confirmed < outputs:
+            batch = families.sums(self.rng, self.box.formats, lengths[i % 6], batches=32, side=24, name="confirmation")
+            asked = self.box.ask(batch)
+            if not np.array_equal(simulated(unit, asked, seed=self.judge.seed), asked.d):
+                return asked
+            self.confirmed += asked.size
+            i += 1
+        return None
+
+    def result(self, found: Found) -> Result:
+        unit = unit_of(self.box.formats, found.parts)
+        assert unit is not None
+        return report(unit, found, self.box, self.judge, self.confirmed)
+
+
+__all__ = ["CONFIRM", "Part", "Result", "probe"]
