@@ -79,6 +79,18 @@ def starts(known: Formats, mode: Parts) -> Iterator[Parts]:
             yield parts
 
 
+def records(known: Formats) -> list[Parts]:
+    """Every record of the table as it would be for these formats, those that differ in what they compute."""
+    found: dict[str, Parts] = {}
+    for unit in UNITS:
+        if (unit.scale is None) == (known.scale is None) and (unit.arithmetic == "integer") == known.a.integer:
+            parts = parts_of(unit)
+            parts["nan_code"] = unit.nan_code if unit.out == known.out.name else None
+            if unit_of(known, parts) is not None:
+                found.setdefault(repr(parts), parts)
+    return list(found.values())
+
+
 def _table_numbers() -> list[Parts]:
     found: dict[str, Parts] = {}
     for unit in UNITS:

@@ -197,6 +197,11 @@ def _ties(rng: Rng, known: Formats, k: int, side: int) -> tuple[Codes, Codes, Co
     a = np.where(there, a, np.zeros((), fa.storage))
     shape = (side, side)
     c = place(out, np.broadcast_to(top[:, None], shape), fractions(rng, out, shape), rng.random(shape) < 0.5)
+    base = rng.random(side) < 0.5  # the value of the output a product of its own, c zero
+    at = rng.integers(0, k, side)
+    first = place(fa, top - b_place[at, 0], fractions(rng, fa, (side,)), rng.random(side) < 0.5)
+    a[rows[base], at[base]] = first[base]
+    c[base] = np.where(rng.random((side, side)) < 0.8, np.zeros((), out.storage), c)[base]
     return a, b, c
 
 
@@ -210,53 +215,53 @@ def _near(rng: Rng, known: Formats, a: Codes, b: Codes) -> Codes:
     return _some_zeros(rng, known.out, c, 0.15)
 
 
-def marks(rng: Rng, known: Formats, k: int, *, columns: int = 8, variants: int = 4) -> Batch:
-    """Row i holds one number everywhere but at k = i, where it holds another: the answer depends on i's place alone.
+def marks(rng: Rng, known: Formats, k: int, *, columns: int = 8, rows: int = 5) -> Batch:
+    """Problem i holds one product everywhere but at k = i, where it holds another: the answer depends on i's place alone.
 
-    Every position but the marked one holds the same product, so two positions that a unit treats alike give equal rows, and a
-    position's row is that of its place in a unit which walks k upwards.
+    Two positions that a unit treats alike give equal answers, and a position's answer is that of its place in a unit which walks
+    k upwards.
     """
-    a = np.empty((variants, k, k), known.a.storage)
-    b = np.empty((variants, k, columns), known.b.storage)
-    c = np.empty((variants, k, columns), known.out.storage)
-    for v in range(variants):
-        background, mark = _mark(rng, known, v)
-        a[v] = np.where(np.eye(k, dtype=bool), mark, background)
-        b[v] = integers(rng, known.b, (columns,)) if known.b.integer else _mid(rng, known.b, (columns,), 2 if v % 2 else 0)
-        c[v] = _walked(rng, known, background, mark, b[v, 0], k)
-    scales = known.scales(rng, variants, k, columns, k, _scale)
+    fa, fb, out = known.a, known.b, known.out
+    there = np.eye(k, dtype=bool)
+    a_small, a_large = _pair(rng, fa, rows)
+    b_small, b_large = _pair(rng, fb, columns)
+    a = np.where(there[:, None, :], a_large[None, :, None], a_small[None, :, None])
+    b = np.where(there[:, :, None], b_large[None, None, :], b_small[None, None, :])
+    c = np.broadcast_to(_walked(rng, known, (a_small, a_large), (b_small, b_large), k), (k, rows, columns)).astype(out.storage)
+    scales = known.scales(rng, k, rows, columns, k, _scale)
     if scales[0] is not None and scales[1] is not None:
         scales = (
-            np.broadcast_to(scales[0][:, :1, :1], scales[0].shape).copy(),
-            np.broadcast_to(scales[1][:, :1], scales[1].shape).copy(),
+            np.broadcast_to(scales[0][:1, :, :1], scales[0].shape).copy(),
+            np.broadcast_to(scales[1][:1, :1], scales[1].shape).copy(),
         )
     return Batch("marks", a, b, c, *scales)
 
 
-def _mark(rng: Rng, known: Formats, v: int) -> tuple[Any, Any]:
-    fmt = known.a
+def _pair(rng: Rng, fmt: Format, count: int) -> tuple[Codes, Codes]:
+    """Factors of the background and of the mark: near each other, or as far apart as the format allows."""
     if fmt.integer:
-        return integers(rng, fmt, ()), integers(rng, fmt, ())
-    low, high = _middle(fmt, 7)
-    small, large = (low, high) if v % 2 == 0 else (min(max(0, fmt.emin), fmt.emax),) * 2
-    fraction = fractions(rng, fmt, (2,))
-    minus = bool(rng.random() < 0.5)
-    return place(fmt, small, fraction[0], minus), place(fmt, large, fraction[1], not minus)
+        return integers(rng, fmt, (count,)), integers(rng, fmt, (count,))
+    low, high = _middle(fmt, 12)
+    near = rng.random(count) < 0.4
+    down, up = np.where(near, min(max(0, low), high), low), np.where(near, min(max(0, low), high), high)
+    small = place(fmt, down + rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.2)
+    large = place(fmt, up - rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.5)
+    return small, large
 
 
-def _walked(rng: Rng, known: Formats, background: Any, mark: Any, column: Codes, k: int) -> Codes:
-    """A c for every column: the mark's negative, or just beside a power of two that the sum reaches somewhere along k."""
+def _walked(rng: Rng, known: Formats, a: tuple[Codes, Codes], b: tuple[Codes, Codes], k: int) -> Codes:
+    """A c for every output: zero, the mark's negative, or just beside a power of two that the sum reaches somewhere along k."""
     fa, fb, out = known.a, known.b, known.out
+    shape = (a[0].size, b[0].size)
     if fa.integer:
-        return integers(rng, out, column.shape)
-    small = exponents(np.asarray(background), fa) + exponents(column, fb)
-    large = exponents(np.asarray(mark), fa) + exponents(column, fb)
-    minus = rng.random(column.shape) < 0.5
-    kind = rng.integers(0, 4, column.shape)
+        return integers(rng, out, shape)
+    small, large = (exponents(x, fa)[:, None] + exponents(y, fb)[None] for x, y in zip(a, b, strict=True))
+    kind = rng.integers(0, 6, shape)
     span = max(k.bit_length() - 1, 1)
-    up = small + rng.integers(0, span + 1, column.shape)  # the sum's size somewhere along k
-    at_edge = small + out.mantissa_bits + rng.integers(-2, 2, column.shape)
-    exponent = np.choose(kind, [large, up, at_edge, small + out.mantissa_bits // 2])
-    fraction = fractions(rng, out, column.shape)
-    near_top = (1 << out.mantissa_bits) - 1 - rng.integers(0, max(min(k, 1 << out.mantissa_bits), 1), column.shape)
-    return place(out, exponent, np.where(kind == 2, near_top, fraction), minus)
+    up = small + rng.integers(0, span + 1, shape)  # the sum's size somewhere along k
+    edge = small + out.mantissa_bits + rng.integers(-2, 3, shape)
+    exponent = np.choose(kind, [large, up, edge, small + out.mantissa_bits // 2, edge, edge])
+    most = (1 << out.mantissa_bits) - 1
+    near_top = most - rng.integers(0, max(min(k, most + 1), 1), shape)
+    c = place(out, exponent, np.where(kind == 2, near_top, fractions(rng, out, shape)), rng.random(shape) < 0.5)
+    return np.where(rng.random(shape) < 0.15, np.zeros((), out.storage), c)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,16 @@ from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.probing import families, structure
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import Parts, modes, unit_of
+from tcsim.probing.candidates import Parts, modes, records, unit_of
 from tcsim.probing.codes import Rng, nan_codes
 from tcsim.probing.result import Part, Result, report
 from tcsim.probing.search import Found, Judge, best_of, improve, start
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
 _TRIES = 4
+_PERIODS = 8
+_DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
+_ONE_BLOCK = 0.99
 CONFIRM = 100_000
 
 
@@ -32,6 +37,7 @@ def probe(
     k_step: int = 1,
     calls: int = 60,
     confirm: int = CONFIRM,
+    table: bool = True,
     seed: int = 0,
 ) -> Result:
     """The unit that a black box f(a, b, c) → d is, with what was seen for each part; or that no unit of the family is.
@@ -47,6 +53,8 @@ def probe(
         f takes k in multiples of this; probes are filled up with zeros.
     calls, confirm
         Most calls of f, and how many adversarial outputs must agree at the end.
+    table
+        Begin with what the records of the table compute on these formats; without it, from nothing.
     seed
         Of the probes, and of the random words of a unit that rounds stochastically.
 
@@ -61,7 +69,7 @@ def probe(
     )
     box = Box(f, known, arguments.integer(k_step, "k_step", 1), arguments.integer(calls, "calls", 1))
     search = Search(box, np.random.default_rng(seed), Judge(known, arguments.seed(seed)))
-    return search.run(confirm)
+    return search.run(confirm, table)
 
 
 class Search:
@@ -77,6 +85,8 @@ class Search:
         self.sums = [box.ask(families.sums(rng, known, k)) for k in _LENGTHS]
         self.nans = self._nan_codes()
         self.confirmed = 0
+        self.places: dict[int, Batch] = {}
+        self.blocks: dict[tuple[int, ...], tuple[Batch, Batch]] = {}
 
     @property
     def products(self) -> list[Batch]:
@@ -84,7 +94,7 @@ class Search:
 
     @property
     def all(self) -> list[Batch]:
-        return [*self.sums, self.small, self.large, self.marks]
+        return [self.small, *self.sums, self.large, self.marks]
 
     def _nan_codes(self) -> list[int | None]:
         found = np.concatenate(
@@ -95,22 +105,44 @@ class Search:
         codes = [int(v) for v in values[np.argsort(-counts, kind="stable")][:6]]
         return [None if code == usual else code for code in codes] or [None]
 
-    def run(self, confirm: int) -> Result:
+    def run(self, confirm: int, table: bool) -> Result:
         """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
-        begun = [start(self.judge, mode, [self.small], self.nans[0]) for mode in modes(self.box.formats)]
-        begun = sorted((f for f in begun if f.score >= 0), key=lambda f: -f.score)
-        nearest: Found | None = None
-        for found in begun:
-            found = self.numbers(found)
-            if nearest is not None and found.score < min(self.judge.score(nearest.parts, self.products), 0.99):
-                continue  # one product already refutes it more than another kind
-            found = self.settled(self.explain(found), confirm)
-            if found.perfect and self.confirmed >= confirm:
+        begun = [f for mode in modes(self.box.formats) for f in start(self.judge, mode, [self.small], self.nans[0])]
+        tried: list[Found] = []
+        late = False
+        for found in self.recorded() if table else ():
+            if self.confirm(found, confirm) is None:
                 return self.result(found)
-            if nearest is None or self._again(found, self.all).score > self._again(nearest, self.all).score:
-                nearest = found
-        assert nearest is not None
-        return self.result(self._again(nearest, self.all))
+        for found in sorted(begun, key=lambda f: -f.score):
+            numbers = self.numbers(found)
+            best = max((self.judge.score(f.parts, self.products) for f in tried), default=0.0)
+            if numbers.score < min(best, 0.99):
+                continue  # one product already refutes it more than another kind
+            walked = self.walk(self._again(numbers, self.all))
+            if not walked.perfect and walked.parts["c_enters"] == "after" and not late:
+                late = True
+                walked = self.explain(walked)
+            if walked.perfect:
+                walked = self.settled(walked, confirm)
+            if walked.perfect and self.confirmed >= confirm:
+                return self.result(walked)
+            tried.append(walked)
+        for found in sorted(tried, key=lambda f: -f.score)[:_DEEP]:
+            deeper = self.settled(self.explain(self._again(found, self.all)), confirm)
+            if deeper.perfect and self.confirmed >= confirm:
+                return self.result(deeper)
+            tried.append(deeper)
+        return self.result(max((self._again(f, self.all) for f in tried), key=lambda f: f.score))
+
+    def recorded(self) -> Iterator[Found]:
+        """Records of the table that explain everything that was seen."""
+        codes = self.nans
+        for parts in records(self.box.formats):
+            for code in dict.fromkeys((codes[0], parts["nan_code"])):
+                found = self._again(Found({**parts, "nan_code": code}, 0.0), self.all, 0.9999999)
+                if found.perfect:
+                    yield found
+                    break
 
     def settled(self, found: Found, confirm: int) -> Found:
         """Confirmed, or changed until it explains what refuted it, a few times over."""
@@ -130,17 +162,16 @@ class Search:
         return self._nans(improve(self.judge, self._again(found, self.products), self.products, 2))
 
     def explain(self, found: Found) -> Found:
-        """The walk of k, then whatever is left against everything that was seen."""
-        found = self._again(found, self.all)
+        """Whatever is left against everything that was seen, and the walk of k again."""
         for _ in range(2):
             if not found.perfect:
-                found = self.walk(found)
-            if not found.perfect:
                 found = self._nans(improve(self.judge, found, self.all, 2), self.all)
+            if not found.perfect:
+                found = self.walk(found)
         return found
 
-    def _again(self, found: Found, batches: list[Batch]) -> Found:
-        return Found(found.parts, self.judge.score(found.parts, batches))
+    def _again(self, found: Found, batches: list[Batch], above: float = -2.0) -> Found:
+        return Found(found.parts, self.judge.score(found.parts, batches, above))
 
     def _nans(self, found: Found, batches: list[Batch] | None = None) -> Found:
         changes: list[Parts] = [{"nan_code": code, "nan_from": kept} for code in self.nans for kept in ("code", "operand")]
@@ -149,10 +180,48 @@ class Search:
 
     def walk(self, found: Found) -> Found:
         """The block size and what goes with it; the order of k where it is not ascending."""
-        sizes = structure.runs(structure.labels(self.marks))
+        label = structure.labels(self.marks)
         used = [*self.sums, self.marks]
-        best = structure.walked_upwards(self.judge, self._again(found, used), used, sizes, 72)
+        best = self._again(found, used)
+        if not structure.ascending(label):
+            best = self.order(best, label)
+        if not best.perfect:
+            best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
         return self._again(best, self.all)
+
+    def order(self, found: Found, label: Any) -> Found:
+        """The order of k of a unit whose blocks are no runs, where marks show it."""
+        used = [*self.sums, self.marks]
+        best = found
+        for length in structure.periods(label)[:_PERIODS]:
+            sizes = [n for n, _ in Counter(np.bincount(label[:length]).tolist()).most_common(4) if n]
+            start_from = found
+            if found.parts["arithmetic"] == "aligned" and sizes[0] > 1:
+                start_from = self.within(found, label, sizes[0], length)
+                if start_from.score < _ONE_BLOCK:
+                    continue
+            if length not in self.places:
+                self.places[length] = self.box.ask(families.marks(self.rng, self.box.formats, length))
+            placed = structure.ordered(self.judge, self.places[length], start_from, sizes, length)
+            if placed is not None:
+                best = max(best, self._again(placed, used), key=lambda f: f.score)
+            if best.perfect:
+                break
+        return best
+
+    def within(self, found: Found, label: Any, size: int, length: int) -> Found:
+        """Numbers from sums of products that share a block, wherever along k that is."""
+        of = next(int(x) for x in label if np.count_nonzero(label[:length] == x) == size)
+        members = np.flatnonzero(label[:length] == of)
+        key = (length, *members.tolist())
+        if key not in self.blocks:
+            inner = families.sums(self.rng, self.box.formats, size, name="one block")
+            self.blocks[key] = (inner, self.box.ask(embedded(inner, members, length)))
+        inner, asked = self.blocks[key]
+        upwards = replace(embedded(inner, np.arange(size), asked.a.shape[2]), d=asked.d)
+        parts = {**found.parts, "block_size": size * found.parts["group_size"]}
+        used = [upwards, *self.products]
+        return improve(self.judge, self._again(Found(parts, 0.0), used), used, 2)
 
     def confirm(self, found: Found, outputs: int) -> Batch | None:
         """Fresh adversarial sums, `outputs` of them at least: the first call that refutes the candidate, None where none does."""
@@ -173,6 +242,14 @@ class Search:
         unit = unit_of(self.box.formats, found.parts)
         assert unit is not None
         return report(unit, found, self.box, self.judge, self.confirmed)
+
+
+def embedded(batch: Batch, at: Any, length: int) -> Batch:
+    """The batch with its k moved to the places `at` of a longer k, zeros elsewhere."""
+    a = np.zeros((*batch.a.shape[:2], length), batch.a.dtype)
+    b = np.zeros((batch.b.shape[0], length, batch.b.shape[2]), batch.b.dtype)
+    a[:, :, at], b[:, at] = batch.a, batch.b
+    return replace(batch, a=a, b=b)
 
 
 __all__ = ["CONFIRM", "Part", "Result", "probe"]

@@ -10,6 +10,8 @@ from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, simulated
 from tcsim.probing.candidates import Parts, Scan, moves, scans, starts, unit_of
 
+_SLACK = 0.02  # of a scan: candidates so much worse than the best are given up early
+
 
 @dataclass
 class Judge:
@@ -18,12 +20,15 @@ class Judge:
     known: Formats
     seed: int = 0
     simulations: int = 0
+    work: float = 0.0  # products simulated so far, those of sums too wide for 64 bits counted as many
+    most: float = 4e8
     _kept: dict[tuple[Unit, int], int] = field(default_factory=dict)
 
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))
         if key not in self._kept:
             self.simulations += 1
+            self.work += batch.size * batch.a.shape[2] * (10 if (unit.fraction_bits or 0) > 50 else 1) + 2e4
             self._kept[key] = int(np.count_nonzero(simulated(unit, batch, seed=self.seed) == batch.d))
         return self._kept[key]
 
@@ -52,17 +57,20 @@ class Found:
         return self.score == 1.0
 
 
-def start(judge: Judge, mode: Parts, batches: list[Batch], nan_code: int | None) -> Found:
-    """The best of a mode's starting points."""
+def start(judge: Judge, mode: Parts, batches: list[Batch], nan_code: int | None) -> list[Found]:
+    """The best of a mode's starting points; several where one product beside a late c does not tell them apart."""
     tried = [{**parts, "nan_code": nan_code} for parts in starts(judge.known, mode)]
     scored = [(judge.score(parts, batches), i) for i, parts in enumerate(tried)]
-    best = max(scored, key=lambda pair: (pair[0], -pair[1]), default=(-1.0, -1))
-    return Found(tried[best[1]], best[0]) if tried else Found({}, -1.0)
+    ranked = sorted(scored, key=lambda pair: (-pair[0], pair[1]))
+    count = 6 if mode.get("c_enters") == "after" else 1
+    return [Found(tried[i], score) for score, i in ranked[:count] if score >= 0 and score == ranked[0][0]]
 
 
 def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -> Found:
     """Numbers scanned and groups of changes tried, each to its best, until nothing improves or every bit agrees."""
     for _ in range(rounds):
+        if judge.work > judge.most:
+            break
         before = found.score
         for name in [scan.name for scan in scans(judge.known, found.parts)]:
             found = scanned(judge, found, next(s for s in scans(judge.known, found.parts) if s.name == name), batches)
@@ -79,9 +87,16 @@ def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -
 
 def scanned(judge: Judge, found: Found, scan: Scan, batches: list[Batch]) -> Found:
     """The best value of a number, from a coarse grid to the integers between its best neighbours."""
-    grid = sorted({v for v in scan.coarse if scan.least <= v <= scan.most} | ({found.parts[scan.name]} - {None}))
+    now = found.parts[scan.name]
+    grid = list(dict.fromkeys([v for v in (now, *scan.coarse) if v is not None and scan.least <= v <= scan.most]))
     found = best_of(judge, found, list(scan.besides), batches)
-    scores = {v: judge.score({**found.parts, **scan.parts(v)}, batches) for v in grid}
+    scores: dict[int, float] = {}
+
+    def look(values: list[int]) -> None:
+        for v in values:
+            scores[v] = judge.score({**found.parts, **scan.parts(v)}, batches, max(scores.values(), default=-2.0) - _SLACK)
+
+    look(grid)
     while scores:
         best = max(scores, key=lambda v: scores[v])
         order = sorted(scores)
@@ -91,7 +106,7 @@ def scanned(judge: Judge, found: Found, scan: Scan, batches: list[Batch]) -> Fou
         fresh = {v for lo, hi in ((low, best), (best, high)) for v in _between(lo, hi)} - set(scores)
         if not fresh or scores[best] == 1.0:
             break
-        scores.update({v: judge.score({**found.parts, **scan.parts(v)}, batches) for v in fresh})
+        look(sorted(fresh))
     return best_of(judge, found, [scan.parts(v) for v in sorted(scores, key=lambda v: -scores[v])[:1]], batches)
 
 

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.probing.box import Batch, Box, simulated
+from tcsim.probing.box import Batch, simulated
 from tcsim.probing.candidates import Parts, unit_of
-from tcsim.probing.codes import Rng
-from tcsim.probing.families import marks
 from tcsim.probing.search import Found, Judge
 from tcsim.problem import Codes
 
@@ -20,15 +18,15 @@ LONG = 288  # for orders of k: twice the longest period looked for
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
 
 
-def rows_of(batch: Batch, d: Codes) -> npt.NDArray[np.int64]:
+def rows_of(d: Codes) -> Codes:
     """The answer to a mark at every k, as a row of numbers each."""
-    return np.ascontiguousarray(d.transpose(1, 0, 2)).reshape(d.shape[1], -1).astype(np.int64)
+    return d.reshape(d.shape[0], -1)
 
 
 def labels(batch: Batch) -> npt.NDArray[np.int64]:
     """Which k answer alike: those of a block, as far as the answers tell blocks apart. Numbered as they first appear."""
     assert batch.d is not None
-    _, first, inverse = np.unique(rows_of(batch, batch.d), axis=0, return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(rows_of(batch.d), axis=0, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     return np.asarray(rank[inverse.ravel()], np.int64)
 
@@ -72,29 +70,29 @@ def walked_upwards(judge: Judge, found: Found, batches: list[Batch], sizes: list
     return best
 
 
-def period(label: npt.NDArray[np.int64]) -> int | None:
-    """The least number of products after which the sets of k that answer alike repeat; None where nothing does."""
+def periods(label: npt.NDArray[np.int64]) -> list[int]:
+    """Numbers of products after which the sets of k that answer alike repeat; first those whose sets lie within one period."""
     same = label[:, None] == label[None, :]
+    found: list[tuple[bool, int]] = []
     for length in range(2, label.size // 2 + 1):
         whole = label.size // length
         inner = same[: whole * length, : whole * length].reshape(whole, length, whole, length)
         diagonal = inner[np.arange(whole), :, np.arange(whole), :]
-        apart = not any(inner[i, :, j, :].any() for i in range(whole) for j in range(i + 1, whole))
-        if apart and (diagonal == diagonal[0]).all():
-            return length
-    return None
+        if (diagonal == diagonal[0]).all():
+            shared = any(inner[i, :, j, :].any() for i in range(whole) for j in range(i + 1, whole))
+            found.append((shared, length))
+    return [length for _, length in sorted(found)]
 
 
-def ordered(judge: Judge, box: Box, rng: Rng, found: Found, sizes: list[int], length: int) -> Found | None:
+def ordered(judge: Judge, batch: Batch, found: Found, sizes: list[int], length: int) -> Found | None:
     """The order of k within a period, from marks at k = period: places of an ascending unit matched with the k that answer alike.
 
     None where no shape's places answer as the black box does.
     """
-    batch = box.ask(marks(rng, judge.known, length))
     assert batch.d is not None
     if batch.a.shape[2] != length:
         return None  # the black box takes only longer k
-    seen = rows_of(batch, batch.d)
+    seen = rows_of(batch.d)
     by_row: dict[bytes, list[int]] = defaultdict(list)
     for k, row in enumerate(seen):
         by_row[row.tobytes()].append(k)
@@ -107,7 +105,7 @@ def ordered(judge: Judge, box: Box, rng: Rng, found: Found, sizes: list[int], le
         if unit is None:
             continue
         judge.simulations += 1
-        rows = rows_of(batch, simulated(unit, batch, seed=judge.seed))
+        rows = rows_of(simulated(unit, batch, seed=judge.seed))
         agree = sum(min(n, len(by_row.get(row, ()))) for row, n in Counter(r.tobytes() for r in rows).items())
         if best is None or agree > best[0]:
             best = (agree, shape, rows)
