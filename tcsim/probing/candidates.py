@@ -204,7 +204,7 @@ def _holders(known: Formats) -> Iterator[Format]:
             yield fmt
     for emin in range(max(a.emin, b.emin) - 1, low - 1, -1):
         bits = max(precision - 1, emin - low, 1)
-        if emin - bits < -1074 or bits > 52:
-            continue
         exponent_bits = max((emax - emin + 3).bit_length(), 2)
+        if emin - bits < -1074 or bits > 52 or exponent_bits > 11:
+            continue
         yield Format(exponent_bits, bits, bias=1 - emin)

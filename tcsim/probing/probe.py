@@ -15,7 +15,7 @@ from tcsim.probing import families, structure
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.candidates import Parts, modes, records, unit_of
 from tcsim.probing.codes import Rng, nan_codes
-from tcsim.probing.result import Part, Result, report
+from tcsim.probing.result import Result, report
 from tcsim.probing.search import Found, Judge, best_of, improve, start
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
@@ -84,7 +84,7 @@ class Search:
         self.marks = box.ask(families.marks(rng, known, reach))
         self.sums = [box.ask(families.sums(rng, known, k)) for k in _LENGTHS]
         self.nans = self._nan_codes()
-        self.confirmed = 0
+        self.confirmed = self.wanted = 0
         self.places: dict[int, Batch] = {}
         self.blocks: dict[tuple[int, ...], tuple[Batch, Batch]] = {}
 
@@ -107,6 +107,7 @@ class Search:
 
     def run(self, confirm: int, table: bool) -> Result:
         """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
+        self.wanted = confirm
         begun = [f for mode in modes(self.box.formats) for f in start(self.judge, mode, [self.small], self.nans[0])]
         tried: list[Found] = []
         late = False
@@ -241,7 +242,7 @@ class Search:
     def result(self, found: Found) -> Result:
         unit = unit_of(self.box.formats, found.parts)
         assert unit is not None
-        return report(unit, found, self.box, self.judge, self.confirmed)
+        return report(unit, found, self.box, self.judge, self.confirmed, self.wanted)
 
 
 def embedded(batch: Batch, at: Any, length: int) -> Batch:
@@ -252,4 +253,4 @@ def embedded(batch: Batch, at: Any, length: int) -> Batch:
     return replace(batch, a=a, b=b)
 
 
-__all__ = ["CONFIRM", "Part", "Result", "probe"]
+__all__ = ["CONFIRM", "Result", "probe"]
