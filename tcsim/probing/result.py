@@ -56,8 +56,8 @@ class Result:
 
     def _verdict(self) -> str:
         if self.unit is None:
-            return f"no model of this family: the nearest explains {self.matched:.4%}: {_record(self.nearest)}"
-        return f"found: {_record(self.unit)}"
+            return f"no model of this family: the nearest explains {self.matched:.4%}: {record(self.nearest)}"
+        return f"found: {record(self.unit)}"
 
     def json(self) -> str:
         """The result as JSON: the record's fields, the evidence, the counterexample."""
@@ -111,7 +111,7 @@ def _short(value: Any) -> str:
     return str(value)
 
 
-def _record(unit: Unit) -> str:
+def record(unit: Unit) -> str:
     usual = {f.name: f.default for f in fields(Unit)}
     shown = [f"{f.name}={getattr(unit, f.name)!r}" for f in fields(Unit) if f.compare and f.name not in ("gpu", "instruction", "a", "b", "out")
              and getattr(unit, f.name) != usual[f.name]]  # fmt: skip
