@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -62,10 +61,10 @@ def unit_table(units: list[Any]) -> str:
 def show(gpu: str, fmt: str, b: str | None, out: str | None, instruction: str | None) -> None:
     """One unit: its record, and what happens to a term. Example: tcsim show a100 float16."""
     u = tcsim.unit(gpu, fmt, b=b, out=out, instruction=instruction)
-    for f in fields(u):
-        value = getattr(u, f.name)
-        if value not in (None, ""):
-            click.echo(f"{f.name:20}{' '.join(map(str, value)) if isinstance(value, tuple) else value}")
+    own = {"arithmetic", "c_enters", *(name for part in u.parts for name in vars(part))}
+    for name, value in u.as_dict().items():
+        if name in own and value not in (None, ""):
+            click.echo(f"{name:20}{' '.join(map(str, value)) if isinstance(value, tuple) else value}")
     click.echo("\n" + u.explain())
 
 

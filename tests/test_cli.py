@@ -24,6 +24,8 @@ def test_show_prints_the_record_and_the_prose() -> None:
     result = invoke("show", "a100", "float16")
     assert result.exit_code == 0
     assert "fraction_bits       24" in result.output
+    assert "\nblock_size          8\narithmetic          aligned\nfraction_bits" in result.output
+    assert "overflow" not in result.output  # what an aligned sum does not have
     assert tcsim.unit("a100", "float16").explain() in result.output
 
 

@@ -1,134 +1,154 @@
-"""A tensor core as data: one frozen record says how products are grouped, aligned, truncated, summed and rounded.
+"""A tensor core as data: a handful of small records say how products are grouped, aligned, cut, summed and rounded.
 
-`unit` looks a record up; `Unit.replace` makes a what-if; `Unit.diff` and `Unit.explain` say what a record means.
+`unit` looks a record up; `Unit.replace` makes a what-if; `Unit.diff` and `Unit.explain` say what a record means. A unit's
+fields are those of its parts, each under its own name; they are declared in `parts` and `sums`, and nowhere else.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, make_dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from tcsim.arguments import is_integer
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format, format_named
-from tcsim.hardware.checks import check
-from tcsim.hardware.prose import explain
+from tcsim.hardware.part import Part, choice, refusal
+from tcsim.hardware.parts import Evidence, Instruction, LateC, Operands, Output, Scaling, Specials, Walk
+from tcsim.hardware.sums import Aligned, Integer, Rounded, Sum, TwoStage
 from tcsim.hardware.zeros import Zeros, zeros_of
 
+# In the order in which a product meets them; of the four sums a unit has one, Scaling and LateC it may have.
+PARTS: tuple[type[Part], ...] = (
+    Instruction, Operands, Scaling, Walk, Aligned, TwoStage, Rounded, Integer, Output, LateC, Specials, Evidence
+)  # fmt: skip
+_SELECTORS = {
+    "arithmetic": ((), "The kind of sum."),
+    "c_enters": (("aligned",), '"aligned": c is a term of every block.'),
+}
+_POSITIONAL = ("gpu", "instruction", "a", "b", "out", "block_size", "fraction_bits")
 _NAMED_FOR = ("a", "b", "scale", "scale_block", "group_size")  # a block-scaled name stands for these
+P = TypeVar("P", bound=Part)
 
 
-@dataclass(frozen=True)
-class Unit:
+def flat_fields(parts: tuple[type[Part], ...]) -> list[tuple[str, str, Any]]:
+    """The flat fields of parts in their order, as `make_dataclass` takes them: name, type, and a field that says what it means.
+
+    Before the first of several parts stands the name that chooses among them.
+    """
+    found: dict[str, tuple[str, str, Any]] = {}
+    for part in parts:
+        if part.selects is not None and part.selects[0] not in found:
+            name = part.selects[0]
+            usual, what = _SELECTORS[name]
+            kinds = {p.selects[1]: p for p in parts if p.selects is not None and p.selects[0] == name}
+            said = " ".join((what, *(f'"{value}": {" ".join(str(p.__doc__).split())}' for value, p in kinds.items())))
+            found[name] = _flat_field(name, "str", choice((*usual, *kinds)[0], (*usual, *kinds), said))
+        for f in fields(part):  # type: ignore[arg-type]
+            found.setdefault(f.name, _flat_field(f.name, str(f.type), f))
+    return list(found.values())
+
+
+def _flat_field(name: str, kind: str, declared: Field[Any]) -> tuple[str, str, Any]:
+    made = field(default=declared.metadata["neutral"], compare=declared.compare is not False, metadata=declared.metadata,
+                 kw_only=name not in _POSITIONAL)  # fmt: skip
+    return name, kind if made.default is not None or "None" in kind else f"{kind} | None", made
+
+
+if TYPE_CHECKING:
+
+    @dataclass(frozen=True, init=False)
+    class _Flat(  # type: ignore[misc]  # a sum's fields are None where it is another
+        Instruction, Operands, Scaling, Walk, Aligned, TwoStage, Rounded, Integer, Output, LateC, Specials, Evidence
+    ):
+        arithmetic: str = "aligned"
+        c_enters: str = "aligned"
+        scale: str | Format | None = None  # type: ignore[assignment]  # None without block scales
+
+        def __init__(
+            self, gpu: str, instruction: str, a: str | Format, b: str | Format, out: str | Format, block_size: int,
+            fraction_bits: int | None = None, **fields: Any
+        ) -> None: ...  # fmt: skip
+else:
+
+    class _Checked:
+        """So that what `make_dataclass` makes calls Unit's check."""
+
+        def __post_init__(self) -> None: ...
+
+    _ORDERED = sorted(flat_fields(PARTS), key=lambda f: _POSITIONAL.index(f[0]) if f[0] in _POSITIONAL else len(_POSITIONAL))
+    _Flat = make_dataclass("_Flat", _ORDERED, bases=(_Checked,), frozen=True, repr=False, namespace={"__module__": __name__})
+
+
+class Unit(_Flat):
     """One matrix unit: a GPU's instruction for given formats, or a what-if made from one with `replace`.
 
-    arithmetic
-        "aligned": a block's products and c are aligned to their largest exponent, cut, added exactly and rounded once.
-        "two-stage": the products are aligned and cut among themselves, then against c (CDNA3).
-        "rounded": every product and every addition is rounded to `out`, additions as a balanced tree, then c.
-        "integer": exact, wrapping modulo 2^32 unless `overflow` says otherwise.
-    block_size
-        Products summed at once, L.
-    fraction_bits
-        A term keeps bits down to 2^(emax - fraction_bits), emax being the largest exponent of the block.
-    align_rounding
-        How a term loses the bits below: one of the `rounding`s ("rz": its magnitude is truncated; "sr": every term of a
-        block has a random word of its own), or "exact" (it loses none).
-    rounding
-        How the sum becomes the output: rz rne rna ru rd ro sr.
-    out_precision
-        Significand bits kept in the output; None for all that the format has. 14 is Hopper's "e8m13".
-    min_exponent
-        The least emax of a block with a zero term; None for no such floor. A term is c (the zero that a late c's block
-        starts from too), a product, or a group: zero where all its products or one of its scales are, not where it
-        cancels.
-    k_order
-        The order in which each run of len(k_order) products is taken; None for ascending k, which is also what the
-        identity becomes. Where c enters late it is one instruction long: block_size * chain * chains.
-    group_size
-        Products summed exactly before alignment (mxf4: 16); a group then aligns by its scales' exponents alone.
-    c_enters
-        "aligned": c is a term of every block. "after": `chain` blocks are accumulated from zero (-0 where zeros are
-        signed, so from the first product), then c is added with one rounding to nearest-even in all bits of the format;
-        flushing and the sign of zero hold for that addition as for any other.
-    sum_format, chains
-        For "after": the format in which blocks are rounded and c is added, `chains` chains of an instruction one after the
-        other, before one rounding to nearest-even to the output. None and 1 where that is the output's own.
-    subnormals
-        "keep", or "flush": an element of a or b, or the c that a chain starts with, counts as +0 where it is subnormal
-        or a zero of either sign (so MMA-Sim's model of CDNA2); a subnormal result of an operation becomes a zero, of its
-        sign where zeros are signed. A c that a schedule adds outside the unit is not flushed.
-    scale, scale_block
-        Format of the block scales and how many products share one; None and 0 for an unscaled unit.
-    late_fraction_bits, parity_split
-        For "two-stage" alone: fraction bits the final sum is floored to; whether even and odd k are summed apart.
-    product_rounding
-        For "rounded" alone: how a product is rounded.
-    zero_sign
-        "positive": every zero result is +0. "ieee": a negative number that rounds or is flushed to zero, and a sum of
-        negative zeros alone, is -0. Terms that cancel, or that were cut to zero, give +0. Where c is None it is +0.
-    operand_format
-        A format that both inputs are converted to, exactly, before they are multiplied: it then decides the exponents
-        they align by. None for their own.
-    nan_code
-        The pattern of every NaN result; None for all exponent and fraction bits set, sign clear (0x7FFFFFFF).
-    nan_known
-        Whether a source or a measurement says which pattern NaN results have; without it `nan_code` is only what the
-        emulator prints, and comparisons with hardware take any NaN for any other (`tcsim.hardware.nans.differing`).
-    nan_from
-        "code": every NaN result is `nan_code`. "operand": a NaN operand is kept, made quiet: b's before that of c or
-        of the sum so far, and that before a's; only a NaN that no operand brought is `nan_code`. So it is where a block
-        is one product and a, b and the output have one format, along one chain; other sums give `nan_code`.
-    overflow
-        For "integer" alone: a block's sum beyond the output "wrap"s modulo 2^32, or "saturate"s at its least and largest
-        value, as an instruction with .satfinite does.
+    Made of flat names, Unit(gpu, instruction, a, b, out, block_size, …), or of parts, Unit.of(gpu, instruction, …). Each
+    field of a part is an attribute of the unit; where a unit has no such part it reads as said below. ValueError says why
+    a unit cannot be computed.
     """
 
-    gpu: str
-    instruction: str
-    a: str | Format
-    b: str | Format
-    out: str | Format
-    block_size: int
-    fraction_bits: int | None = None
-    align_rounding: str = "rz"
-    rounding: str = "rz"
-    arithmetic: str = "aligned"
-    out_precision: int | None = None
-    min_exponent: int | None = None
-    k_order: tuple[int, ...] | None = None
-    group_size: int = 1
-    c_enters: str = "aligned"
-    chain: int = 1
-    sum_format: str | Format | None = None
-    chains: int = 1
-    subnormals: str = "keep"
-    scale: str | Format | None = None
-    scale_block: int = 0
-    late_fraction_bits: int | None = None
-    parity_split: bool = False
-    product_rounding: str = "rne"
-    zero_sign: str = "positive"
-    operand_format: str | Format | None = None
-    nan_code: int | None = None
-    nan_from: str = "code"
-    overflow: str = "wrap"
-    nan_known: bool = field(default=True, compare=False)
-    name: str = field(default="", compare=False)
-    evidence: str = field(default="?", compare=False)
-    source: str = field(default="user", compare=False)
+    PARTS: ClassVar[tuple[type[Part], ...]] = PARTS
+    parts: tuple[Part, ...]
+    _named: ClassVar[Mapping[str, Field[Any]]]
 
     def __post_init__(self) -> None:
-        for key in ("a", "b", "out", "scale", "operand_format", "sum_format"):
-            value = getattr(self, key)
-            if value is not None:
-                object.__setattr__(self, key, format_named(value).name if isinstance(value, str) else value)
-        if self.k_order is not None:
-            order = tuple(int(i) if is_integer(i) else i for i in self.k_order)
-            ascending = all(map(is_integer, self.k_order)) and order == tuple(range(len(order)))
-            object.__setattr__(self, "k_order", None if ascending else order)
-        check(self)
+        kinds, flat, named = type(self).PARTS, vars(self), self.named()
+        for name in _SELECTORS:
+            named[name].metadata["clean"](name, flat[name])
+        parts: list[Part] = []
+        others: list[tuple[type[Part], str]] = []
+        for kind in kinds:
+            if kind.present(flat):
+                parts.append(kind(*[flat[name] for name, _ in kind.declared()]))
+            else:
+                others += [(kind, name) for name, _ in kind.declared()]
+        held = {name: value for part in parts for name, value in vars(part).items()}
+        others = [(kind, name) for kind, name in others if name not in held]
+        flat.update(held, parts=tuple(parts), **{name: named[name].metadata["clean"](name, flat[name]) for _, name in others})
+        for part in sorted(parts, key=lambda part: part is not self.sum):  # what is added decides what can be said of the rest
+            part.check(self)
+        for kind, name in others:
+            value, usual = flat[name], self.sum.neutral.get(name, named[name].default)
+            if value != usual:
+                raise refusal(kind.missing(name, value, flat) or f"{name}={value!r}: {self.sum.noun} has only {name}={usual!r}")
+
+    @classmethod
+    def named(cls) -> Mapping[str, Field[Any]]:
+        """The flat fields by name, in the order in which a product meets them."""
+        if "_named" not in cls.__dict__:
+            place = {name: i for i, (name, _, _) in enumerate(flat_fields(cls.PARTS))}
+            cls._named = {f.name: f for f in sorted(fields(cls), key=lambda f: place.get(f.name, len(place)))}
+        return cls._named
+
+    @classmethod
+    def of(cls, gpu: str, instruction: str, *parts: Part, name: str = "", evidence: str = "?", source: str = "user") -> Unit:
+        """A unit of parts, in any order: Operands, Walk, Output and a kind of sum, and Scaling, LateC or Specials where it has them.
+
+        ValueError names a part that is missing or given twice.
+        """
+        given = [type(part) for part in parts]
+        known = [kind for kind in cls.PARTS if kind not in (Instruction, Evidence)]
+        for kind in given:
+            if kind not in known or given.count(kind) > 1:
+                raise refusal(f"{'two parts' if kind in known else 'a part'} {kind.__name__}: it has {_listed(cls)}")
+        sums = [part for part in parts if isinstance(part, Sum)]
+        if len(sums) != 1 or not {Operands, Walk, Output} <= set(given):
+            raise refusal(f"the parts {', '.join(k.__name__ for k in given) or 'none'}: it has {_listed(cls)}")
+        flat = dict(sums[0].neutral)
+        for part in parts:
+            flat |= {name: getattr(part, name) for name, _ in part.declared()}
+            flat |= dict([part.selects]) if part.selects else {}
+        return cls(gpu, instruction, **flat, name=name, evidence=evidence, source=source)
+
+    def part(self, kind: type[P]) -> P | None:
+        """The unit's part of a kind, None where it has none."""
+        return next((part for part in self.parts if isinstance(part, kind)), None)
+
+    @cached_property
+    def sum(self) -> Sum:
+        """How a block and c become one sum: Aligned, TwoStage, Rounded or Integer."""
+        return next(part for part in self.parts if isinstance(part, Sum))
 
     @cached_property
     def a_format(self) -> Format:
@@ -189,13 +209,20 @@ class Unit:
         assert self.sum_format is not None
         return replace(self, out=self.sum_format, sum_format=None, chains=1, nan_code=None)
 
+    def as_dict(self, *, compared: bool = False) -> dict[str, Any]:
+        """Every flat field and its value, in the order in which a product meets them: Unit(**u.as_dict()) is u again.
+
+        `compared` leaves out those that make no other unit: its name, its evidence and what is known of NaN.
+        """
+        return {name: getattr(self, name) for name, f in self.named().items() if f.compare or not compared}
+
     def replace(self, **changes: Any) -> Unit:
         """A what-if: the same unit with some fields changed.
 
         ValueError names the nearest field for an unknown one and says why a combination cannot be computed. The
         result carries evidence "?": no hardware is claimed.
         """
-        known = [f.name for f in fields(self)]
+        known = self.named()
         for key in changes:
             if key not in known:
                 raise unknown("unit field", key, known)
@@ -203,13 +230,14 @@ class Unit:
         marks: dict[str, Any] = {"evidence": "?", "source": f"what-if of {self.label}: {note}"}
         if changes.get("nan_code") is not None:
             marks["nan_known"] = True  # the caller's own
-        if any(getattr(self, key) != getattr(replace(self, **changes), key) for key in _NAMED_FOR):
-            marks["name"] = ""
-        return replace(self, **{**marks, **changes})
+        changed = replace(self, **{**marks, **changes})
+        if "name" in changes or all(getattr(self, key) == getattr(changed, key) for key in _NAMED_FOR):
+            return changed
+        return replace(changed, name="")
 
     def diff(self, other: Unit) -> dict[str, tuple[Any, Any]]:
         """The fields in which two units differ, each with this unit's value and the other's."""
-        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self) if f.compare}
+        pairs = {name: (mine, getattr(other, name)) for name, mine in self.as_dict(compared=True).items()}
         return {key: (mine, theirs) for key, (mine, theirs) in pairs.items() if mine != theirs}
 
     @property
@@ -222,4 +250,18 @@ class Unit:
 
     def explain(self) -> str:
         """What happens to a term of a dot product on this unit, in prose, and where the knowledge comes from."""
-        return explain(self)
+        told = [part for part in self.parts if type(part) not in self.sum.tells]
+        return "\n\n".join([f"{self.label}: D = C + A·B", *(step for part in told for step in part.prose(self))])
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={getattr(self, name)!r}" for name, f in self.named().items() if getattr(self, name) != f.default]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _listed(kind: type[Unit]) -> str:
+    sums = " or ".join(part.__name__ for part in kind.PARTS if issubclass(part, Sum))
+    return f"one each of Operands, Walk, Output and {sums}, and at most one each of the others"
+
+
+FIELDS: tuple[Field[Any], ...] = tuple(Unit.named().values())
+Unit.__doc__ = str(Unit.__doc__) + "".join(f"\n    {f.name}\n        {f.metadata['what']}" for f in FIELDS)

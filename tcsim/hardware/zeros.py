@@ -1,6 +1,6 @@
 """Zeros, flushing and a late c: a unit's choices as the switches that every backend reads, so that there is one place to change.
 
-The rules in words are in Unit's docstring (`zero_sign`, `subnormals`, `c_enters`).
+The rules in words stand with the fields (`Specials`, `LateC`).
 """
 
 from __future__ import annotations

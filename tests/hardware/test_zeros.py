@@ -1,4 +1,4 @@
-"""Signs of zero, flushing, floors and a late c: the rules of Unit's docstring, each with numbers worked out by hand."""
+"""Signs of zero, flushing, floors and a late c: the rules of Specials and LateC, each with numbers worked out by hand."""
 
 from typing import Any
 

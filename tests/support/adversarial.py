@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from tcsim.hardware.choices import (
     SUBNORMALS,
     ZERO_SIGNS,
 )
-from tcsim.hardware.unit import Unit
+from tcsim.hardware.unit import FIELDS, Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 
@@ -259,7 +259,7 @@ def candidate(rng: np.random.Generator, unit: Unit, focus: bool = False) -> Case
 def neighbours(unit: Unit) -> list[tuple[str, Any]]:
     """Every field changed to the next value, or to each other value it may have, as far as such a unit can be computed."""
     found: list[tuple[str, Any]] = []
-    for f in fields(unit):
+    for f in FIELDS:
         value = getattr(unit, f.name)
         if f.name in CHOICES:
             found += [(f.name, other) for other in CHOICES[f.name] if other != value]
@@ -299,7 +299,7 @@ def changed(unit: Unit, name: str, value: Any) -> Unit | None:
 
 def record(unit: Unit) -> dict[str, Any]:
     """The numbers of a unit: all fields that say what is computed."""
-    return {f.name: getattr(unit, f.name) for f in fields(unit) if f.compare and f.name not in ("gpu", "instruction")}
+    return {name: value for name, value in unit.as_dict(compared=True).items() if name not in ("gpu", "instruction")}
 
 
 def is_table_format(name: object) -> bool:

@@ -7,7 +7,6 @@ Generator: the same seed gives the same unit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -256,6 +255,6 @@ def draw_unit(rng: Rng) -> Unit:
 
 def written(unit: Unit) -> str:
     """The record as Python that makes it."""
-    usual = {f.name: f.default for f in fields(Unit)}
+    usual = {f.name: f.default for f in unit.named().values()}
     shown = [f"{name}={getattr(unit, name)!r}" for name in FIELDS if name not in "ab" and getattr(unit, name) != usual[name]]
     return f"Unit('random', 'mma', {unit.a!r}, {unit.b!r}, {', '.join(shown)})"

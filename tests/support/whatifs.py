@@ -13,8 +13,8 @@ def distinct() -> list[Unit]:
     seen: dict[tuple[object, ...], Unit] = {}
     for u in tcsim.units():
         key = tuple(
-            getattr(u, f)
-            for f in u.__dataclass_fields__
+            value
+            for f, value in u.as_dict().items()
             if f not in ("gpu", "instruction", "name", "evidence", "source", "min_exponent")
         )
         seen.setdefault((*key, u.min_exponent if u.out == "float16" or u.a in ("bfloat16", "tfloat32") else None), u)

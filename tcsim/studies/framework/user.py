@@ -78,7 +78,7 @@ def grid(
 
     def cells(params: Params) -> list[Cell]:
         return [
-            {"unit": _unit_fields(units[u]), "schedule": _schedule_fields(plans[p]), "scheme": s, "distribution": d, "k": int(k),
+            {"unit": units[u].as_dict(compared=True), "schedule": _schedule_fields(plans[p]), "scheme": s, "distribution": d, "k": int(k),
              "seed": int(seed), **shape}
             for u, p, s, d, k, seed in product(*axes.values())
         ]  # fmt: skip
@@ -90,10 +90,6 @@ def grid(
         name=name, title=title or f"Errors on a grid: {name}", reproduces="a user's own grid", cells=cells, compute=_compute, dataset=dataset,
         claims=_no_claims, figures=_figures, table=_table, weight=lambda cell: float(cell["k"]) + 1000.0,
     )  # fmt: skip
-
-
-def _unit_fields(unit: Unit) -> dict[str, Any]:
-    return {f.name: getattr(unit, f.name) for f in fields(unit) if f.compare}
 
 
 def _schedule_fields(schedule: Schedule) -> dict[str, Any]:

@@ -1,0 +1,165 @@
+"""The four ways in which a block of products and c become one sum; a unit has one of them.
+
+What a kind of sum does not have, its record does not have. `limits` are the values of other parts that it stands alone with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tcsim.hardware.choices import ALIGN_ROUNDINGS, OVERFLOWS, ROUNDINGS
+from tcsim.hardware.part import MOST_BITS, Part, choice, flag, refusal, width
+from tcsim.hardware.parts import Operands, Output, Specials
+from tcsim.hardware.prose import CUT, ROUND
+
+if TYPE_CHECKING:
+    from tcsim.hardware.unit import Unit
+
+
+class Sum(Part):
+    """A kind of sum. `tells` names the parts whose story it tells with its own."""
+
+    noun: ClassVar[str] = ""
+    limits: ClassVar[Mapping[str, Any]] = {}
+    tells: ClassVar[tuple[type[Part], ...]] = ()
+
+    def check(self, unit: Unit) -> None:
+        a, b, out = unit.a_format, unit.b_format, unit.out_format
+        if (a.integer, b.integer, out.integer) != (unit.arithmetic == "integer",) * 3:
+            raise refusal(
+                f"{a.name} x {b.name} -> {out.name} in {unit.arithmetic!r} arithmetic: integers need arithmetic='integer', and it needs them"
+            )
+        for name, value in self.limits.items():
+            if getattr(unit, name) != value:
+                raise refusal(f"{name}={getattr(unit, name)!r}: {self.noun} has only {name}={value!r}")
+
+
+@dataclass(frozen=True)
+class Aligned(Sum):
+    """A block's products and c are aligned to their largest exponent, cut, added exactly and rounded once."""
+
+    fraction_bits: int | None = width(
+        "A term keeps bits down to 2^(emax - fraction_bits), emax being the largest exponent of the block.", None
+    )
+    align_rounding: str = choice(
+        "rz",
+        ALIGN_ROUNDINGS,
+        'How a term loses the bits below: one of the `rounding`s ("rz": its magnitude is truncated; "sr": every term of a block '
+        'has a random word of its own), or "exact" (it loses none).',
+    )
+    min_exponent: int | None = width(
+        "The least emax of a block with a zero term; None for no such floor. A term is c (the zero that a late c's block starts "
+        "from too), a product, or a group: zero where all its products or one of its scales are, not where it cancels.",
+        None,
+        least=-MOST_BITS,
+    )
+
+    selects = ("arithmetic", "aligned")
+    noun = "an aligned sum"
+
+    def check(self, unit: Unit) -> None:
+        super().check(unit)
+        if self.fraction_bits is None and self.align_rounding != "exact":
+            raise refusal(f"align_rounding={self.align_rounding!r} and no fraction_bits: say how many bits a term keeps")
+
+    def prose(self, unit: Unit) -> list[str]:
+        who = "all products" if unit.c_enters == "after" else "all products and c"
+        terms = "groups" if unit.group_size > 1 else "terms"
+        if self.align_rounding == "exact":
+            return [f"The {terms} of a block ({who}) are added exactly: nothing is lost in the alignment."]
+        floor = f", taken to be at least {self.min_exponent} when a term is zero" if self.min_exponent is not None else ""
+        return [
+            f"The largest exponent among {who} of a block is found{floor}. Every {terms[:-1]} is {CUT[self.align_rounding]} to a "
+            f"multiple of 2^(largest exponent - {self.fraction_bits}). What is left is added exactly, whatever the carries."
+        ]
+
+
+@dataclass(frozen=True)
+class TwoStage(Sum):
+    """The products are aligned and cut among themselves, then against c (CDNA3)."""
+
+    fraction_bits: int | None = width("As of an aligned sum, for the products among themselves.")
+    late_fraction_bits: int | None = width("Fraction bits that the final sum is floored to.")
+    parity_split: bool = flag("Whether even and odd k are summed apart.", False)
+
+    selects = ("arithmetic", "two-stage")
+    noun = "a two-stage sum"
+    limits: ClassVar[Mapping[str, Any]] = {"scale": None, "c_enters": "aligned", "subnormals": "keep"}
+
+    def check(self, unit: Unit) -> None:
+        super().check(unit)
+        if self.fraction_bits is None or self.late_fraction_bits is None:
+            raise refusal("arithmetic='two-stage' but no fraction_bits or late_fraction_bits")
+        if self.parity_split and unit.block_size % 2:
+            raise refusal(f"parity_split and block_size={unit.block_size}: even and odd k need an even block")
+
+    def prose(self, unit: Unit) -> list[str]:
+        split = " (even and odd k apart, then added at their common exponent, floored)" if self.parity_split else ""
+        return [
+            f"The products are aligned to their largest exponent, truncated to {self.fraction_bits} fraction bits and added{split}. "
+            f"A product of 2^{unit.out_format.emax + 1} or more counts as infinite.",
+            f"Their sum is floored to {(self.late_fraction_bits or 0) + 1} bits, and c to {self.fraction_bits}, below the larger of "
+            f"the two exponents; they are added and floored to {self.late_fraction_bits} fraction bits.",
+        ]
+
+
+@dataclass(frozen=True)
+class Rounded(Sum):
+    """Every product and every addition is rounded to the output, additions as a balanced tree, then c."""
+
+    product_rounding: str = choice("rne", ROUNDINGS, "How a product is rounded.")
+
+    selects = ("arithmetic", "rounded")
+    noun = "a unit that rounds every operation"
+    neutral: ClassVar[Mapping[str, Any]] = {"align_rounding": "exact"}
+    limits: ClassVar[Mapping[str, Any]] = {"scale": None, "c_enters": "aligned"}
+    tells = (Operands, Output)
+
+    def prose(self, unit: Unit) -> list[str]:
+        tree = "added to c" if unit.block_size == 1 else "added as a balanced tree, then added to c"
+        return [
+            f"Each product is rounded to {unit.out_format.name} {ROUND[self.product_rounding]}. The products of a block are {tree}; "
+            f"every addition is rounded {ROUND[unit.rounding]}."
+        ]
+
+
+@dataclass(frozen=True)
+class Integer(Sum):
+    """Exact, wrapping modulo 2^32 unless `overflow` says otherwise."""
+
+    overflow: str = choice(
+        "wrap",
+        OVERFLOWS,
+        'A block\'s sum beyond the output "wrap"s modulo 2^32, or "saturate"s at its least and largest value, as an instruction '
+        "with .satfinite does.",
+    )
+
+    selects = ("arithmetic", "integer")
+    noun = "integer arithmetic"
+    neutral: ClassVar[Mapping[str, Any]] = {"align_rounding": "exact"}
+    limits: ClassVar[Mapping[str, Any]] = {
+        "operand_format": None, "scale": None, "c_enters": "aligned", "subnormals": "keep", "out_precision": None
+    }  # fmt: skip
+    tells = (Operands, Output, Specials)
+
+    @classmethod
+    def missing(cls, name: str, value: Any, flat: Mapping[str, Any]) -> str:
+        return f"{name}={value!r}: only integer sums can; floating-point ones become infinite"
+
+    def check(self, unit: Unit) -> None:
+        super().check(unit)
+        a, b, out = unit.a_format, unit.b_format, unit.out_format
+        if out.width != 32 or max(a.width, b.width) > 32:
+            raise refusal(f"{a.name} x {b.name} -> {out.name}: integers of at most 32 bits are summed in int32")
+        if self.overflow == "saturate" and max(a.width, b.width) > 8:
+            raise refusal(f"overflow='saturate' and {unit.a} x {unit.b}: only int8 inputs")
+
+    def prose(self, unit: Unit) -> list[str]:
+        if self.overflow == "saturate":
+            products = f"{unit.block_size} products"
+            return [
+                f"Products and sums are exact integers; c and {products} at a time give the nearest value that {unit.out} holds."
+            ]
+        return ["Products and sums are exact integers; the result wraps modulo 2^32."]
