@@ -26,6 +26,8 @@ _LATER = {
     "decode": "fp.codes",
     "round_to": "fp.round_to",
     "probe": "probing.probe",
+    "explain_diff": "probing.explain_diff",
+    "audit": "probing.audit",
 }
 _MODULES = (*MODULES, "sparse", "study")
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from tcsim.fp.codes import decode as decode
     from tcsim.fp.codes import encode as encode
     from tcsim.fp.round_to import round_to as round_to
+    from tcsim.probing.audit import audit as audit
+    from tcsim.probing.explain_diff import explain_diff as explain_diff
     from tcsim.probing.probe import probe as probe
 
 __all__ = [

@@ -211,6 +211,9 @@ def _gpu_verb(name: str, summary: str) -> None:
 _gpu_verb("validate", "Compare real tensor cores with the simulator, bit by bit.")
 _gpu_verb("capture", "Write golden vectors of the GPU present.")
 
+for _verb in import_module("tcsim.probing.cli").COMMANDS:
+    main.add_command(_verb)
+
 
 if __name__ == "__main__":
     main()

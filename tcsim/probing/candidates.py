@@ -24,14 +24,18 @@ USUAL: Parts = {
 
 def unit_of(known: Formats, parts: Parts) -> Unit | None:
     """The unit that has these parts, None where there is none."""
-    name = lambda f: f.name if FORMATS.get(f.name) == f else f  # noqa: E731
     try:
         return Unit(
-            "probed", "black box", name(known.a), name(known.b), name(known.out),
-            scale=None if known.scale is None else name(known.scale), scale_block=known.scale_block, **{**USUAL, **parts},
+            "probed", "black box", _named(known.a), _named(known.b), _named(known.out),
+            scale=None if known.scale is None else _named(known.scale), scale_block=known.scale_block, **{**USUAL, **parts},
         )  # fmt: skip
     except ValueError:
         return None
+
+
+def _named(fmt: Format) -> str | Format:
+    """A format of the table by its name, as records hold it."""
+    return fmt.name if FORMATS.get(fmt.name) == fmt else fmt
 
 
 def parts_of(unit: Unit) -> Parts:
@@ -184,13 +188,12 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
 @lru_cache(maxsize=64)
 def operand_formats(known: Formats) -> list[str | Format | None]:
     """Formats that hold both inputs, one for every exponent at which their subnormals would align."""
-    found: dict[tuple[int, int], str | Format | None] = {}
+    found: dict[tuple[int, ...], str | Format | None] = {}
     a, b = known.a, known.b
-    least = lambda f: max(f.emin - f.mantissa_bits, -1074)  # noqa: E731
     for fmt in _holders(known):
-        effect = (max(min(fmt.emin, a.emin), least(a)), max(min(fmt.emin, b.emin), least(b)))
+        effect = tuple(max(min(fmt.emin, f.emin), f.emin - f.mantissa_bits) for f in (a, b))
         if effect != (a.emin, b.emin):
-            found.setdefault(effect, fmt.name if FORMATS.get(fmt.name) == fmt else fmt)
+            found.setdefault(effect, _named(fmt))
     return [None, *found.values()]
 
 

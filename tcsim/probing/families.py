@@ -38,6 +38,10 @@ def _high(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
     return spread(rng, fmt, shape, max(fmt.emax - 3, fmt.emin), fmt.emax)
 
 
+def _corner(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    return rng.choice(corners(fmt), shape)
+
+
 def _some_zeros(rng: Rng, fmt: Format, x: Codes, share: float) -> Codes:
     zero = np.array([0, 0 if fmt.nan == "negative-zero" else fmt.sign_bit], fmt.storage)
     return np.where(rng.random(x.shape) < share, rng.choice(zero, x.shape), x)
@@ -79,10 +83,9 @@ def _one(rng: Rng, known: Formats, kind: str, side: int) -> tuple[Codes, Codes, 
     fa, fb, out = known.a, known.b, known.out
     if fa.integer or out.integer:
         return integers(rng, fa, a_shape), integers(rng, fb, b_shape), integers(rng, out, shape)
+    draw = {"low": _low, "high": _high, "alone anywhere": _any, "corners": _corner, "bits": uniform}.get(kind, _mid)
     if kind in ("corners", "bits"):
-        draw = (lambda f, s: rng.choice(corners(f), s)) if kind == "corners" else (lambda f, s: uniform(rng, f, s))
-        return draw(fa, a_shape), draw(fb, b_shape), draw(out, shape)
-    draw = {"low": _low, "high": _high, "alone anywhere": _any}.get(kind, _mid)
+        return draw(rng, fa, a_shape), draw(rng, fb, b_shape), draw(rng, out, shape)
     a, b = draw(rng, fa, a_shape), draw(rng, fb, b_shape)
     if kind == "zeros":
         a, b = _some_zeros(rng, fa, _any(rng, fa, a_shape), 0.5), _some_zeros(rng, fb, _any(rng, fb, b_shape), 0.3)

@@ -233,6 +233,7 @@ class Search:
         while self.confirmed < outputs:
             batch = families.sums(self.rng, self.box.formats, lengths[i % 6], batches=32, side=24, name="confirmation")
             asked = self.box.ask(batch)
+            assert asked.d is not None
             if not np.array_equal(simulated(unit, asked, seed=self.judge.seed), asked.d):
                 return asked
             self.confirmed += asked.size

@@ -96,7 +96,7 @@ def ordered(judge: Judge, batch: Batch, found: Found, sizes: list[int], length: 
     by_row: dict[bytes, list[int]] = defaultdict(list)
     for k, row in enumerate(seen):
         by_row[row.tobytes()].append(k)
-    best: tuple[int, Parts, npt.NDArray[np.int64]] | None = None
+    best: tuple[int, Parts, Codes] | None = None
     for shape in shapes(found.parts, sizes, judge.known.scale_block, length):
         step = shape["block_size"] * shape["chain"]
         if length % step or (found.parts["c_enters"] == "after" and length != step * shape["chains"]):

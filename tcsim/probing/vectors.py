@@ -55,6 +55,14 @@ class Consistent:
     missed: int
     splits: tuple[Split, ...]
 
+    def as_dict(self) -> dict[str, Any]:
+        """The same for JSON: rows and what-ifs by name."""
+        return {
+            "name": self.name, "formats": self.formats, "outputs": self.outputs, "rows": [u.label for u in self.rows],
+            "others": [name for name, _ in self.others], "nearest": None if self.nearest is None else self.nearest.label,
+            "missed": self.missed, "splits": [vars(s) for s in self.splits],
+        }  # fmt: skip
+
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.outputs} outputs"]
         lines.append("  consistent rows: " + ("; ".join(u.label for u in self.rows) or "none"))
