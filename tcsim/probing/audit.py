@@ -17,7 +17,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.operands import accumulator
 from tcsim.probing.box import Batch
 from tcsim.probing.explain_diff import explanations, problem_of
-from tcsim.probing.models import Model
+from tcsim.probing.models import Model, numbers
 from tcsim.problem import Codes
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 
@@ -177,7 +177,7 @@ class _Others:
         found = explanations(one, d, formats, declared.stored, self.seed, self.gpus)
         if not found:
             return VERDICTS[3], ()
-        best = next((f.model for f in found if f.model.unit == declared.unit), found[0].model)
+        best = next((f.model for f in found if numbers(f.model.unit) == numbers(declared.unit)), found[0].model)
         why = tuple(dict.fromkeys(str(f.model.name) for f in found))
         self.known.append((best, why))
         return self._kind(best, declared), why
@@ -188,7 +188,7 @@ class _Others:
 
     @staticmethod
     def _kind(model: Model, declared: Model) -> str:
-        return VERDICTS[1] if model.unit == declared.unit else VERDICTS[2]
+        return VERDICTS[1] if numbers(model.unit) == numbers(declared.unit) else VERDICTS[2]
 
 
 def _batched(calls: list[Call], gpu: str | None, instruction: str | None, schedule: Schedule | str | None) -> Iterator[_Group]:

@@ -176,7 +176,9 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
         yield "align rounding", [{"align_rounding": r, "fraction_bits": f} for r in ALIGN_ROUNDINGS[:-1] for f in near]
     kept = now["out_precision"]
-    widths = {None, kept, *(kept + d for d in (-1, 1) if kept and 0 < kept + d <= known.out.precision)}
+    widths: set[int | None] = {None}
+    if now["sum_format"] is None:
+        widths |= {p for p in range(1, known.out.precision) if p <= 24 or p % 3 == 0 or abs(p - (kept or 0)) < 3}
     yield "rounding", [{"rounding": r, "out_precision": p} for r in ROUNDINGS for p in sorted(widths, key=str)]
     if kind == "rounded":
         yield "product rounding", [{"product_rounding": r, "rounding": q} for r in ROUNDINGS for q in ROUNDINGS]

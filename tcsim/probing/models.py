@@ -81,6 +81,9 @@ def numbers(unit: Unit) -> str:
 def schedules(k: int) -> Iterator[Schedule]:
     """Schedules that libraries are known to use on this k, those of different segments."""
     yield Sequential()
+    for b in (128, 64, 32, 256, 512, 1024):
+        if b < k:
+            yield Blocked(b, "float32")
     seen: set[tuple[Any, ...]] = set()
     for tile in TILES:
         for splits in SPLITS:
@@ -91,9 +94,6 @@ def schedules(k: int) -> Iterator[Schedule]:
                 if len(plan.bounds) > 2 and key not in seen:
                     seen.add(key)
                     yield schedule
-    for b in (128, 64, 32, 256, 512, 1024):
-        if b < k:
-            yield Blocked(b, "float32")
 
 
 def labels_alike(unit: Unit) -> tuple[str, ...]:

@@ -108,12 +108,12 @@ class Search:
     def run(self, confirm: int, table: bool) -> Result:
         """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
         self.wanted = confirm
-        begun = [f for mode in modes(self.box.formats) for f in start(self.judge, mode, [self.small], self.nans[0])]
         tried: list[Found] = []
         late = False
         for found in self.recorded() if table else ():
             if self.confirm(found, confirm) is None:
                 return self.result(found)
+        begun = [f for mode in modes(self.box.formats) for f in start(self.judge, mode, [self.small], self.nans[0])]
         for found in sorted(begun, key=lambda f: -f.score):
             numbers = self.numbers(found)
             best = max((self.judge.score(f.parts, self.products) for f in tried), default=0.0)

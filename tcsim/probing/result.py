@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -21,7 +22,7 @@ class Result:
 
     `unit` is the record found, None where no unit of the family explains every output; `nearest` is then the closest, `matched`
     the share of outputs that it explains (a mean over probes) and `counterexample` the smallest inputs found that it misses.
-    `evidence`: each part with the values that outputs exclude and those left open. `alike`: records of the table of these formats
+    `evidence`: each part with the values that outputs exclude and those left open, looked for among `batches` when asked. `alike`: records of the table of these formats
     that give every output asked for. `calls`, `outputs`: what the black box was asked; `confirmed`: adversarial outputs among
     them that were compared after the unit was found.
     """
@@ -29,12 +30,18 @@ class Result:
     unit: Unit | None
     nearest: Unit
     matched: float
-    evidence: tuple[Part, ...]
     alike: tuple[Unit, ...]
     calls: int
     outputs: int
     confirmed: int
     counterexample: dict[str, Any] | None
+    batches: tuple[Batch, ...] = field(default=(), repr=False)
+    seed: int = 0
+
+    @cached_property
+    def evidence(self) -> tuple[Part, ...]:
+        """Each part of the unit found, with what excludes its other values; empty where none was found."""
+        return () if self.unit is None else evidence(self.unit, list(self.batches), self.seed)
 
     @property
     def stochastic(self) -> bool:
@@ -123,10 +130,11 @@ def report(unit: Unit, found: Found, box: Box, judge: Judge, confirmed: int, wan
     """The result of a search that ended at `found`."""
     whole = found.perfect and confirmed >= wanted
     told = [b for b in box.asked if b.name != "confirmation"] + [b for b in box.asked if b.name == "confirmation"][:2]
-    proof = evidence(unit, told, judge.seed) if whole else ()
     smallest = None if whole else counterexample(unit, box, judge.seed)
     alike = tuple(u for u in of_formats(box.formats) if whole and explains(u, box.asked, judge.seed))
-    return Result(unit if whole else None, unit, found.score, proof, alike, box.calls, box.outputs, confirmed, smallest)
+    return Result(
+        unit if whole else None, unit, found.score, alike, box.calls, box.outputs, confirmed, smallest, tuple(told), judge.seed
+    )
 
 
 def of_formats(known: Formats) -> list[Unit]:
