@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def _written(text: Callable[[], str], path: Path | None) -> None:
 
 
 @click.command("probe", cls=Verb)
-@click.option("--unit", "name", help="a unit to probe, GPU:FORMAT or GPU:FORMAT:INSTRUCTION, such as h200:float16:mma")
+@click.option("--unit", "name", help="a unit to probe, GPU:FORMAT or GPU:FORMAT:INSTRUCTION; GPU alone for all of its units")
 @click.option("--backend", default="cpu", show_default=True, help="who computes --unit: cpu, reference, cuda, hardware")
 @click.option("--vectors", type=click.Path(path_type=Path), help="an npz file of a, b, c, d: which models does it leave?")
 @click.option("--command", help="a program that reads the npz file named first and writes the one named second")
@@ -75,6 +76,7 @@ def probe(name: str | None, backend: str, vectors: Path | None, command: str | N
     Examples:
       tcsim probe --unit a100:float16
       tcsim probe --unit h200:float16:mma --backend hardware --k-step 16 --blind
+      tcsim probe --unit h200 --backend hardware --blind --json h200.json
       tcsim probe --vectors V100.npz
       tcsim probe --command "./my_rtl_sim" --in float16 --out float32 --json found.json
 
@@ -87,6 +89,9 @@ def probe(name: str | None, backend: str, vectors: Path | None, command: str | N
         return
     from tcsim.probing.probe import probe as run
 
+    if name is not None and ":" not in name:
+        _probe_gpu(name, backend, confirm, calls, not blind, seed, json_path)
+        return
     if name is not None:
         f, unit = _named(name, backend, out_format, seed)
         known = (unit.a, unit.out, unit.b, unit.scale, unit.scale_block)
@@ -100,6 +105,43 @@ def probe(name: str | None, backend: str, vectors: Path | None, command: str | N
     _written(found.json, json_path)
     _written(found.html, html_path)
     raise SystemExit(FOUND if found.unit is not None else NOT_FOUND)
+
+
+def _probe_gpu(gpu: str, backend: str, confirm: int, calls: int, table: bool, seed: int, json_path: Path | None) -> None:
+    """Every unit of a GPU probed on a backend, a line each; as JSON a list of results with the unit that was expected."""
+    import json
+    import time
+
+    from tcsim.hardware import units
+    from tcsim.probing.box import simulator
+    from tcsim.probing.probe import probe as run
+
+    lines: list[dict[str, Any]] = []
+    for unit in units(gpu):
+        begun = time.monotonic()
+        try:
+            found = run(simulator(unit, backend, seed), unit.a, unit.out, b_format=unit.b, scale=unit.scale, scale_block=unit.scale_block,
+                        k_step=_step(unit, backend), calls=calls, confirm=confirm, table=table, seed=seed)  # fmt: skip
+        except ValueError as error:  # no instruction of this package computes it here
+            click.echo(f"{unit.label}: not asked: {error}")
+            lines.append({"unit": unit.label, "found": None, "error": str(error)})
+            continue
+        seconds = time.monotonic() - begun
+        verdict = "no model" if found.unit is None else "as in the table" if unit in found.alike else "another record"
+        click.echo(f"{unit.label}: {verdict}, {found.calls} calls, {found.outputs} outputs, {seconds:.1f} s")
+        lines.append({"unit": unit.label, "verdict": verdict, "seconds": seconds, **json.loads(found.json())})
+    _written(lambda: json.dumps(lines, indent=1), json_path)
+    raise SystemExit(
+        FOUND if all(line.get("verdict") == "as in the table" for line in lines if line["found"] is not None) else NOT_FOUND
+    )
+
+
+def _step(unit: Any, backend: str) -> int:
+    """The k of the instruction behind a unit, where an instruction computes it."""
+    if backend != "hardware":
+        return 1
+    rows = import_module("tcsim_gpu.table").instructions_of(unit)
+    return int(rows[0].k) if rows else 1
 
 
 def _named(name: str, backend: str, out: str | None, seed: int) -> tuple[Callable[..., Any], Any]:

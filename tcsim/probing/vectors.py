@@ -143,8 +143,13 @@ def batch_of(arrays: dict[str, Codes], known: Formats, name: str) -> Batch:
     return Batch(name, words[0], words[1], np.ascontiguousarray(np.broadcast_to(words[2], words[3].shape)), d=words[3])
 
 
-def consistent(name: str, known: Formats, batches: list[Batch], *, seed: int = 0, splits: int = 6) -> Consistent:
-    """The models that explain every bit of the vectors, and inputs that would tell those that remain apart."""
+def consistent(
+    name: str, known: Formats, batches: list[Batch], *, seed: int = 0, splits: int = 6, what_ifs: bool = True
+) -> Consistent:
+    """The models that explain every bit of the vectors, and inputs that would tell those that remain apart.
+
+    Without `what_ifs` only records are looked through, not those with a part changed.
+    """
     rows = [u for u in of_formats(known) if missed(u, batches, 1) == 0]
     left: dict[Unit, str] = {}
     nearest: tuple[int, Unit | None] = (1 << 62, None)
@@ -158,7 +163,7 @@ def consistent(name: str, known: Formats, batches: list[Batch], *, seed: int = 0
         if count == 0:
             left[unit] = record(unit)
         nearest = min(nearest, (count, unit), key=lambda pair: pair[0])
-    for unit in [*_distinct(rows), *list(left)[:4]]:
+    for unit in [*_distinct(rows), *list(left)[:4]] if what_ifs else ():
         for part, value, other in others(unit):
             if other not in left and other not in rows and missed(other, batches, 1) == 0:
                 left[other] = f"{part}={value}"

@@ -16,10 +16,10 @@ from tcsim.cli import main
 PROGRAM = """
 import sys
 import numpy as np
-import tcsim
 with np.load(sys.argv[1]) as given:
-    d = tcsim.matmul(given["a"], given["b"], given["c"], unit=tcsim.unit("a100", "float16"))
-np.savez(sys.argv[2], d=d.view(np.uint32))
+    a, b = (given[key].view(np.int8).astype(np.int64) for key in "ab")
+    d = (a @ b + given["c"].view(np.int32)) & 0xFFFFFFFF
+np.savez(sys.argv[2], d=d.astype(np.uint32))
 """
 
 
@@ -46,14 +46,20 @@ def test_probe_a_unit(tmp_path: Path) -> None:
 def test_probe_a_program(tmp_path: Path) -> None:
     (tmp_path / "sim.py").write_text(PROGRAM)
     command = f"{sys.executable} {tmp_path / 'sim.py'}"
-    done = invoke("probe", "--command", command, "--in", "float16", "--out", "float32", "--confirm", "10000")
+    done = invoke("probe", "--command", command, "--in", "int8", "--out", "int32", "--confirm", "10000")
     assert done.exit_code == 0, done.output
-    assert "a100 float16 -> float32" in done.output
+    assert "a100 int8 -> int32" in done.output
+
+
+def test_probe_every_unit_of_a_gpu(tmp_path: Path) -> None:
+    done = invoke("probe", "--unit", "v100", "--json", str(tmp_path / "r.json"))
+    assert done.exit_code == 0, done.output
+    assert [line["verdict"] for line in json.loads((tmp_path / "r.json").read_text())] == ["as in the table"] * 2
 
 
 def test_exit_statuses(tmp_path: Path) -> None:
     assert invoke("probe").exit_code == 2
-    assert invoke("probe", "--unit", "h200").exit_code == 2
+    assert invoke("probe", "--unit", "h200:float16:mma:x").exit_code == 2
     assert invoke("probe", "--unit", "h2000:float16").exit_code == 2
     assert invoke("probe", "--vectors", str(tmp_path / "none.npz")).exit_code == 3
     assert invoke("probe", "--command", str(tmp_path / "none"), "--in", "float16", "--out", "float32").exit_code == 3
