@@ -193,12 +193,14 @@ class Search:
     def order(self, found: Found, label: Any) -> Found:
         """The order of k of a unit whose blocks are no runs, where marks show it."""
         used = [*self.sums, self.marks]
-        best = found
+        best = numbers = found
         for length in structure.periods(label)[:_PERIODS]:
             sizes = [n for n, _ in Counter(np.bincount(label[:length]).tolist()).most_common(4) if n]
             start_from = found
             if found.parts["arithmetic"] == "aligned" and sizes[0] > 1:
-                start_from = self.within(found, label, sizes[0], length)
+                start_from = self.within(numbers, label, sizes[0], length)
+                if start_from.perfect:
+                    numbers = start_from  # more products share a longer block: begin there with what a shorter one showed
                 if start_from.score < _ONE_BLOCK:
                     continue
             if length not in self.places:
