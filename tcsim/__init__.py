@@ -30,6 +30,9 @@ _LATER = {
     "decode": "fp.codes",
     "round_to": "fp.round_to",
     "predict": "probing.predict",
+    "probe": "probing.probe",
+    "explain_diff": "probing.explain_diff",
+    "audit": "probing.audit",
 }
 _MODULES = (*MODULES, "files", "sparse", "study", "torch", "jax")
 
@@ -39,7 +42,10 @@ if TYPE_CHECKING:
     from tcsim.fp.codes import decode as decode
     from tcsim.fp.codes import encode as encode
     from tcsim.fp.round_to import round_to as round_to
+    from tcsim.probing.audit import audit as audit
+    from tcsim.probing.explain_diff import explain_diff as explain_diff
     from tcsim.probing.predict import predict as predict
+    from tcsim.probing.probe import probe as probe
     from tcsim.verbs.check import check as check
     from tcsim.verbs.compare import compare as compare
     from tcsim.verbs.vectors import vectors as vectors

@@ -1,0 +1,280 @@
+"""Sampled GEMMs against what a GPU and a schedule are declared to compute: a verdict for every call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tcsim.errors import unknown
+from tcsim.fp.formats import Format, format_named
+from tcsim.hardware import unit as unit_named
+from tcsim.hardware.unit import Unit
+from tcsim.operands import accumulator
+from tcsim.probing.box import Batch
+from tcsim.probing.explain_diff import explanations, problem_of
+from tcsim.probing.models import Model, numbers
+from tcsim.problem import Codes
+from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
+
+VERDICTS = ("as declared", "another schedule", "another unit", "corruption")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One sampled GEMM: sampled rows of a and columns of b with the whole of k, c and d where they cross, and what was declared.
+
+    `gpu`, `instruction`, `dtype` name the unit; `schedule` is data or its text, "SplitK(3, tile_k=64)".
+    """
+
+    name: str
+    a: Any
+    b: Any
+    d: Any
+    c: Any = None
+    gpu: str = ""
+    dtype: str = ""
+    instruction: str | None = None
+    schedule: Schedule | str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one call's outputs say: one of VERDICTS; how many of them the declared model misses and the first; what would explain them."""
+
+    call: str
+    verdict: str
+    outputs: int
+    missed: int
+    first: tuple[int, ...] | None
+    bits: tuple[int, int] | None
+    explained_by: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if self.verdict == "as declared":
+            return f"{self.call}: as declared, {self.outputs} outputs"
+        seen = (
+            "" if self.bits is None else f", first at {list(self.first or ())}: {self.bits[0]:#x}, declared {self.bits[1]:#x}"
+        )
+        why = (
+            "no arithmetic explains this: corruption"
+            if self.verdict == "corruption"
+            else f"{self.verdict}: {'; '.join(self.explained_by[:3])}"
+        )
+        return f"{self.call}: {self.missed} of {self.outputs} outputs are not as declared{seen}; {why}"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The verdicts of a log."""
+
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def clean(self) -> bool:
+        return all(v.verdict == "as declared" for v in self.verdicts)
+
+    def counts(self) -> dict[str, int]:
+        return {kind: sum(v.verdict == kind for v in self.verdicts) for kind in VERDICTS}
+
+    def __str__(self) -> str:
+        summary = ", ".join(f"{count} {kind}" for kind, count in self.counts().items() if count)
+        return "\n".join(
+            [f"{len(self.verdicts)} calls: {summary}", *(str(v) for v in self.verdicts if v.verdict != "as declared")]
+        )
+
+    def json(self) -> str:
+        return json.dumps(
+            {"counts": self.counts(), "calls": [vars(v) for v in self.verdicts if v.verdict != "as declared"]}, indent=1
+        )
+
+
+def audit(
+    log: str | Path | Iterable[Call],
+    *,
+    gpu: str | None = None,
+    instruction: str | None = None,
+    schedule: Schedule | str | None = None,
+    gpus: Iterable[str] | None = None,
+    search: int = 16,
+    seed: int = 0,
+) -> Audit:
+    """Every call of a log compared, bit by bit, with what its GPU and schedule are declared to compute.
+
+    log
+        An npz file, a folder of them, or `Call`s. A file holds a, b, d (and c) of one call and its metadata as strings: gpu, dtype,
+        schedule, instruction; or of many, each behind a prefix "NAME.".
+    gpu, instruction, schedule
+        Declared for calls that do not say.
+    gpus
+        Other GPUs looked through for what explains a mismatch; all of the table unless given.
+    search
+        Calls with a mismatch whose explanation is looked for; of those beyond it the verdict says whether other calls' answer fits,
+        else that none was found.
+
+    A mismatch is "another schedule" of the declared unit, "another unit", or, where nothing looked through gives those bits,
+    "corruption". ValueError for a log without calls, and for names that do not exist.
+    """
+    calls = list(read(log)) if isinstance(log, str | Path) else list(log)
+    if not calls:
+        raise ValueError(f"{log} holds no call: an array d, with a and b of the same prefix")
+    whole = tuple(_batched(calls, gpu, instruction, schedule))
+    verdicts: dict[int, Verdict] = {}
+    others = _Others(None if gpus is None else tuple(gpus), search, seed)
+    for group in whole:
+        for at, verdict in group.verdicts(others):
+            verdicts[at] = verdict
+    return Audit(tuple(verdicts[i] for i in range(len(calls))))
+
+
+@dataclass
+class _Group:
+    """Calls of one shape, unit and schedule, compared in one go."""
+
+    at: list[int]
+    names: list[str]
+    model: Model
+    formats: tuple[Format, Format]
+    batch: Batch
+    d: Codes
+
+    def verdicts(self, others: _Others) -> Iterator[tuple[int, Verdict]]:
+        computed = self.model.codes(self.batch)
+        wrong = self.model.differing(self.batch, self.d)
+        outputs = int(self.d[0].size)
+        for t, (at, name) in enumerate(zip(self.at, self.names, strict=True)):
+            places = np.argwhere(wrong[t])
+            if not places.size:
+                yield at, Verdict(name, VERDICTS[0], outputs, 0, None, None, ())
+                continue
+            first = tuple(int(i) for i in places[0])
+            bits = (int(self.d[t][first]), int(computed[t][first]))
+            one = Batch(name, self.batch.a[t : t + 1], self.batch.b[t : t + 1], self.batch.c[t : t + 1])
+            verdict, why = others.look(self.model, self.formats, one, self.d[t : t + 1])
+            yield at, Verdict(name, verdict, outputs, len(places), first, bits, why)
+
+
+class _Others:
+    """Looks for what explains a mismatch; remembers models that explained one."""
+
+    def __init__(self, gpus: tuple[str, ...] | None, most: int, seed: int) -> None:
+        self.gpus, self.most, self.seed = gpus, most, seed
+        self.looked = 0
+        self.known: list[tuple[Model, tuple[str, ...]]] = []
+
+    def look(self, declared: Model, formats: tuple[Format, Format], one: Batch, d: Codes) -> tuple[str, tuple[str, ...]]:
+        for model, why in self.known:
+            same = (model.unit.a_format, model.unit.b_format, model.stored) == (*formats, declared.stored)
+            if same and not model.differing(one, d).any():
+                return self._kind(model, declared), why
+        if self.looked >= self.most and not self._many(declared, one, d):
+            return VERDICTS[3], ()
+        self.looked += 1
+        found = explanations(one, d, formats, declared.stored, self.seed, self.gpus)
+        if not found:
+            return VERDICTS[3], ()
+        best = next((f.model for f in found if numbers(f.model.unit) == numbers(declared.unit)), found[0].model)
+        why = tuple(dict.fromkeys(str(f.model.name) for f in found))
+        self.known.append((best, why))
+        return self._kind(best, declared), why
+
+    def _many(self, declared: Model, one: Batch, d: Codes) -> bool:
+        """Whether more outputs differ than single faults would make."""
+        return int(np.count_nonzero(declared.differing(one, d))) > max(2, d.size // 8)
+
+    @staticmethod
+    def _kind(model: Model, declared: Model) -> str:
+        return VERDICTS[1] if numbers(model.unit) == numbers(declared.unit) else VERDICTS[2]
+
+
+def _batched(calls: list[Call], gpu: str | None, instruction: str | None, schedule: Schedule | str | None) -> Iterator[_Group]:
+    groups: dict[tuple[Any, ...], _Group] = {}
+    parts: dict[tuple[Any, ...], list[tuple[Batch, Codes]]] = {}
+    for at, call in enumerate(calls):
+        name = call.gpu or gpu
+        if not name:
+            raise ValueError(f"{call.name}: no GPU is declared; pass gpu")
+        out = _output(call)
+        batch, formats = problem_of(call.a, call.b, call.c, out, call.dtype or None, None)
+        d = np.array(accumulator(np.asarray(call.d), out, batch.c.shape[1:]))[None]
+        plan = parsed(call.schedule if call.schedule is not None else schedule)
+        model = Model(_declared(name, formats, out, call.instruction or instruction), plan, out)
+        key = (model, formats, batch.a.shape, batch.b.shape)
+        if key not in groups:
+            groups[key] = _Group([], [], model, formats, batch, d)
+            parts[key] = []
+        groups[key].at.append(at)
+        groups[key].names.append(call.name)
+        parts[key].append((batch, d))
+    for key, group in groups.items():
+        a, b, c = (np.concatenate([getattr(x, field) for x, _ in parts[key]]) for field in "abc")
+        group.batch, group.d = Batch("calls", a, b, c), np.concatenate([d for _, d in parts[key]])
+        yield group
+
+
+def _output(call: Call) -> Format:
+    array = np.asarray(call.d)
+    if array.dtype.kind == "u":
+        raise ValueError(f"{call.name}: d holds codes of {array.dtype}, which say no format; pass values")
+    return format_named(array.dtype.name)
+
+
+def _declared(gpu: str, formats: tuple[Format, Format], out: Format, instruction: str | None) -> Unit:
+    """The GPU's unit for these inputs: that of the output, else the one whose wider results are rounded to it."""
+    a, b = formats
+    try:
+        return unit_named(gpu, a.name, b=b.name, out=out.name, instruction=instruction)
+    except ValueError:
+        return unit_named(gpu, a.name, b=b.name, instruction=instruction)
+
+
+def parsed(schedule: Schedule | str | None) -> Schedule:
+    """A schedule from its text, "Sequential()", "SplitK(3, tile_k=64)" or "Blocked(128)"; ValueError for anything else."""
+    if not isinstance(schedule, str):
+        return Sequential() if schedule is None else schedule
+    name, _, rest = schedule.strip().partition("(")
+    kinds = {"Sequential": Sequential, "SplitK": SplitK, "Blocked": Blocked}
+    if name not in kinds or not rest.endswith(")"):
+        raise unknown("schedule", schedule, ("Sequential()", "SplitK(3, tile_k=64)", "Blocked(128)"))
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for word in filter(None, (w.strip() for w in rest[:-1].split(","))):
+        key, equals, value = word.partition("=")
+        text = (value if equals else key).strip().strip("'\"")
+        given: Any = int(text) if text.lstrip("-").isdigit() else text
+        if equals:
+            named[key.strip()] = given
+        else:
+            positional.append(given)
+    try:
+        return kinds[name](*positional, **named)  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise ValueError(f"schedule {schedule!r}: {error}") from None
+
+
+def read(path: str | Path) -> Iterator[Call]:
+    """The calls of a file or of every npz file of a folder."""
+    files = sorted(Path(path).glob("*.npz")) if Path(path).is_dir() else [Path(path)]
+    for file in files:
+        with np.load(file) as stored:
+            for prefix in sorted({key[:-1] for key in stored.files if key == "d" or key.endswith(".d")}):
+                yield _call(file, prefix, stored)
+
+
+def _call(file: Path, prefix: str, stored: Any) -> Call:
+    def said(key: str) -> str:
+        name = prefix + key if prefix + key in stored.files else key
+        return str(stored[name]) if name in stored.files else ""
+
+    missing = [key for key in "ab" if prefix + key not in stored.files]
+    if missing:
+        raise ValueError(f"{file} holds {prefix}d but no {' and '.join(prefix + key for key in missing)}")
+    c = stored[prefix + "c"] if prefix + "c" in stored.files else None
+    return Call(
+        f"{file.stem}{'/' + prefix.rstrip('.') if prefix else ''}", stored[prefix + "a"], stored[prefix + "b"], stored[prefix + "d"], c,
+        said("gpu"), said("dtype"), said("instruction") or None, said("schedule") or None,
+    )  # fmt: skip

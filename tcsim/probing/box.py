@@ -1,0 +1,145 @@
+"""A black box f(a, b, c) → d, asked in batches: what went in, what came out, how many calls it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tcsim.errors import unknown
+from tcsim.fp.codes import encode
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
+from tcsim.kernels import dispatch
+from tcsim.kernels.general import run as general
+from tcsim.operands import accumulator, native
+from tcsim.problem import Codes, Operand, Problem
+from tcsim.schedule import Schedule, Sequential
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs of one call and, once asked, its outputs: a (batch, m, k), b (batch, k, n), c and d (batch, m, n), all codes."""
+
+    name: str
+    a: Codes
+    b: Codes
+    c: Codes
+    scale_a: Codes | None = None
+    scale_b: Codes | None = None
+    d: Codes | None = None
+
+    @property
+    def size(self) -> int:
+        return self.c.size
+
+
+@dataclass(frozen=True)
+class Formats:
+    """What is known of a black box beforehand: its formats, and how many products share a scale."""
+
+    a: Format
+    b: Format
+    out: Format
+    scale: Format | None = None
+    scale_block: int = 0
+
+    def scales(
+        self, rng: np.random.Generator, batch: int, m: int, n: int, k: int, draw: Any
+    ) -> tuple[Codes | None, Codes | None]:
+        """Scales for operands of these sizes, or none."""
+        if self.scale is None:
+            return None, None
+        count = -(-k // self.scale_block)
+        return draw(rng, self.scale, (batch, m, count)), draw(rng, self.scale, (batch, count, n))
+
+
+@dataclass
+class Box:
+    """A black box with its formats. `k_step`: it takes k in multiples of this (an instruction's own k); probes are filled
+    up with zeros. `calls`, `outputs`: how much it was asked so far."""
+
+    f: Callable[..., Any]
+    formats: Formats
+    k_step: int = 1
+    most_calls: int = 200
+    calls: int = 0
+    outputs: int = 0
+    asked: list[Batch] = field(default_factory=list)
+
+    def ask(self, batch: Batch) -> Batch:
+        """The batch with the outputs that the black box gives. RuntimeError when its calls are used up."""
+        if self.calls >= self.most_calls:
+            raise RuntimeError(f"the black box was asked {self.calls} times, as many as calls={self.most_calls} allows")
+        whole = filled(batch, self.k_step, self.formats.scale_block)
+        given = [whole.a, whole.b, whole.c] + ([] if whole.scale_a is None else [whole.scale_a, whole.scale_b])
+        result = self.f(*given)
+        self.calls += 1
+        self.outputs += batch.size
+        answered = replace(whole, d=output_codes(result, self.formats.out, whole.c.shape))
+        self.asked.append(answered)
+        return answered
+
+
+def filled(batch: Batch, step: int, scale_block: int) -> Batch:
+    """The batch with zeros behind its k up to a multiple of step."""
+    more = -batch.a.shape[2] % step
+    if not more:
+        return batch
+    a = np.concatenate([batch.a, np.zeros((*batch.a.shape[:2], more), batch.a.dtype)], axis=2)
+    b = np.concatenate([batch.b, np.zeros((batch.b.shape[0], more, batch.b.shape[2]), batch.b.dtype)], axis=1)
+    scale_a, scale_b = batch.scale_a, batch.scale_b
+    if scale_a is not None and scale_b is not None:
+        count = -(-a.shape[2] // scale_block)
+        scale_a = np.pad(scale_a, ((0, 0), (0, 0), (0, count - scale_a.shape[2])), mode="edge")
+        scale_b = np.pad(scale_b, ((0, 0), (0, count - scale_b.shape[1]), (0, 0)), mode="edge")
+    return replace(batch, a=a, b=b, scale_a=scale_a, scale_b=scale_b)
+
+
+def output_codes(result: Any, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    """The codes of what a black box returned: unsigned integers of the format's width, or values.
+
+    ValueError for another shape; TypeError for a dtype that is neither.
+    """
+    array = native(np.asarray(result))
+    if array.shape != shape:
+        raise ValueError(f"the black box returned shape {array.shape}; asked for {shape}")
+    if array.dtype.kind == "u" and array.dtype != fmt.storage:
+        raise TypeError(f"the black box returned {array.dtype}; codes of {fmt.name} are {fmt.storage}")
+    if array.dtype.kind in "uf" or fmt.integer:
+        return np.array(accumulator(array, fmt, shape))
+    return np.array(encode(array, fmt))
+
+
+def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: int = 0) -> Codes:
+    """The codes that a unit gives for a batch."""
+    problem = Problem(
+        unit,
+        (schedule or Sequential()).plan(batch.a.shape[2]),
+        Operand(batch.a, unit.a_format),
+        Operand(batch.b, unit.b_format),
+        batch.c,
+        batch.scale_a,
+        batch.scale_b,
+        seed,
+    )
+    if unit.sum_format is not None or unit.keeps_nan or unit.arithmetic == "integer":
+        return dispatch.run(problem, 1)
+    out = np.empty(batch.c.shape, unit.out_format.storage)
+    general.run(problem, out, 1)  # starts faster than the kernels for large problems
+    return out
+
+
+def simulator(unit: Unit, backend: str = "cpu", seed: int = 0) -> Callable[..., Any]:
+    """A black box made of a unit: codes in, values out, as `tcsim.matmul` computes."""
+    from tcsim.matmul import BACKENDS, matmul
+
+    if backend not in BACKENDS:
+        raise unknown("backend", backend, BACKENDS)
+
+    def f(a: Codes, b: Codes, c: Codes, scale_a: Codes | None = None, scale_b: Codes | None = None) -> Any:
+        return matmul(a, b, c, unit=unit, backend=backend, seed=seed, scale_a=scale_a, scale_b=scale_b)
+
+    return f

@@ -1,0 +1,215 @@
+"""Candidates for a black box: records of its formats, the values each part may take, and where a search starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tcsim.fp.formats import FORMATS, Format
+from tcsim.hardware import UNITS
+from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS
+from tcsim.hardware.unit import Unit
+from tcsim.probing.box import Formats
+
+Parts = dict[str, Any]
+USUAL: Parts = {
+    "arithmetic": "aligned", "block_size": 1, "fraction_bits": 24, "align_rounding": "rz", "rounding": "rz", "out_precision": None,
+    "min_exponent": None, "k_order": None, "group_size": 1, "c_enters": "aligned", "chain": 1, "sum_format": None, "chains": 1,
+    "subnormals": "keep", "late_fraction_bits": None, "parity_split": False, "product_rounding": "rne", "zero_sign": "positive",
+    "operand_format": None, "nan_code": None, "nan_from": "code", "overflow": "wrap",
+}  # fmt: skip
+
+
+def unit_of(known: Formats, parts: Parts) -> Unit | None:
+    """The unit that has these parts, None where there is none."""
+    try:
+        return Unit(
+            "probed", "black box", _named(known.a), _named(known.b), _named(known.out),
+            scale=None if known.scale is None else _named(known.scale), scale_block=known.scale_block, **{**USUAL, **parts},
+        )  # fmt: skip
+    except ValueError:
+        return None
+
+
+def _named(fmt: Format) -> str | Format:
+    """A format of the table by its name, as records hold it."""
+    return fmt.name if FORMATS.get(fmt.name) == fmt else fmt
+
+
+def parts_of(unit: Unit) -> Parts:
+    return {key: getattr(unit, key) for key in USUAL}
+
+
+def modes(known: Formats) -> list[Parts]:
+    """The kinds of arithmetic that a search goes through, each with the parts that it fixes."""
+    if known.a.integer:
+        return [{"arithmetic": "integer", "align_rounding": "exact", "fraction_bits": None}]
+    groups = [1]
+    if known.scale is not None:
+        least = next((g for g in range(2, known.scale_block + 1) if known.scale_block % g == 0), 0)
+        groups = ([] if known.scale.mantissa_bits else [1]) + ([least] if least else [])
+    found: list[Parts] = []
+    for group in groups:
+        base = {"group_size": group, "block_size": group}
+        found += [base, {**base, "c_enters": "after"}]
+    if known.scale is None:
+        if known.out.name == "float16":
+            found.append({"c_enters": "after", "sum_format": "float32"})
+        staged = {"arithmetic": "two-stage", "late_fraction_bits": 31, "rounding": "rne"}
+        found += [staged, {**staged, "parity_split": True, "block_size": 2}]
+        found.append({"arithmetic": "rounded", "align_rounding": "exact", "fraction_bits": None, "rounding": "rne"})
+    return found
+
+
+_NUMBERS = (
+    "fraction_bits", "align_rounding", "rounding", "out_precision", "min_exponent", "subnormals", "late_fraction_bits",
+    "product_rounding", "zero_sign",
+)  # fmt: skip
+
+
+def starts(known: Formats, mode: Parts) -> Iterator[Parts]:
+    """Where the search of a mode begins: numbers usual for it, and those of every record of the table of its kind."""
+    seen = set()
+    for numbers in ({}, {"align_rounding": "exact", "fraction_bits": None, "rounding": "rne"}, *_table_numbers()):
+        arithmetic = numbers.get("arithmetic", mode.get("arithmetic", "aligned"))
+        if arithmetic != mode.get("arithmetic", "aligned"):
+            continue
+        parts = {**USUAL, **mode, **numbers}
+        key = repr(sorted(parts.items(), key=lambda item: item[0]))
+        if key not in seen and unit_of(known, parts) is not None:
+            seen.add(key)
+            yield parts
+
+
+def records(known: Formats) -> list[Parts]:
+    """Every record of the table as it would be for these formats, those that differ in what they compute."""
+    found: dict[str, Parts] = {}
+    for unit in UNITS:
+        if (unit.scale is None) == (known.scale is None) and (unit.arithmetic == "integer") == known.a.integer:
+            parts = parts_of(unit)
+            parts["nan_code"] = unit.nan_code if unit.out == known.out.name else None
+            if unit_of(known, parts) is not None:
+                found.setdefault(repr(parts), parts)
+    return list(found.values())
+
+
+def _table_numbers() -> list[Parts]:
+    found: dict[str, Parts] = {}
+    for unit in UNITS:
+        numbers = {"arithmetic": unit.arithmetic, **{key: getattr(unit, key) for key in _NUMBERS}}
+        found.setdefault(repr(numbers), numbers)
+    return list(found.values())
+
+
+def span(known: Formats) -> int:
+    """How far apart two terms can be, in bits: cuts further down leave everything."""
+    low = min(
+        known.a.emin + known.b.emin - known.a.mantissa_bits - known.b.mantissa_bits, known.out.emin - known.out.mantissa_bits
+    )
+    scales = 0 if known.scale is None else 2 * (known.scale.emax - known.scale.emin)
+    return max(known.a.emax + known.b.emax, known.out.emax) - low + scales
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One number of a record, looked for from coarse to fine: how well it explains falls off to both sides of the right one."""
+
+    name: str
+    coarse: tuple[int, ...]
+    least: int
+    most: int
+    besides: tuple[Parts, ...] = ()
+    with_it: tuple[tuple[str, Any], ...] = ()
+
+    def parts(self, value: int) -> Parts:
+        return {self.name: value, **dict(self.with_it)}
+
+
+def scans(known: Formats, now: Parts) -> Iterator[Scan]:
+    """The numbers that a search scans from where it stands."""
+    kind = now["arithmetic"]
+    if kind == "integer":
+        return
+    most = min(span(known) + 2, 300)
+    if kind in ("aligned", "two-stage"):
+        cut = (("align_rounding", "rz"),) if now["align_rounding"] == "exact" else ()
+        exact = ({"align_rounding": "exact", "fraction_bits": None},) if kind == "aligned" else ()
+        yield Scan("fraction_bits", _coarse(most), 1, most, exact, cut)
+    if kind == "two-stage":
+        yield Scan("late_fraction_bits", _coarse(most), 1, most)
+    if now["sum_format"] is None:
+        top = known.out.precision - 1
+        if top:
+            yield Scan("out_precision", _coarse(top), 1, top, ({"out_precision": None},))
+    if kind == "aligned":
+        low, high = floors(known)
+        likely = tuple(known.out.emin - d for d in (5, 6, 7, 13))
+        yield Scan(
+            "min_exponent", (*likely, *range(low, high + 1, max((high - low) // 24, 1))), low, high, ({"min_exponent": None},)
+        )
+
+
+def _coarse(most: int) -> tuple[int, ...]:
+    return tuple(
+        f for f in (1, 2, 3, 5, 7, 10, 13, 16, 20, 22, 23, 24, 25, 28, 32, 36, 44, 53, 70, 90, 120, 160, 220) if f <= most
+    )
+
+
+def floors(known: Formats) -> tuple[int, int]:
+    """The least exponents that a block's can be kept above, as far as outputs show them."""
+    a, b, out = known.a, known.b, known.out
+    low = min(out.emin - out.mantissa_bits, a.emin + b.emin - a.mantissa_bits - b.mantissa_bits)
+    if known.scale is not None:
+        low = min(low, 2 * known.scale.emin)
+    return max(low - 2, -1100), min(max(a.emax + b.emax, out.emax) + 8, 1100)
+
+
+def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
+    """Groups of changes worth trying together from where a search stands, by the name of what they change."""
+    kind = now["arithmetic"]
+    if kind == "integer":
+        yield "overflow", [{"overflow": "saturate"}, {"overflow": "wrap"}]
+        return
+    if kind == "aligned" and now["fraction_bits"] is not None:
+        near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
+        yield "align rounding", [{"align_rounding": r, "fraction_bits": f} for r in ALIGN_ROUNDINGS[:-1] for f in near]
+    kept = now["out_precision"]
+    widths: set[int | None] = {None}
+    if now["sum_format"] is None:
+        widths |= {p for p in range(1, known.out.precision) if p <= 24 or p % 3 == 0 or abs(p - (kept or 0)) < 3}
+    yield "rounding", [{"rounding": r, "out_precision": p} for r in ROUNDINGS for p in sorted(widths, key=str)]
+    if kind == "rounded":
+        yield "product rounding", [{"product_rounding": r, "rounding": q} for r in ROUNDINGS for q in ROUNDINGS]
+    flush = ("keep", "flush") if kind != "two-stage" else ("keep",)
+    yield "zeros", [{"subnormals": s, "zero_sign": z} for s in flush for z in ("positive", "ieee")]
+    yield "operand format", [{"operand_format": f} for f in operand_formats(known)]
+
+
+@lru_cache(maxsize=64)
+def operand_formats(known: Formats) -> list[str | Format | None]:
+    """Formats that hold both inputs, one for every exponent at which their subnormals would align."""
+    found: dict[tuple[int, ...], str | Format | None] = {}
+    a, b = known.a, known.b
+    for fmt in _holders(known):
+        effect = tuple(max(min(fmt.emin, f.emin), f.emin - f.mantissa_bits) for f in (a, b))
+        if effect != (a.emin, b.emin):
+            found.setdefault(effect, _named(fmt))
+    return [None, *found.values()]
+
+
+def _holders(known: Formats) -> Iterator[Format]:
+    a, b = known.a, known.b
+    named = [f for f in FORMATS.values() if not f.integer and f.signed and f.zero]
+    precision, emax = max(a.precision, b.precision), max(a.emax, b.emax)
+    low = min(a.emin - a.mantissa_bits, b.emin - b.mantissa_bits)
+    for fmt in named:
+        if fmt.precision >= precision and fmt.emax >= emax and fmt.emin - fmt.mantissa_bits <= low:
+            yield fmt
+    for emin in range(max(a.emin, b.emin) - 1, low - 1, -1):
+        bits = max(precision - 1, emin - low, 1)
+        exponent_bits = max((emax - emin + 3).bit_length(), 2)
+        if emin - bits < -1074 or bits > 52 or exponent_bits > 11:
+            continue
+        yield Format(exponent_bits, bits, bias=1 - emin)

@@ -1,0 +1,98 @@
+"""Codes built from exponents and fractions: what a probe needs to put a number where a field of a record shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.fp.codes import decode
+from tcsim.fp.formats import Format
+from tcsim.problem import Codes
+
+Rng = np.random.Generator
+Ints = npt.NDArray[np.int64]
+
+
+def place(fmt: Format, exponent: Any, fraction: Any, negative: Any) -> Codes:
+    """Codes of ±2^exponent·(1 + fraction·2^-mantissa_bits), the exponents brought into the format's range.
+
+    Below the smallest normal number the leading bit stays at 2^exponent and the fraction loses its low bits. Unsigned formats
+    drop the sign.
+    """
+    e, f, minus = np.broadcast_arrays(
+        np.asarray(exponent, np.int64), np.asarray(fraction, np.int64), np.asarray(negative, bool)
+    )
+    bits = fmt.mantissa_bits
+    f = f & ((1 << bits) - 1)
+    e = np.clip(e, fmt.emin - bits if fmt.zero else fmt.emin, fmt.emax)
+    below = np.maximum(fmt.emin - e, 0)
+    field = np.where(below > 0, 0, e - fmt.emin + (1 if fmt.zero else 0))
+    magnitude = np.where(below > 0, ((1 << bits) | f) >> below, (field << bits) | f)
+    magnitude = np.minimum(magnitude, fmt.max_code >> fmt.padding).astype(np.uint64) << np.uint64(fmt.padding)
+    return np.asarray(magnitude | np.where(minus, np.uint64(fmt.sign_bit), np.uint64(0)), fmt.storage)
+
+
+def fractions(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Ints:
+    """Fractions at which roundings differ, mixed with uniform ones: none, the last bit, half, all ones but a bit."""
+    bits = fmt.mantissa_bits
+    drawn = rng.integers(0, 1 << bits, shape, dtype=np.int64)
+    edges = np.array([0, 0, 1, (1 << bits) - 1, 1 << max(bits - 1, 0), (1 << bits) - 2], np.int64) & ((1 << bits) - 1)
+    return np.where(rng.random(shape) < 0.45, rng.choice(edges, shape), drawn)
+
+
+def spread(rng: Rng, fmt: Format, shape: tuple[int, ...], low: Any, high: Any) -> Codes:
+    """Numbers of either sign with exponents from low to high, both included."""
+    if fmt.integer:
+        return integers(rng, fmt, shape)
+    exponent = rng.integers(np.asarray(low), np.asarray(high) + 1, shape, dtype=np.int64)
+    return place(fmt, exponent, fractions(rng, fmt, shape), rng.random(shape) < 0.5)
+
+
+def integers(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    """Uniform two's complement codes, a third of them at the ends of the range."""
+    drawn = rng.integers(0, 1 << fmt.width, shape, dtype=np.uint64)
+    ends = np.array([(1 << fmt.width - 1) - 1, 1 << fmt.width - 1, 0, 1, (1 << fmt.width) - 1], np.uint64)
+    return np.where(rng.random(shape) < 0.33, rng.choice(ends, shape), drawn).astype(fmt.storage)
+
+
+def uniform(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    """Uniform bit patterns, NaN and infinities among them."""
+    drawn = rng.integers(0, 1 << (fmt.width - fmt.padding), shape, dtype=np.uint64)
+    return np.asarray(drawn << np.uint64(fmt.padding), fmt.storage)
+
+
+def corners(fmt: Format) -> Codes:
+    """Zeros, the ends of the subnormals, one, the largest values, infinities and NaN of both signs."""
+    if fmt.integer:
+        top = 1 << fmt.width - 1
+        return np.array([0, 1, 2, top - 1, top, top + 1, 2 * top - 1], np.uint64).astype(fmt.storage)
+    low, one = 1 << fmt.mantissa_bits, max(fmt.bias, 0) << fmt.mantissa_bits
+    largest = fmt.max_code >> fmt.padding
+    found = [m << fmt.padding for m in (0, 1, low - 1, low, low + 1, one, one + 1, largest - 1, largest)]
+    found = [code for code in found if 0 <= code <= fmt.max_code]
+    if fmt.inf_code is not None:
+        found.append(fmt.inf_code)
+        if fmt.nan == "ieee":
+            found += [fmt.inf_code | 1 << fmt.padding, fmt.inf_code | 1 << (fmt.mantissa_bits - 1 + fmt.padding)]
+    found += [code | fmt.sign_bit for code in found]
+    if fmt.nan_code is not None:
+        found.append(fmt.nan_code)
+    return np.unique(np.array(found, np.uint64)).astype(fmt.storage)
+
+
+def exponents(codes: Codes, fmt: Format) -> Ints:
+    """floor(log2 |x|) of every code; that of zero and of what is no number is the format's least."""
+    with np.errstate(invalid="ignore"):
+        values = np.abs(decode(codes, fmt).astype(np.float64))
+    found = np.frexp(np.where(np.isfinite(values), values, 0.0))[1].astype(np.int64) - 1
+    return np.where((values > 0) & np.isfinite(values), found, fmt.emin - fmt.mantissa_bits)
+
+
+def nan_codes(codes: Codes, fmt: Format) -> Codes:
+    """The NaN patterns among codes of an IEEE-like format."""
+    if fmt.integer or fmt.inf_code is None:
+        return codes[:0]
+    magnitude = codes & codes.dtype.type((1 << (fmt.width - 1)) - 1)
+    return codes[magnitude > codes.dtype.type(fmt.inf_code)]

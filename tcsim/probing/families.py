@@ -1,0 +1,270 @@
+"""The inputs of probes: one product beside c, two products, marks under a uniform background, and adversarial sums.
+
+Every function gives a `Batch` without outputs, the same for the same generator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tcsim.fp.formats import Format
+from tcsim.probing.box import Batch, Formats
+from tcsim.probing.codes import Rng, corners, exponents, fractions, integers, place, spread, uniform
+from tcsim.problem import Codes
+
+SIDE = 16
+
+
+def _middle(fmt: Format, reach: int = 4) -> tuple[int, int]:
+    centre = min(max(0, fmt.emin), fmt.emax)
+    return max(centre - reach, fmt.emin), min(centre + reach, fmt.emax)
+
+
+def _any(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    return spread(rng, fmt, shape, fmt.emin - fmt.mantissa_bits, fmt.emax)
+
+
+def _mid(rng: Rng, fmt: Format, shape: tuple[int, ...], reach: int = 4) -> Codes:
+    return spread(rng, fmt, shape, *_middle(fmt, reach))
+
+
+def _low(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    return spread(rng, fmt, shape, fmt.emin - fmt.mantissa_bits, min(fmt.emin + 3, fmt.emax))
+
+
+def _high(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    return spread(rng, fmt, shape, max(fmt.emax - 3, fmt.emin), fmt.emax)
+
+
+def _corner(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    return rng.choice(corners(fmt), shape)
+
+
+def _some_zeros(rng: Rng, fmt: Format, x: Codes, share: float) -> Codes:
+    zero = np.array([0, 0 if fmt.nan == "negative-zero" else fmt.sign_bit], fmt.storage)
+    return np.where(rng.random(x.shape) < share, rng.choice(zero, x.shape), x)
+
+
+def one_product(rng: Rng, known: Formats, side: int = SIDE) -> Batch:
+    """k = 1: a product beside c at every distance, beside zero, at both ends of the exponents, and specials."""
+    drawn = [_one(rng, known, kind, side) for kind in _KINDS]
+    a, b, c = (np.stack(part) for part in zip(*drawn, strict=True))
+    count = len(drawn)
+    scales = known.scales(rng, count, side, side, 1, _scale)
+    if known.scale is not None:
+        c = _beside(rng, known, a, b, c, scales)
+    return Batch("one product", a, b, c, *scales)
+
+
+def _scale(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
+    near = _mid(rng, fmt, shape, 2)
+    return np.where(rng.random(shape) < 0.25, uniform(rng, fmt, shape), near)
+
+
+def _beside(rng: Rng, known: Formats, a: Codes, b: Codes, c: Codes, scales: Any) -> Codes:
+    """c moved to where the scaled product is, in most groups."""
+    assert known.scale is not None
+    shift = exponents(scales[0], known.scale)[:, :, :1] + exponents(scales[1], known.scale)[:, :1, :]
+    moved = place(known.out, exponents(c, known.out) + shift, fractions(rng, known.out, c.shape), rng.random(c.shape) < 0.5)
+    keep = (rng.random(c.shape) < 0.2) | (c == 0)
+    return np.where(keep, c, moved)
+
+
+_KINDS = (
+    "alone", "alone anywhere", "near", "near", "above", "above", "far above", "below", "edge", "low", "low", "high", "corners",
+    "zeros", "bits", "opposite",
+)  # fmt: skip
+
+
+def _one(rng: Rng, known: Formats, kind: str, side: int) -> tuple[Codes, Codes, Codes]:
+    a_shape, b_shape, shape = (side, 1), (1, side), (side, side)
+    fa, fb, out = known.a, known.b, known.out
+    if fa.integer or out.integer:
+        return integers(rng, fa, a_shape), integers(rng, fb, b_shape), integers(rng, out, shape)
+    draw = {"low": _low, "high": _high, "alone anywhere": _any, "corners": _corner, "bits": uniform}.get(kind, _mid)
+    if kind in ("corners", "bits"):
+        return draw(rng, fa, a_shape), draw(rng, fb, b_shape), draw(rng, out, shape)
+    a, b = draw(rng, fa, a_shape), draw(rng, fb, b_shape)
+    if kind == "zeros":
+        a, b = _some_zeros(rng, fa, _any(rng, fa, a_shape), 0.5), _some_zeros(rng, fb, _any(rng, fb, b_shape), 0.3)
+        return a, b, _some_zeros(rng, out, _any(rng, out, shape), 0.2)
+    if kind.startswith("alone"):
+        return a, b, _some_zeros(rng, out, np.zeros(shape, out.storage), 0.3)
+    if kind in ("low", "high"):
+        wide = rng.random(shape) < 0.5
+        c = np.where(wide, draw(rng, out, shape), spread(rng, out, shape, *_around(fa, fb, kind)))
+        return a, b, _some_zeros(rng, out, c, 0.15)
+    product = exponents(a, fa) + exponents(b, fb)
+    low, high = {
+        "near": (-3, 3), "above": (1, 40), "far above": (20, 260), "below": (-60, -1), "opposite": (0, 1),
+        "edge": (out.mantissa_bits - 6, out.mantissa_bits + 4),
+    }[kind]  # fmt: skip
+    minus = rng.random(shape) < 0.5
+    if kind == "opposite":
+        minus = ((a & a.dtype.type(fa.sign_bit)) > 0) ^ ((b & b.dtype.type(fb.sign_bit)) > 0) ^ True
+    return a, b, place(out, product + rng.integers(low, high + 1, shape), fractions(rng, out, shape), minus)
+
+
+def _around(fa: Format, fb: Format, kind: str) -> tuple[int, int]:
+    if kind == "low":
+        return fa.emin + fb.emin - fa.mantissa_bits - fb.mantissa_bits, fa.emin + fb.emin + 6
+    return fa.emax + fb.emax - 6, fa.emax + fb.emax + 2
+
+
+def sums(rng: Rng, known: Formats, k: int, *, batches: int = 16, side: int = 6, name: str = "sums") -> Batch:
+    """k products and c: cancellation, one dominant term, zeros, wide exponents, both ends, specials, uniform bits."""
+    a, b, c = zip(*(_sum(rng, known, k, t, side) for t in range(batches)), strict=True)
+    scales = known.scales(rng, batches, side, side, k, _scale)
+    return Batch(name, np.stack(a), np.stack(b), np.stack(c), *scales)
+
+
+_SUMS = (
+    "ties",
+    "cancel",
+    "dominant",
+    "ties",
+    "mid",
+    "wide",
+    "zeros",
+    "low",
+    "pairs",
+    "cancel c",
+    "high",
+    "mid",
+    "corners",
+    "wide",
+    "ties",
+    "bits",
+)
+
+
+def _sum(rng: Rng, known: Formats, k: int, t: int, side: int) -> tuple[Codes, Codes, Codes]:
+    fa, fb, out = known.a, known.b, known.out
+    a_shape, b_shape, shape = (side, k), (k, side), (side, side)
+    kind = _SUMS[t % len(_SUMS)]
+    if fa.integer:
+        return integers(rng, fa, a_shape), integers(rng, fb, b_shape), integers(rng, out, shape)
+    if kind == "ties":
+        return _ties(rng, known, k, side)
+    draw: Any = {"wide": _any, "low": _low, "high": _high, "bits": uniform}.get(kind, _mid)
+    a, b = draw(rng, fa, a_shape), draw(rng, fb, b_shape)
+    c = draw(rng, out, shape) if kind in ("wide", "low", "high", "bits") and rng.random() < 0.6 else _near(rng, known, a, b)
+    if kind == "corners":
+        few = rng.random(a_shape) < min(0.3, 2.0 / k)
+        a = np.where(few, rng.choice(corners(fa), a_shape), a)
+        b = np.where(rng.random(b_shape) < min(0.3, 2.0 / k), rng.choice(corners(fb), b_shape), b)
+    if kind in ("zeros", "dominant"):
+        a = _some_zeros(rng, fa, a, 0.6)
+    if kind == "zeros":
+        b, c = _some_zeros(rng, fb, b, 0.3), _some_zeros(rng, out, c, 0.4)
+    if kind == "dominant":
+        at = rng.integers(0, k, side)
+        a[np.arange(side), at] = _high(rng, fa, (side,)) if rng.random() < 0.5 else _mid(rng, fa, (side,), 12)
+    if kind == "pairs":
+        keep = np.argsort(rng.random(a_shape), axis=1) < 2
+        a = np.where(keep, _mid(rng, fa, a_shape, 14), np.zeros((), fa.storage))
+    if kind.startswith("cancel") and k > 1 and fa.signed and fa.nan != "negative-zero":
+        half = k // 2
+        order = rng.permutation(k)
+        first, second = order[:half], order[half : 2 * half]
+        a[:, second] = a[:, first] ^ a.dtype.type(fa.sign_bit)
+        b[second] = np.where(rng.random((half, side)) < 0.3, b[second], b[first])
+    return a, b, c
+
+
+def _ties(rng: Rng, known: Formats, k: int, side: int) -> tuple[Codes, Codes, Codes]:
+    """c at a value of the output, one product half its last place (or none), another a little of either sign further down.
+
+    Which bit of the last one still tips the rounding says how far down terms are kept, and how they are cut.
+    """
+    fa, fb, out = known.a, known.b, known.out
+    low, high = max(fb.emin, -6), min(fb.emax, 6)
+    if low > high:
+        low, high = (fb.emin, fb.emin) if low > fb.emin else (fb.emax, fb.emax)
+    b_place = rng.integers(low, high + 1, (k, side))
+    b_place[:] = b_place[:, :1]  # one exponent a row of b: a row's products keep their distances in every column
+    b = place(fb, b_place, np.where(rng.random((k, side)) < 0.7, 0, fractions(rng, fb, (k, side))), rng.random((k, side)) < 0.5)
+    top = rng.integers(min(fa.emin, 0), max(fa.emax, 1) + max(fb.emax, 0) + 1, side)
+    half, little = (rng.integers(0, k, side) for _ in range(2))
+    kept = out.mantissa_bits + np.where(rng.random(side) < 0.7, 1, rng.integers(-8, 3, side))
+    a_place = np.full((side, k), -(1 << 20))
+    rows = np.arange(side)
+    a_place[rows, half] = top - kept - b_place[half, 0]
+    down = kept + rng.integers(0, 4 * out.mantissa_bits, side)
+    down = np.where(rng.random(side) < 0.4, rng.integers(0, 40, side), down)
+    a_place[rows, little] = top - down - b_place[little, 0]
+    there = a_place > -(1 << 19)
+    a = place(fa, a_place, np.where(rng.random((side, k)) < 0.7, 0, fractions(rng, fa, (side, k))), rng.random((side, k)) < 0.5)
+    a = np.where(there, a, np.zeros((), fa.storage))
+    shape = (side, side)
+    c = place(out, np.broadcast_to(top[:, None], shape), fractions(rng, out, shape), rng.random(shape) < 0.5)
+    base = rng.random(side) < 0.5  # the value of the output a product of its own, c zero
+    at = rng.integers(0, k, side)
+    first = place(fa, top - b_place[at, 0], fractions(rng, fa, (side,)), rng.random(side) < 0.5)
+    a[rows[base], at[base]] = first[base]
+    c[base] = np.where(rng.random((side, side)) < 0.8, np.zeros((), out.storage), c)[base]
+    return a, b, c
+
+
+def _near(rng: Rng, known: Formats, a: Codes, b: Codes) -> Codes:
+    """c within and above the products' exponents."""
+    product = (exponents(a, known.a)[:, :, None] + exponents(b, known.b)[None]).max(axis=1)
+    shift = rng.choice(np.array([-3, -1, 0, 1, 2, 4, 8, 12, 16, 20, 24, 28, -12]), product.shape)
+    far = rng.random(product.shape) < 0.1
+    shift = np.where(far, known.out.mantissa_bits + rng.integers(-3, 4, product.shape), shift)
+    c = place(known.out, product + shift, fractions(rng, known.out, product.shape), rng.random(product.shape) < 0.5)
+    return _some_zeros(rng, known.out, c, 0.15)
+
+
+def marks(rng: Rng, known: Formats, k: int, *, columns: int = 8, rows: int = 5) -> Batch:
+    """Problem i holds one product everywhere but at k = i, where it holds another: the answer depends on i's place alone.
+
+    Two positions that a unit treats alike give equal answers, and a position's answer is that of its place in a unit which walks
+    k upwards.
+    """
+    fa, fb, out = known.a, known.b, known.out
+    there = np.eye(k, dtype=bool)
+    a_small, a_large = _pair(rng, fa, rows)
+    b_small, b_large = _pair(rng, fb, columns)
+    a = np.where(there[:, None, :], a_large[None, :, None], a_small[None, :, None])
+    b = np.where(there[:, :, None], b_large[None, None, :], b_small[None, None, :])
+    c = np.broadcast_to(_walked(rng, known, (a_small, a_large), (b_small, b_large), k), (k, rows, columns)).astype(out.storage)
+    scales = known.scales(rng, k, rows, columns, k, _scale)
+    if scales[0] is not None and scales[1] is not None:
+        scales = (
+            np.broadcast_to(scales[0][:1, :, :1], scales[0].shape).copy(),
+            np.broadcast_to(scales[1][:1, :1], scales[1].shape).copy(),
+        )
+    return Batch("marks", a, b, c, *scales)
+
+
+def _pair(rng: Rng, fmt: Format, count: int) -> tuple[Codes, Codes]:
+    """Factors of the background and of the mark: near each other, or as far apart as the format allows."""
+    if fmt.integer:
+        return integers(rng, fmt, (count,)), integers(rng, fmt, (count,))
+    low, high = _middle(fmt, 12)
+    near = rng.random(count) < 0.4
+    down, up = np.where(near, min(max(0, low), high), low), np.where(near, min(max(0, low), high), high)
+    small = place(fmt, down + rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.2)
+    large = place(fmt, up - rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.5)
+    return small, large
+
+
+def _walked(rng: Rng, known: Formats, a: tuple[Codes, Codes], b: tuple[Codes, Codes], k: int) -> Codes:
+    """A c for every output: zero, the mark's negative, or just beside a power of two that the sum reaches somewhere along k."""
+    fa, fb, out = known.a, known.b, known.out
+    shape = (a[0].size, b[0].size)
+    if fa.integer:
+        return integers(rng, out, shape)
+    small, large = (exponents(x, fa)[:, None] + exponents(y, fb)[None] for x, y in zip(a, b, strict=True))
+    kind = rng.integers(0, 6, shape)
+    span = max(k.bit_length() - 1, 1)
+    up = small + rng.integers(0, span + 1, shape)  # the sum's size somewhere along k
+    edge = small + out.mantissa_bits + rng.integers(-2, 3, shape)
+    exponent = np.choose(kind, [large, up, edge, small + out.mantissa_bits // 2, edge, edge])
+    most = (1 << out.mantissa_bits) - 1
+    near_top = most - rng.integers(0, max(min(k, most + 1), 1), shape)
+    c = place(out, exponent, np.where(kind == 2, near_top, fractions(rng, out, shape)), rng.random(shape) < 0.5)
+    return np.where(rng.random(shape) < 0.15, np.zeros((), out.storage), c)

@@ -1,0 +1,259 @@
+"""`probe`: which unit a black box is, from its answers alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tcsim import arguments
+from tcsim.fp.formats import Format, format_named
+from tcsim.probing import families, structure
+from tcsim.probing.box import Batch, Box, Formats, simulated
+from tcsim.probing.candidates import Parts, modes, records, unit_of
+from tcsim.probing.codes import Rng, nan_codes
+from tcsim.probing.result import Result, report
+from tcsim.probing.search import Found, Judge, best_of, improve, start
+
+_LENGTHS = (2, 3, 5, 9, 18, 35, 70)
+_TRIES = 4
+_PERIODS = 8
+_DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
+_ONE_BLOCK = 0.99
+CONFIRM = 100_000
+
+
+def probe(
+    f: Callable[..., Any],
+    in_format: str | Format,
+    out_format: str | Format,
+    *,
+    b_format: str | Format | None = None,
+    scale: str | Format | None = None,
+    scale_block: int = 0,
+    k_step: int = 1,
+    calls: int = 60,
+    confirm: int = CONFIRM,
+    table: bool = True,
+    seed: int = 0,
+) -> Result:
+    """The unit that a black box f(a, b, c) → d is, with what was seen for each part; or that no unit of the family is.
+
+    f
+        Takes codes a (batch, m, k), b (batch, k, n), c (batch, m, n), and scales where `scale` names their format, and returns
+        c + a·b as codes or values (batch, m, n): a simulator, an instruction, a library's GEMM, a bridge to hardware.
+    in_format, b_format, out_format
+        Formats of a, of b where it is another, and of c and d.
+    scale, scale_block
+        Format of block scales and how many products share one.
+    k_step
+        f takes k in multiples of this; probes are filled up with zeros.
+    calls, confirm
+        Most calls of f, and how many adversarial outputs must agree at the end.
+    table
+        Begin with what the records of the table compute on these formats; without it, from nothing.
+    seed
+        Of the probes, and of the random words of a unit that rounds stochastically.
+
+    The same f and seed give the same result. ValueError for formats that no unit has.
+    """
+    known = Formats(
+        format_named(in_format),
+        format_named(in_format if b_format is None else b_format),
+        format_named(out_format),
+        None if scale is None else format_named(scale),
+        scale_block,
+    )
+    box = Box(f, known, arguments.integer(k_step, "k_step", 1), arguments.integer(calls, "calls", 1))
+    search = Search(box, np.random.default_rng(seed), Judge(known, arguments.seed(seed)))
+    return search.run(confirm, table)
+
+
+class Search:
+    """One black box being asked and explained."""
+
+    def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
+        self.box, self.rng, self.judge = box, rng, judge
+        known = box.formats
+        self.small = box.ask(families.one_product(rng, known, 6))
+        self.large = box.ask(families.one_product(rng, known, 16))
+        reach = -(-structure.REACH // box.k_step) * box.k_step
+        self.marks = box.ask(families.marks(rng, known, reach))
+        self.sums = [box.ask(families.sums(rng, known, k)) for k in _LENGTHS]
+        self.nans = self._nan_codes()
+        self.confirmed = self.wanted = 0
+        self.places: dict[int, Batch] = {}
+        self.blocks: dict[tuple[int, ...], tuple[Batch, Batch]] = {}
+
+    @property
+    def products(self) -> list[Batch]:
+        return [self.small, self.large]
+
+    @property
+    def all(self) -> list[Batch]:
+        return [self.small, *self.sums, self.large, self.marks]
+
+    def _nan_codes(self) -> list[int | None]:
+        found = np.concatenate(
+            [nan_codes(b.d, self.box.formats.out).ravel() for b in (self.small, self.large) if b.d is not None]
+        )
+        values, counts = np.unique(found, return_counts=True)
+        usual = self.box.formats.out.nan_code
+        codes = [int(v) for v in values[np.argsort(-counts, kind="stable")][:6]]
+        return [None if code == usual else code for code in codes] or [None]
+
+    def run(self, confirm: int, table: bool) -> Result:
+        """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
+        self.wanted = confirm
+        tried: list[Found] = []
+        late = False
+        for found in self.recorded() if table else ():
+            if self.confirm(found, confirm) is None:
+                return self.result(found)
+        begun = [f for mode in modes(self.box.formats) for f in start(self.judge, mode, [self.small], self.nans[0])]
+        for found in sorted(begun, key=lambda f: -f.score):
+            numbers = self.numbers(found)
+            best = max((self.judge.score(f.parts, self.products) for f in tried), default=0.0)
+            if numbers.score < min(best, 0.99):
+                continue  # one product already refutes it more than another kind
+            walked = self.walk(self._again(numbers, self.all))
+            if not walked.perfect and walked.parts["c_enters"] == "after" and not late:
+                late = True
+                walked = self.explain(walked)
+            if walked.perfect:
+                walked = self.settled(walked, confirm)
+            if walked.perfect and self.confirmed >= confirm:
+                return self.result(walked)
+            tried.append(walked)
+        for found in sorted(tried, key=lambda f: -f.score)[:_DEEP]:
+            deeper = self.settled(self.explain(self._again(found, self.all)), confirm)
+            if deeper.perfect and self.confirmed >= confirm:
+                return self.result(deeper)
+            tried.append(deeper)
+        return self.result(max((self._again(f, self.all) for f in tried), key=lambda f: f.score))
+
+    def recorded(self) -> Iterator[Found]:
+        """Records of the table that explain everything that was seen."""
+        codes = self.nans
+        for parts in records(self.box.formats):
+            for code in dict.fromkeys((codes[0], parts["nan_code"])):
+                found = self._again(Found({**parts, "nan_code": code}, 0.0), self.all, 0.9999999)
+                if found.perfect:
+                    yield found
+                    break
+
+    def settled(self, found: Found, confirm: int) -> Found:
+        """Confirmed, or changed until it explains what refuted it, a few times over."""
+        for _ in range(_TRIES):
+            if not found.perfect:
+                return found
+            refuted = self.confirm(found, confirm)
+            if refuted is None:
+                return found
+            self.sums.append(refuted)
+            found = self.explain(self._again(found, self.all))
+        return found
+
+    def numbers(self, found: Found) -> Found:
+        """What one product beside c shows."""
+        found = improve(self.judge, self._again(found, [self.small]), [self.small])
+        return self._nans(improve(self.judge, self._again(found, self.products), self.products, 2))
+
+    def explain(self, found: Found) -> Found:
+        """Whatever is left against everything that was seen, and the walk of k again."""
+        for _ in range(2):
+            if not found.perfect:
+                found = self._nans(improve(self.judge, found, self.all, 2), self.all)
+            if not found.perfect:
+                found = self.walk(found)
+        return found
+
+    def _again(self, found: Found, batches: list[Batch], above: float = -2.0) -> Found:
+        return Found(found.parts, self.judge.score(found.parts, batches, above))
+
+    def _nans(self, found: Found, batches: list[Batch] | None = None) -> Found:
+        changes: list[Parts] = [{"nan_code": code, "nan_from": kept} for code in self.nans for kept in ("code", "operand")]
+        used = batches or [self.small, self.large]
+        return best_of(self.judge, self._again(found, used), changes, used)
+
+    def walk(self, found: Found) -> Found:
+        """The block size and what goes with it; the order of k where it is not ascending."""
+        label = structure.labels(self.marks)
+        used = [*self.sums, self.marks]
+        best = self._again(found, used)
+        if not structure.ascending(label):
+            best = self.order(best, label)
+        if not best.perfect:
+            best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
+        return self._again(best, self.all)
+
+    def order(self, found: Found, label: Any) -> Found:
+        """The order of k of a unit whose blocks are no runs, where marks show it."""
+        used = [*self.sums, self.marks]
+        best = numbers = found
+        for length in structure.periods(label)[:_PERIODS]:
+            sizes = [n for n, _ in Counter(np.bincount(label[:length]).tolist()).most_common(4) if n]
+            start_from = found
+            if found.parts["arithmetic"] == "aligned" and sizes[0] > 1:
+                start_from = self.within(numbers, label, sizes[0], length)
+                if start_from.perfect:
+                    numbers = start_from  # more products share a longer block: begin there with what a shorter one showed
+                if start_from.score < _ONE_BLOCK:
+                    continue
+            if length not in self.places:
+                self.places[length] = self.box.ask(families.marks(self.rng, self.box.formats, length))
+            placed = structure.ordered(self.judge, self.places[length], start_from, sizes, length)
+            if placed is not None:
+                best = max(best, self._again(placed, used), key=lambda f: f.score)
+            if best.perfect:
+                break
+        return best
+
+    def within(self, found: Found, label: Any, size: int, length: int) -> Found:
+        """Numbers from sums of products that share a block, wherever along k that is."""
+        of = next(int(x) for x in label if np.count_nonzero(label[:length] == x) == size)
+        members = np.flatnonzero(label[:length] == of)
+        key = (length, *members.tolist())
+        if key not in self.blocks:
+            inner = families.sums(self.rng, self.box.formats, size, name="one block")
+            self.blocks[key] = (inner, self.box.ask(embedded(inner, members, length)))
+        inner, asked = self.blocks[key]
+        upwards = replace(embedded(inner, np.arange(size), asked.a.shape[2]), d=asked.d)
+        parts = {**found.parts, "block_size": size * found.parts["group_size"]}
+        used = [upwards, *self.products]
+        return improve(self.judge, self._again(Found(parts, 0.0), used), used, 2)
+
+    def confirm(self, found: Found, outputs: int) -> Batch | None:
+        """Fresh adversarial sums, `outputs` of them at least: the first call that refutes the candidate, None where none does."""
+        unit = unit_of(self.box.formats, found.parts)
+        assert unit is not None
+        self.confirmed, i = 0, 0
+        lengths = (unit.block_size, 2, unit.instruction_k, 1, unit.block_size + 1, 2 * unit.instruction_k + 1)
+        while self.confirmed < outputs:
+            batch = families.sums(self.rng, self.box.formats, lengths[i % 6], batches=32, side=24, name="confirmation")
+            asked = self.box.ask(batch)
+            assert asked.d is not None
+            if not np.array_equal(simulated(unit, asked, seed=self.judge.seed), asked.d):
+                return asked
+            self.confirmed += asked.size
+            i += 1
+        return None
+
+    def result(self, found: Found) -> Result:
+        unit = unit_of(self.box.formats, found.parts)
+        assert unit is not None
+        return report(unit, found, self.box, self.judge, self.confirmed, self.wanted)
+
+
+def embedded(batch: Batch, at: Any, length: int) -> Batch:
+    """The batch with its k moved to the places `at` of a longer k, zeros elsewhere."""
+    a = np.zeros((*batch.a.shape[:2], length), batch.a.dtype)
+    b = np.zeros((batch.b.shape[0], length, batch.b.shape[2]), batch.b.dtype)
+    a[:, :, at], b[:, at] = batch.a, batch.b
+    return replace(batch, a=a, b=b)
+
+
+__all__ = ["CONFIRM", "Result", "probe"]

@@ -1,0 +1,128 @@
+"""Elimination: candidates simulated on what the black box was asked, the best one changed part by part until every bit agrees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tcsim.hardware.unit import Unit
+from tcsim.probing.box import Batch, Formats, simulated
+from tcsim.probing.candidates import Parts, Scan, moves, scans, starts, unit_of
+
+_SLACK = 0.02  # of a scan: candidates so much worse than the best are given up early
+
+
+@dataclass
+class Judge:
+    """Scores candidates on observed batches: outputs whose bits agree. Keeps what was computed before."""
+
+    known: Formats
+    seed: int = 0
+    simulations: int = 0
+    work: float = 0.0  # products simulated so far, those of sums too wide for 64 bits counted as many
+    most: float = 4e8
+    _kept: dict[tuple[Unit, int], int] = field(default_factory=dict)
+
+    def matched(self, unit: Unit, batch: Batch) -> int:
+        key = (unit, id(batch))
+        if key not in self._kept:
+            self.simulations += 1
+            self.work += batch.size * batch.a.shape[2] * (10 if (unit.fraction_bits or 0) > 50 else 1) + 2e4
+            self._kept[key] = int(np.count_nonzero(simulated(unit, batch, seed=self.seed) == batch.d))
+        return self._kept[key]
+
+    def score(self, parts: Parts, batches: list[Batch], above: float = -2.0) -> float:
+        """The mean share of outputs that agree; -1 for parts that go together in no unit, and as soon as it cannot exceed `above`."""
+        unit = unit_of(self.known, parts)
+        if unit is None:
+            return -1.0
+        missed, most = 0.0, (1.0 - above) * len(batches)
+        for batch in batches:
+            missed += 1.0 - self.matched(unit, batch) / batch.size
+            if missed >= most and missed > 0:
+                return -1.0
+        return 1.0 - missed / len(batches)
+
+
+@dataclass
+class Found:
+    """A candidate and how much of the observations it explains: 1.0 for every bit."""
+
+    parts: Parts
+    score: float
+
+    @property
+    def perfect(self) -> bool:
+        return self.score == 1.0
+
+
+def start(judge: Judge, mode: Parts, batches: list[Batch], nan_code: int | None) -> list[Found]:
+    """The best of a mode's starting points; several where one product beside a late c does not tell them apart."""
+    tried = [{**parts, "nan_code": nan_code} for parts in starts(judge.known, mode)]
+    scored = [(judge.score(parts, batches), i) for i, parts in enumerate(tried)]
+    ranked = sorted(scored, key=lambda pair: (-pair[0], pair[1]))
+    count = 6 if mode.get("c_enters") == "after" else 1
+    return [Found(tried[i], score) for score, i in ranked[:count] if score >= 0 and score == ranked[0][0]]
+
+
+def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -> Found:
+    """Numbers scanned and groups of changes tried, each to its best, until nothing improves or every bit agrees."""
+    for _ in range(rounds):
+        if judge.work > judge.most:
+            break
+        before = found.score
+        for name in [scan.name for scan in scans(judge.known, found.parts)]:
+            found = scanned(judge, found, next(s for s in scans(judge.known, found.parts) if s.name == name), batches)
+            if found.perfect:
+                return found
+        for name in [name for name, _ in moves(judge.known, found.parts)]:
+            found = best_of(judge, found, dict(moves(judge.known, found.parts)).get(name, []), batches)
+            if found.perfect:
+                return found
+        if found.score == before:
+            break
+    return found
+
+
+def scanned(judge: Judge, found: Found, scan: Scan, batches: list[Batch]) -> Found:
+    """The best value of a number, from a coarse grid to the integers between its best neighbours."""
+    now = found.parts[scan.name]
+    grid = list(dict.fromkeys([v for v in (now, *scan.coarse) if v is not None and scan.least <= v <= scan.most]))
+    found = best_of(judge, found, list(scan.besides), batches)
+    scores: dict[int, float] = {}
+
+    def look(values: list[int]) -> None:
+        for v in values:
+            scores[v] = judge.score({**found.parts, **scan.parts(v)}, batches, max(scores.values(), default=-2.0) - _SLACK)
+
+    look(grid)
+    while scores:
+        best = max(scores, key=lambda v: scores[v])
+        order = sorted(scores)
+        at = order.index(best)
+        low = order[at - 1] if at else scan.least
+        high = order[at + 1] if at + 1 < len(order) else scan.most
+        fresh = {v for lo, hi in ((low, best), (best, high)) for v in _between(lo, hi)} - set(scores)
+        if not fresh or scores[best] == 1.0:
+            break
+        look(sorted(fresh))
+    return best_of(judge, found, [scan.parts(v) for v in sorted(scores, key=lambda v: -scores[v])[:1]], batches)
+
+
+def _between(low: int, high: int) -> list[int]:
+    step = max((high - low) // 4, 1)
+    return list(range(low, high + 1, step))
+
+
+def best_of(judge: Judge, found: Found, changes: list[Parts], batches: list[Batch]) -> Found:
+    """The best of a candidate and its changes; the candidate itself where nothing is better."""
+    best = found
+    for change in changes:
+        parts = {**found.parts, **change}
+        score = judge.score(parts, batches, best.score)
+        if score > best.score:
+            best = Found(parts, score)
+            if best.perfect:
+                break
+    return best

@@ -1,0 +1,110 @@
+"""Two results explained, and logs audited: single bits changed are corruption, clean calls are never accused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tcsim
+from tcsim.probing.audit import Call, parsed
+
+RNG = np.random.default_rng(14)
+A = RNG.standard_normal((20, 555)).astype("float16")
+B = RNG.standard_normal((555, 24)).astype("float16")
+
+
+def gemm(gpu: str, schedule: Any = None) -> Any:
+    return tcsim.matmul(A, B, unit=tcsim.unit(gpu, "float16"), schedule=schedule)
+
+
+def test_two_gpus_are_told_apart() -> None:
+    found = tcsim.explain_diff(gemm("a100"), gemm("h200"), A, B)
+    assert any("a100" in label for x in found.first for label in x.alike)
+    assert any("h200" in label for x in found.second for label in x.alike)
+    assert not any("h200" in label for x in found.first for label in x.alike)
+    assert found.differing > 0
+    assert found.parting is not None
+    assert found.parting.values[0] != found.parting.values[1]
+    assert found.bound is not None
+    assert 0 < found.largest <= found.bound
+    assert "a[0]*b[0]" in str(found)
+
+
+def test_schedules_are_told_apart() -> None:
+    found = tcsim.explain_diff(gemm("h200"), gemm("h200", tcsim.SplitK(3, tile_k=64)), A, B)
+    assert [x.model.schedule for x in found.first[:1]] == [tcsim.Sequential()]
+    assert any(x.model.schedule == tcsim.SplitK(3, tile_k=64) for x in found.second)
+    step = tcsim.SplitK(3, tile_k=64).plan(555).bounds[1]
+    assert found.parting is not None
+    assert found.parting.until > step  # until the first split ends both are one chain
+
+
+def test_results_stored_in_half_are_explained() -> None:
+    found = tcsim.explain_diff(gemm("a100").astype("float16"), gemm("h200", tcsim.Blocked(128)).astype("float16"), A, B)
+    assert any("a100" in label and x.model.stored.name == "float16" for x in found.first for label in x.alike)
+    assert any(x.model.schedule == tcsim.Blocked(128, "float32") for x in found.second)
+
+
+def test_what_nothing_explains_is_said() -> None:
+    broken = gemm("a100").copy()
+    broken.view(np.uint32)[3, 4] ^= 1 << 12
+    found = tcsim.explain_diff(gemm("a100"), broken, A, B)
+    assert found.first
+    assert not found.second
+    assert found.differing == 1
+    assert found.index == (3, 4)
+    assert "no unit and schedule" in str(found)
+
+
+def test_single_bits_are_corruption_and_clean_calls_are_not() -> None:
+    """10,000 small GEMMs of two GPUs and two schedules, a bit flipped in a third of them."""
+    rng, count = np.random.default_rng(2), 10_000
+    a, b = rng.standard_normal((count, 4, 96)).astype("float16"), rng.standard_normal((count, 96, 4)).astype("float16")
+    plans = [("h200", tcsim.Sequential()), ("a100", tcsim.Sequential()), ("h200", tcsim.SplitK(2, tile_k=32))]
+    d = np.empty((count, 4, 4), "float32")
+    for i, (gpu, schedule) in enumerate(plans):
+        d[i::3] = tcsim.matmul(a[i::3], b[i::3], unit=tcsim.unit(gpu, "float16"), schedule=schedule)
+    bad = rng.random(count) < 1 / 3
+    at, bit = rng.integers(0, 16, count), rng.integers(0, 32, count).astype(np.uint32)
+    d.view(np.uint32).reshape(count, 16)[np.flatnonzero(bad), at[bad]] ^= np.uint32(1) << bit[bad]
+    calls = [Call(str(i), a[i], b[i], d[i], gpu=plans[i % 3][0], schedule=plans[i % 3][1]) for i in range(count)]
+    verdicts = tcsim.audit(calls).verdicts
+    assert [v.verdict for v in verdicts] == ["corruption" if x else "as declared" for x in bad]
+    assert [v.first for v in verdicts if v.first] == [(int(p) // 4, int(p) % 4) for p in at[bad]]
+
+
+def test_other_units_and_schedules_explain_a_mismatch() -> None:
+    calls = [Call("sku", A, B, gemm("a100"), gpu="h200"), Call("split", A, B, gemm("h200", tcsim.SplitK(4, tile_k=64)), gpu="h200"),
+             Call("right", A, B, gemm("h200"), gpu="h200")]  # fmt: skip
+    found = tcsim.audit(calls)
+    assert [v.verdict for v in found.verdicts] == ["another unit", "another schedule", "as declared"]
+    assert any("a100" in text or "t4" in text for text in found.verdicts[0].explained_by)
+    # four splits of nine tiles are three of three
+    assert any("SplitK(splits=3, tile_k=64" in text for text in found.verdicts[1].explained_by)
+    assert not found.clean
+
+
+def test_logs_are_files_or_folders(tmp_path: Path) -> None:
+    np.savez(tmp_path / "one.npz", a=A, b=B, d=gemm("h200"), gpu="h200")
+    np.savez(
+        tmp_path / "two.npz", **{"x.a": A, "x.b": B, "x.d": gemm("h200", tcsim.SplitK(3)), "x.schedule": "SplitK(3, tile_k=64)"}
+    )
+    assert tcsim.audit(tmp_path, gpu="h200").clean
+    assert len(tcsim.audit(tmp_path / "one.npz").verdicts) == 1
+    with pytest.raises(ValueError, match="no GPU is declared"):
+        tcsim.audit(tmp_path / "two.npz")
+    np.savez(tmp_path / "empty.npz", x=A)
+    with pytest.raises(ValueError, match="holds no call"):
+        tcsim.audit(tmp_path / "empty.npz", gpu="h200")
+
+
+def test_schedules_as_text() -> None:
+    for schedule in (tcsim.Sequential(), tcsim.SplitK(3, tile_k=32), tcsim.Blocked(64, "float64")):
+        assert parsed(repr(schedule)) == schedule
+    with pytest.raises(ValueError, match="unknown schedule"):
+        parsed("Tree(3)")
+    with pytest.raises(ValueError, match="splitz"):
+        parsed("SplitK(splitz=3)")
