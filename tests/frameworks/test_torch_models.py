@@ -13,7 +13,7 @@ import tcsim
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from tcsim_gpu import gguf, llama, models  # noqa: E402
 
-GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*_models.npz"))
+GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "models").glob("*.npz"))
 
 
 @pytest.fixture(scope="module")
