@@ -176,18 +176,18 @@ def fabsum(a: Any, b: Any, c: Any = None, *, block: int = 256, sum: str = "float
 
 def chained(
     words: tuple[list[Any], list[Any]], pairs: list[tuple[int, int]], *, c: Any = None, block: int, sum: str, fmt: str,
-    transposed: bool = False, rounding: str = "rn",
+    transposed: bool = False, rounding: str = "rn", out: Any = None,
 ) -> Any:  # fmt: skip
     """Products of word pairs: all but the last through one accumulator chain from c, the last by FABsum on top.
 
     `words` are the codes of a's words (m, k) and of b's (k, n), or (n, k) where `transposed`; `rounding` is PTX's name for that
-    of float32's outer additions.
+    of float32's outer additions. The result goes to `out` where one is given, (m, n) of four bytes each.
     """
     cp = device.cupy()
     a_words = [_k_contiguous(w) for w in words[0]]
     b_words = [_k_contiguous(w if transposed else w.T) for w in words[1]]
     (m, k), n = words[0][0].shape, b_words[0].shape[0]
-    out = cp.empty((m, n), cp.float32)
+    out = cp.empty((m, n), cp.float32) if out is None else out
     if c is not None:
         c = cp.ascontiguousarray(c, cp.float32)
     if not k or not out.size:
@@ -211,20 +211,17 @@ def chained(
     return out
 
 
-def chain(a: Any, b: Any, c: Any, formats: tuple[str, str]) -> Any:
-    """The chain of the GPU's wgmma unit for a pair of input formats, from c (m, n) float32 or None on: float32 (m, n).
+def chain(a: Any, b: Any, c: Any, formats: tuple[str, str], out: Any) -> None:
+    """The chain of the GPU's wgmma unit for a pair of input formats, from c (m, n) float32 or None on, into out (m, n).
 
     a (m, k) and b (n, k) are CuPy arrays of codes, k > 0; k is filled up to whole instructions with zeros.
     """
-    cp = device.cupy()
     a, b = _k_contiguous(a), _k_contiguous(b)
     (m, k), n = a.shape, b.shape[0]
-    out = cp.empty((m, n), cp.float32)
     args = _Product(c=0 if c is None else c.data.ptr, d=out.data.ptr, m=m, n=n, k=k, phases=1)
     args.a[0] = _tensor_map(a, BM, CHAINED[formats[0]][1])
     args.b[0] = _tensor_map(b, CHAIN_COLUMNS, CHAINED[formats[1]][1])
     _launch(chain_source(*formats), args, CHAIN_COLUMNS)
-    return out
 
 
 def _launch(source: str, args: _Product, columns: int) -> None:
