@@ -19,7 +19,15 @@ from tcsim.hardware.unit import Unit
 
 Floats = npt.NDArray[np.float64]
 CHUNK = 64  # products of a block whose sum is exact
-MAY_DIFFER = {"gpu", "instruction", "name", "evidence", "source", "nan_code", "nan_known"}  # labels; NaN is compared as what it is
+MAY_DIFFER = {
+    "gpu",
+    "instruction",
+    "name",
+    "evidence",
+    "source",
+    "nan_code",
+    "nan_known",
+}  # labels; NaN is compared as what it is
 EMPTY, NOTHING, SLACK = 100000, -1e9, 2.0**-8
 
 
@@ -185,6 +193,7 @@ def certified(a: Facts, b: Facts, c: Any, reach: float, sum_bits: int = 24) -> n
     3. Rounding toward zero never grows, so |c| stays at most |c0| + |row|·|column| < 2^127: nothing overflows. 4. Neither c
     nor a scale reaches an exponent above q + F (`reach` = F): the unit cuts nothing either. 5. Both round c + chunk toward zero.
     """
+    sure: npt.NDArray[np.bool_]
     low, size = a.low[:, None] + b.low, a.size[:, None] + b.size
     over = a.reach[:, None] + b.reach
     sure = a.good[:, None] & b.good & (low >= -149) & (size <= 127)
@@ -199,4 +208,5 @@ def certified(a: Facts, b: Facts, c: Any, reach: float, sum_bits: int = 24) -> n
     least = np.minimum(low, last)
     top = np.maximum(size, np.where(field > 0, field - 126, -125)) + 1
     fits = (magnitude < 0x7F800000) & (top <= 127) & (np.maximum(top, over + low) - least <= reach)
-    return sure & ((magnitude == 0) | fits)
+    sure &= (magnitude == 0) | fits
+    return sure

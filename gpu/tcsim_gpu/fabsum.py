@@ -137,12 +137,13 @@ def _tensor_map(matrix: Any, rows: int, kind: int) -> _Map:
 
 
 def _k_contiguous(matrix: Any) -> Any:
-    """(rows, k) with k contiguous and padded by zeros to whole 16 bytes."""
+    """(rows, k) with k contiguous and padded by zeros to whole 16 bytes, at a multiple of 16."""
     cp = device.cupy()
     rows, k = matrix.shape
     padded = -(-k // (16 // matrix.itemsize)) * (16 // matrix.itemsize)
     if padded == k:
-        return cp.ascontiguousarray(matrix)
+        out = cp.ascontiguousarray(matrix)
+        return out.copy() if out.data.ptr % 16 else out
     out = cp.zeros((rows, padded), matrix.dtype)
     out[:, :k] = matrix
     return out

@@ -93,7 +93,8 @@ def run(problem: Problem, out: Any) -> tuple[Any, int, int]:
         kernel(kernel_text("fold.cuh"), "certify")((-(-n // 256), -(-m // 32)), (256,), (job.argument(),))
         start = None if c is None else c.view(cp.float32)
         words = ([a.codes], [b.codes])
-        kind = {"block": CHUNK, "sum": "float32", "fmt": "bfloat16", "rounding": "rz"}
-        fabsum.chained(words, [(0, 0)], c=start, transposed=True, out=out[z], **kind)
+        fabsum.chained(
+            words, [(0, 0)], c=start, block=CHUNK, sum="float32", fmt="bfloat16", transposed=True, rounding="rz", out=out[z]
+        )
     without, by_chunks = (int(x) for x in cp.asnumpy(count))
     return listed, without, by_chunks

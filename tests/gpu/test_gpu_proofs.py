@@ -43,7 +43,10 @@ FLOAT32 = format_named("float32")
         (tcsim.unit("h200", "float16").replace(rounding="rne"), "emulator"),
         (tcsim.unit("h200", "float16", out="float16"), "emulator"),
         (tcsim.unit("h200", "float8_e4m3fn", instruction="mma"), "emulator"),
-        (tcsim.unit("v100", "bfloat16" if False else "float16").replace(a="bfloat16", b="bfloat16", fraction_bits=25), "emulator"),
+        (
+            tcsim.unit("v100", "bfloat16" if False else "float16").replace(a="bfloat16", b="bfloat16", fraction_bits=25),
+            "emulator",
+        ),
     ],
     ids=lambda x: x if isinstance(x, str) else f"{x.label} {x.evidence}",
 )
@@ -150,7 +153,9 @@ def folded_problem(draw: what_ifs.Draw, unit: Unit) -> Problem:
         if draw.chance(0.1):
             field[...] = draw.of((0, 254, 255))
         body = rng.integers(0, 1 << 23, (1, m, n)) & ~((1 << draw.of((0, 0, 8, 16, 23))) - 1)
-        c = (rng.integers(0, 2, (1, m, n)) << 31 | field << 23 | np.where(rng.random((1, m, n)) < 0.2, 0, body)).astype(np.uint32)
+        c = (rng.integers(0, 2, (1, m, n)) << 31 | field << 23 | np.where(rng.random((1, m, n)) < 0.2, 0, body)).astype(
+            np.uint32
+        )
         c = np.where(rng.random(c.shape) < 0.1, rng.integers(0, 2, c.shape, dtype=np.uint32) << np.uint32(31), c)
     return Problem(
         unit, Sequential().plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), c, scales[0], scales[1]
