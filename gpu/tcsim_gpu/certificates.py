@@ -68,6 +68,10 @@ def _narrow(fmt: Format) -> bool:
     return fmt.width <= 8 and not fmt.integer
 
 
+def _operand(fmt: Format) -> bool:
+    return _narrow(fmt) and fmt.zero  # what fills up a chunk is the code 0
+
+
 def _folds(unit: Unit) -> bool:
     return unit.align_rounding == "exact" or (unit.fraction_bits is not None and unit.fraction_bits >= 23)
 
@@ -77,8 +81,8 @@ FOLDED = Gate(
     "the exact blocks of 64",
     {
         **LABELS,
-        "a": lambda unit: _narrow(unit.a_format),
-        "b": lambda unit: _narrow(unit.b_format),
+        "a": lambda unit: _operand(unit.a_format),
+        "b": lambda unit: _operand(unit.b_format),
         "out": lambda unit: unit.out_format == FORMATS["float32"],
         **only(operand_format=None, sum_format=None, arithmetic="aligned", block_size=CHUNK, rounding="rz"),
         "fraction_bits": _folds,

@@ -79,9 +79,9 @@ def fabsum_source(block: int, sum_format: str, fmt: str, rounding: str = "rn") -
 
 
 @cache
-def chain_source(a: str, b: str) -> str:
+def chain_source(a: str, b: str, columns: int = CHAIN_COLUMNS) -> str:
     """The kernel without an outer sum: the unit's own chain along all of k, from c on, for input formats a and b."""
-    n, size = CHAIN_COLUMNS, CHAINED[a][2]
+    n, size = columns, CHAINED[a][2]
     return "".join(
         [
             f"#define BN {n}\n#define BK {ROW_BYTES // size}\n#define B {ROW_BYTES // size}\n#define WIDE_SUM 0\n",
@@ -212,7 +212,7 @@ def chained(
     return out
 
 
-def chain(a: Any, b: Any, c: Any, formats: tuple[str, str], out: Any) -> None:
+def chain(a: Any, b: Any, c: Any, formats: tuple[str, str], out: Any, columns: int = CHAIN_COLUMNS) -> None:
     """The chain of the GPU's wgmma unit for a pair of input formats, from c (m, n) float32 or None on, into out (m, n).
 
     a (m, k) and b (n, k) are CuPy arrays of codes, k > 0; k is filled up to whole instructions with zeros.
@@ -221,8 +221,8 @@ def chain(a: Any, b: Any, c: Any, formats: tuple[str, str], out: Any) -> None:
     (m, k), n = a.shape, b.shape[0]
     args = _Product(c=0 if c is None else c.data.ptr, d=out.data.ptr, m=m, n=n, k=k, phases=1)
     args.a[0] = _tensor_map(a, BM, CHAINED[formats[0]][1])
-    args.b[0] = _tensor_map(b, CHAIN_COLUMNS, CHAINED[formats[1]][1])
-    _launch(chain_source(*formats), args, CHAIN_COLUMNS)
+    args.b[0] = _tensor_map(b, columns, CHAINED[formats[1]][1])
+    _launch(chain_source(*formats, columns), args, columns)
 
 
 def _launch(source: str, args: _Product, columns: int) -> None:

@@ -8,18 +8,20 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim_gpu import device, fabsum
-from tcsim_gpu.certificates import CHUNK, reach_of, tables
+from tcsim_gpu.certificates import CHUNK, EMPTY, reach_of, tables
 from tcsim_gpu.instructions import converted
 from tcsim_gpu.launch import kernel, on_device, struct
 from tcsim_gpu.source import kernel_text
 
 Fold = struct(
     "Fold",
-    "codes scales value scale_value exponent scale_exponent out norm low high bad row_step k_step scale_row scale_k rows k pitch",
+    "codes scales table scale_table out norm low high bad row_step k_step scale_row scale_k rows k pitch",
     "scale_block grouped",
 )
 Facts = struct("Facts", "norm low high bad excess facts rows chunks")
@@ -36,10 +38,16 @@ class Side(NamedTuple):
 
 
 @cache
-def _tables(fmt: Format | None, gpu: int) -> tuple[Any, Any]:
-    cp = device.cupy()
+def _table(fmt: Format | None, gpu: int) -> Any:
+    """`certificates.tables` as the kernel reads it: (256, 4) words of value, last place, exponent."""
     values, exponents = tables(fmt)
-    return cp.asarray(values), cp.asarray(exponents)
+    words = np.zeros((256, 4), np.int32)
+    words[:, 0], words[:, 2] = values.view(np.int32), exponents
+    whole = np.frexp(np.where(np.isfinite(values), values, 1).astype(np.float64))
+    mantissa = (np.abs(whole[0]) * 2**53).astype(np.int64)
+    trailing = np.frexp((mantissa & -mantissa).astype(np.float64))[1] - 1
+    words[:, 1] = np.where(mantissa == 0, EMPTY, whole[1] - 53 + trailing)
+    return device.cupy().asarray(words)
 
 
 def fold(unit: Unit, codes: Any, scales: Any, side: str) -> Side:
@@ -52,11 +60,12 @@ def fold(unit: Unit, codes: Any, scales: Any, side: str) -> Side:
     norm = cp.empty((chunks, rows), cp.float64)
     low, high = (cp.empty((chunks, rows), cp.int32) for _ in range(2))
     bad = cp.zeros(rows, cp.uint32)
-    value, exponent = _tables(unit.a_format if side == "a" else unit.b_format, gpu)
-    scale_value, scale_exponent = _tables(unit.scale_format, gpu)
+    mine = _table(unit.a_format if side == "a" else unit.b_format, gpu)
     steps = (0, 0) if scales is None else scales.strides
-    job = Fold().set(codes=codes, scales=codes if scales is None else scales, value=value, scale_value=scale_value)
-    job.set(exponent=exponent, scale_exponent=scale_exponent, out=out, norm=norm, low=low, high=high, bad=bad)
+    job = Fold().set(
+        codes=codes, scales=codes if scales is None else scales, table=mine, scale_table=_table(unit.scale_format, gpu)
+    )
+    job.set(out=out, norm=norm, low=low, high=high, bad=bad)
     job.set(row_step=codes.strides[0], k_step=codes.strides[1], scale_row=steps[0], scale_k=steps[1])
     job.set(rows=rows, k=k, pitch=chunks * CHUNK, scale_block=unit.scale_block or CHUNK, grouped=int(unit.group_size > 1))
     text = kernel_text("fold.cuh")

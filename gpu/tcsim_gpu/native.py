@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from tcsim.fp.formats import Format
 from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
-from tcsim.schedule import Plan
+from tcsim.schedule import Sequential
 from tcsim_gpu import device, fabsum
 from tcsim_gpu.certificates import padding
 from tcsim_gpu.emulator import k_places
@@ -48,21 +48,29 @@ def native_for(unit: Unit, gpu: str | None) -> tuple[Unit | None, str]:
     return None, "; ".join(dict.fromkeys(reasons)) or "no native unit multiplies its formats to float32"
 
 
-def places(unit: Unit, native: Unit, plan: Plan) -> Any:
+def places(unit: Unit, native: Unit, k: int) -> Any:
     """Which k stands where in the native unit's operands, -1 for a zero: each block of the unit at the head of one of its own."""
-    mine, _ = k_places(unit, plan)
+    mine, _ = k_places(unit, Sequential().plan(k))
     filled = np.full((mine.size // unit.block_size, native.block_size), -1, np.int32)
     filled[:, : unit.block_size] = mine.reshape(-1, unit.block_size)
     return filled.ravel()
+
+
+@lru_cache(maxsize=64)
+def _ordered(unit: Unit, native: Unit, k: int) -> tuple[Any, bool]:
+    """`places`, and whether that is every k as it comes."""
+    order = places(unit, native, k)
+    if unit.block_size == native.block_size and bool((order[:k] == np.arange(k)).all()):
+        return np.arange(k, dtype=np.int32), True
+    return order, False
 
 
 def gemm(problem: Problem, native: Unit, out: Any) -> None:
     """The problem's matrices through the native chain into out (batch, m, n)."""
     cp = device.cupy()
     unit, k = problem.unit, problem.shape[3]
-    order = places(unit, native, problem.plan)
-    straight = unit.block_size == native.block_size and bool((order[:k] == np.arange(k)).all())
-    moved = cp.asarray(np.arange(k, dtype=np.int32) if straight else order)
+    order, straight = _ordered(unit, native, k)
+    moved = cp.asarray(order)
     for z in range(out.shape[0]):
         a = arranged(problem.a, z, unit.a_operand, moved, straight)
         b = arranged(Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored), z, unit.b_operand, moved, straight)

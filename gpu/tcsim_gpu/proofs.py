@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,12 @@ class Tally:
 
 def step_for(unit: Unit, plan: Plan, gpu: str | None) -> Step:
     """The step for a unit and a schedule on a GPU of the unit table (None: one that it does not know)."""
-    if plan.sum is not None or len(plan.bounds) != 2:
+    return _step(unit, plan.sum is None and len(plan.bounds) == 2, gpu)
+
+
+@cache
+def _step(unit: Unit, one_chain: bool, gpu: str | None) -> Step:
+    if not one_chain:
         return Step("emulator", None, "the schedule adds results outside the unit", "none needed")
     found, why = native.native_for(unit, gpu)
     if found is not None:
@@ -133,4 +139,10 @@ def explain(unit: Unit, gpu: str | None) -> str:
 
 
 def _present() -> str | None:
+    """The GPU present, if the kernels for tensor cores run on it."""
+    return _gpu(int(device.cupy().cuda.Device().id))
+
+
+@cache
+def _gpu(index: int) -> str | None:
     return device.table_gpu() if device.capability() == 90 else None

@@ -78,7 +78,7 @@ def padded_unit(draw: what_ifs.Draw) -> tuple[Unit, Unit]:
 
 def through(problem: Problem, unit: Unit) -> np.ndarray:
     """A problem as the GEMM kernel lays it out, on the record that it runs."""
-    order = native.places(problem.unit, unit, problem.plan)
+    order = native.places(problem.unit, unit, problem.shape[3])
     order = np.concatenate([order, np.full(unit.block_size, -1)])  # the kernel fills whole tiles: a block of zeros at the end
     a = np.where(order < 0, 0, problem.a.codes[:, :, order]).astype(problem.a.codes.dtype)
     b = np.where(order[:, None] < 0, 0, problem.b.codes[:, order]).astype(problem.b.codes.dtype)

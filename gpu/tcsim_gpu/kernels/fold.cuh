@@ -11,61 +11,70 @@ typedef long long i64;
 
 struct Fold {
   const u8 *codes, *scales;
-  const float *value, *scale_value;         // of each of 256 codes
-  const int *exponent, *scale_exponent;     // with which it aligns; NaN in `value` where it is none
-  u16 *out;                                 // (rows, pitch)
-  double *norm;                             // (chunks, rows): sum of squares
-  int *low, *high;                          // (chunks, rows): the last place of its numbers, the largest exponent they align by
-  u32 *bad;                                 // of a row: something is no bfloat16 number
+  const int4 *table, *scale_table;  // of each of 256 codes: value, last place (EMPTY of zeros), exponent with which it aligns
+  u16 *out;                         // (rows, pitch)
+  double *norm;                     // (chunks, rows): sum of squares
+  int *low, *high;                  // (chunks, rows): the last place of its numbers, the largest exponent they align by
+  u32 *bad;                         // of a row: something is no bfloat16 number
   i64 row_step, k_step, scale_row, scale_k, rows, k, pitch;
   int scale_block, grouped;
 };
 
-__device__ __forceinline__ int last_place(u32 bits) {
-  return (int)(bits >> 23 & 0xFF) - 150 + __ffs((bits & 0x7FFFFF) | 1 << 23) - 1;
+// The codes of 64 rows by 64 k, 16 at once where they lie side by side at multiples of 16.
+__device__ __forceinline__ void load(const Fold &p, u8 (&tile)[64][80], i64 row0, i64 k0) {
+  const bool whole = row0 + 64 <= p.rows && k0 + 64 <= p.k && !((u64)p.codes & 15);
+  const int x = threadIdx.x / 4, y = threadIdx.x % 4 * 16;
+  if (whole && p.k_step == 1 && p.row_step % 16 == 0) {
+    *(uint4 *)&tile[x][y] = *(const uint4 *)(p.codes + (row0 + x) * p.row_step + k0 + y);
+  } else if (whole && p.row_step == 1 && p.k_step % 16 == 0) {
+    uint4 v = *(const uint4 *)(p.codes + (k0 + x) * p.k_step + row0 + y);
+#pragma unroll
+    for (int i = 0; i < 16; i++) tile[y + i][x] = (u8)((i < 4 ? v.x : i < 8 ? v.y : i < 12 ? v.z : v.w) >> i % 4 * 8);
+  } else {
+    for (int i = threadIdx.x; i < 64 * 64; i += 256) {
+      const int r = p.row_step == 1 ? i % 64 : i / 64, j = p.row_step == 1 ? i / 64 : i % 64;
+      tile[r][j] = row0 + r < p.rows && k0 + j < p.k ? p.codes[(row0 + r) * p.row_step + (k0 + j) * p.k_step] : 0;
+    }
+  }
 }
 
+// A thread folds 16 codes of a row, which share a scale. The last place of a product is the sum of its factors', and the sum of
+// squares is taken before the scale multiplies it.
 extern "C" __global__ void __launch_bounds__(256) fold(const __grid_constant__ Fold p) {
-  __shared__ u8 tile[64][80];
-  __shared__ float value[256];
-  __shared__ int exponent[256];
+  __shared__ __align__(16) u8 tile[64][80];
+  __shared__ int4 table[256];
   const i64 k0 = (i64)blockIdx.x * 64, row0 = (i64)blockIdx.y * 64;
-  value[threadIdx.x] = p.value[threadIdx.x];
-  exponent[threadIdx.x] = p.exponent[threadIdx.x];
-  for (int i = threadIdx.x; i < 64 * 64; i += 256) {
-    const int r = p.row_step == 1 ? i % 64 : i / 64, j = p.row_step == 1 ? i / 64 : i % 64;
-    tile[r][j] = row0 + r < p.rows && k0 + j < p.k ? p.codes[(row0 + r) * p.row_step + (k0 + j) * p.k_step] : 0;
-  }
+  table[threadIdx.x] = p.table[threadIdx.x];
+  load(p, tile, row0, k0);
   __syncthreads();
   const int r = threadIdx.x / 4, j0 = threadIdx.x % 4 * 16;
   const i64 row = row0 + r;
-  double norm = 0;
-  int low = EMPTY, high = -EMPTY, bad = 0;
-  u16 folded[16];
-  const bool mine = row < p.rows && k0 + j0 < p.k;
   int code = 0;
-  if (mine) code = p.scales[row * p.scale_row + (k0 + j0) / p.scale_block * p.scale_k];
-  const float scale = p.scale_value[code];
-  const int by = p.scale_exponent[code];
+  if (row < p.rows && k0 + j0 < p.k) code = p.scales[row * p.scale_row + (k0 + j0) / p.scale_block * p.scale_k];
+  const int4 by = p.scale_table[code];
+  const float scale = __int_as_float(by.x);
+  const uint4 codes = *(const uint4 *)&tile[r][j0];
+  const u32 packed[4] = {codes.x, codes.y, codes.z, codes.w};
+  float squares = 0;
+  int low = EMPTY, high = -EMPTY;
+  u32 rest = 0, most = 0, least = 0xFFFFFFFF, words[8];
 #pragma unroll
   for (int i = 0; i < 16; i++) {
-    const int c = tile[r][j0 + i];
-    const float x = value[c], v = x * scale;
-    const u32 bits = __float_as_uint(v), size = bits & 0x7FFFFFFF;
-    const bool inside = mine && k0 + j0 + i < p.k;
-    const bool nothing = !(__float_as_uint(x) << 1) || !(__float_as_uint(scale) << 1);
-    const bool finite = (__float_as_uint(x) << 1 >> 24) != 0xFF && (__float_as_uint(scale) << 1 >> 24) != 0xFF;
-    folded[i] = 0;
-    if (!inside || (nothing && finite)) continue;
-    folded[i] = (u16)(bits >> 16);
-    if (!finite || size >= 0x7F800000 || size < 0x00800000 || (bits & 0xFFFF)) {
-      bad = 1;
-      continue;
-    }
-    norm += (double)v * v;
-    low = min(low, last_place(bits));
-    high = max(high, by + (p.grouped ? 0 : exponent[c]));
+    const int4 of = table[packed[i / 4] >> i % 4 * 8 & 0xFF];
+    const float x = __int_as_float(of.x);
+    const u32 bits = __float_as_uint(x * scale), size = bits & 0x7FFFFFFF;
+    words[i / 2] = i % 2 ? words[i / 2] | (bits & 0xFFFF0000) : bits >> 16;
+    rest |= bits & 0xFFFF;
+    most = max(most, size);
+    squares = fmaf(x, x, squares);
+    low = min(low, of.y);
+    if (of.y != EMPTY) least = min(least, size), high = max(high, of.z);
   }
+  const bool some = low != EMPTY && by.y != EMPTY;
+  int bad = most >= 0x7F800000 || rest || (some && least < 0x00800000);
+  double norm = some ? (double)squares * ((double)scale * (double)scale) : 0;
+  high = some ? by.z + (p.grouped ? 0 : high) : -EMPTY;
+  low = some ? low + by.y : EMPTY;
 #pragma unroll
   for (int step = 1; step < 4; step *= 2) {
     norm += __shfl_xor_sync(0xFFFFFFFF, norm, step);
@@ -75,13 +84,8 @@ extern "C" __global__ void __launch_bounds__(256) fold(const __grid_constant__ F
   }
   if (row >= p.rows) return;
   uint4 *to = (uint4 *)(p.out + row * p.pitch + k0 + j0);
-#pragma unroll
-  for (int h = 0; h < 2; h++) {
-    u32 w[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) w[i] = folded[8 * h + 2 * i] | (u32)folded[8 * h + 2 * i + 1] << 16;
-    to[h] = make_uint4(w[0], w[1], w[2], w[3]);
-  }
+  to[0] = make_uint4(words[0], words[1], words[2], words[3]);
+  to[1] = make_uint4(words[4], words[5], words[6], words[7]);
   if (threadIdx.x % 4) return;
   const i64 at = (i64)blockIdx.x * p.rows + row;
   p.norm[at] = norm, p.low[at] = low, p.high[at] = high;
