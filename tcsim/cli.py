@@ -209,6 +209,7 @@ def _gpu_verb(name: str, summary: str) -> None:
 
 
 _gpu_verb("validate", "Compare real tensor cores with the simulator, bit by bit.")
+_gpu_verb("plan", "Which units run on the tensor cores of the GPU present with proved bits, and which share of a product.")
 _gpu_verb("capture", "Write golden vectors of the GPU present.")
 
 

@@ -194,8 +194,9 @@ def certified(a: Facts, b: Facts, c: Any, reach: float, sum_bits: int = 24) -> n
     one, is a multiple of 2^q, and q >= -149: subnormals are exact, too. 2. By Cauchy and Schwarz a chunk's products sum to at
     most 2^(q + 24) in magnitude, all partial sums too, whatever their order: float32 holds them, and with no subnormal
     operand no product's exponent is above q + 24, so that the native unit (F >= 24) cuts nothing: the chunk's sum is exact.
-    3. Rounding toward zero never grows, so |c| stays at most |c0| + |row|·|column| < 2^127: nothing overflows. 4. Neither c
-    nor a scale reaches an exponent above q + F (`reach` = F): the unit cuts nothing either. 5. Both round c + chunk toward zero.
+    3. Rounding toward zero never grows, so |c| stays at most |c0| + |row|·|column| < 2^127: nothing overflows. 4. The unit
+    cuts nothing either: c's exponent stays at most q + F (`reach` = F), a scale's at most F above q and above the last place of
+    c0, and c's own exponent is at most 23 above its last place. 5. Both round c + chunk toward zero.
     """
     sure: npt.NDArray[np.bool_]
     low, size = a.low[:, None] + b.low, a.size[:, None] + b.size
@@ -211,6 +212,6 @@ def certified(a: Facts, b: Facts, c: Any, reach: float, sum_bits: int = 24) -> n
     last = np.maximum(field, 1) - 150 + np.frexp((whole & -whole).astype(np.float64))[1] - 1
     least = np.minimum(low, last)
     top = np.maximum(size, np.where(field > 0, field - 126, -125)) + 1
-    fits = (magnitude < 0x7F800000) & (top <= 127) & (np.maximum(top, over + low) - least <= reach)
+    fits = (magnitude < 0x7F800000) & (top <= 127) & (top - low <= reach) & (over + low - least <= reach)
     sure &= (magnitude == 0) | fits
     return sure

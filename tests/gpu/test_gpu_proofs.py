@@ -1,13 +1,16 @@
 """The plan of proofs: a certificate means equal bits. What the tensor core does is the compiled backend on the record of the
 GPU that would be present, the addition outside is the definition's; a fixed seed always and a fresh one each run, printed."""
 
+import ctypes
 import secrets
+import subprocess
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.random_units import written
-from tcsim_gpu import certificates, device, native, proofs, what_ifs
+from tcsim_gpu import certificates, device, folded, host, native, proofs, what_ifs
+from tcsim_gpu.source import kernel_text
 
 import tcsim
 from tcsim import reference
@@ -44,7 +47,7 @@ FLOAT32 = format_named("float32")
         (tcsim.unit("h200", "float16", out="float16"), "emulator"),
         (tcsim.unit("h200", "float8_e4m3fn", instruction="mma"), "emulator"),
         (
-            tcsim.unit("v100", "bfloat16" if False else "float16").replace(a="bfloat16", b="bfloat16", fraction_bits=25),
+            tcsim.unit("v100", "float16").replace(a="bfloat16", b="bfloat16", fraction_bits=25),
             "emulator",
         ),
     ],
@@ -231,6 +234,61 @@ def test_a_looser_certificate_would_let_wrong_bits_through(reach: int, bits: int
         if (loose & ~strict).any() and (loose & (by_blocks(problem, x, y) != reference.run(problem)[0])).any():
             return
     pytest.fail("no output differed: the test tests nothing")
+
+
+ON_HOST = """
+#include <strings.h>
+#define __device__
+#define __forceinline__ inline
+static inline int __ffs(unsigned x) { return ffs((int)x); }
+static inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long x) { return *p += x, *p - x; }
+typedef unsigned u32;
+typedef unsigned long long u64;
+typedef long long i64;
+"""
+
+
+@pytest.fixture(scope="module")
+def certify_kernel(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The device's certificate compiled for the host: the text of the kernel from `struct Certify` on."""
+    if host.compiler() is None:
+        pytest.skip("no C++ compiler here (g++ or clang++)")
+    text = kernel_text("fold.cuh")
+    launch = 'extern "C" void launch(const Certify *c, const unsigned *grid) { run_grid(certify, *c, grid, 256); }\n'
+    path = tmp_path_factory.mktemp("certify") / "certify.cpp"
+    path.write_text(kernel_text("on_host.cuh") + ON_HOST + text[text.index("struct Certify {") :] + launch)
+    built = path.with_suffix(".so")
+    subprocess.run([host.compiler(), "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", str(built), str(path)], check=True)
+    return ctypes.CDLL(str(built))
+
+
+def as_told(side: certificates.Facts) -> tuple[np.ndarray, np.ndarray]:
+    """Facts as the device keeps them: (6, rows) and (chunks, rows) in float32."""
+    rows = np.stack([side.excess.max(axis=0), side.spread, side.reach, side.size, side.low, side.good])
+    return np.ascontiguousarray(rows, np.float32), np.ascontiguousarray(side.excess, np.float32)
+
+
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_the_devices_certificate_is_the_definition(certify_kernel: ctypes.CDLL, seed: int) -> None:
+    print(f"seed {seed}")
+    found = 0
+    for i in range(300):
+        draw = what_ifs.Draw((seed, 3, i))
+        problem = folded_problem(draw, folded_unit(draw))
+        _, a, _, b = both_sides(problem)
+        (m, n), reach = (a.low.size, b.low.size), float(certificates.reach_of(problem.unit))
+        c = None if problem.c is None else np.ascontiguousarray(problem.c[0])
+        (x, x_excess), (y, y_excess) = as_told(a), as_told(b)
+        count, listed = np.zeros(2, np.uint64), np.zeros(m * n, np.int64)
+        job = folded.Certify().set(a=x, b=y, a_excess=x_excess, b_excess=y_excess, c=c, count=count, list=listed)
+        job.set(m=m, n=n, chunks=len(x_excess), room=m * n, offset=0, fraction_bits=folded._bits(reach))
+        certify_kernel.launch(ctypes.byref(job), (ctypes.c_uint * 3)(1, 1, 1))
+        seen = np.ones(m * n, bool)
+        seen[listed[: int(count[0])]] = False
+        expected = certificates.certified(a, b, c, reach)
+        np.testing.assert_array_equal(seen.reshape(m, n), expected, f"seed {(seed, 3, i)}")
+        found += int(count[0])
+    assert found > 100
 
 
 def test_ordinary_data_are_certified() -> None:

@@ -160,7 +160,7 @@ __device__ __forceinline__ bool c_fits(u32 code, float size, float reach, float 
   const int last = (field ? field : 1) - 150 + __ffs((magnitude & 0x7FFFFF) | (field ? 1 << 23 : 0)) - 1;
   const float least = fminf(low, (float)last);
   const float top = fmaxf(size, (float)(field ? field - 126 : -125)) + 1;
-  return top <= 127 && fmaxf(top, reach) - least <= fraction_bits;
+  return top <= 127 && top - low <= fraction_bits && reach - least <= fraction_bits;
 }
 
 extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant__ Certify p) {
