@@ -131,7 +131,8 @@ def plan(gpu: str | None, fmt: str | None, on: str | None, instruction: str | No
     With GPU and FORMAT the unit's step and, on the GPU present, the share of a random product that each step took; without, one
     line for every unit of the table.
     """
-    from tcsim.hardware import UNITS, unit
+    import tcsim
+    from tcsim.hardware import UNITS
     from tcsim.schedule import Sequential
     from tcsim_gpu import proof_report, proofs
 
@@ -141,7 +142,7 @@ def plan(gpu: str | None, fmt: str | None, on: str | None, instruction: str | No
             step = proofs.step_for(u, Sequential().plan(u.instruction_k), present)
             click.echo(f"{step.name:14}{u.label}")
         return
-    found = unit(gpu, fmt, instruction=instruction)
+    found = tcsim.unit(gpu, fmt, instruction=instruction)
     if on is not None:
         click.echo(proofs.explain(found, on))
         return

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+import tcsim
 from tcsim.errors import unknown
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import Format
-from tcsim.hardware import unit as unit_of
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
@@ -32,9 +32,9 @@ SLOW_SIDE = 2048  # of the emulator's timing where it takes seconds
 
 def units() -> dict[str, Unit]:
     """The units that are measured, by name."""
-    named = {f"b200 {f}": unit_of("b200", f) for f in ("nvfp4", "mxfp4", "float16", "bfloat16", "tfloat32")}
-    named |= {f"ada {f}": unit_of("ada", f) for f in ("float8_e4m3fn", "float8_e5m2")}
-    return named | {"volta with 25 fraction bits": unit_of("v100", "float16").replace(fraction_bits=25)}
+    named = {f"b200 {f}": tcsim.unit("b200", f) for f in ("nvfp4", "mxfp4", "float16", "bfloat16", "tfloat32")}
+    named |= {f"ada {f}": tcsim.unit("ada", f) for f in ("float8_e4m3fn", "float8_e5m2")}
+    return named | {"volta with 25 fraction bits": tcsim.unit("v100", "float16").replace(fraction_bits=25)}
 
 
 def quantised(x: Any, fmt: Format) -> Any:

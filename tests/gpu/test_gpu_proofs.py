@@ -8,13 +8,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from support.random_units import written
-from tcsim_gpu import certificates, device, folded, host, native, proofs, what_ifs
+from tcsim_gpu import certificates, cli, device, folded, host, native, proofs, what_ifs
 from tcsim_gpu.source import kernel_text
 
 import tcsim
 from tcsim import reference
 from tcsim.fp.formats import format_named
+from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.problem import Operand, Problem
@@ -57,6 +59,22 @@ def test_the_step_of_a_unit(unit: Unit, step: str) -> None:
     assert proofs.step_for(unit, Sequential().plan(256), "h200").name == step
     assert proofs.step_for(unit, Sequential().plan(256), "a100").name == "emulator"
     assert step in proofs.explain(unit, "h200")
+
+
+def test_another_nan_is_another_unit() -> None:
+    unit = tcsim.unit("b200", "float16")
+    steps = [proofs.step_for(u, Sequential().plan(64), "h200").name for u in (unit, unit.replace(nan_code=0x7FC00000), unit)]
+    assert steps == ["native", "emulator", "native"]
+
+
+def test_the_verb_tells_the_step_and_why() -> None:
+    told = CliRunner().invoke(cli.plan, ["b200", "mxfp4", "--on", "h200"])
+    assert told.exit_code == 0, told.output
+    assert "exact blocks" in told.output
+    assert "rounded toward zero" in told.output
+    table = CliRunner().invoke(cli.plan, ["--on", "h200"]).output.splitlines()
+    assert len(table) == len(UNITS)
+    assert "padded        ada float8_e5m2 -> float32 (mma)" in table
 
 
 def test_a_sum_outside_the_unit_is_the_emulators() -> None:
