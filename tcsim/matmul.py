@@ -51,8 +51,8 @@ def matmul(
     schedule
         How k is walked: Sequential() (the default), SplitK(...), Blocked(...), Tiled(...), Lanes(...).
     backend
-        "cpu" (compiled, fast), "reference" (Python integers, the definition), "cuda" (the same arithmetic on a GPU's
-        CUDA cores), "hardware" (the real tensor core).
+        "cpu" (compiled, fast), "reference" (Python integers, the definition), "cuda" (the same arithmetic on a GPU: its
+        tensor cores where that is proved to give the unit's bits, else its CUDA cores), "hardware" (the real tensor core).
     threads
         Threads of the cpu backend; by default all cores, or one for small problems. The bits do not depend on it.
     seed
@@ -121,7 +121,7 @@ def _backend(name: str) -> Callable[[Problem, int | None], Codes]:
     if name in ("cuda", "hardware"):
         from importlib import import_module
 
-        module = import_module({"cuda": "tcsim_gpu.emulator", "hardware": "tcsim_gpu.instructions"}[name])
+        module = import_module({"cuda": "tcsim_gpu.proofs", "hardware": "tcsim_gpu.instructions"}[name])
         return lambda problem, threads: module.run(problem)
     raise unknown("backend", name, BACKENDS)
 

@@ -115,7 +115,41 @@ def capture(path: str, match: tuple[str, ...], distributions: tuple[str, ...], s
     click.echo(f"{path}: {len(meta['instructions'])} instructions of {meta['gpu']}, {Path(path).stat().st_size / 1e6:.1f} MB")
 
 
-COMMANDS: dict[str, click.Command] = {"validate": validate, "capture": capture}
+@click.command()
+@click.argument("gpu", required=False)
+@click.argument("fmt", required=False, metavar="[FORMAT]")
+@click.option("--on", help="plan for this GPU of the unit table, which need not be here; default: the GPU present")
+@click.option("--instruction", help="of the unit, where its GPU has several")
+@click.option("--size", type=int, default=1024, show_default=True, help="m, n and k of the product that is run")
+@click.option(
+    "--data", default="normal", show_default=True, help="normal, lognormal, uniform, or one of validate's distributions"
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+def plan(gpu: str | None, fmt: str | None, on: str | None, instruction: str | None, size: int, data: str, seed: int) -> None:
+    """How backend="cuda" computes a unit: natively, padded, by exact blocks, or by the emulator.
+
+    With GPU and FORMAT the unit's step and, on the GPU present, the share of a random product that each step took; without, one
+    line for every unit of the table.
+    """
+    import tcsim
+    from tcsim.hardware import UNITS
+    from tcsim.schedule import Sequential
+    from tcsim_gpu import proof_report, proofs
+
+    present = on or device.present()
+    if gpu is None or fmt is None:
+        for u in UNITS:
+            step = proofs.step_for(u, Sequential().plan(u.instruction_k), present)
+            click.echo(f"{step.name:14}{u.label}")
+        return
+    found = tcsim.unit(gpu, fmt, instruction=instruction)
+    if on is not None:
+        click.echo(proofs.explain(found, on))
+        return
+    click.echo(proofs.explain_plan(proof_report.drawn(found, size, size, size, data, seed, False)))
+
+
+COMMANDS: dict[str, click.Command] = {"validate": validate, "capture": capture, "plan": plan}
 
 
 def doctor() -> list[str]:

@@ -1,4 +1,4 @@
-"""The emulator on CUDA cores, `backend="cuda"`: every unit, what-if and schedule, bit for bit.
+"""The emulator on CUDA cores: every unit, what-if and schedule, bit for bit. `backend="cuda"` asks it for what `proofs` does not prove.
 
 Aligned-sum units run in double precision (kernels/aligned.cuh), fused multiply-add chains and integers at library-like
 speed (kernels/chains.cuh), and everything else in exact fixed point (kernels/general_blocks.cuh).
@@ -134,6 +134,12 @@ def _general(problem: Problem, out: Any, elements: Any, machine: Gpu) -> None:
     which = (problem.unit, problem.a.stored, problem.b.stored)
     source, record = (general_for_any(), general_record(*which)) if machine.for_any else (general_source(*which), None)
     machine.launch(source, "general", (min(ceil(count / 128), 65535),), 128, task, record)
+
+
+def some(problem: Problem, out: Any, elements: Any, machine: Gpu = GPU) -> None:
+    """The listed elements of `out`, by the exact kernel."""
+    GENERAL.check_problem(problem)
+    _general(problem, out, elements, machine)
 
 
 def batch_grid(batch: int) -> tuple[int, int]:

@@ -19,8 +19,14 @@ from tcsim_gpu import device
 from tcsim_gpu.launch import kernel, on_device
 from tcsim_gpu.source import kernel_text
 
-BM, BK = 128, 64
+BM, ROW_BYTES = 128, 128
 _TENSOR = {"float16": ("f16", 6), "bfloat16": ("bf16", 9)}  # PTX type, CUtensorMapDataType
+# PTX type, CUtensorMapDataType (of plain integers), bytes of a code: what a chain alone can be made of.
+CHAINED = {
+    "float16": ("f16", 1, 2), "bfloat16": ("bf16", 1, 2), "tfloat32": ("tf32", 2, 4), "float8_e4m3fn": ("e4m3", 0, 1),
+    "float8_e5m2": ("e5m2", 0, 1),
+}  # fmt: skip
+CHAIN_COLUMNS = 256  # of a tile: all registers are the accumulator's
 SHARED_BYTES = 227 << 10
 LARGEST_TURN = 128  # float sums of blocks up to this size let the two warpgroups take turns
 CONVERTED = 4  # of so many double sums one takes its block through the conversion unit
@@ -55,33 +61,56 @@ def tile_columns(sum_format: str) -> int:
 
 
 @cache
-def fabsum_source(block: int, sum_format: str, fmt: str) -> str:
-    """The kernel for a block size, a format of the outer sum ("float32": v1, "float64": v2) and an input format."""
+def fabsum_source(block: int, sum_format: str, fmt: str, rounding: str = "rn") -> str:
+    """The kernel for a block size, a format of the outer sum ("float32": v1, "float64": v2), an input format, and how PTX
+    names the rounding of float32's outer additions."""
     n = tile_columns(sum_format)
-    stages = SHARED_BYTES // ((BM + n) * BK * 2)
-    tensor = _TENSOR[fmt][0]
-    count = n // 2
-    outs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
-    registers = ", ".join(f"%{i}" for i in range(count))
     return "".join(
         [
-            f"#define BN {n}\n#define B {block}\n#define WIDE_SUM {int(sum_format == 'float64')}\n#define STAGES {stages}\n",
-            f"#define TURNS {int(sum_format == 'float32' and block <= LARGEST_TURN)}\n",
+            f"#define BN {n}\n#define BK 64\n#define B {block}\n#define WIDE_SUM {int(sum_format == 'float64')}\n",
+            f"#define STAGES {_stages(n)}\n#define CHAINED 0\n",
+            f'#define TURNS {int(sum_format == "float32" and block <= LARGEST_TURN)}\n#define ADD "add.{rounding}.f32"\n',
             f"#define CONVERTED {CONVERTED}\n",
-            f'#define VALUE_OF "cvt.f32.{tensor}"\n',
-            f"__device__ __forceinline__ void mma(float (&d)[{count}], unsigned long long a, unsigned long long b, int keep) {{\n",
-            f'  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 2}, 0;\\n"\n',
-            f'  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{tensor}.{tensor} {{{registers}}}, %{count}, %{count + 1}, p, 1, 1, 0, 0;'
-            f'\\n}}" : {outs} : "l"(a), "l"(b), "r"(keep));\n}}\n',
+            f'#define VALUE_OF "cvt.f32.{_TENSOR[fmt][0]}"\n',
+            _mma(n, 16, _TENSOR[fmt][0], _TENSOR[fmt][0], ", 0, 0"),
             kernel_text("fabsum.cuh"),
         ]
     )
 
 
-def _shared(sum_format: str) -> int:
-    n = tile_columns(sum_format)
-    stages = SHARED_BYTES // ((BM + n) * BK * 2)
-    return stages * ((BM + n) * BK * 2 + 16)
+@cache
+def chain_source(a: str, b: str, columns: int = CHAIN_COLUMNS) -> str:
+    """The kernel without an outer sum: the unit's own chain along all of k, from c on, for input formats a and b."""
+    n, size = columns, CHAINED[a][2]
+    return "".join(
+        [
+            f"#define BN {n}\n#define BK {ROW_BYTES // size}\n#define B {ROW_BYTES // size}\n#define WIDE_SUM 0\n",
+            f'#define STAGES {_stages(n)}\n#define CHAINED 1\n#define TURNS 0\n#define ADD "add.rn.f32"\n#define CONVERTED 1\n',
+            _mma(n, 32 // size, CHAINED[a][0], CHAINED[b][0], ", 0, 0" if size == 2 else ""),
+            kernel_text("fabsum.cuh"),
+        ]
+    )
+
+
+def _mma(n: int, k: int, a: str, b: str, transposed: str) -> str:
+    """The function mma(d, a, b, keep): one instruction on top of d, or in its place."""
+    count = n // 2
+    outs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    registers = ", ".join(f"%{i}" for i in range(count))
+    return (
+        f"__device__ __forceinline__ void mma(float (&d)[{count}], unsigned long long a, unsigned long long b, int keep) {{\n"
+        f'  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 2}, 0;\\n"\n'
+        f'  "wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{a}.{b} {{{registers}}}, %{count}, %{count + 1}, p, 1, 1{transposed};'
+        f'\\n}}" : {outs} : "l"(a), "l"(b), "r"(keep));\n}}\n'
+    )
+
+
+def _stages(columns: int) -> int:
+    return SHARED_BYTES // ((BM + columns) * ROW_BYTES + 16)
+
+
+def _shared(columns: int) -> int:
+    return _stages(columns) * ((BM + columns) * ROW_BYTES + 16)
 
 
 @cache
@@ -89,17 +118,17 @@ def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def _tensor_map(matrix: Any, rows: int, fmt: str) -> _Map:
-    """The copy engine's description of a (rows of the matrix, k) array, k contiguous: boxes of 64 k by `rows`."""
+def _tensor_map(matrix: Any, rows: int, kind: int) -> _Map:
+    """The copy engine's description of a (rows of the matrix, k) array, k contiguous: boxes of 128 bytes of k by `rows`."""
     out = _Map()
     aligned = (ctypes.c_uint8 * 192)()
     base = ctypes.addressof(aligned)
     place = base + (-base) % 64
     sizes = (ctypes.c_uint64 * 2)(matrix.shape[1], matrix.shape[0])
     strides = (ctypes.c_uint64 * 1)(matrix.strides[0])
-    box, step = (ctypes.c_uint32 * 2)(BK, rows), (ctypes.c_uint32 * 2)(1, 1)
+    box, step = (ctypes.c_uint32 * 2)(ROW_BYTES // matrix.itemsize, rows), (ctypes.c_uint32 * 2)(1, 1)
     status = _driver().cuTensorMapEncodeTiled(
-        ctypes.c_void_p(place), _TENSOR[fmt][1], 2, ctypes.c_void_p(matrix.data.ptr), sizes, strides, box, step, 0, 3, 2, 0
+        ctypes.c_void_p(place), kind, 2, ctypes.c_void_p(matrix.data.ptr), sizes, strides, box, step, 0, 3, 2, 0
     )
     if status:
         raise RuntimeError(f"cuTensorMapEncodeTiled failed with status {status}")
@@ -108,12 +137,13 @@ def _tensor_map(matrix: Any, rows: int, fmt: str) -> _Map:
 
 
 def _k_contiguous(matrix: Any) -> Any:
-    """(rows, k) with k contiguous and padded by zeros to whole 16 bytes."""
+    """(rows, k) with k contiguous and padded by zeros to whole 16 bytes, at a multiple of 16."""
     cp = device.cupy()
     rows, k = matrix.shape
-    padded = -(-k // 8) * 8
+    padded = -(-k // (16 // matrix.itemsize)) * (16 // matrix.itemsize)
     if padded == k:
-        return cp.ascontiguousarray(matrix)
+        out = cp.ascontiguousarray(matrix)
+        return out.copy() if out.data.ptr % 16 else out
     out = cp.zeros((rows, padded), matrix.dtype)
     out[:, :k] = matrix
     return out
@@ -147,17 +177,18 @@ def fabsum(a: Any, b: Any, c: Any = None, *, block: int = 256, sum: str = "float
 
 def chained(
     words: tuple[list[Any], list[Any]], pairs: list[tuple[int, int]], *, c: Any = None, block: int, sum: str, fmt: str,
-    transposed: bool = False,
+    transposed: bool = False, rounding: str = "rn", out: Any = None,
 ) -> Any:  # fmt: skip
     """Products of word pairs: all but the last through one accumulator chain from c, the last by FABsum on top.
 
-    `words` are the codes of a's words (m, k) and of b's (k, n), or (n, k) where `transposed`.
+    `words` are the codes of a's words (m, k) and of b's (k, n), or (n, k) where `transposed`; `rounding` is PTX's name for that
+    of float32's outer additions. The result goes to `out` where one is given, (m, n) of four bytes each.
     """
     cp = device.cupy()
     a_words = [_k_contiguous(w) for w in words[0]]
     b_words = [_k_contiguous(w if transposed else w.T) for w in words[1]]
     (m, k), n = words[0][0].shape, b_words[0].shape[0]
-    out = cp.empty((m, n), cp.float32)
+    out = cp.empty((m, n), cp.float32) if out is None else out
     if c is not None:
         c = cp.ascontiguousarray(c, cp.float32)
     if not k or not out.size:
@@ -166,9 +197,9 @@ def chained(
     columns = tile_columns(sum)
     args = _Product(c=0 if c is None else c.data.ptr, d=out.data.ptr, m=m, n=n, k=k, phases=len(pairs))
     for i, w in enumerate(a_words):
-        args.a[i] = _tensor_map(w, BM, fmt)
+        args.a[i] = _tensor_map(w, BM, _TENSOR[fmt][1])
     for i, w in enumerate(b_words):
-        args.b[i] = _tensor_map(w, columns, fmt)
+        args.b[i] = _tensor_map(w, columns, _TENSOR[fmt][1])
     for i, (x, y) in enumerate(pairs):
         args.which_a[i], args.which_b[i] = x, y
     last = a_words[pairs[-1][0]], b_words[pairs[-1][1]]
@@ -177,11 +208,28 @@ def chained(
     if sum == "float64":
         counts = (np.int64(w.size // 8) for w in last)
         kernel(fabsum_source(block, sum, fmt), "largest", ("-arch=sm_90a",))((264, 2), (512,), (*last, *counts, largest))
-    launch = kernel(fabsum_source(block, sum, fmt), "fabsum", ("-arch=sm_90a",))
-    launch.max_dynamic_shared_size_bytes = _shared(sum)
-    by_value = np.frombuffer(bytes(args), dtype=np.dtype((np.void, ctypes.sizeof(args))))[0]
-    launch((ceil(m / BM) * ceil(n / columns),), (384,), (by_value,), shared_mem=_shared(sum))
+    _launch(fabsum_source(block, sum, fmt, rounding), args, columns)
     return out
+
+
+def chain(a: Any, b: Any, c: Any, formats: tuple[str, str], out: Any, columns: int = CHAIN_COLUMNS) -> None:
+    """The chain of the GPU's wgmma unit for a pair of input formats, from c (m, n) float32 or None on, into out (m, n).
+
+    a (m, k) and b (n, k) are CuPy arrays of codes, k > 0; k is filled up to whole instructions with zeros.
+    """
+    a, b = _k_contiguous(a), _k_contiguous(b)
+    (m, k), n = a.shape, b.shape[0]
+    args = _Product(c=0 if c is None else c.data.ptr, d=out.data.ptr, m=m, n=n, k=k, phases=1)
+    args.a[0] = _tensor_map(a, BM, CHAINED[formats[0]][1])
+    args.b[0] = _tensor_map(b, columns, CHAINED[formats[1]][1])
+    _launch(chain_source(*formats, columns), args, columns)
+
+
+def _launch(source: str, args: _Product, columns: int) -> None:
+    launch = kernel(source, "fabsum", ("-arch=sm_90a",))
+    launch.max_dynamic_shared_size_bytes = _shared(columns)
+    by_value = np.frombuffer(bytes(args), dtype=np.dtype((np.void, ctypes.sizeof(args))))[0]
+    launch((ceil(args.m / BM) * ceil(args.n / columns),), (384,), (by_value,), shared_mem=_shared(columns))
 
 
 def split(x: Any, words: int, fmt: str) -> list[Any]:

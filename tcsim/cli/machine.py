@@ -36,4 +36,5 @@ def gpu_verb(name: str, summary: str) -> None:
 
 
 gpu_verb("validate", "Compare real tensor cores with the simulator, bit by bit.")
+gpu_verb("plan", "Which units run on the tensor cores of the GPU present with proved bits, and which share of a product.")
 gpu_verb("capture", "Write golden vectors of the GPU present.")

@@ -3,7 +3,7 @@
 import pytest
 from tcsim_gpu import aligned, compile_check, source
 from tcsim_gpu import compile as compiler
-from tcsim_gpu.fabsum import fabsum_source
+from tcsim_gpu.fabsum import CHAINED, chain_source, fabsum_source
 from tcsim_gpu.matrix_source import matrix_source
 from tcsim_gpu.unit_of_instruction import named
 
@@ -73,6 +73,17 @@ def test_other_emulator_kernels_compile(kernel: str) -> None:
 @pytest.mark.parametrize(("block", "total", "fmt"), [(64, "float64", "float16"), (48, "float32", "bfloat16")])
 def test_fabsum_compiles(block: int, total: str, fmt: str) -> None:
     build(fabsum_source(block, total, fmt), "sm_90a")
+
+
+@pytest.mark.parametrize("fmt", CHAINED)
+def test_a_units_own_chain_compiles(fmt: str) -> None:
+    build(chain_source(fmt, fmt), "sm_90a")
+
+
+def test_exact_blocks_compile() -> None:
+    build(fabsum_source(64, "float32", "bfloat16", "rz"), "sm_90a")
+    build(source.kernel_text("fold.cuh"), "sm_90a")
+    build("#define CODE unsigned char\n" + source.kernel_text("arrange.cuh"), "sm_90a")
 
 
 def test_compile_errors_carry_the_log() -> None:

@@ -6,8 +6,10 @@
 //
 // One producer warp brings tiles of 64 k by the bulk tensor copy engine; two warpgroups own 64 rows each. Double-precision
 // additions and tensor instructions share a pipe, so what counts is how short the additions are, not when they come.
-// The host defines BN (columns of a tile), B (the block), WIDE_SUM, CONVERTED, TURNS, STAGES, VALUE_OF (a code's PTX conversion
-// to float) and mma(d, a, b, scale_d).
+// With CHAINED every phase runs through the one chain, from c on, and nothing is added outside: the unit's own GEMM.
+//
+// The host defines BN (columns of a tile), BK (products in 128 bytes), B (the block), WIDE_SUM, ADD (the float addition's PTX),
+// CONVERTED, TURNS, STAGES, VALUE_OF (a code's PTX conversion to float), CHAINED and mma(d, a, b, scale_d).
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -15,9 +17,9 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 #define BM 128
-#define BK 64
-#define A_TILE (BM * BK * 2)
-#define B_TILE (BN * BK * 2)
+#define ROW_BYTES 128
+#define A_TILE (BM * ROW_BYTES)
+#define B_TILE (BN * ROW_BYTES)
 #define R (BN / 2)  // accumulator registers of a thread
 #if WIDE_SUM
 typedef double Sum;
@@ -125,7 +127,7 @@ __device__ __forceinline__ float result(Sum x, Sum up_by) {
 __device__ __forceinline__ Sum widened(float x) { return x; }
 
 __device__ __forceinline__ Sum sum(Sum x, float y, bool, int) {
-  asm("add.rn.f32 %0, %0, %1;" : "+f"(x) : "f"(y));
+  asm(ADD " %0, %0, %1;" : "+f"(x) : "f"(y));
   return x;
 }
 
@@ -175,6 +177,7 @@ struct Group {
   }
 };
 
+#if !CHAINED
 #if B % BK == 0
 template <bool SCALED> __device__ __forceinline__ void blocks(const Group &g, float (&acc)[R], Sum (&total)[R], Stage s) {
   if (g.me == 1) give_turn(1);
@@ -224,6 +227,7 @@ template <bool SCALED> __device__ __forceinline__ void blocks(const Group &g, fl
   if (done) add<SCALED>(total, acc, g.shift);
 }
 #endif
+#endif
 
 // All phases but the last, through the tensor core's own accumulator from acc on.
 __device__ __forceinline__ void chain(const Group &g, float (&acc)[R], int tiles, Stage &s) {
@@ -244,6 +248,7 @@ __device__ __forceinline__ void chain(const Group &g, float (&acc)[R], int tiles
   if (before >= 0) g.release(before);
 }
 
+#if !CHAINED
 __device__ __forceinline__ float value_of(u32 code) {
   float x;
   const unsigned short bits = (unsigned short)code;
@@ -269,6 +274,8 @@ extern "C" __global__ void largest(const uint4 *a, const uint4 *b, i64 a_count, 
   most = __reduce_max_sync(0xFFFFFFFFu, max(most & 0xFFFFu, most >> 16));
   if (threadIdx.x % 32 == 0) atomicMax(to + blockIdx.y, most);
 }
+
+#endif
 
 extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constant__ Product p) {
   extern __shared__ __align__(1024) u8 shared[];
@@ -303,7 +310,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     const int me = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    const u64 a = descriptor(a_tiles + me * (64 * BK * 2)), b = descriptor(b_tiles);
+    const u64 a = descriptor(a_tiles + me * (64 * ROW_BYTES)), b = descriptor(b_tiles);
     const Group g = {a, b, full, empty, tiles, me, p.shift, p.k, threadIdx.x % 128 == 0};
     const int row = row0 + me * 64 + warp * 16 + lane / 4, column = column0 + lane % 4 * 2;
     float acc[R];
@@ -313,6 +320,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
       acc[i] = p.c && r < p.m && c < p.n ? p.c[(i64)r * p.n + c] : 0.0f;
     }
     Stage s = {0, 0};
+#if CHAINED
+    chain(g, acc, p.phases * tiles, s);
+#define RESULT(i) acc[i]
+#else
     chain(g, acc, (p.phases - 1) * tiles, s);
     Sum total[R];
 #if WIDE_SUM
@@ -329,6 +340,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
     blocks<false>(g, acc, total, s);
 #endif
 #define RESULT(i) result(total[i], converted(i) ? 1 : up_by)
+#endif
 #pragma unroll
     for (int i = 0; i < R; i += 2) {
       const int r = row + i % 4 / 2 * 8, c = column + i / 4 * 8;

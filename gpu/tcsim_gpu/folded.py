@@ -1,0 +1,109 @@
+"""Exact blocks of 64 on the tensor cores, each added to c by one rounding: NVFP4 and MXFP4 of Blackwell on Hopper.
+
+`certificates.certified` says for which outputs this is the unit, and why. The others are the caller's to compute.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
+from tcsim.problem import Operand, Problem
+from tcsim_gpu import device, fabsum
+from tcsim_gpu.certificates import CHUNK, EMPTY, reach_of, tables
+from tcsim_gpu.instructions import converted
+from tcsim_gpu.launch import kernel, on_device, struct
+from tcsim_gpu.source import kernel_text
+
+Fold = struct(
+    "Fold",
+    "codes scales table scale_table out norm low high bad row_step k_step scale_row scale_k rows k pitch",
+    "scale_block grouped",
+)
+Facts = struct("Facts", "norm low high bad excess facts rows chunks")
+Certify = struct("Certify", "a b a_excess b_excess c count list m n chunks room offset", "fraction_bits pad")
+ROOM = 1 << 22  # outputs without a certificate that are listed; with more, all are recomputed
+
+
+class Side(NamedTuple):
+    """An operand folded: bfloat16 codes (rows, k filled up to whole chunks), and its facts on the device."""
+
+    codes: Any
+    excess: Any
+    facts: Any
+
+
+@cache
+def _table(fmt: Format | None, gpu: int) -> Any:
+    """`certificates.tables` as the kernel reads it: (256, 4) words of value, last place, exponent."""
+    values, exponents = tables(fmt)
+    words = np.zeros((256, 4), np.int32)
+    words[:, 0], words[:, 2] = values.view(np.int32), exponents
+    whole = np.frexp(np.where(np.isfinite(values), values, 1).astype(np.float64))
+    mantissa = (np.abs(whole[0]) * 2**53).astype(np.int64)
+    trailing = np.frexp((mantissa & -mantissa).astype(np.float64))[1] - 1
+    words[:, 1] = np.where(mantissa == 0, EMPTY, whole[1] - 53 + trailing)
+    return device.cupy().asarray(words)
+
+
+def fold(unit: Unit, codes: Any, scales: Any, side: str) -> Side:
+    """Codes (rows, k) and scales (rows, blocks) or None, of any strides, folded; a column of B is a row here."""
+    cp = device.cupy()
+    gpu = int(cp.cuda.Device().id)
+    rows, k = codes.shape
+    chunks = -(-k // CHUNK)
+    out = cp.empty((rows, chunks * CHUNK), cp.uint16)
+    norm = cp.empty((chunks, rows), cp.float64)
+    low, high = (cp.empty((chunks, rows), cp.int32) for _ in range(2))
+    bad = cp.zeros(rows, cp.uint32)
+    mine = _table(unit.a_format if side == "a" else unit.b_format, gpu)
+    steps = (0, 0) if scales is None else scales.strides
+    job = Fold().set(
+        codes=codes, scales=codes if scales is None else scales, table=mine, scale_table=_table(unit.scale_format, gpu)
+    )
+    job.set(out=out, norm=norm, low=low, high=high, bad=bad)
+    job.set(row_step=codes.strides[0], k_step=codes.strides[1], scale_row=steps[0], scale_k=steps[1])
+    job.set(rows=rows, k=k, pitch=chunks * CHUNK, scale_block=unit.scale_block or CHUNK, grouped=int(unit.group_size > 1))
+    text = kernel_text("fold.cuh")
+    kernel(text, "fold")((chunks, -(-rows // 64)), (256,), (job.argument(),))
+    excess, facts = cp.empty((chunks, rows), cp.float32), cp.empty((6, rows), cp.float32)
+    told = Facts().set(norm=norm, low=low, high=high, bad=bad, excess=excess, facts=facts, rows=rows, chunks=chunks)
+    kernel(text, "facts")((-(-rows // 32),), (256,), (told.argument(),))
+    return Side(out, excess, facts)
+
+
+def _bits(x: float) -> int:
+    import struct as packing
+
+    return int(packing.unpack("<I", packing.pack("<f", x))[0])
+
+
+def run(problem: Problem, out: Any) -> tuple[Any, int, int]:
+    """Every output into out (batch, m, n), by exact blocks; (the list of those without a certificate, how many they are, how many
+    only their chunks certify). The list has at most ROOM of them."""
+    cp = device.cupy()
+    unit = problem.unit
+    batch, m, n, _ = problem.shape
+    count, listed = cp.zeros(2, cp.uint64), cp.empty(min(ROOM, out.size), cp.int64)
+    a_codes = converted(problem.a, unit.a_format)
+    b_codes = converted(Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored), unit.b_format)
+    scale_a, scale_b = on_device(problem.scale_a), on_device(problem.scale_b)
+    for z in range(batch):
+        a = fold(unit, a_codes[z], None if scale_a is None else scale_a[z], "a")
+        b = fold(unit, b_codes[z], None if scale_b is None else scale_b[z].T, "b")
+        c = None if problem.c is None else cp.ascontiguousarray(on_device(problem.c)[z])
+        job = Certify().set(a=a.facts, b=b.facts, a_excess=a.excess, b_excess=b.excess, c=c, count=count, list=listed)
+        job.set(m=m, n=n, chunks=a.excess.shape[0], room=listed.size, offset=z * m * n)
+        job.set(fraction_bits=_bits(float(reach_of(unit))))
+        kernel(kernel_text("fold.cuh"), "certify")((-(-n // 256), -(-m // 32)), (256,), (job.argument(),))
+        start = None if c is None else c.view(cp.float32)
+        words = ([a.codes], [b.codes])
+        fabsum.chained(
+            words, [(0, 0)], c=start, block=CHUNK, sum="float32", fmt="bfloat16", transposed=True, rounding="rz", out=out[z]
+        )
+    without, by_chunks = (int(x) for x in cp.asnumpy(count))
+    return listed, without, by_chunks

@@ -1,0 +1,183 @@
+// Block scales folded into bfloat16 operands, the facts that a certificate needs, and the certificate itself:
+// `tcsim_gpu.certificates` says what is computed and why it suffices. A chunk is 64 products.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define EMPTY 100000  // exponents that no number has: of a chunk or a row without numbers
+
+struct Fold {
+  const u8 *codes, *scales;
+  const int4 *table, *scale_table;  // of each of 256 codes: value, last place (EMPTY of zeros), exponent with which it aligns
+  u16 *out;                         // (rows, pitch)
+  double *norm;                     // (chunks, rows): sum of squares
+  int *low, *high;                  // (chunks, rows): the last place of its numbers, the largest exponent they align by
+  u32 *bad;                         // of a row: something is no bfloat16 number
+  i64 row_step, k_step, scale_row, scale_k, rows, k, pitch;
+  int scale_block, grouped;
+};
+
+// The codes of 64 rows by 64 k, 16 at once where they lie side by side at multiples of 16.
+__device__ __forceinline__ void load(const Fold &p, u8 (&tile)[64][80], i64 row0, i64 k0) {
+  const bool whole = row0 + 64 <= p.rows && k0 + 64 <= p.k && !((u64)p.codes & 15);
+  const int x = threadIdx.x / 4, y = threadIdx.x % 4 * 16;
+  if (whole && p.k_step == 1 && p.row_step % 16 == 0) {
+    *(uint4 *)&tile[x][y] = *(const uint4 *)(p.codes + (row0 + x) * p.row_step + k0 + y);
+  } else if (whole && p.row_step == 1 && p.k_step % 16 == 0) {
+    uint4 v = *(const uint4 *)(p.codes + (k0 + x) * p.k_step + row0 + y);
+#pragma unroll
+    for (int i = 0; i < 16; i++) tile[y + i][x] = (u8)((i < 4 ? v.x : i < 8 ? v.y : i < 12 ? v.z : v.w) >> i % 4 * 8);
+  } else {
+    for (int i = threadIdx.x; i < 64 * 64; i += 256) {
+      const int r = p.row_step == 1 ? i % 64 : i / 64, j = p.row_step == 1 ? i / 64 : i % 64;
+      tile[r][j] = row0 + r < p.rows && k0 + j < p.k ? p.codes[(row0 + r) * p.row_step + (k0 + j) * p.k_step] : 0;
+    }
+  }
+}
+
+// A thread folds 16 codes of a row, which share a scale. The last place of a product is the sum of its factors', and the sum of
+// squares is taken before the scale multiplies it.
+extern "C" __global__ void __launch_bounds__(256) fold(const __grid_constant__ Fold p) {
+  __shared__ __align__(16) u8 tile[64][80];
+  __shared__ int4 table[256];
+  const i64 k0 = (i64)blockIdx.x * 64, row0 = (i64)blockIdx.y * 64;
+  table[threadIdx.x] = p.table[threadIdx.x];
+  load(p, tile, row0, k0);
+  __syncthreads();
+  const int r = threadIdx.x / 4, j0 = threadIdx.x % 4 * 16;
+  const i64 row = row0 + r;
+  int code = 0;
+  if (row < p.rows && k0 + j0 < p.k) code = p.scales[row * p.scale_row + (k0 + j0) / p.scale_block * p.scale_k];
+  const int4 by = p.scale_table[code];
+  const float scale = __int_as_float(by.x);
+  const uint4 codes = *(const uint4 *)&tile[r][j0];
+  const u32 packed[4] = {codes.x, codes.y, codes.z, codes.w};
+  float squares = 0;
+  int low = EMPTY, high = -EMPTY;
+  u32 rest = 0, most = 0, least = 0xFFFFFFFF, words[8];
+#pragma unroll
+  for (int i = 0; i < 16; i++) {
+    const int4 of = table[packed[i / 4] >> i % 4 * 8 & 0xFF];
+    const float x = __int_as_float(of.x);
+    const u32 bits = __float_as_uint(x * scale), size = bits & 0x7FFFFFFF;
+    words[i / 2] = i % 2 ? words[i / 2] | (bits & 0xFFFF0000) : bits >> 16;
+    rest |= bits & 0xFFFF;
+    most = max(most, size);
+    squares = fmaf(x, x, squares);
+    low = min(low, of.y);
+    if (of.y != EMPTY) least = min(least, size), high = max(high, of.z);
+  }
+  const bool some = low != EMPTY && by.y != EMPTY;
+  int bad = most >= 0x7F800000 || rest || (some && least < 0x00800000);
+  double norm = some ? (double)squares * ((double)scale * (double)scale) : 0;
+  high = some ? by.z + (p.grouped ? 0 : high) : -EMPTY;
+  low = some ? low + by.y : EMPTY;
+#pragma unroll
+  for (int step = 1; step < 4; step *= 2) {
+    norm += __shfl_xor_sync(0xFFFFFFFF, norm, step);
+    low = min(low, __shfl_xor_sync(0xFFFFFFFF, low, step));
+    high = max(high, __shfl_xor_sync(0xFFFFFFFF, high, step));
+    bad |= __shfl_xor_sync(0xFFFFFFFF, bad, step);
+  }
+  if (row >= p.rows) return;
+  uint4 *to = (uint4 *)(p.out + row * p.pitch + k0 + j0);
+  to[0] = make_uint4(words[0], words[1], words[2], words[3]);
+  to[1] = make_uint4(words[4], words[5], words[6], words[7]);
+  if (threadIdx.x % 4) return;
+  const i64 at = (i64)blockIdx.x * p.rows + row;
+  p.norm[at] = norm, p.low[at] = low, p.high[at] = high;
+  if (bad) p.bad[row] = 1;
+}
+
+struct Facts {
+  const double *norm;
+  const int *low, *high;
+  const u32 *bad;
+  float *excess;  // (chunks, rows): log2 of a chunk's norm over its last place
+  float *facts;   // (6, rows): excess, spread, reach, size, low, good
+  i64 rows, chunks;
+};
+
+#define SLACK 0.00390625f  // 2^-8: far above what the logarithms and sums here err by
+#define NOTHING -1e9f
+
+// 32 rows a thread block, their chunks shared by eight warps.
+extern "C" __global__ void __launch_bounds__(256) facts(const __grid_constant__ Facts p) {
+  __shared__ double totals[8][32];
+  __shared__ float mosts[8][32];
+  __shared__ int lows[8][32], highs[8][32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const i64 row = (i64)blockIdx.x * 32 + lane;
+  double total = 0;
+  float most = NOTHING;
+  int low = EMPTY, high = -EMPTY;
+  for (i64 t = warp; t < p.chunks && row < p.rows; t += 8) {
+    const i64 at = t * p.rows + row;
+    const double norm = p.norm[at];
+    const float excess = norm > 0 ? (float)(0.5 * log2(norm)) + SLACK - (float)p.low[at] : NOTHING;
+    p.excess[at] = excess;
+    most = fmaxf(most, excess);
+    total += norm;
+    low = min(low, p.low[at]), high = max(high, p.high[at]);
+  }
+  totals[warp][lane] = total, mosts[warp][lane] = most, lows[warp][lane] = low, highs[warp][lane] = high;
+  __syncthreads();
+  if (warp || row >= p.rows) return;
+  for (int w = 1; w < 8; w++) {
+    total += totals[w][lane];
+    most = fmaxf(most, mosts[w][lane]);
+    low = min(low, lows[w][lane]), high = max(high, highs[w][lane]);
+  }
+  const bool any = total > 0;
+  const float size = any ? (float)(0.5 * log2(total)) + SLACK : NOTHING;
+  p.facts[row] = most;
+  p.facts[p.rows + row] = any ? size - (float)low : NOTHING;
+  p.facts[2 * p.rows + row] = any ? (float)(high - low) : NOTHING;
+  p.facts[3 * p.rows + row] = size;
+  p.facts[4 * p.rows + row] = (float)low;
+  p.facts[5 * p.rows + row] = p.bad[row] ? 0.0f : 1.0f;
+}
+
+struct Certify {
+  const float *a, *b;                // facts of rows and columns
+  const float *a_excess, *b_excess;  // of their chunks
+  const u32 *c;
+  u64 *count;  // outputs without a certificate, and those that only the chunks certify
+  i64 *list;   // the first `room` of the former
+  i64 m, n, chunks, room, offset;
+  float fraction_bits;
+  int pad;
+};
+
+__device__ __forceinline__ bool c_fits(u32 code, float size, float reach, float low, float fraction_bits) {
+  const u32 magnitude = code & 0x7FFFFFFF;
+  if (!magnitude) return true;
+  if (magnitude >= 0x7F800000) return false;
+  const int field = magnitude >> 23;
+  const int last = (field ? field : 1) - 150 + __ffs((magnitude & 0x7FFFFF) | (field ? 1 << 23 : 0)) - 1;
+  const float least = fminf(low, (float)last);
+  const float top = fmaxf(size, (float)(field ? field - 126 : -125)) + 1;
+  return top <= 127 && top - low <= fraction_bits && reach - least <= fraction_bits;
+}
+
+extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant__ Certify p) {
+  const i64 j = (i64)blockIdx.x * 256 + threadIdx.x;
+  if (j >= p.n) return;
+  const float e = p.b[j], s = p.b[p.n + j], r = p.b[2 * p.n + j], z = p.b[3 * p.n + j], l = p.b[4 * p.n + j], good = p.b[5 * p.n + j];
+  for (i64 i = (i64)blockIdx.y * 32; i < min(p.m, (i64)blockIdx.y * 32 + 32); i++) {
+    const float size = z + p.a[3 * p.m + i], low = l + p.a[4 * p.m + i], reach = r + p.a[2 * p.m + i];
+    bool sure = good * p.a[5 * p.m + i] > 0 && s + p.a[p.m + i] <= p.fraction_bits && reach <= p.fraction_bits && low >= -149 && size <= 127;
+    if (sure && p.c) sure = c_fits(p.c[i * p.n + j], size, reach + low, low, p.fraction_bits);
+    if (sure && e + p.a[i] > 24) {
+      for (i64 t = 0; t < p.chunks && sure; t++) sure = p.a_excess[t * p.m + i] + p.b_excess[t * p.n + j] <= 24;
+      if (sure) atomicAdd(p.count + 1, 1ull);
+    }
+    if (!sure) {
+      const u64 at = atomicAdd(p.count, 1ull);
+      if ((i64)at < p.room) p.list[at] = p.offset + i * p.n + j;
+    }
+  }
+}

@@ -1,0 +1,148 @@
+"""`backend="cuda"`: each problem by the fastest step that is proved to give the unit's bits, the emulator for the rest.
+
+1. native: the GPU's own tensor core has the unit's record. 2. padded: it has, once zeros fill up the unit's shorter blocks.
+3. exact blocks: 64 products exactly, then one rounding, where the data certify it; other outputs go to the emulator.
+4. emulator: everything else, on CUDA cores. `emulator.run` is that one alone. The proofs are in `certificates`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tcsim.gates import asked_of
+from tcsim.hardware.unit import Unit
+from tcsim.problem import Codes, Operand, Problem
+from tcsim.schedule import Plan, Sequential
+from tcsim_gpu import certificates, device, emulator, folded, native
+from tcsim_gpu.launch import GPU, on_device
+
+FEW = 1 << 20  # multiply-adds of one product of a batch, below which launching one kernel a product does not pay
+RECOMPUTED = 4  # one output in so many without a certificate, and all are recomputed
+
+
+@dataclass(frozen=True)
+class Step:
+    """How a problem is computed: "native", "padded", "exact blocks" or "emulator"; the record that runs, and why."""
+
+    name: str
+    native: Unit | None
+    why: str
+    certificate: str
+
+
+@dataclass
+class Tally:
+    """Outputs by the step that computed them; `by_chunks` are those of the exact blocks that rows and columns did not settle."""
+
+    outputs: dict[str, int] = field(default_factory=dict)
+    by_chunks: int = 0
+
+    def add(self, step: str, count: int) -> None:
+        self.outputs[step] = self.outputs.get(step, 0) + count
+
+
+def step_for(unit: Unit, plan: Plan, gpu: str | None) -> Step:
+    """The step for a unit and a schedule on a GPU of the unit table (None: one that it does not know)."""
+    return _step(unit, plan.sum is None and len(plan.bounds) == 2, gpu)
+
+
+@cache
+def _step(unit: Unit, one_chain: bool, gpu: str | None) -> Step:
+    if not one_chain:
+        return Step("emulator", None, "the schedule adds results outside the unit", "none needed")
+    found, why = native.native_for(unit, gpu)
+    if found is not None:
+        name = "native" if unit.block_size == found.block_size else "padded"
+        return Step(name, found, f"{found.label}: {why}", "none needed: the records prove it for all data")
+    stop = certificates.FOLDED.stops_at(unit)
+    carrier = next((u for u in native.natives(gpu) if u.a == u.b == "bfloat16"), None)
+    if stop is not None:
+        why += f"; exact blocks of 64 do not know {stop}={getattr(unit, stop)!r}"
+    elif carrier is not None and certificates.exact_sums(carrier) is None:
+        chunk = f"sums of 64 by {carrier.label}, each added to c and rounded toward zero"
+        return Step("exact blocks", carrier, chunk, "rows and columns: see tcsim_gpu.certificates.certified")
+    return Step("emulator", None, why, "none needed")
+
+
+def run(problem: Problem, tally: Tally | None = None) -> Codes:
+    """Codes of D = C + A·B, (batch, m, n), by the plan of proofs: numpy if the codes of a are numpy, CuPy if they are CuPy."""
+    host = isinstance(problem.a.codes, np.ndarray)
+    moved = replace(
+        problem,
+        a=Operand(on_device(problem.a.codes), problem.a.stored),
+        b=Operand(on_device(problem.b.codes), problem.b.stored),
+        c=on_device(problem.c),
+        scale_a=on_device(problem.scale_a),
+        scale_b=on_device(problem.scale_b),
+    )
+    out = run_on_device(moved, tally)
+    return device.cupy().asnumpy(out) if host else out  # type: ignore[no-any-return]
+
+
+def run_on_device(problem: Problem, tally: Tally | None = None) -> Any:
+    """`run` for CuPy arrays; `tally` is told which step took how many outputs."""
+    tally = Tally() if tally is None else tally
+    batch, m, n, k = problem.shape
+    step = step_for(problem.unit, problem.plan, _present())
+    small = batch > 1 and m * n * k < FEW
+    if step.name == "exact blocks" and certificates.FOLDED.refuses(asked_of(problem)) is not None:
+        small = True
+    if step.native is None or small or 0 in problem.shape:
+        tally.add("emulator", batch * m * n)
+        return emulator.run_on_device(problem)
+    cp = device.cupy()
+    out = cp.empty((batch, m, n), cp.uint32)
+    if step.name != "exact blocks":
+        native.gemm(problem, step.native, out)
+        tally.add(step.name, out.size)
+        return out
+    listed, without, tally.by_chunks = folded.run(problem, out)
+    if without > min(listed.size, out.size // RECOMPUTED):
+        tally.add("emulator", out.size)
+        return emulator.run_on_device(problem)
+    tally.add(step.name, out.size - without)
+    if without:
+        tally.add("emulator", without)
+        c = None if problem.c is None else cp.ascontiguousarray(problem.c)
+        emulator.some(replace(problem, c=c), out, listed[:without], GPU)
+    return out
+
+
+def explain_plan(problem: Problem, gpu: str | None = None) -> str:
+    """Which step takes which share of a problem, and why.
+
+    On a GPU the problem is run and the shares are those seen; `gpu` names one of the unit table that need not be here, and
+    then only the steps are told.
+    """
+    here = gpu is None
+    step = step_for(problem.unit, problem.plan, _present() if here else gpu)
+    lines = [f"{problem.unit.label}: {step.name}", f"  why: {step.why}", f"  certificate: {step.certificate}"]
+    if not here:
+        return "\n".join(lines)
+    tally = Tally()
+    run(problem, tally)
+    total = max(sum(tally.outputs.values()), 1)
+    lines += [f"  {name}: {count:,} outputs, {100 * count / total:.4f} %" for name, count in tally.outputs.items()]
+    if tally.by_chunks:
+        lines.append(f"  of the exact blocks, {tally.by_chunks:,} certified chunk by chunk")
+    return "\n".join(lines)
+
+
+def explain(unit: Unit, gpu: str | None) -> str:
+    """The step for a unit on a GPU of the unit table, as text."""
+    step = step_for(unit, Sequential().plan(unit.instruction_k), gpu)
+    return f"{unit.label}: {step.name}\n  why: {step.why}\n  certificate: {step.certificate}"
+
+
+def _present() -> str | None:
+    """The GPU present, if the kernels for tensor cores run on it."""
+    return _gpu(int(device.cupy().cuda.Device().id))
+
+
+@cache
+def _gpu(index: int) -> str | None:
+    return device.table_gpu() if device.capability() == 90 else None
