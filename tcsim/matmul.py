@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tcsim import arguments
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format
+from tcsim.hardware.gpus import CPUS
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
@@ -44,7 +45,7 @@ def matmul(
         How k is walked: Sequential() (the default), SplitK(...), Blocked(...).
     backend
         "cpu" (compiled, fast), "reference" (Python integers, the definition), "cuda" (the same arithmetic on a GPU's
-        CUDA cores), "hardware" (the real tensor core).
+        CUDA cores), "hardware" (the real tensor core; for a unit of a CPU this machine's processor).
     threads
         Threads of the cpu backend; by default all cores, or one for small problems. The bits do not depend on it.
     seed
@@ -64,9 +65,9 @@ def matmul(
     """
     from tcsim.operands import accumulator, check_round, input_seeds, operand
 
-    run = _backend(backend)
     if not isinstance(unit, Unit):
         raise TypeError(f"unit must be a Unit, as tcsim.unit('a100', 'float16') gives; got {unit!r}")
+    run = _backend(backend, unit)
     plan_of = _schedule(schedule)
     threads, seed = arguments.threads(threads), arguments.seed(seed)
     check_round(round)
@@ -94,7 +95,7 @@ def matmul(
     return _result(run(problem, threads).reshape(shape), unit.out_format, drop)
 
 
-def _backend(name: str) -> Callable[[Problem, int | None], Codes]:
+def _backend(name: str, unit: Unit) -> Callable[[Problem, int | None], Codes]:
     if name == "cpu":
         from tcsim.kernels import dispatch as cpu
 
@@ -103,6 +104,10 @@ def _backend(name: str) -> Callable[[Problem, int | None], Codes]:
         from tcsim import reference
 
         return lambda problem, threads: reference.run(problem)
+    if name == "hardware" and unit.gpu in CPUS:
+        from tcsim.kernels.native import x86
+
+        return x86.run
     if name in ("cuda", "hardware"):
         from importlib import import_module
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 
 from tcsim.errors import unknown
 from tcsim.fp.formats import FORMATS, format_named
-from tcsim.hardware import ampere_ada, blackwell, cdna, hopper, volta_turing
+from tcsim.hardware import ampere_ada, blackwell, cdna, hopper, volta_turing, x86
 from tcsim.hardware.gpus import gpu_named
 from tcsim.hardware.unit import Unit
 
-UNITS: tuple[Unit, ...] = (*volta_turing.UNITS, *ampere_ada.UNITS, *hopper.UNITS, *blackwell.UNITS, *cdna.UNITS)
+UNITS: tuple[Unit, ...] = (*volta_turing.UNITS, *ampere_ada.UNITS, *hopper.UNITS, *blackwell.UNITS, *cdna.UNITS, *x86.UNITS)
 GPUS: tuple[str, ...] = tuple(dict.fromkeys(u.gpu for u in UNITS))
 
 
