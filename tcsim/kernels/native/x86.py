@@ -19,12 +19,12 @@ from numba.extending import intrinsic
 
 from tcsim.codegen.jit import kernel, run_tasks, variant
 from tcsim.fp.codes import decode, encode
-from tcsim.fp.formats import FORMATS, Format
+from tcsim.fp.formats import Format
 from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
+from tcsim.kernels.native.outside import walked
 from tcsim.kernels.payload import is_nan
 from tcsim.problem import Codes, Operand, Problem
-from tcsim.schedule import walk
 
 _TILES = "ldtilecfg ($3)\ntileloadd ($0,$4), %tmm0\ntileloadd ($1,$4), %tmm1\ntileloadd ($2,$4), %tmm2\n{} %tmm2, %tmm1, %tmm0\ntilestored %tmm0, ($0,$4)\ntilerelease"
 _VECTOR = "vmovups ($0), %zmm0\nvpbroadcastd ($1), %zmm1\n{} ($2), %zmm1, %zmm0\nvmovups %zmm0, ($0)"
@@ -159,46 +159,18 @@ def chain(name: str, a: Codes, b: Codes, c: Codes, threads: int | None = None) -
 
 
 def run(problem: Problem, threads: int | None = None) -> Codes:
-    """Codes of D = C + A·B from the instruction, (batch, m, n). ValueError for a sum outside the unit in float16."""
+    """Codes of D = C + A·B from the instruction, (batch, m, n)."""
     unit = problem.unit
-    name, plan = instruction_for(unit), problem.plan
+    name = instruction_for(unit)
     a, b = codes_of(problem.a, unit.a_format), codes_of(problem.b, unit.b_format)
-    if unit.arithmetic != "integer" and plan.sum == "float16":
-        raise ValueError(f"{unit.label}: partial results are added in float32 or float64, not in float16")
-    batch, m, n, _ = problem.shape
-    out = np.empty((batch, m, n), np.uint32)
-    for t in range(batch):
-        start = None if problem.c is None else problem.c[t]
-        if plan.sum is None or unit.arithmetic == "integer":
-            out[t] = chain(name, a[t], b[t], np.zeros((m, n), np.uint32) if start is None else start, threads)
-            continue
-        out[t] = outside(
-            problem, start, lambda c, first, last, t=t: chain(name, a[t][:, first:last], b[t][first:last], c, threads)
-        )
+    out = np.empty((problem.shape[0], *problem.shape[1:3]), np.uint32)
+    for t in range(problem.shape[0]):
+
+        def part(c: Codes, first: int, last: int, t: int = t) -> Codes:
+            return chain(name, a[t][:, first:last], b[t][first:last], c, threads)
+
+        if unit.arithmetic == "integer":  # which wraps, whatever the schedule
+            out[t] = part(np.zeros(out.shape[1:], np.uint32) if problem.c is None else problem.c[t], 0, problem.shape[3])
+        else:
+            out[t] = walked(problem, t, part)
     return out
-
-
-def outside(problem: Problem, start: Codes | None, chain: Any) -> Codes:
-    """The schedule's sum of chains of float32 codes, rounded to the unit's output."""
-    plan, unit = problem.plan, problem.unit
-    wide = np.dtype(plan.sum)
-
-    def one(c: Any, first: int, last: int) -> Any:
-        return chain(np.zeros(problem.shape[1:3], np.uint32), first, last).view(np.float32).astype(wide)
-
-    def add(x: Any, y: Any) -> Any:
-        return x + y
-
-    with np.errstate(over="ignore", invalid="ignore"):
-        c = None if start is None else start.view(np.float32).astype(wide)
-        total = walk(plan, c, np.zeros(problem.shape[1:3], wide), one, add)
-        small = np.abs(total) < least_normal(FORMATS["float32"])
-        result = np.where(small, np.copysign(0, total), total).astype(np.float32)
-    found: Codes = result.view(np.uint32)
-    found[np.isnan(result)] = unit.nan
-    return found
-
-
-def least_normal(fmt: Format) -> float:
-    """Half an ulp below the smallest normal number: what is smaller is subnormal after its rounding to nearest-even."""
-    return 2.0**fmt.emin * (1 - 2.0 ** -(fmt.precision + 1))
