@@ -19,7 +19,7 @@ LISTED = {
 
 GPU = {
     "tcsim/hardware/gpus.py": """
-GPUS = (*GPUS, Gpu("toy", 77, (r"TOY 9000",), ("toy-ti",), peaks=_rates(1.0, 2.0, 3.0)))
+GPUS = (*GPUS, Gpu("toy", 77, (r"TOY 9000",), ("toy-ti",), peak_rates=_rates(1.0, 2.0, 3.0)))
 _BY_NAME.update({"toy": GPUS[-1], "toy-ti": GPUS[-1]})
 """,
     "tcsim/hardware/ampere_ada.py": """

@@ -73,6 +73,7 @@ COMPARED = (
 
 PEAKS: dict[str, Mapping[str, float]] = {gpu.name: gpu.peak_rates for gpu in (*GPUS, *COMPARED) if gpu.peak_rates}
 CPUS = tuple(gpu.name for gpu in GPUS if gpu.cpu)
+
 _BY_NAME = {name: gpu for gpu in GPUS for name in (gpu.name, *gpu.aliases)}
 
 
