@@ -123,11 +123,11 @@ def counterexample(problem: Problem, at: tuple[int, ...]) -> dict[str, Any]:
     """One differing output, products that it does not need dropped."""
     t, i, j = at
     assert problem.c is not None
-    a, b, c = problem.a.codes[t, i].copy(), problem.b.codes[t, :, j].copy(), problem.c[t, i, j]
+    a, b, c = problem.a.codes[t, i].copy(), problem.b.codes[t, :, j].copy(), problem.c[t, i, j].reshape(1, 1, 1)
 
     def both(a: Codes, b: Codes) -> tuple[int, int]:
-        one = replace(problem, a=Operand(a[None, None], problem.a.stored), b=Operand(b[None, :, None], problem.b.stored),
-                      c=np.array([[[c]]], problem.c.dtype))  # fmt: skip
+        x, y = Operand(a[None, None], problem.a.stored), Operand(b[None, :, None], problem.b.stored)
+        one = replace(problem, a=x, b=y, c=c)
         return int(x86.run(one)[0, 0, 0]), int(dispatch.run(one)[0, 0, 0])
 
     for k in range(a.size):
@@ -139,7 +139,7 @@ def counterexample(problem: Problem, at: tuple[int, ...]) -> dict[str, Any]:
     return {
         "a": [hex(x) for x in a],
         "b": [hex(x) for x in b],
-        "c": hex(c),
+        "c": hex(int(c[0, 0, 0])),
         "hardware": f"0x{seen:08x}",
         "expected": f"0x{expected:08x}",
     }

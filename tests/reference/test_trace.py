@@ -82,7 +82,7 @@ def check_a_random_block(unit: Unit, rng: np.random.Generator) -> None:
         scales = [codes(rng, unit.scale_format, (-(-n // unit.scale_block),), "mid") for _ in "ab"]
     start = c[0, 0] if c.dtype != np.uint32 or not unit.out_format.integer else c.view(np.int32)[0, 0]
     block = tcsim.trace(a[0], b[:, 0], start, unit=unit, seed=seed, **dict(zip(("scale_a", "scale_b"), scales, strict=False)))
-    plain = replace(unit, k_order=None)
+    plain = unit if unit.arithmetic == "fused" else replace(unit, k_order=None)
     lone = [s.reshape((1, 1, -1) if i == 0 else (1, -1, 1)) for i, s in enumerate(scales)]
     problem = Problem(
         plain, Sequential().plan(n), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None], *lone, seed=seed

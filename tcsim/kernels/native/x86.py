@@ -63,7 +63,7 @@ def _tiles_allowed() -> bool:
     """Linux lets a process use AMX's tiles when it asks: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)."""
     if sys.platform != "linux":
         return False
-    return ctypes.CDLL(None, use_errno=True).syscall(158, 0x1023, 18) == 0
+    return int(ctypes.CDLL(None, use_errno=True).syscall(158, 0x1023, 18)) == 0
 
 
 def lacking(name: str) -> str:
