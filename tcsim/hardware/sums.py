@@ -152,6 +152,13 @@ class Fused(Sum):
 
     def check(self, unit: Unit) -> None:
         super().check(unit)
+        if unit.out_format.name != "float32":
+            raise refusal(f"out={unit.out!r}: fused chains of x86 give float32")
+        for fmt in (unit.a_format, unit.b_format):
+            if fmt.precision > 24 or fmt.emin < -126 or fmt.emax > 127 or fmt.nan != "ieee" or not fmt.signed:
+                raise refusal(
+                    f"input format {fmt.name}: fused chains of x86 take IEEE formats whose normal numbers are float32's"
+                )
         if unit.block_size % self.lanes:
             raise refusal(f"lanes={self.lanes}: it must divide block_size={unit.block_size}")
 

@@ -14,23 +14,17 @@ from tcsim.codegen.jit import default_threads, inline, kernel, routine, run_task
 from tcsim.codegen.vector_memory import bits_of_float
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
-from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, count, only, operands, schedules
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, count, floats, only, operands, schedules
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.general.spec import order_of
 from tcsim.kernels.native.outside import LEAST, walked
 from tcsim.problem import Codes, Operand, Problem
 
-
-def _narrow(fmt: Format) -> bool:
-    return not fmt.integer and fmt.precision <= 24 and fmt.emin >= -126 and fmt.emax <= 127 and fmt.nan == "ieee" and fmt.signed
-
-
 GATE = Gate(
     "the kernel of fused chains",
     {
         **LABELS,
-        "a": lambda unit: _narrow(unit.a_format),
-        "b": lambda unit: _narrow(unit.b_format),
+        **floats("a", "b"),  # which the record holds to float32's range and precision
         "out": lambda unit: unit.out_format == FORMATS["float32"],
         **only(
             arithmetic="fused", rounding="rne", align_rounding="exact", subnormals="flush", zero_sign="ieee", nan_from="operand"
