@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from support.cpu_golden import Measured, measured
 from tcsim_gpu import validate_cpu
+from tcsim_gpu.cli import COMMANDS
 
 import tcsim
 from tcsim.fp.formats import FORMATS
@@ -136,3 +140,24 @@ def test_a_difference_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -
     example = report.counts[0].counterexample
     assert example is not None
     assert example["hardware"] != example["expected"]
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_the_verb_exits_1_where_bits_differ(differs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without(VDP)
+    run = validate_cpu.dispatch.run
+    monkeypatch.setattr(validate_cpu.dispatch, "run", lambda problem: run(problem) ^ np.uint32(differs))
+    arguments = ["--gpu", "x86", "vdpbf16ps", "--outputs", "1e4", "--distribution", "mid"]
+    result = CliRunner().invoke(COMMANDS["validate"], arguments)
+    assert result.exit_code == int(differs), result.output
+    assert "outputs compared" in result.output
+
+
+def test_golden_bits_are_captured_anew(tmp_path: Path) -> None:
+    """`tcsim capture --cpu` writes the keys that the committed file has."""
+    skip_without(VDP)
+    path = tmp_path / "x.npz"
+    meta = validate_cpu.capture(path, seed=20261122, match=("vdpbf16ps",), distributions=("mid", "nan"))
+    assert meta["instructions"] == ["vdpbf16ps"]
+    with np.load(path) as stored:
+        assert {key for key in stored.files if key != "meta"} == {f"vdpbf16ps/{d}/{x}" for d in ("mid", "nan") for x in "abcd"}
