@@ -113,10 +113,10 @@ def compare(unit: Unit, distribution: str, source: HostSource, rounds: int, side
 
 
 def _lengths(unit: Unit) -> Iterator[int]:
-    """k of one, two and three instructions, then one product less, in turn."""
+    """k of one instruction, of a few products, of two and three instructions, and of one product less, in turn."""
     step = unit.instruction_k
     while True:
-        yield from (step, 2 * step, 3 * step, max(step - 1, 1))
+        yield from (step, min(4, step), 2 * step, 3 * step, max(step - 1, 1))
 
 
 def counterexample(problem: Problem, at: tuple[int, ...]) -> dict[str, Any]:

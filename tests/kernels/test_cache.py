@@ -109,7 +109,7 @@ def test_what_a_factory_makes_needs_a_name() -> None:
 
         return add
 
-    for decorator in (jit.kernel, jit.inline, jit.inline_ir, jit.routine, jit.no_refcount, jit.apart):
+    for decorator in (jit.kernel, jit.inline, jit.inline_ir, jit.routine, jit.no_refcount, jit.noalias):
         with pytest.raises(TypeError, match="name it with @variant"):
             decorator(made(1))
     names = {jit.routine(jit.variant(n)(made(n))).py_func.__qualname__ for n in (1, 2)}
