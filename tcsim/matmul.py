@@ -13,6 +13,7 @@ from tcsim.arrays import door
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format
 from tcsim.hardware import as_unit
+from tcsim.hardware.gpus import CPUS
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Lanes, Schedule, Sequential, Tiled
@@ -52,7 +53,8 @@ def matmul(
         How k is walked: Sequential() (the default), SplitK(...), Blocked(...), Tiled(...), Lanes(...).
     backend
         "cpu" (compiled, fast), "reference" (Python integers, the definition), "cuda" (the same arithmetic on a GPU: its
-        tensor cores where that is proved to give the unit's bits, else its CUDA cores), "hardware" (the real tensor core).
+        tensor cores where that is proved to give the unit's bits, else its CUDA cores), "hardware" (the real tensor core; for
+        a unit of a CPU this machine's processor).
     threads
         Threads of the cpu backend; by default all cores, or one for small problems. The bits do not depend on it.
     seed
@@ -75,8 +77,8 @@ def matmul(
     """
     from tcsim.operands import accumulator, check_round, input_seeds, operand
 
-    run = _backend(backend)
     unit, round = as_unit(unit), arguments.one_rounding(rounding, round)
+    run = _backend(backend, unit)
     plan_of = _schedule(schedule)
     threads, seed = arguments.threads(threads), arguments.seed(seed)
     check_round(round)
@@ -109,7 +111,7 @@ def matmul(
     return _result(run(problem, threads).reshape(shape), unit.out_format, drop)
 
 
-def _backend(name: str) -> Callable[[Problem, int | None], Codes]:
+def _backend(name: str, unit: Unit) -> Callable[[Problem, int | None], Codes]:
     if name == "cpu":
         from tcsim.kernels import dispatch as cpu
 
@@ -118,6 +120,10 @@ def _backend(name: str) -> Callable[[Problem, int | None], Codes]:
         from tcsim import reference
 
         return lambda problem, threads: reference.run(problem)
+    if name == "hardware" and unit.gpu in CPUS:
+        from tcsim.kernels.native import x86
+
+        return x86.run
     if name in ("cuda", "hardware"):
         from importlib import import_module
 

@@ -1,11 +1,11 @@
 """Write tests/golden/rows: for every record of the table the bits of a few outputs, chosen so that no field can change unseen.
 
-    python tests/make_golden_rows.py [--refresh | --more COUNT]
+    python tests/make_golden_rows.py [--refresh | --new | --more COUNT]
 
 Candidates are drawn (tests/support/adversarial.py, seed below); one is kept for every change of a field to its next value that
 no earlier one shows. The bits are the reference's and the compiled kernels': a case in which
 the two differ is printed and left out. Changes that no candidate shows are listed in the file as moot, for a person to read. --refresh
-keeps the cases and prints and writes the codes that have changed; --more draws further candidates for changes that none has shown.
+keeps the cases and prints and writes the codes that have changed; --new adds records of the table that have no cases; --more draws further candidates for changes that none has shown.
 """
 
 from __future__ import annotations
@@ -224,6 +224,26 @@ def unshown(stored: Any, codes: list[int], listed: list[list[Any]]) -> list[list
     return found
 
 
+def new() -> None:
+    """The stored cases as they are, and cases for records of the table that have none."""
+    sets, described = [], []
+    stored = read()
+    for s in stored:
+        sets.append(([case for case, _ in s.cases], [code for _, code in s.cases]))
+        described.append({"record": record(s.unit), "rows": s.rows, "moot": s.moot})
+    known = [record(s.unit) for s in stored if s.rows]
+    for i, units in enumerate(groups()):
+        if record(units[0]) in known or units[0].source.startswith("what-if"):
+            continue
+        cases, codes, moot = chosen(i)
+        same = [j for j, case in enumerate(cases) if kernel_code(units[0], case) == codes[j]]
+        if len(same) < len(cases):
+            print(f"NOT THE SAME in the kernels, left out: {units[0].label}", flush=True)
+        sets.append(([cases[j] for j in same], [codes[j] for j in same]))
+        described.append({"record": record(units[0]), "rows": rows(units), "moot": moot})
+    write(sets, described)
+
+
 def write(sets: list[tuple[list[Case], list[int]]], described: list[dict[str, Any]]) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(FOLDER / "rows.npz", **pack(sets))
@@ -235,6 +255,9 @@ def write(sets: list[tuple[list[Case], list[int]]], described: list[dict[str, An
 def main() -> None:
     if "--more" in sys.argv:
         more(int(sys.argv[-1]))
+        return
+    if "--new" in sys.argv:
+        new()
         return
     if "--refresh" in sys.argv:
         refresh()

@@ -1,4 +1,4 @@
-"""tests/golden/README.md names every file, and says of those from a GPU what their own records say."""
+"""tests/golden/README.md names every file, and says of those from a GPU or a CPU what their own records say."""
 
 import fnmatch
 import json
@@ -33,8 +33,9 @@ def test_every_line_has_a_file(pattern: str) -> None:
 def test_a_line_says_what_the_file_says(name: str) -> None:
     with np.load(GOLDEN / name) as stored:
         meta = json.loads(str(stored["meta"]))
-    _, gpu, driver, cuda, date, seed, made_by = PATTERNS[name]
-    assert (gpu, driver, cuda, date) == (meta["gpu"], meta["driver"], meta["cuda_driver"], meta["date"][:10])
+    _, *where, date, seed, made_by = PATTERNS[name]
+    keys = ("cpu", "microcode", "kernel") if name.startswith("cpu/") else ("gpu", "driver", "cuda_driver")
+    assert (*where, date) == (*(meta[key] for key in keys), meta["date"][:10])
     assert seed == str(meta.get("seed", "not kept; the inputs are"))
     assert made_by
 

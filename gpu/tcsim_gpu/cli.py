@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tcsim.hardware.names import gpu_named
 from tcsim_gpu import compile as compiler
 from tcsim_gpu import device
 from tcsim_gpu.table import CAPABILITY
@@ -46,13 +47,23 @@ def validate(
 ) -> None:
     """Compare real tensor cores with the simulator, bit by bit; exit code 1 if any output differs.
 
-    INSTRUCTION is a text that an instruction's name or its unit contains, "wgmma" or "m16n8k16.f16" say.
+    INSTRUCTION is a text that an instruction's name or its unit contains, "wgmma" or "m16n8k16.f16" say. With --gpu x86, or
+    without a GPU where none is named, the matrix instructions of this machine's processor are compared.
     """
-    from tcsim_gpu import report as reports
+    from tcsim_gpu import validate_cpu
     from tcsim_gpu.draw import DISTRIBUTIONS
     from tcsim_gpu.instructions import WrongGPU
     from tcsim_gpu.validate import validate as run
 
+    cpu = gpu is not None and gpu_named(gpu).cpu
+    if cpu or (gpu is None and not sparse and what_ifs is None and not device.available() and validate_cpu.instruction_units()):
+        if not cpu:
+            click.echo("no GPU here: comparing the matrix instructions of this machine's processor", err=True)
+        found = validate_cpu.validate(
+            match=match, outputs=outputs, distributions=distributions or tuple(DISTRIBUTIONS), seed=seed, progress=_progress
+        )
+        _said(found, json_path, html_path)
+        return
     device.cupy()
     if what_ifs is not None:
         _soak(what_ifs, minutes, compiled, seed, json_path)
@@ -71,6 +82,13 @@ def validate(
     else:
         devices = None if gpus == "all" else int(gpus)
         found = run(gpu, match=match, outputs=outputs, distributions=names, seed=seed, devices=devices, progress=_progress)
+    _said(found, json_path, html_path)
+
+
+def _said(found: Any, json_path: str | None, html_path: str | None) -> None:
+    """The report as text, and as files where they are asked for; exit code 1 if any output differs."""
+    from tcsim_gpu import report as reports
+
     if json_path:
         Path(json_path).write_text(reports.as_json(found))
     if html_path:
@@ -106,11 +124,19 @@ def _progress(count: Any) -> None:
 @click.argument("match", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--distribution", "distributions", multiple=True, help="only this distribution (repeatable)")
 @click.option("--seed", type=int, default=0, show_default=True)
-def capture(path: str, match: tuple[str, ...], distributions: tuple[str, ...], seed: int) -> None:
-    """Write golden vectors of the GPU present to PATH (.npz)."""
+@click.option("--cpu", is_flag=True, help="the matrix instructions of this machine's processor")
+def capture(path: str, match: tuple[str, ...], distributions: tuple[str, ...], seed: int, cpu: bool) -> None:
+    """Write golden vectors of the GPU present, or of this machine's processor, to PATH (.npz)."""
+    from tcsim_gpu import validate_cpu
     from tcsim_gpu.capture import capture as run
     from tcsim_gpu.draw import DISTRIBUTIONS
 
+    if cpu:
+        meta = validate_cpu.capture(path, seed=seed, match=match, distributions=distributions or tuple(DISTRIBUTIONS))
+        click.echo(
+            f"{path}: {len(meta['instructions'])} instructions of {meta['cpu']}, {Path(path).stat().st_size / 1e6:.1f} MB"
+        )
+        return
     meta = run(path, seed=seed, match=match, distributions=distributions or tuple(DISTRIBUTIONS))
     click.echo(f"{path}: {len(meta['instructions'])} instructions of {meta['gpu']}, {Path(path).stat().st_size / 1e6:.1f} MB")
 
@@ -172,11 +198,19 @@ def doctor() -> list[str]:
             from tcsim_gpu.unit_of_instruction import instruction_units
 
             lines.append(f"  tcsim validate can judge {len(instruction_units(gpu))} instructions of {gpu} here")
+    lines.append(_processor())
     lines.append(_compiler())
     lines.append("  instructions for sm_100a (tcgen05) and sm_120a compile; none of them has run on hardware yet")
     if not device.available():
         lines.append(f"  with a GPU, tcsim validate judges: {', '.join(CAPABILITY)}")
     return lines
+
+
+def _processor() -> str:
+    from tcsim_gpu.validate_cpu import instruction_units
+
+    here = [u.instruction for u in instruction_units()]
+    return f"processor: {'tcsim validate --gpu x86 can judge ' + ', '.join(here) if here else 'no matrix instructions of the table'}"
 
 
 def _compiler() -> str:

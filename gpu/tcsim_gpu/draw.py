@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format
 from tcsim_gpu import device
@@ -27,19 +29,28 @@ class Source:
     """A seeded stream of codes on the current GPU."""
 
     def __init__(self, seed: int) -> None:
-        self.generator = device.cupy().random.Generator(device.cupy().random.XORWOW(seed))
+        self.xp = device.cupy()
+        self.generator = self.xp.random.Generator(self.xp.random.XORWOW(seed))
 
     def words(self, shape: tuple[int, ...]) -> Any:
-        cp = device.cupy()
+        cp = self.xp
         low = self.generator.integers(0, 1 << 32, shape, dtype=cp.uint64)
         return self.generator.integers(0, 1 << 32, shape, dtype=cp.uint64) << 32 | low
 
     def chance(self, shape: tuple[int, ...], probability: float) -> Any:
-        return self.generator.random(shape, dtype=device.cupy().float32) < probability
+        return self.generator.random(shape, dtype=self.xp.float32) < probability
 
     def between(self, shape: tuple[int, ...], low: int, high: int) -> Any:
         """Integers from low to high, both included."""
-        return self.generator.integers(low, high + 1, shape, dtype=device.cupy().int64)
+        return self.generator.integers(low, high + 1, shape, dtype=self.xp.int64)
+
+
+class HostSource(Source):
+    """The same on the host, with other words."""
+
+    def __init__(self, seed: int) -> None:
+        self.xp = np
+        self.generator = np.random.default_rng(seed)
 
 
 def codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str) -> Any:
@@ -55,7 +66,7 @@ def codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str
     fraction = words >> 11 & _mask(fmt.mantissa_bits)
     if distribution == "maximal":
         fraction = _mask(fmt.mantissa_bits) ^ (fraction & source.words(shape) & source.words(shape) & source.words(shape))
-    cp = device.cupy()
+    cp = source.xp
     sign = words >> 63 << (fmt.width - 1) if fmt.signed else cp.zeros_like(words)
     body = field.astype(cp.uint64) << fmt.mantissa_bits | fraction
     body = cp.minimum(body, fmt.max_code >> fmt.padding) << fmt.padding
@@ -95,7 +106,7 @@ def _top(fmt: Format) -> int:
 
 
 def _around(source: Source, fmt: Format, shape: tuple[int, ...], centre: int, span: int) -> Any:
-    cp = device.cupy()
+    cp = source.xp
     return cp.clip(source.between(shape, centre - span, centre + span), 0, _top(fmt))
 
 
@@ -129,7 +140,7 @@ _FIELDS: dict[str, Callable[[Source, Format, tuple[int, ...]], Any]] = {
 
 
 def _with_specials(source: Source, fmt: Format, out: Any, sign: Any) -> Any:
-    cp = device.cupy()
+    cp = source.xp
     if fmt.inf_code is not None:
         out = cp.where(source.chance(out.shape, 0.01), sign | fmt.inf_code, out)
     if fmt.nan_code is not None:
@@ -142,7 +153,7 @@ def _with_specials(source: Source, fmt: Format, out: Any, sign: Any) -> Any:
 
 
 def _with_payloads(source: Source, fmt: Format, out: Any, sign: Any) -> Any:
-    cp = device.cupy()
+    cp = source.xp
     out = cp.where(source.chance(out.shape, 0.1), sign if fmt.nan != "negative-zero" else 0, out)
     if fmt.inf_code is not None:
         out = cp.where(source.chance(out.shape, 0.02), sign | fmt.inf_code, out)

@@ -71,6 +71,8 @@ def _cell(count: Count | None) -> str:
 
 def _machine(report: Report) -> str:
     m = report.machine
+    if "cpu" in m:
+        return f"{m['cpu']} ({m['family']}), microcode {m['microcode']}, {m['kernel']}, {report.date}, seed {report.seed}"
     return (
         f"{m['gpu']} x {len(report.devices)}, driver {m['driver']}, CUDA {m['cuda_driver']} (runtime {m['cuda_runtime']}), "
         f"CuPy {m['cupy']}, {report.date}, seed {report.seed}"

@@ -2,7 +2,7 @@
 
 from tcsim.fp.modes import UNIT_MODES
 
-ARITHMETICS = ("aligned", "two-stage", "rounded", "integer")
+ARITHMETICS = ("aligned", "two-stage", "rounded", "fused", "integer")
 ROUNDINGS = UNIT_MODES
 ALIGN_ROUNDINGS = (*ROUNDINGS, "exact")
 SUBNORMALS = ("keep", "flush")
@@ -13,6 +13,7 @@ OVERFLOWS = ("wrap", "saturate")
 EVIDENCE = {
     "V": "explains every row of the public hardware vectors bit for bit",
     "H": "measured on an NVIDIA H200, no mismatch",
+    "C": "measured here on CPUs that have the instruction, no mismatch",
     "S": "stated by a source that validated it on hardware",
     "?": "a what-if: no hardware is claimed",
 }

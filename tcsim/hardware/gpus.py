@@ -15,7 +15,7 @@ from tcsim.fp.formats import format_named
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU, or a family of GPUs of one arithmetic."""
+    """A GPU, or a family of GPUs of one arithmetic; or of CPUs, in the same words."""
 
     name: str
     capability: int | None = None
@@ -27,6 +27,8 @@ class Gpu:
     """Other names that `tcsim.unit` takes."""
     instruction: str = "mma"
     """What the vendor's GEMM runs, where it has the format."""
+    cpu: bool = False
+    """Whether it is a family of CPUs, whose instructions this machine's own processor may have."""
     peak_rates: Mapping[str, float] = field(default_factory=dict, hash=False)
     """TFLOP/s (TOP/s for int8), dense, at boost clock, with float32 (int32) accumulation, from the vendor's data sheet; the
     faster of CUDA and tensor cores for float64 and float32. A format that is missing has no unit."""
@@ -63,6 +65,7 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("mi250", aliases=("mi250x", "gfx90a", "cdna2"), instruction="mfma", peak_rates=_rates(90.5, 90.5, 362.1, bfloat16=362.1, int8=362.1)),
     Gpu("mi300x", aliases=("mi300", "mi300a", "mi325x", "gfx942", "cdna3"), instruction="mfma",
         peak_rates=_rates(163.4, 163.4, 1307.4, tfloat32=653.7, bfloat16=1307.4, float8=2614.9, int8=2614.9)),
+    Gpu("x86", aliases=("amx", "sapphire-rapids"), instruction="tdpbf16ps", cpu=True),
 )  # fmt: skip
 
 # GPUs that papers compare with and whose units the table lacks: Precision Boosting's, and Mukunoki et al. 2020's.
@@ -71,7 +74,8 @@ COMPARED = (
     Gpu("titan-rtx", peak_rates=_rates(0.51, 16.3, 130.5)),
 )
 
-PEAKS: dict[str, Mapping[str, float]] = {gpu.name: gpu.peak_rates for gpu in (*GPUS, *COMPARED)}
+PEAKS: dict[str, Mapping[str, float]] = {gpu.name: gpu.peak_rates for gpu in (*GPUS, *COMPARED) if gpu.peak_rates}
+CPUS = tuple(gpu.name for gpu in GPUS if gpu.cpu)
 
 
 def peak(gpu: str, fmt: str) -> float | None:

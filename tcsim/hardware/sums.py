@@ -1,4 +1,4 @@
-"""The four ways in which a block of products and c become one sum; a unit has one of them.
+"""The five ways in which a block of products and c become one sum; a unit has one of them.
 
 What a kind of sum does not have, its record does not have. `limits` are the values of other parts that it stands alone with.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tcsim.fp.modes import mode
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, OVERFLOWS, ROUNDINGS
-from tcsim.hardware.part import MOST_BITS, Part, choice, flag, refusal, width
+from tcsim.hardware.part import MOST_BITS, Part, choice, count, flag, refusal, width
 from tcsim.hardware.parts import Operands, Output, Specials
 
 if TYPE_CHECKING:
@@ -122,6 +122,61 @@ class Rounded(Sum):
         return [
             f"Each product is rounded to {unit.out_format.name} {mode(self.product_rounding).sentence}. The products of a block are {tree}; "
             f"every addition is rounded {mode(unit.rounding).sentence}."
+        ]
+
+
+@dataclass(frozen=True)
+class Fused(Sum):
+    """Chains of fused multiply-adds as x86's matrix units run them: each product is added to its chain with one rounding to
+    nearest-even, always with DAZ and FTZ. What is below the smallest normal number is a zero of its sign: an operand, and a
+    result that is so after a rounding to its precision as if exponents had no limit."""
+
+    lanes: int = count(
+        "Chains side by side. One starts from c. Of several, product i of a block joins chain i mod lanes, each starts from +0; "
+        "their sums are added in ascending order, then c, each with one rounding.",
+        1,
+    )
+
+    selects = ("arithmetic", "fused")
+    noun = "a fused chain"
+    neutral: ClassVar[Mapping[str, Any]] = {"align_rounding": "exact"}
+    limits: ClassVar[Mapping[str, Any]] = {
+        "operand_format": None, "scale": None, "c_enters": "aligned", "rounding": "rne", "out_precision": None,
+        "subnormals": "flush", "zero_sign": "ieee", "nan_from": "operand",
+    }  # fmt: skip
+    tells = (Operands, Output, Specials)
+
+    @classmethod
+    def missing(cls, name: str, value: Any, flat: Mapping[str, Any]) -> str:
+        return f"{name}={value!r}: only fused chains run side by side"
+
+    def check(self, unit: Unit) -> None:
+        super().check(unit)
+        if unit.out_format.name != "float32":
+            raise refusal(f"out={unit.out!r}: fused chains of x86 give float32")
+        for fmt in (unit.a_format, unit.b_format):
+            if fmt.precision > 24 or fmt.emin < -126 or fmt.emax > 127 or fmt.nan != "ieee" or not fmt.signed:
+                raise refusal(
+                    f"input format {fmt.name}: fused chains of x86 take IEEE formats whose normal numbers are float32's"
+                )
+        if unit.block_size % self.lanes:
+            raise refusal(f"lanes={self.lanes}: it must divide block_size={unit.block_size}")
+
+    def prose(self, unit: Unit) -> list[str]:
+        which = "starts from c" if self.lanes == 1 else "starts from +0"
+        chains = "The products of a block are" if self.lanes == 1 else f"Product i of a block joins chain i mod {self.lanes},"
+        steps = [
+            f"{chains} a chain of fused multiply-adds that {which}: every step is rounded once to {unit.out_format.name}, "
+            "to nearest-even."
+        ]
+        if self.lanes > 1:
+            steps[0] += f" The {self.lanes} sums are added in ascending order, then c, each addition rounded."
+        return [
+            *steps,
+            "Subnormal operands and results are zeros of their sign (DAZ, FTZ; whether a result is so is seen after its rounding as "
+            "if exponents had no limit). Zeros are signed as in IEEE 754.",
+            "A NaN operand becomes the result, made quiet: a's before b's before the sum so far; where sums are added, that of c, then of "
+            f"the lowest chain. Other NaN results are {unit.nan:#x}.",
         ]
 
 

@@ -19,6 +19,8 @@ class Zeros:
     flush_operands
         An element of a or b, or the c that a chain starts with, is +0 where its magnitude is below the smallest normal
         number of its format, a -0 among them.
+    operand_sign
+        But it keeps its sign, as with DAZ on x86.
     flush_results
         A subnormal result of an operation is a zero: of every product and sum of a unit that rounds each, of a block's
         sum, of the addition of a late c, of the last rounding to the output.
@@ -33,6 +35,7 @@ class Zeros:
     """
 
     flush_operands: bool
+    operand_sign: bool
     flush_results: bool
     signed: bool
     late: bool
@@ -42,4 +45,4 @@ class Zeros:
 def zeros_of(unit: Unit) -> Zeros:
     """The switches of a record."""
     flush, signed, late = unit.subnormals == "flush", unit.zero_sign == "ieee", unit.c_enters == "after"
-    return Zeros(flush, flush, signed, late, late and signed)
+    return Zeros(flush, unit.arithmetic == "fused", flush, signed, late, late and signed)

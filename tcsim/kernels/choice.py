@@ -14,7 +14,7 @@ from tcsim.kernels.fast import plan
 from tcsim.kernels.fast import run as fast
 from tcsim.kernels.general import blocks, rounded, two_stage
 from tcsim.kernels.general import run as general
-from tcsim.kernels.native import float32, integers, library
+from tcsim.kernels.native import float32, fused, integers, library
 from tcsim.kernels.native import library_units as units
 from tcsim.problem import Codes, Problem
 
@@ -49,6 +49,7 @@ ARITHMETIC: Kernels = (
     Kernel("library", units.INT8, library.run, FAST),
     Kernel("integers", integers.GATE, integers.run),
     Kernel("native", float32.GATE, float32.run),
+    Kernel("fused", fused.GATE, fused.run),
     Kernel("fast", plan.GATE, _fast, FAST),
     Kernel("fast", plan.EXACT_SUMS, _fast, FAST),
     *GENERAL,

@@ -11,7 +11,7 @@ from functools import partial
 from tcsim.kernels import narrow, payload
 from tcsim.kernels.choice import ARITHMETIC, Kernel, Kernels, chosen, compute
 from tcsim.kernels.choice import GENERAL as EXACT_ARITHMETIC
-from tcsim.kernels.native import integers
+from tcsim.kernels.native import fused, integers
 from tcsim.problem import Codes, Problem
 
 
@@ -25,8 +25,8 @@ def around(arithmetic: Kernels) -> Kernels:
 
 
 KERNELS = around(ARITHMETIC)
-# The general kernel alone (and that of integers, of which there is one): the second opinion of tests.
-GENERAL = around((*EXACT_ARITHMETIC, Kernel("integers", integers.GATE, integers.run)))
+# The general kernel alone (and those of integers and of fused chains, of which there is one each): the second opinion of tests.
+GENERAL = around((*EXACT_ARITHMETIC, Kernel("integers", integers.GATE, integers.run), Kernel("fused", fused.GATE, fused.run)))
 
 
 def run(problem: Problem, threads: int | None = None, kernels: Kernels = KERNELS) -> Codes:

@@ -46,7 +46,9 @@ def below_normal(x: Value, emin: int) -> bool:
 
 def flushed_operand(unit: Unit, x: Value, emin: int) -> Value:
     """An element of a or b, or the c that a chain starts with, as the unit takes it."""
-    return ZERO._replace(exponent=emin) if unit.zeros.flush_operands and below_normal(x, emin) else x
+    if not (unit.zeros.flush_operands and below_normal(x, emin)):
+        return x
+    return ZERO._replace(exponent=emin, negative=x.negative and unit.zeros.operand_sign)
 
 
 def flushed_result(unit: Unit, x: Value) -> Value:

@@ -17,6 +17,7 @@ from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, count, for
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Problem
 from tcsim.reference.blocks import ZERO, Draws, block, flushed_operand, flushed_result, integer_block, to_output
+from tcsim.reference.fused import fused_block
 from tcsim.reference.values import NAN, ROUNDINGS, Value, decode, encode, exact_sum, product, round_value, special_sum
 from tcsim.schedule import Plan
 
@@ -26,7 +27,7 @@ GATE = Gate(
     {
         **LABELS,
         **formats("a", "b", "out", "scale", "operand_format", "sum_format"),
-        **one_of("arithmetic", "aligned", "two-stage", "rounded", "integer"),
+        **one_of("arithmetic", "aligned", "two-stage", "rounded", "fused", "integer"),
         **one_of("align_rounding", *ROUNDINGS, "exact"),
         **one_of("rounding", *ROUNDINGS),
         **one_of("product_rounding", *ROUNDINGS),
@@ -41,6 +42,7 @@ GATE = Gate(
         **count("scale_block", 1 << 62),
         **count("chain", 1 << 62),
         **count("chains", 1 << 62),
+        **count("lanes", 1 << 62),
         **count("fraction_bits", 1 << 20),
         **count("late_fraction_bits", 1 << 20),
         **count("min_exponent", 1 << 20),
@@ -138,6 +140,9 @@ class Dot:
         for blocks in instructions(unit, start, stop):
             partial = ZERO._replace(exponent=emin, negative=zeros.late_negative) if zeros.late else result
             for ks in blocks:
+                if unit.arithmetic == "fused":
+                    partial = fused_block(unit, [(self.a[k], self.b[k]) for k in ks], partial)
+                    continue
                 before, partial = partial, block(self.unit, self.products(ks), partial, self.draws)
                 if partial.special == "nan" and self.unit.keeps_nan:
                     partial = self.kept_nan(ks[0], before)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tcsim import arguments
 from tcsim.hardware.unit import Unit
 from tcsim.reference.blocks import ZERO, Draws, align, block, flushed_operand, largest_exponent
-from tcsim.reference.values import Value, decode, encode, exact_sum
+from tcsim.reference.values import Value, decode, encode, exact_sum, product
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def trace(
     is emax minus its exponent: how many places it moves to align with the largest. The printed form is a table. Of a unit
     with a sum_format, whose blocks are rounded to that, c and the result are in that format. Where c enters late
     (c_enters="after") it is no term: the block starts from zero and c is added to its rounded result. The products of the
-    block are those given, whatever the unit's k_order. The result is that of `matmul` on the same vectors.
+    block are those given, whatever the k_order of a unit that adds them together. The result is that of `matmul` on the same vectors.
     ValueError for vectors that are longer than a block or differ in length.
     """
     from tcsim.operands import accumulator, check_round, input_seeds, operand, scales
@@ -131,7 +131,8 @@ def trace(
     check_round(round)
     if unit.scale is None and not (scale_a is None and scale_b is None):
         raise ValueError(f"{unit.label} takes no block scales")
-    unit = replace(unit if unit.sum_format is None else unit.inner, k_order=None)
+    unit = unit if unit.sum_format is None else unit.inner
+    unit = unit if unit.arithmetic == "fused" else replace(unit, k_order=None)  # a chain's order shows
     seeds = input_seeds(seed)
     left = operand(np.atleast_1d(arguments.array(a, "a")), unit.a_format, "a", round, seeds[0])
     right = operand(np.atleast_1d(arguments.array(b, "b")), unit.b_format, "b", round, seeds[1])
@@ -173,7 +174,11 @@ def trace(
     if late:
         zero = ZERO._replace(exponent=unit.out_format.emin, negative=unit.zero_sign == "ieee")
         partial = block(unit, products, zero, Draws(seed, 0))
-    whole = Dot(replace(unit, subnormals="keep"), xs, ys, row_scales, column_scales, Draws(seed, 0)).products(range(len(xs)))
+    whole = [product(x, y) for x, y in zip(xs, ys, strict=True)]
+    if unit.scale is not None:
+        whole = Dot(replace(unit, subnormals="keep"), xs, ys, row_scales, column_scales, Draws(seed, 0)).products(
+            range(len(xs))
+        )
     words = Draws(seed, 0).term_words(unit.align_rounding, len(products))
     return _block(unit, products, entry, [*names, "c"], [*factors, ""], result, partial, [*whole, start], words)
 

@@ -106,6 +106,8 @@ def unit_growth(unit: Unit, k: int, *, c: bool = False) -> Growth:
     """
     if unit.arithmetic == "integer":
         return Growth(0.0, 0.0, 2.0**31 - 1)
+    if unit.arithmetic == "fused":
+        return _fused(unit, k, c)
     if unit.sum_format is not None:
         inside, out = unit.inner, unit.out_format
         instructions = -(-k // unit.instruction_k)
@@ -123,6 +125,17 @@ def unit_growth(unit: Unit, k: int, *, c: bool = False) -> Growth:
     blocks = -(-k // period) * (period // unit.block_size) if unit.k_order else -(-k // unit.block_size)
     start = 2.0**unit.out_format.emin if c and unit.subnormals == "flush" else 0.0
     return _from_zero(unit, blocks, start=start, c=c)
+
+
+def _fused(unit: Unit, k: int, c: bool) -> Growth:
+    """A rounding a product; of several lanes one a product of the lane, then one for each lane and for c."""
+    end = _rounding(unit.out_format, unit.kept_bits, unit.rounding, flush=True)
+    start = 2.0**unit.out_format.emin if c else 0.0
+    if unit.lanes == 1:
+        return Growth(0.0, start, _largest(unit)).then(end.u, end.eta, k)
+    instructions = -(-k // unit.block_size)
+    one = Growth(0.0, 0.0, _largest(unit)).then(end.u, unit.lanes * end.eta, unit.block_size // unit.lanes + unit.lanes - 1)
+    return Growth(one.factor, start + one.absolute * instructions, one.largest).then(end.u, end.eta, instructions)
 
 
 def _from_zero(unit: Unit, blocks: int, *, start: float = 0.0, c: bool = False) -> Growth:

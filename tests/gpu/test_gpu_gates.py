@@ -180,6 +180,10 @@ WHAT_IFS = {
     "operand_format": {"operand_format": "float32"},
     "nan_code": {"nan_code": 0x7FC00000},
     "nan_from": {"nan_from": "operand"},
+    "lanes": {
+        "arithmetic": "fused", "fraction_bits": None, "min_exponent": None, "align_rounding": "exact", "rounding": "rne",
+        "subnormals": "flush", "zero_sign": "ieee", "nan_from": "operand", "lanes": 2
+    },
 }  # fmt: skip
 
 

@@ -46,7 +46,11 @@ def test_exact_kernel_on_what_ifs(seed: int) -> None:
         problem = what_ifs.draw((seed, i))
         agree(problem, exact(problem), (seed, i))
         rng = np.random.default_rng((seed, i))
-        problem = draw_problem(rng, draw_unit(rng))
+        drawn = draw_unit(rng)
+        if drawn.arithmetic == "fused":  # of CPUs alone
+            assert not GENERAL.takes(drawn)
+            continue
+        problem = draw_problem(rng, drawn)
         agree(problem, exact(problem), ("support", seed, i))
 
 

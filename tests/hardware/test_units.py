@@ -29,6 +29,8 @@ def test_the_contract() -> None:
         ("b200", "float16", "tcgen05"),
         ("rtx-blackwell", "e2m1", "mma"),
         ("mi300x", "e4m3fnuz", "mfma"),
+        ("x86", "bf16", "tdpbf16ps"),
+        ("sapphire-rapids", "int8", "tdpbssd"),
     ],
 )
 def test_default_instruction(gpu: str, fmt: str, instruction: str) -> None:
@@ -53,6 +55,7 @@ def test_every_gpu_is_there() -> None:
         "mi210",
         "mi250",
         "mi300x",
+        "x86",
     ]
     assert list(dict.fromkeys(u.gpu for u in tcsim.units())) == named
 

@@ -14,7 +14,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels import choice, dispatch, narrow, payload
 from tcsim.kernels.fast import plan as fast
 from tcsim.kernels.general import blocks, rounded, two_stage
-from tcsim.kernels.native import float32, integers, library_units
+from tcsim.kernels.native import float32, fused, integers, library_units
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.reference.dot import GATE as REFERENCE
 from tcsim.schedule import Blocked, Plan, Sequential
@@ -23,6 +23,7 @@ FP16, FP64, INT8 = (tcsim.unit("h200", f) for f in ("float16", "float64", "int8"
 FP64_CODE = FP64.replace(nan_from="code")
 M8N8K4 = tcsim.unit("h200", "float16", out="float16", instruction="mma.m8n8k4")
 MI250, MI300 = tcsim.unit("mi250", "float16"), tcsim.unit("mi300x", "float16")
+X86 = tcsim.unit("x86", "bfloat16")
 # A unit that each gate takes.
 TAKEN: dict[Gate, Unit] = {
     payload.GATE: FP64,
@@ -36,6 +37,7 @@ TAKEN: dict[Gate, Unit] = {
     blocks.GATE: FP16.replace(rounding="rd"),
     two_stage.GATE: MI300,
     rounded.GATE: MI250.replace(rounding="rz"),
+    fused.GATE: X86,
     REFERENCE: FP16,
 }
 NAMES = {gate.kernel: gate for gate in TAKEN}
@@ -112,7 +114,7 @@ def aliens(key: str) -> list[Any]:
     """Values that no kernel can know: for each field at least of the kind it would be."""
     if key in ("a", "b", "out", "operand_format", "sum_format", "scale"):
         return [7]
-    if key in ("block_size", "group_size", "chain", "chains", "scale_block"):
+    if key in ("block_size", "group_size", "chain", "chains", "lanes", "scale_block"):
         return [1 << 70]
     if key in ("fraction_bits", "out_precision", "min_exponent", "late_fraction_bits", "nan_code"):
         return [1 << 70, "many"]

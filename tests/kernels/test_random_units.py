@@ -13,7 +13,7 @@ from multiprocessing import get_context
 import pytest
 from support.random_problems import Tally, check
 
-PATHS = {"general", "fast", "library", "integers", "native", "narrow", "payload"}
+PATHS = {"general", "fast", "fused", "library", "integers", "native", "narrow", "payload"}
 
 
 def compared(seed: int, first: int, count: int) -> Tally:

@@ -90,7 +90,7 @@ def check_a_random_block(unit: Unit, rng: np.random.Generator) -> None:
         codes=unit.a_format.integer,
         **dict(zip(("scale_a", "scale_b"), scales, strict=False)),
     )
-    plain = replace(unit, k_order=None)
+    plain = unit if unit.arithmetic == "fused" else replace(unit, k_order=None)
     lone = [s.reshape((1, 1, -1) if i == 0 else (1, -1, 1)) for i, s in enumerate(scales)]
     problem = Problem(
         plain, Sequential().plan(n), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None], *lone, seed=seed

@@ -35,7 +35,7 @@ CHOICES = {
     "nan_from": NAN_FROM,
     "overflow": OVERFLOWS,
 }
-COUNTS = ("block_size", "chain", "chains", "group_size", "scale_block")
+COUNTS = ("block_size", "chain", "chains", "lanes", "group_size", "scale_block")
 WIDTHS = ("fraction_bits", "late_fraction_bits", "out_precision", "min_exponent")
 
 

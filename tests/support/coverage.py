@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import tcsim
+from support.cpu_golden import measured
 from support.vectors import all_cases, files
 from tcsim.hardware.unit import Unit
 
@@ -44,6 +45,8 @@ def table() -> str:
     replayed: Counter[tuple[Unit, bool]] = Counter()
     for case in all_cases():
         replayed[case.unit, case.name.startswith("mmasim")] += case.d.size
+    for measured_case in measured():
+        replayed[measured_case.unit, False] += measured_case.d.size
     groups: dict[tuple[object, ...], list[Unit]] = {}
     for u in tcsim.units():
         groups.setdefault((u.instruction, u.out, _inputs(u), _numbers(u)), []).append(u)
@@ -64,7 +67,7 @@ def table() -> str:
             fraction
             if arithmetic in ("aligned", "two-stage") and fraction
             else "exact"
-            if arithmetic != "rounded"
+            if arithmetic not in ("rounded", "fused")
             else "every operation rounds"
         )
         lines.append(

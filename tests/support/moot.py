@@ -16,6 +16,12 @@ def moot_reason(unit: Unit, name: str, value: Any) -> str:
     if unit.arithmetic == "integer":
         orders = name == "k_order" or (name == "block_size" and unit.overflow == "wrap")
         return "integers add up in any order, without rounding" if orders or name in ("rounding", "zero_sign") else ""
+    if unit.arithmetic == "fused" and name == "block_size" and unit.lanes == 1:
+        return (
+            "one chain from c, whatever the blocks"
+            if unit.instruction_k == unit.replace(block_size=value).instruction_k
+            else ""
+        )
     if unit.align_rounding == "exact" and name in ("fraction_bits", "min_exponent"):
         return "nothing is cut"
     if unit.align_rounding == "exact" and name == "operand_format" and unit.subnormals == "keep":

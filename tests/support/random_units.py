@@ -129,7 +129,7 @@ def _count(most: int) -> Callable[[Rng, dict[str, Any]], int]:
 
 # Every field of a Unit that is numbers, in the order in which a record from nothing is drawn.
 FIELDS: dict[str, Callable[[Rng, dict[str, Any]], Any]] = {
-    "arithmetic": _one_of("aligned", "aligned", "aligned", "two-stage", "two-stage", "rounded", "rounded", "integer"),
+    "arithmetic": _one_of("aligned", "aligned", "aligned", "two-stage", "two-stage", "rounded", "rounded", "fused", "integer"),
     "a": _input,
     "b": _second,
     "out": _output,
@@ -156,12 +156,32 @@ FIELDS: dict[str, Callable[[Rng, dict[str, Any]], Any]] = {
     "nan_code": _nan_code,
     "nan_from": _mostly(*NAN_FROM),
     "overflow": _mostly(*OVERFLOWS),
+    "lanes": _mostly(1, 2, 4, 8, share=0.5),
 }
 
 # What records of an arithmetic have no choice in; the rest is free, or refused by the record.
 _FIXED: dict[str, dict[str, Any]] = {
-    "aligned": {"late_fraction_bits": None, "parity_split": False, "product_rounding": "rne", "overflow": "wrap"},
+    "fused": {
+        "operand_format": None,
+        "out": "float32",
+        "fraction_bits": None,
+        "align_rounding": "exact",
+        "rounding": "rne",
+        "out_precision": None,
+        "scale": None,
+        "min_exponent": None,
+        "c_enters": "aligned",
+        "subnormals": "flush",
+        "zero_sign": "ieee",
+        "nan_from": "operand",
+        "late_fraction_bits": None,
+        "parity_split": False,
+        "product_rounding": "rne",
+        "overflow": "wrap",
+    },
+    "aligned": {"lanes": 1, "late_fraction_bits": None, "parity_split": False, "product_rounding": "rne", "overflow": "wrap"},
     "two-stage": {
+        "lanes": 1,
         "align_rounding": "rz",
         "scale": None,
         "min_exponent": None,
@@ -171,6 +191,7 @@ _FIXED: dict[str, dict[str, Any]] = {
         "overflow": "wrap",
     },
     "rounded": {
+        "lanes": 1,
         "fraction_bits": None,
         "align_rounding": "exact",
         "scale": None,
@@ -181,6 +202,7 @@ _FIXED: dict[str, dict[str, Any]] = {
         "overflow": "wrap",
     },
     "integer": {
+        "lanes": 1,
         "operand_format": None,
         "fraction_bits": None,
         "align_rounding": "exact",

@@ -98,7 +98,7 @@ GATE = Gate(
         **formats("operand_format"),
         **only(arithmetic="aligned", align_rounding="rz", c_enters="aligned", chain=1, chains=1, sum_format=None),
         **only(k_order=None, group_size=1, scale=None, scale_block=0, subnormals="keep", zero_sign="positive"),
-        **only(late_fraction_bits=None, parity_split=False, product_rounding="rne", overflow="wrap"),
+        **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne", overflow="wrap"),
         **one_of("rounding", "rz", "rne", "rna", "sr"),
         "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK,
         **count("out_precision", 24),
@@ -125,7 +125,7 @@ EXACT_SUMS = Gate(
         **formats("operand_format"),
         **only(arithmetic="aligned", align_rounding="exact", c_enters="aligned", chain=1, chains=1, sum_format=None),
         **only(k_order=None, group_size=1, scale=None, scale_block=0, subnormals="keep", overflow="wrap"),
-        **only(late_fraction_bits=None, parity_split=False, product_rounding="rne"),
+        **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne"),
         **one_of("rounding", "rz", "rne", "rna", "sr"),
         # ties to even go by the last kept bit, which no pattern holds where one is kept
         "out_precision": lambda unit: 2 - (unit.rounding != "rne") <= unit.kept_bits <= 24 and simd_exact.FE_INEXACT != 0,

@@ -20,6 +20,7 @@ GATE = Gate(
         **only(product_rounding="rne", overflow="wrap"),
         **roundings("rounding"),
         **one_of("parity_split", False, True),
+        **only(lanes=1),
         **one_of("zero_sign", "positive", "ieee"),
         **count("block_size", 1 << 30),
         **count("fraction_bits", 1 << 20),

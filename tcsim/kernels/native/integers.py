@@ -30,7 +30,14 @@ GATE = Gate(
         ),
         **only(arithmetic="integer", c_enters="aligned", chain=1, chains=1, group_size=1, scale=None, scale_block=0),
         **only(sum_format=None, operand_format=None, fraction_bits=None, min_exponent=None, out_precision=None),
-        **only(late_fraction_bits=None, parity_split=False, product_rounding="rne", subnormals="keep", align_rounding="exact"),
+        **only(
+            late_fraction_bits=None,
+            parity_split=False,
+            lanes=1,
+            product_rounding="rne",
+            subnormals="keep",
+            align_rounding="exact",
+        ),
         **count("block_size", 1 << 30),  # float64 holds the sum of a block that saturates
         **ANY_ORDER,
         **one_of("rounding", *UNIT_MODES),  # nothing is rounded, there is one zero and no NaN

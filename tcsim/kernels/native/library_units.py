@@ -53,7 +53,7 @@ FUSED = Gate(
             arithmetic="aligned", block_size=1, align_rounding="exact", c_enters="aligned", chain=1, chains=1, sum_format=None
         ),
         **only(k_order=None, group_size=1, scale=None, scale_block=0, subnormals="keep", overflow="wrap"),
-        **only(late_fraction_bits=None, parity_split=False, product_rounding="rne"),
+        **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne"),
         "rounding": _rounds,
         "out_precision": lambda unit: unit.kept_bits == unit.out_format.precision,
         **count("fraction_bits", 1 << 20),  # of no effect where alignment is exact, nor has the floor of the exponent
@@ -78,7 +78,14 @@ INT8 = Gate(
         "out": lambda unit: unit.out_format == FORMATS["int32"],
         **only(arithmetic="integer", overflow="wrap", c_enters="aligned", chain=1, chains=1, group_size=1, scale=None),
         **only(scale_block=0, sum_format=None, operand_format=None, fraction_bits=None, min_exponent=None, out_precision=None),
-        **only(late_fraction_bits=None, parity_split=False, product_rounding="rne", subnormals="keep", align_rounding="exact"),
+        **only(
+            late_fraction_bits=None,
+            parity_split=False,
+            lanes=1,
+            product_rounding="rne",
+            subnormals="keep",
+            align_rounding="exact",
+        ),
         **count("block_size", 1 << 62),  # sums wrap, in whatever blocks and order
         **ANY_ORDER,
         **one_of("rounding", *UNIT_MODES),  # nothing is rounded, there is one zero and no NaN
