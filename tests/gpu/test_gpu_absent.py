@@ -32,7 +32,7 @@ def test_backends_say_what_is_missing(backend: str) -> None:
 @pytest.mark.parametrize("verb", sorted(cli.COMMANDS))
 def test_verbs_say_what_is_missing(verb: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
     # without a GPU named, validate turns to the processor where that has matrix instructions
-    arguments = [str(tmp_path / "x.npz")] if verb == "capture" else ["--gpu", "h200"]
+    arguments = {"capture": [str(tmp_path / "x.npz")], "plan": []}.get(verb, ["--gpu", "h200"])
     result = CliRunner().invoke(cli.COMMANDS[verb], arguments)
     assert result.exit_code != 0
     assert isinstance(result.exception, device.NoGPU)

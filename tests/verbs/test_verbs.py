@@ -28,7 +28,7 @@ def test_the_blocks_of_a_dot_product_lead_to_its_result(name: str) -> None:
     count = 64 // u.block_size
     blocks = [tcsim.trace(a, b, 0.5, unit=u, block=i) for i in range(count)]
     whole = tcsim.matmul(a, b, np.array(0.5, u.out_format.array_dtype), unit=u, backend="reference")
-    wide = u if u.sum_format is None else u.wide
+    wide = u if u.sum_format is None else u.inner
     if u.chain * u.chains == 1:
         assert blocks[-1].result == whole
         for i, block in enumerate(blocks):
