@@ -200,7 +200,7 @@ def _batched(calls: list[Call], gpu: str | None, instruction: str | None, schedu
             raise ValueError(f"{call.name}: no GPU is declared; pass gpu")
         out = _output(call)
         batch, formats = problem_of(call.a, call.b, call.c, out, call.dtype or None, None)
-        d = np.array(accumulator(np.asarray(call.d), out, batch.c.shape[1:]))[None]
+        d = np.array(accumulator(np.asarray(call.d), out, batch.c.shape[1:], codes=True))[None]
         plan = parsed(call.schedule if call.schedule is not None else schedule)
         model = Model(_declared(name, formats, out, call.instruction or instruction), plan, out)
         key = (model, formats, batch.a.shape, batch.b.shape)

@@ -109,7 +109,7 @@ def output_codes(result: Any, fmt: Format, shape: tuple[int, ...]) -> Codes:
     if array.dtype.kind == "u" and array.dtype != fmt.storage:
         raise TypeError(f"the black box returned {array.dtype}; codes of {fmt.name} are {fmt.storage}")
     if array.dtype.kind in "uf" or fmt.integer:
-        return np.array(accumulator(array, fmt, shape))
+        return np.array(accumulator(array, fmt, shape, codes=True))
     return np.array(encode(array, fmt))
 
 
@@ -140,6 +140,7 @@ def simulator(unit: Unit, backend: str = "cpu", seed: int = 0) -> Callable[..., 
         raise unknown("backend", backend, BACKENDS)
 
     def f(a: Codes, b: Codes, c: Codes, scale_a: Codes | None = None, scale_b: Codes | None = None) -> Any:
-        return matmul(a, b, c, unit=unit, backend=backend, seed=seed, scale_a=scale_a, scale_b=scale_b)
+        integer = unit.a_format.integer
+        return matmul(a, b, c, unit=unit, backend=backend, seed=seed, scale_a=scale_a, scale_b=scale_b, codes=integer)
 
     return f

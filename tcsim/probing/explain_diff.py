@@ -98,7 +98,7 @@ def explain_diff(
     """
     out = _format(np.asarray(first), out_format, "first", "out_format")
     batch, formats = problem_of(a, b, c, out, in_format, b_format)
-    results = [accumulator(np.asarray(x), out, batch.c.shape[1:])[None] for x in (first, second)]
+    results = [accumulator(np.asarray(x), out, batch.c.shape[1:], codes=True)[None] for x in (first, second)]
     found = [explanations(batch, d, formats, out, seed) for d in results]
     return _compared(batch, results, formats, out, found)
 
@@ -123,7 +123,7 @@ def problem_of(
         raise ValueError(f"a of shape {left.shape} and b of shape {right.shape}: they must be (m, k) and (k, n)")
     x, y = (_own(operand(z, f, name), f) for z, f, name in ((left, fa, "a"), (right, fb, "b")))
     shape = (left.shape[0], right.shape[1])
-    start = np.zeros(shape, out.storage) if c is None else np.array(accumulator(np.asarray(c), out, shape))
+    start = np.zeros(shape, out.storage) if c is None else np.array(accumulator(np.asarray(c), out, shape, codes=True))
     return Batch("GEMM", x[None], y[None], start[None]), (fa, fb)
 
 

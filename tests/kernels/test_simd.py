@@ -59,7 +59,7 @@ def problem_of(
 
 
 def fast(problem: Problem, threads: int = 2) -> np.ndarray:
-    if library_units.supports(problem):
+    if library_units.supports(problem) or problem.unit.keeps_nan:  # the kept NaNs are written over a kernel's results
         return cpu.run(problem, threads)
     batch, m, n, _ = problem.shape
     out = np.full((batch, m, n), 0x55, dtype=problem.unit.out_format.storage)
@@ -73,7 +73,9 @@ def slow(problem: Problem) -> np.ndarray:
 
 
 def held(unit: Unit) -> bool:
-    problem = problem_of(unit, (1, 1, 1, 4), "mid")
+    if unit.arithmetic == "fused":
+        return False
+    problem = problem_of(unit.replace(nan_from="code") if unit.keeps_nan else unit, (1, 1, 1, 4), "mid")
     return simd.supports(problem) or (library_units.supports(problem) and unit.arithmetic != "integer")
 
 

@@ -38,7 +38,9 @@ def problem(rng, unit, kind):
 
 def taken(unit, a, b, c, scales, schedule, seed=0):
     """The share of the bound that a problem's error takes, and the share of elements about which the bound is silent."""
-    d = tcsim.matmul(a, b, c, unit=unit, schedule=schedule, backend="reference", seed=seed, **scales)
+    d = tcsim.matmul(
+        a, b, c, unit=unit, schedule=schedule, backend="reference", seed=seed, codes=unit.a_format.integer, **scales
+    )
     d = decode(d, unit.out_format) if d.dtype.kind == "u" else d
     x, y = values(a, unit.a_format), values(b, unit.b_format)
     start = None if c is None else values(c, unit.out_format)

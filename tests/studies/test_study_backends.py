@@ -47,7 +47,7 @@ def test_without_a_gpu_nothing_is_begun(tmp_path: Path) -> None:
 @ABSENT
 def test_without_a_gpu_the_command_says_so(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["study", "what-if", "--quick", "--backend", "cuda", "--out", str(tmp_path / "out")])
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "Error: this needs" in result.output
     assert not (tmp_path / "out").exists()
 
