@@ -232,8 +232,8 @@ def test_a_certified_output_has_the_bits_of_the_unit(seed: int) -> None:
             seen, expected = by_blocks(problem, x, y), reference.run(problem)[0]
             wrong = certain & (seen != expected)
             assert not wrong.any(), f"seed {(seed, 1, i)}: {written(unit)} {np.argwhere(wrong)} {seen[wrong]} {expected[wrong]}"
-    assert sure > 200
-    assert unsure > 200
+    assert sure > 50
+    assert unsure > 50
 
 
 @pytest.mark.parametrize(("reach", "bits"), [(12, 0), (0, 12)])
