@@ -43,7 +43,9 @@ def skip_without(unit: Unit) -> None:
 @pytest.mark.parametrize("case", measured(), ids=lambda case: case.name)
 def test_measured_bits_are_reproduced(case: Measured) -> None:
     def run(backend: str, rows: slice) -> np.ndarray:
-        return np.asarray(tcsim.matmul(case.a[rows], case.b, case.c[rows], unit=case.unit, backend=backend)).view(np.uint32)
+        return np.asarray(
+            tcsim.matmul(case.a[rows], case.b, case.c[rows], unit=case.unit, backend=backend, codes=case.unit.a_format.integer)
+        ).view(np.uint32)
 
     assert case.d.shape == (16, 32)
     np.testing.assert_array_equal(run("cpu", slice(None)), case.d)
