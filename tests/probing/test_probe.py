@@ -54,7 +54,7 @@ def _one_of_each() -> list[Unit]:
 
 
 def _some(cases: list[Any], every: int) -> list[Any]:
-    """All cases, but those of a soak marked so: a run in CI has every so-manieth."""
+    """Every `every`-th case, the others marked for a soak: what CI has time for."""
     return [case if i % every == 0 else pytest.param(case, marks=pytest.mark.soak) for i, case in enumerate(cases)]
 
 
