@@ -9,20 +9,8 @@ import numpy as np
 
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format
+from tcsim.verbs.draws import DISTRIBUTIONS as DISTRIBUTIONS
 from tcsim_gpu import device
-
-DISTRIBUTIONS = {
-    "mid": "exponents within 3 of that of one",
-    "full": "every finite exponent alike",
-    "tiny": "the smallest exponents, so that products and sums underflow",
-    "cancel": "pairs of products that cancel but for their last bits",
-    "big": "the largest exponents, so that sums overflow where they can",
-    "zeros": "half of all operands zero, of either sign",
-    "special": "a few infinities and NaN among middling numbers",
-    "maximal": "significands of almost all ones, exponents within 1",
-    "uniform": "uniformly random bits",
-    "nan": "many NaN of every payload, infinities and zeros among middling numbers",
-}
 
 
 class Source:
