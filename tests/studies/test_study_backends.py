@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from support.toy import PLACED, TOY, enter_gpu
-from tcsim_gpu import device, emulator
+from tcsim_gpu import device, proofs
 
 import tcsim
 from tcsim.cli import main
@@ -67,7 +67,7 @@ def test_the_same_cells_and_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return cpu.run(problem, 1)
 
     expected = running.run(small_grid(), out=tmp_path / "cpu", jobs=1, figures=False)
-    monkeypatch.setattr(emulator, "run", emulated)
+    monkeypatch.setattr(proofs, "run", emulated)
     outcome = running.run(small_grid(), out=tmp_path / "cuda", jobs=1, backend="cuda", figures=False)
     assert not outcome.failed
     assert len(calls) == 2 * 2 * (1 + 3)  # units, k, products of the two schemes
