@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from math import gcd
 from typing import Any, NamedTuple
 
 from tcsim.fp.formats import Format, format_named
@@ -28,6 +29,8 @@ class Asked(NamedTuple):
     a: Format
     b: Format
     empty: bool
+    starts: int  # what divides the start of every segment; 0 for one segment
+    lengths: int  # what divides the length of every segment, where the unit has an order of k
     plan_type: type
     problem_type: type
 
@@ -35,7 +38,9 @@ class Asked(NamedTuple):
 def asked_of(problem: Problem) -> Asked:
     plan, a, b = problem.plan, problem.a, problem.b
     empty = 0 in a.codes.shape or 0 in b.codes.shape
-    return Asked(problem.unit, plan.sum, plan.c_first, a.stored, b.stored, empty, type(plan), type(problem))
+    bounds = plan.bounds.tolist()
+    starts, lengths = gcd(*bounds[1:-1]), 0 if problem.unit.k_order is None else gcd(*bounds)
+    return Asked(problem.unit, plan.sum, plan.c_first, a.stored, b.stored, empty, starts, lengths, type(plan), type(problem))
 
 
 Test = Callable[[Unit], bool]

@@ -12,6 +12,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("random units")
     group.addoption("--soak-seed", type=int, default=None, help="seed of freshly drawn units; drawn, and printed, if not given")
     group.addoption("--soak-minutes", type=float, default=10.0, help="how long `-m soak` draws units")
+    group.addoption("--soak-units", choices=("any", "special"), default="any", help="which: any, or past the plain aligned sum")
     group.addoption("--soak-jobs", type=int, default=1, help="processes that draw them")
 
 

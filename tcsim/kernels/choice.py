@@ -48,10 +48,9 @@ ARITHMETIC: Kernels = (
     Kernel("library", units.FUSED, library.run, FAST),
     Kernel("library", units.INT8, library.run, FAST),
     Kernel("integers", integers.GATE, integers.run),
+    *(Kernel("fast", gate, _fast, FAST) for gate in plan.GATES),
     Kernel("native", float32.GATE, float32.run),
     Kernel("fused", fused.GATE, fused.run),
-    Kernel("fast", plan.GATE, _fast, FAST),
-    Kernel("fast", plan.EXACT_SUMS, _fast, FAST),
     *GENERAL,
 )
 

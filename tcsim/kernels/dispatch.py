@@ -6,25 +6,48 @@ the numbers, and `narrow` walks instructions whose sums are wider than their res
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from tcsim.kernels import narrow, payload
-from tcsim.kernels.choice import ARITHMETIC, Kernel, Kernels, chosen, compute
+from tcsim.kernels.choice import ARITHMETIC, FAST, Kernel, Kernels, chosen, compute
 from tcsim.kernels.choice import GENERAL as EXACT_ARITHMETIC
+from tcsim.kernels.fast import run as fast
+from tcsim.kernels.fast.special import TO_HALF
 from tcsim.kernels.native import fused, integers
 from tcsim.problem import Codes, Problem
 
 
-def around(arithmetic: Kernels) -> Kernels:
+def around(arithmetic: Kernels, before: Kernels = ()) -> Kernels:
     """These kernels, and before them the steps that stand around their arithmetic."""
     return (
         Kernel("payload", payload.GATE, partial(payload.run, kernels=arithmetic), 0),
+        *before,
         Kernel("narrow", narrow.GATE, partial(narrow.run, kernels=arithmetic), 0),
         *arithmetic,
     )
 
 
-KERNELS = around(ARITHMETIC)
+def _narrow_part(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int, j1: int) -> None:
+    """Rows i0 … i1 and columns j0 … j1 of batch element t of a unit that adds in a wider format than its output."""
+    part = replace(
+        problem,
+        a=replace(problem.a, codes=problem.a.codes[t : t + 1, i0:i1]),
+        b=replace(problem.b, codes=problem.b.codes[t : t + 1, :, j0:j1]),
+        c=None if problem.c is None else problem.c[t : t + 1, i0:i1, j0:j1],
+    )
+    found = np.empty((1, i1 - i0, j1 - j0), out.dtype)
+    narrow.run(part, found, 1, ARITHMETIC)
+    out[t, i0:i1, j0:j1] = found[0]
+
+
+def _to_half(problem: Problem, out: Codes, threads: int | None) -> None:
+    fast.run(problem, out, threads, _narrow_part)
+
+
+KERNELS = around(ARITHMETIC, (Kernel("fast", TO_HALF, _to_half, FAST),))
 # The general kernel alone (and those of integers and of fused chains, of which there is one each): the second opinion of tests.
 GENERAL = around((*EXACT_ARITHMETIC, Kernel("integers", integers.GATE, integers.run), Kernel("fused", fused.GATE, fused.run)))
 

@@ -17,7 +17,7 @@ from tcsim.fp.formats import FORMATS
 from tcsim.fp.round_to import ROUNDINGS, round_to
 from tcsim.fp.storage import FLOAT32, fields
 from tcsim.hardware.choices import ROUNDINGS as UNITS
-from tcsim.kernels.fast import plan
+from tcsim.kernels.fast import plan, record
 from tcsim.kernels.general.spec import spec_of
 from tcsim.problem import Operand, Problem
 from tcsim.reference.values import ROUNDINGS as DEFINED
@@ -119,7 +119,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "the general kernel's results": lambda name: spec(forced(rounding=name)),
     "the general kernel's terms": lambda name: spec(forced(align_rounding=name)),
     "the general kernel's products": lambda name: spec(forced(product_rounding=name)),
-    "the fast path's numbers": lambda name: plan._par(forced(rounding=name), 23, {}, 1),
+    "the fast path's numbers": lambda name: record.par_of(forced(rounding=name), 23, {}, 1),
     "the fast path's exact numbers": lambda name: plan._exact_plan(forced(rounding=name, align_rounding="exact")),
     "CUDA's results": lambda name: cuda(forced(rounding=name)),
     "CUDA's terms": lambda name: cuda(forced(align_rounding=name)),

@@ -13,6 +13,7 @@ from tcsim.gates import Gate, asked_of, rest_fields
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import choice, dispatch, narrow, payload
 from tcsim.kernels.fast import plan as fast
+from tcsim.kernels.fast import special
 from tcsim.kernels.general import blocks, rounded, two_stage
 from tcsim.kernels.native import float32, fused, integers, library_units
 from tcsim.problem import Codes, Operand, Problem
@@ -23,19 +24,26 @@ FP16, FP64, INT8 = (tcsim.unit("h200", f) for f in ("float16", "float64", "int8"
 FP64_CODE = FP64.replace(nan_from="code")
 M8N8K4 = tcsim.unit("h200", "float16", out="float16", instruction="mma.m8n8k4")
 MI250, MI300 = tcsim.unit("mi250", "float16"), tcsim.unit("mi300x", "float16")
-X86 = tcsim.unit("x86", "bfloat16")
+CHAIN = tcsim.unit("h200", "float16", out="float32", instruction="mma.m8n8k4")
+NVFP4, MXFP8 = tcsim.unit("b200", "nvfp4"), tcsim.unit("b200", "mxfp8_e4m3")
+X86, BACK = tcsim.unit("x86", "bfloat16"), tuple(range(15, -1, -1))
 # A unit that each gate takes.
 TAKEN: dict[Gate, Unit] = {
     payload.GATE: FP64,
-    narrow.GATE: M8N8K4,
+    narrow.GATE: M8N8K4.replace(chain=4, chains=1),
     library_units.FUSED: FP64_CODE,
     library_units.INT8: INT8,
     integers.GATE: INT8.replace(overflow="saturate"),
-    float32.GATE: MI250,
+    float32.GATE: MI250.replace(block_size=16),
     fast.GATE: FP16,
     fast.EXACT_SUMS: FP16.replace(align_rounding="exact", rounding="rne"),
+    special.TWO_STAGE: MI300,
+    special.ROUNDED: MI250,
+    special.CHAINS: CHAIN,
+    special.TO_HALF: M8N8K4,
+    special.GROUPED: NVFP4,
     blocks.GATE: FP16.replace(rounding="rd"),
-    two_stage.GATE: MI300,
+    two_stage.GATE: MI300.replace(rounding="rz"),
     rounded.GATE: MI250.replace(rounding="rz"),
     fused.GATE: X86,
     REFERENCE: FP16,
@@ -153,7 +161,7 @@ def test_the_refusal_says_what_was_asked_and_what_exists(key: str) -> None:
 
 @pytest.mark.parametrize("gate", NAMES.values(), ids=NAMES)
 def test_a_schedule_unheard_of_reaches_no_kernel(gate: Gate) -> None:
-    bounds = np.array([0, 16, 32])
+    bounds = np.array([0, 32])
     for name, plan in {"plan.sum": Plan(bounds, "bfloat16", True), "plan.c_first": Plan(bounds, "float32", "maybe")}.items():  # type: ignore[arg-type]
         asked = problem_of(TAKEN[gate], plan=plan)
         assert gate.refuses(asked_of(asked)) in (name, "plan.sum")  # a chain alone takes no sum at all
@@ -178,20 +186,33 @@ HANDED_ON = {
     "align_rounding": (FP16.replace(align_rounding="rne"), fast.GATE, blocks.GATE),
     "fraction_bits": (FP16.replace(fraction_bits=30), fast.GATE, blocks.GATE),
     "block_size": (FP16.replace(block_size=2048), fast.GATE, blocks.GATE),
-    "k_order": (FP16.replace(k_order=tuple(range(15, -1, -1))), fast.GATE, blocks.GATE),
-    "c_enters": (FP16.replace(c_enters="after"), fast.GATE, blocks.GATE),
+    "k_order": (FP16.replace(k_order=tuple(range(63, -1, -1))), fast.GATE, blocks.GATE),  # fills no whole instruction
+    "k_order, exact": (FP16.replace(align_rounding="exact", rounding="rne", k_order=BACK), fast.EXACT_SUMS, blocks.GATE),
+    "c_enters": (MXFP8.replace(c_enters="after"), fast.GATE, blocks.GATE),
     "subnormals": (FP16.replace(subnormals="flush"), fast.GATE, blocks.GATE),
     "zero_sign": (FP16.replace(zero_sign="ieee"), fast.GATE, blocks.GATE),
-    "scale": (tcsim.unit("b200", "mxfp8_e4m3"), fast.GATE, blocks.GATE),
+    "scale": (MXFP8.replace(scale=tcsim.Format(9, 0, signed=False, infinities=False, nan="none")), fast.GATE, blocks.GATE),
+    "scale_block": (MXFP8.replace(block_size=64, scale_block=32), fast.GATE, blocks.GATE),
+    "group_size": (NVFP4.replace(group_size=8), special.GROUPED, blocks.GATE),
+    "groups' scale": (NVFP4.replace(scale="float8_e8m0fnu", fraction_bits=41), special.GROUPED, blocks.GATE),
+    "groups, to odd": (NVFP4.replace(rounding="ro"), special.GROUPED, blocks.GATE),
+    "two stages, to odd": (MI300.replace(rounding="ro"), special.TWO_STAGE, two_stage.GATE),
+    "two stages, late bits": (MI300.replace(late_fraction_bits=30), special.TWO_STAGE, two_stage.GATE),
+    "trees, up": (MI250.replace(rounding="ru"), special.ROUNDED, rounded.GATE),
+    "trees, wide": (MI250.replace(block_size=16), special.ROUNDED, float32.GATE),
+    "trees, short": (MI250.replace(out_precision=20), special.ROUNDED, rounded.GATE),
+    "chains": (CHAIN.replace(chain=3), special.CHAINS, blocks.GATE),
+    "chains that flush": (CHAIN.replace(subnormals="flush"), special.CHAINS, blocks.GATE),
+    "chains to float16": (M8N8K4.replace(chain=4, chains=1), special.TO_HALF, narrow.GATE),
+    "zero of float16": (M8N8K4.replace(zero_sign="positive"), special.TO_HALF, narrow.GATE),
     "out": (FP16.replace(out="bfloat16"), fast.GATE, blocks.GATE),
     "a": (FP16.replace(a="float64", b="float16"), fast.GATE, blocks.GATE),
-    "arithmetic": (MI300, fast.GATE, two_stage.GATE),
+    "arithmetic": (MI300, fast.GATE, special.TWO_STAGE),
     "product_rounding": (MI250.replace(product_rounding="rz"), float32.GATE, rounded.GATE),
     "out_precision": (MI250.replace(out_precision=20), float32.GATE, rounded.GATE),
     "overflow": (INT8.replace(overflow="saturate"), library_units.INT8, integers.GATE),
     "nan_from": (FP64, library_units.FUSED, payload.GATE),
-    "sum_format": (M8N8K4, blocks.GATE, narrow.GATE),
-    "chains": (M8N8K4.replace(chains=2), blocks.GATE, narrow.GATE),
+    "sum_format": (M8N8K4, blocks.GATE, special.TO_HALF),
     "exact, to odd": (FP16.replace(align_rounding="exact", rounding="ro"), fast.EXACT_SUMS, blocks.GATE),
     "fused, to odd": (FP64_CODE.replace(rounding="ro"), library_units.FUSED, blocks.GATE),
 }
@@ -206,7 +227,9 @@ def test_what_a_kernel_does_not_declare_goes_to_one_that_does(field: str) -> Non
 
 
 def _scaled(unit: Unit) -> Problem:
-    return replace(problem_of(unit), scale_a=np.full((1, 1, 1), 127, np.uint8), scale_b=np.full((1, 1, 1), 127, np.uint8))
+    count = -(-32 // unit.scale_block)
+    one = tcsim.encode(np.ones((1, 1, count)), unit.scale)
+    return replace(problem_of(unit), scale_a=one, scale_b=one.swapaxes(1, 2))
 
 
 def test_a_sum_in_float16_of_wider_results_goes_to_the_general_kernel() -> None:

@@ -16,8 +16,9 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.fast import exact as simd_exact
 from tcsim.kernels.fast.plan import EXACT, plan
-from tcsim.kernels.fast.round import STICKY, Par
-from tcsim.kernels.fast.tile import PLAIN, WIDE
+from tcsim.kernels.fast.round import PARITY, STAGED, STICKY, TREE, TREE_FLUSHING, Par
+from tcsim.kernels.fast.scales import LIMIT
+from tcsim.kernels.fast.tile import FOLDED, PLAIN, SHIFTED, WIDE
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 
@@ -47,11 +48,29 @@ def broken(unit: Unit) -> list[str]:
             checks = (least >= 2.0**-126, how.c_least >> 23 >= 27, how.c_most <= 227 << 23, size * largest * 2.0**40 < 2.0**127)
             faults += [] if all(checks) else ["exact sums leave float32 unseen"]
         return faults
+    if how.kind >= TREE:
+        return faults + _flushed(unit, least, how.kind)
     f = unit.fraction_bits
     assert f is not None
     number = {p: int(how.par[p]) for p in Par}
+    if how.scaling == FOLDED:
+        return faults + _folded(unit, number, how.c_least)
     product = int(largest_significand(a) * largest_significand(b) * 2.0**f)
     words, half = how.words, unit.out == "float16"
+    apart = how.kind in (STAGED, PARITY)
+    if apart:
+        checks = (
+            number[Par.LOW] >= 34,
+            number[Par.HIGH] + size.bit_length() <= 252,
+            size * product <= INT32,
+            size * product * 256 < 2**52,
+        )
+        return faults + ([] if all(checks) else ["a two-stage sum leaves its integers"])
+    aside = how.late or how.scaling == SHIFTED  # c enters elsewhere, or blocks without a nonzero product are told apart
+    if how.scaling == SHIFTED:
+        e = a.emax + b.emax + 127 + 2 * LIMIT, a.emin + b.emin + 127 - 2 * LIMIT
+        shifts = (e[0] <= 255, e[1] > 0, number[Par.LOW] >= f + 2, number[Par.NONE] == max(a.emax + 63, b.emax + 64))
+        faults += [] if all(shifts) else ["a scale moves an exponent out of its field"]
     lowest_e = number[Par.LOW] if words else number[Par.FLOOR]
     highest_e = number[Par.HIGH] if words else 127 + 102
     block = size * (largest if not words else 4 * 2.0 ** (number[Par.HIGH] - 127))
@@ -69,12 +88,41 @@ def broken(unit: Unit) -> list[str]:
         "a zero's code passes the floor": words or number[Par.FLOOR] > max(a.emax + 63, b.emax + 64),
         "the floor cuts a nonzero product": words or number[Par.FLOOR] <= max(a.emin + b.emin + 127, _floor(unit)),
         "the floor cuts a c": words or not half or number[Par.FLOOR] <= max(unit.out_format.emin + 127, _floor(unit)),
-        "c is cut": half or words or how.c_least >> 23 >= number[Par.FLOOR],
+        "c is cut": aside or half or words or how.c_least >> 23 >= number[Par.FLOOR],
         "only some blocks have the floor": _floor(unit) <= max(unit.out_format.emin, a.emin + b.emin) + 127,
         "a last place is too far up": not half
         or unit.out_format.emin - unit.kept_bits + 1 - (_least_e(unit, words, f) - f) <= 31,
     }
     return faults + [what for what, holds in checks.items() if not holds]
+
+
+def _flushed(unit: Unit, least: float, kind: int) -> list[str]:
+    """Where results are flushed, only those that no sum of products and a normal c can be are taken for normal."""
+    safe = unit.subnormals == "keep" or kind == TREE_FLUSHING or least * 2.0**-24 >= 2.0**-126
+    return [] if safe else ["a subnormal result is not flushed"]
+
+
+def _folded(unit: Unit, number: dict[Par, int], c_least: int) -> list[str]:
+    """Exact groups: float32 holds their sums, 64 bits a block's; the floor of the exponent cuts nothing."""
+    scale, f = unit.scale_format, unit.fraction_bits
+    assert scale is not None
+    assert f is not None
+    most = 1.0
+    for fmt in (unit.a_operand, unit.b_operand):
+        values = np.abs(tcsim.decode(np.arange(fmt.max_code + 1).astype(fmt.storage), fmt).astype(np.float64))
+        most *= values.max() / values[values > 0].min()
+    largest = unit.a_operand.emax + unit.b_operand.emax + 2  # of a product
+    sums = 2.0 ** (f + largest + 2) * unit.block_size + 2.0 ** (f + 1)  # two scales' significands are below 4
+    checks = {
+        "a group is no float32": 16 * most * 4.0**scale.precision <= 2**24,
+        "a block passes 64 bits": sums < 2**63,
+        "a scale is not normal": number[Par.LOW] >= f + 2,
+        "the floor cuts a c": (c_least >> 23) - 23 >= max(_floor(unit), 1 - 23 + f) - f,
+        "the floor cuts a group": _floor(unit) - f <= 127 - 2 * LIMIT - 40,
+        "a proof holds where c is cut": f >= 23 or number[Par.MOST] < 0,
+        "a proof passes 24 bits": number[Par.MOST] >> 23 <= 127 + 24,
+    }
+    return [what for what, holds in checks.items() if not holds]
 
 
 def _floor(unit: Unit) -> int:

@@ -155,14 +155,18 @@ class Tally:
 def check(seed: int, number: int, tally: Tally, sums: tuple[str, ...] = SUMS) -> None:
     """Draw unit `number` of a seed and a problem, and compare every path's answer with the reference."""
     rng = np.random.default_rng([seed, number])
-    unit = draw_unit(rng)
-    problem = draw_problem(rng, unit, sums)
-    name = cpu.path(problem)
+    problem = draw_problem(rng, draw_unit(rng), sums)
+    compare(problem, f"seed {seed} unit {number}", tally)
+
+
+def compare(problem: Problem, who: str, tally: Tally) -> None:
+    """Compare every path's answer to a problem with the reference's."""
+    unit, name = problem.unit, cpu.path(problem)
     tally.units += 1
     try:
         expected = reference.run(problem)
     except Exception as error:
-        tally.found.append(f"seed {seed} unit {number}: the reference raises {type(error).__name__}: {error}; {written(unit)}")
+        tally.found.append(f"{who}: the reference raises {type(error).__name__}: {error}; {written(unit)}")
         return
     tally.outputs += expected.size
     tally.blocks += expected.size * -(-problem.shape[3] // unit.block_size)
@@ -172,7 +176,7 @@ def check(seed: int, number: int, tally: Tally, sums: tuple[str, ...] = SUMS) ->
         difference = _difference(run, expected)
         if difference:
             tally.found.append(
-                f"seed {seed} unit {number} by {path}: {difference}; {written(unit)}; shape {problem.shape}, bounds "
+                f"{who} by {path}: {difference}; {written(unit)}; shape {problem.shape}, bounds "
                 f"{problem.plan.bounds.tolist()}, sum {problem.plan.sum}"
             )
             return

@@ -254,7 +254,11 @@ def _from_nothing(rng: Rng) -> dict[str, Any]:
 
 
 def _from_a_row(rng: Rng) -> dict[str, Any]:
-    now = _fields_of(pick(rng, _rows()))
+    return _changed(rng, pick(rng, _rows()))
+
+
+def _changed(rng: Rng, unit: Unit) -> dict[str, Any]:
+    now = _fields_of(unit)
     free = [name for name in FIELDS if name not in _FIXED[now["arithmetic"]] and name != "arithmetic"]
     for name in rng.choice(free, int(rng.integers(1, 5)), replace=False):
         now[str(name)] = FIELDS[str(name)](rng, now)
@@ -265,10 +269,18 @@ def _from_a_row(rng: Rng) -> dict[str, Any]:
 
 def draw_unit(rng: Rng) -> Unit:
     """A unit that can be written; its instruction short enough for the reference."""
+    return _written(lambda: _from_a_row(rng) if rng.random() < 0.5 else _from_nothing(rng))
+
+
+def near(rng: Rng, unit: Unit) -> Unit:
+    """The unit with one to four fields changed."""
+    return _written(lambda: _changed(rng, unit))
+
+
+def _written(draw: Callable[[], dict[str, Any]]) -> Unit:
     while True:
         try:
-            now = _from_a_row(rng) if rng.random() < 0.5 else _from_nothing(rng)
-            unit = Unit(**now)
+            unit = Unit(**draw())
         except ValueError:
             continue
         if unit.instruction_k <= _MOST_TERMS:

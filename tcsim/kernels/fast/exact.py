@@ -28,9 +28,10 @@ from tcsim.codegen.jit import inline, kernel, variant
 from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Value, Variable
 from tcsim.fp.modes import masks
 from tcsim.hardware.unit import Unit
-from tcsim.kernels.fast.drive import NO_SUM, add_c, chunk_end, fold, mark_specials, spare_bytes, start, store
-from tcsim.kernels.fast.pack import ALONE, make_contiguous, unpack_rows
+from tcsim.kernels.fast.drive import chunk_end, mark_specials, spare_bytes
+from tcsim.kernels.fast.pack import VALUES, make_contiguous, unpack_rows
 from tcsim.kernels.fast.random import Draws
+from tcsim.kernels.fast.results import NO_SUM, add_c, fold, start, store
 from tcsim.kernels.fast.tile import elements
 
 FE_INEXACT = {"x86_64": 0x20, "AMD64": 0x20, "aarch64": 0x10, "arm64": 0x10}.get(platform.machine(), 0)
@@ -210,7 +211,7 @@ def pack_a(job, t, i0, rows, k0, depth, arrays, spare, double, marks):
     arrays[3][0] = 0
     for i in range(rows):
         source, _ = make_contiguous(spare, job.a_item, origin + i * job.a_row, job.a_row, one, job.a_k, depth)
-        unpack_rows(ALONE, arrays, min(job.a_item, 4), zero, zero, (source, depth, zero, one, zero, zero))
+        unpack_rows(VALUES, arrays, min(job.a_item, 4), zero, zero, (source, depth, zero, one, zero, zero))
         widen(arrays[0], double[i * job.chunk :], depth)
     if arrays[3][0]:
         mark_specials(arrays, spare, job.a_item, origin, job.a_row, rows, job.a_k, depth, marks)
@@ -224,7 +225,7 @@ def pack_b(job, t, j0, columns, k0, depth, arrays, spare, double, marks):
     for j in range(0, columns, LANES):
         count = min(lanes, columns - j)
         source, row_step = make_contiguous(spare, job.b_item, origin + j * job.b_column, job.b_k, depth, job.b_column, count)
-        unpack_rows(ALONE, arrays, min(job.b_item, 4), 0, 0, (source, count, row_step, depth, lanes, np.int64(0)))
+        unpack_rows(VALUES, arrays, min(job.b_item, 4), 0, 0, (source, count, row_step, depth, lanes, np.int64(0)))
         widen(arrays[0], double[j * job.chunk :], depth * LANES)
     if arrays[3][0]:
         mark_specials(arrays, spare, job.b_item, origin, job.b_column, columns, job.b_k, depth, marks)

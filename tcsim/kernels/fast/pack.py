@@ -1,7 +1,8 @@
 """Packing for the fast path: codes become exact float32 values and exponent codes, 16 at a time.
 
-A magnitude of a format with M fraction bits, shifted left by 23 - M, is a float32 pattern whose value is off by the
-difference of the two biases; one multiplication by 2^(127 - bias) repairs it, subnormals included. Exponent codes are
+A magnitude of a format with M fraction bits, shifted left by 23 - M, is a float32 pattern whose exponent field is off by the
+difference of the two biases, which is added. A subnormal is first made the fraction of 2^(1 - bias), which is then subtracted:
+multiplying it by a power of two would do too, but processors take a hundred cycles for a subnormal factor. Exponent codes are
 max(floor(log2 |x|), emin) of the *unit's* format plus an offset (63 for a, 64 for b), and `zero` for a zero, so that a
 sum of two codes is e + 127 or unmistakably small. NaN and infinities are reported; what is packed for them means
 nothing, for their rows and columns are computed elsewhere.
@@ -26,7 +27,8 @@ from tcsim.codegen.vector_ops import F32, F64, I8, I16, I32, I64, LANES, Value, 
 from tcsim.fp.formats import Format
 
 SPECIAL, HAS_NAN = 1, 2  # bits of what packing reports
-ALONE, BESIDE, BELOW = range(3)  # whose codes share lanes: nobody's, those of vectors side by side, of vectors below each other
+# Whose codes share lanes: nobody's, those of vectors side by side, of vectors below each other; or there are values only.
+ALONE, BESIDE, BELOW, VALUES = range(4)
 WORD_ZERO = -8192  # the code of a zero where codes are 16 bits wide
 
 
@@ -37,7 +39,7 @@ class Decoding(NamedTuple):
     sign: int
     sign_shift: int
     shift: int
-    scale: int  # pattern of the float32 2^(127 - bias)
+    rebias: int  # 127 - bias, in place
     largest: int  # largest finite magnitude
     infinity: int  # magnitude of infinity, or the largest finite one
     nan: int  # a code that is NaN besides those beyond `largest`, or -1
@@ -54,11 +56,11 @@ def decoding(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarra
     sign = 1 << (width - 1) if stored.signed else 0
     infinity = 0x7F800000 if wide else stored.inf_code
     largest = 0x7F7FFFFF if wide else stored.max_code
-    scale = (127 - bias + 127) << 23
+    rebias = (127 - bias) << 23
     magnitude = (1 << (width - 1 if stored.signed else width)) - 1
     nan = sign if stored.nan == "negative-zero" else -1
     return np.array(
-        Decoding(magnitude, sign, 32 - width, 23 - mantissa, scale, largest, largest if infinity is None else infinity, nan,
+        Decoding(magnitude, sign, 32 - width, 23 - mantissa, rebias, largest, largest if infinity is None else infinity, nan,
                  fmt.emin + 127, offset - 127, WORD_ZERO if words else 0, 0xFFFF if words else 0xFF),
         dtype=np.int64,
     )  # fmt: skip
@@ -82,7 +84,10 @@ class _Unpack:
         magnitude = codes & n.magnitude
         self.top.set(self.top.get().call("umax", magnitude))
         self.odd.set(self.odd.get().call("umin", codes ^ n.nan))
-        pattern = ((magnitude << n.shift).bits_as(F32) * n.scale.bits_as(F32)).bits_as(I32)
+        pattern = (magnitude << n.shift) + n.rebias
+        least = n.rebias + (1 << 23)
+        fraction = ((pattern + (1 << 23)).bits_as(F32) - least.bits_as(F32)).bits_as(I32)
+        pattern = pattern.compare("u<", least).where(fraction, pattern)
         exponent = pattern.compare("==", 0).where(n.zero, (pattern >> 23).call("smax", n.least) + n.offset)
         return pattern | ((codes & n.sign) << n.sign_shift), exponent & n.field
 
@@ -113,7 +118,7 @@ def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: An
     """Rows of `count` contiguous codes, rows `row_step` bytes apart; codes of ALONE, BESIDE or BELOW vectors together."""
     v = {name: Value(b, arg[name]) for name in _NUMBERS}
     decoder = _Unpack(b, arg["numbers"])
-    together = 1 if way == ALONE else 32 // width
+    together = 1 if way in (ALONE, VALUES) else 32 // width
     down, right = (together, 1) if way == BELOW else (1, together)
     with ops.loop(b, v["rows"], down) as r:
         rows = [(r + t).call("smin", v["rows"] - 1) for t in range(down)]
@@ -129,8 +134,9 @@ def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: An
                     values, code = decoder.unpack(codes)
                     ops.store(b, values, arg["values"], place + at)
                     found.append(code)
-            joined = _side_by_side(found) if together > 1 else _in_every_field(found[0], width)
-            ops.store(b, joined, arg["codes"], code_row + (i >> (right.bit_length() - 1)))
+            if way != VALUES:
+                joined = _side_by_side(found) if together > 1 else _in_every_field(found[0], width)
+                ops.store(b, joined, arg["codes"], code_row + (i >> (right.bit_length() - 1)))
     ops.store(b, ops.load(b, arg["report"], 0) | decoder.report(), arg["report"], 0)
 
 
@@ -156,7 +162,7 @@ _ITEMS = ((1, I8), (2, I16), (4, I32))
 def unpack_rows(typingctx, way, arrays, item, at, code_at, numbers):
     """Unpack rows of contiguous codes: values to arrays[0][at:], exponent codes to arrays[1], from lane `code_at` on.
 
-    way: ALONE, BESIDE (4 or 2 vectors that neighbour each other in a row share the lanes of their codes; count must be a
+    way: ALONE, VALUES (no codes are written), BESIDE (4 or 2 vectors that neighbour each other in a row share the lanes of their codes; count must be a
     multiple of so many) or BELOW (vectors of as many neighbouring rows). arrays: (float32 values, exponent codes, numbers
     of the Decoding, report); codes are uint8 or uint16, four or two to a lane; report[0] gathers SPECIAL and HAS_NAN.
     item: bytes of a code, 1, 2 or 4. numbers: int64 (source address, count, row_step in bytes, rows, pitch in elements,

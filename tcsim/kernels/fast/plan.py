@@ -32,72 +32,73 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import floor
-from typing import Any, NamedTuple
 
-import numpy as np
-
-from tcsim.fp.formats import FORMATS, Format
-from tcsim.fp.modes import masks, mode
-from tcsim.gates import LABELS, ONE_NAN, Asked, Gate, count, formats, one_of, only, operands, schedules
+from tcsim.fp.formats import FORMATS
+from tcsim.fp.modes import mode
+from tcsim.gates import ANY_ORDER, LABELS, ONE_NAN, Asked, Gate, count, formats, one_of, only, operands, schedules
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast import exact as simd_exact
-from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, PAR_COUNT, RANDOM, Par
-from tcsim.kernels.fast.tile import CARRY, PLAIN, WIDE
+from tcsim.kernels.fast.record import (
+    A_OFFSET,
+    B_OFFSET,
+    MOST_BLOCK,
+    SAFE,
+    Plan,
+    most_significand,
+    operand_held,
+    par_of,
+    scale_held,
+    stored_held,
+    whole_instructions,
+)
+from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, RANDOM, Par
+from tcsim.kernels.fast.special import CHAINS, GROUPED, ROUNDED, TWO_STAGE, special_plan
+from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PLAIN, SHIFTED, WIDE
 
 EXACT = 3  # a width of its own: sums in float64
-A_OFFSET, B_OFFSET = 63, 64  # exponent codes: e + offset; together e + 127
-MOST_BLOCK = 1024
-_SAFE = 60  # sums of exponents up to here need no checks
 _C_EXPONENT = 100  # the largest of a c that needs none
-
-
-class Plan(NamedTuple):
-    """What the kernels need to know of a unit."""
-
-    kind: int
-    width: int
-    words: bool
-    par: np.ndarray[Any, Any]
-    c_least: int
-    c_most: int
-
-
-def rescales(fmt: Format) -> bool:
-    """Whether 2^(127 - bias), which repairs the exponents of unpacked codes, is a normal float32 number."""
-    return 0 <= fmt.bias <= 127
-
-
-def _operand(fmt: Format) -> bool:
-    """Whether values of the format are float32 values with room for an exact product."""
-    return not fmt.integer and fmt.zero and fmt.mantissa_bits <= 11 and fmt.emin >= -126 and fmt.emax <= 127 and rescales(fmt)
-
-
-def _most(fmt: Format) -> float:
-    """A significand that none of the format exceeds."""
-    return 2.0 - 2.0**-fmt.mantissa_bits
-
-
-def _stored(fmt: Format) -> bool:
-    """Whether codes of a format can be packed."""
-    return fmt == FORMATS["float64"] or (
-        not fmt.integer and fmt.zero and fmt.mantissa_bits + fmt.padding <= 23 and rescales(fmt)
-    )
+_SCALED = 40  # sums of exponents up to here stay within float32's when two scales of 2^scales.LIMIT move them
+_MOST_PERIOD = 1 << 12
 
 
 def _partial_sums(asked: Asked) -> bool:
     return asked.sum in (None, "float32", "float64") or (asked.sum == "float16" and asked.unit.out_format.width == 16)
 
 
+def _scale(unit: Unit) -> bool:
+    form = unit.scale_format
+    return form is None or (scale_held(form) and form.mantissa_bits == 0 and unit.c_enters == "aligned")
+
+
+def _segments(asked: Asked) -> bool:
+    """Whole instructions where scales are counted by them, and where an order of k may not be filled with zeros."""
+    unit = asked.unit
+    if unit.scale is not None and not whole_instructions(asked):
+        return False
+    if unit.k_order is None or asked.lengths % len(unit.k_order) == 0:
+        return True
+    return unit.c_enters == "after" and unit.rounding != "sr"
+
+
 GATE = Gate(
     "the fast path's aligned blocks",
     {
         **LABELS,
-        "a": lambda unit: _operand(unit.a_operand),
-        "b": lambda unit: _operand(unit.b_operand),
+        "a": lambda unit: operand_held(unit.a_operand),
+        "b": lambda unit: operand_held(unit.b_operand),
         "out": lambda unit: unit.out_format in (FORMATS["float32"], FORMATS["float16"]),
         **formats("operand_format"),
-        **only(arithmetic="aligned", align_rounding="rz", c_enters="aligned", chain=1, chains=1, sum_format=None),
-        **only(k_order=None, group_size=1, scale=None, scale_block=0, subnormals="keep", zero_sign="positive"),
+        **only(arithmetic="aligned", align_rounding="rz", chains=1, sum_format=None, group_size=1),
+        **only(subnormals="keep", zero_sign="positive"),
+        **one_of("c_enters", "aligned", "after"),
+        "chain": lambda unit: unit.chain == 1 or (unit.c_enters == "after" and 1 <= unit.instruction_k <= _MOST_PERIOD),
+        "k_order": lambda unit: ANY_ORDER["k_order"](unit) and (unit.k_order is None or unit.scale is None),
+        "scale": _scale,
+        "scale_block": lambda unit: (
+            unit.scale_block == 0
+            if unit.scale is None
+            else 1 <= unit.scale_block <= 1 << 20 and unit.scale_block % unit.block_size == 0
+        ),
         **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne", overflow="wrap"),
         **one_of("rounding", "rz", "rne", "rna", "sr"),
         "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK,
@@ -112,15 +113,16 @@ GATE = Gate(
     {
         **schedules(None, "float16", "float32", "float64"),
         "plan.sum": _partial_sums,
-        **operands(lambda asked, stored: _stored(stored)),
+        "plan.bounds": _segments,
+        **operands(lambda asked, stored: stored_held(stored)),
     },
 )
 EXACT_SUMS = Gate(
     "the fast path's exact blocks",
     {
         **LABELS,
-        "a": lambda unit: _operand(unit.a_operand),
-        "b": lambda unit: _operand(unit.b_operand),
+        "a": lambda unit: operand_held(unit.a_operand),
+        "b": lambda unit: operand_held(unit.b_operand),
         "out": lambda unit: unit.out_format == FORMATS["float32"],
         **formats("operand_format"),
         **only(arithmetic="aligned", align_rounding="exact", c_enters="aligned", chain=1, chains=1, sum_format=None),
@@ -136,22 +138,24 @@ EXACT_SUMS = Gate(
         **count("nan_code", 1 << 32),
         **ONE_NAN,
     },
-    {**schedules(None, "float32", "float64"), **operands(lambda asked, stored: _stored(stored))},
+    {**schedules(None, "float32", "float64"), **operands(lambda asked, stored: stored_held(stored))},
 )
 
 
 @lru_cache(maxsize=256)
 def plan(unit: Unit) -> Plan | None:
-    """How the fast path runs a unit, or None where neither of its gates takes it."""
+    """How the fast path runs a unit, or None where none of its gates takes it."""
     if EXACT_SUMS.takes(unit):
         return _exact_plan(unit)
-    return _plan(unit, unit.fraction_bits) if unit.fraction_bits is not None and GATE.takes(unit) else None
+    if unit.fraction_bits is not None and GATE.takes(unit):
+        return _plan(unit, unit.fraction_bits)
+    return special_plan(unit)
 
 
 def _exact_plan(unit: Unit) -> Plan:
     par = simd_exact.exact_par(unit)
     a, b = unit.a_operand, unit.b_operand
-    ranged = a.emax + b.emax > _SAFE or a.emin - a.mantissa_bits + b.emin - b.mantissa_bits < -126
+    ranged = a.emax + b.emax > SAFE or a.emin - a.mantissa_bits + b.emin - b.mantissa_bits < -126
     least, most = (1, 254) if ranged else (127 - _C_EXPONENT, 127 + _C_EXPONENT)
     kind = {"nearest": simd_exact.NEAREST, "zero": simd_exact.NEAREST, "random": simd_exact.RANDOM}[mode(unit.rounding).toward]
     return Plan(kind, EXACT, ranged, par, least << 23, most << 23)
@@ -171,16 +175,21 @@ def _plan(unit: Unit, f: int) -> Plan | None:
     known = max(lowest + 127, floor_code)  # a block with a nonzero product has at least this E
     words = not (
         min(a.emin + A_OFFSET, b.emin + B_OFFSET) > 0
-        and a.emax + b.emax <= _SAFE
+        and a.emax + b.emax <= SAFE
         and low <= base <= min(known, max(out.emin + 127, floor_code) if half else known)
     )
     numbers = {Par.FLOOR: base, Par.HIGH: high, Par.LOW: low, Par.LEAST: low - 1}
+    scaled = unit.scale is not None
+    if scaled and (words or half or floor_code >= low or a.emax + b.emax > _SCALED or lowest < -_SCALED):
+        return None
+    if scaled:
+        numbers |= {Par.NONE: single}
     if words:
         floored = floor_code >= low
         numbers |= {Par.FLOOR: floor_code, Par.LEAST: floor_code} if floored else {Par.FLOOR: 0}
     if max(numbers[Par.FLOOR], numbers[Par.LEAST] if words else 0) > high:
         return None
-    product = floor(_most(a) * _most(b) * 2.0**f)
+    product = floor(most_significand(a) * most_significand(b) * 2.0**f)
     group = (2**31 - 1) // product
     if group < 1:
         return None
@@ -191,8 +200,11 @@ def _plan(unit: Unit, f: int) -> Plan | None:
     smallest = max(smallest, low - 127) if words else smallest
     if half and out.emin - (unit.kept_bits - 1) - (smallest - f) > 31:
         return None  # a fixed last place too far above the terms
-    c_least = (1 << 23) if words else base << 23
-    return Plan(kind, width, words, _par(unit, f, numbers, group), c_least, 0x7F7FFFFF if words else (127 + _C_EXPONENT) << 23)
+    ranged = words or scaled
+    c_least, c_most = (1 << 23, 0x7F7FFFFF) if ranged else (base << 23, (127 + _C_EXPONENT) << 23)
+    if unit.c_enters == "after":
+        return Plan(kind, width, words, par_of(unit, f, numbers, group), 0, 0x7F7FFFFF, late=True)
+    return Plan(kind, width, words, par_of(unit, f, numbers, group), c_least, c_most, SHIFTED if scaled else NO_SCALES)
 
 
 def _kind(unit: Unit) -> int:
@@ -209,22 +221,4 @@ def _kind(unit: Unit) -> int:
     return MASKED if short else NATIVE
 
 
-def _par(unit: Unit, f: int, numbers: dict[Par, int], group: int) -> np.ndarray[Any, Any]:
-    half, how = unit.out_format.width == 16, masks(unit.rounding)
-    values = numbers | {
-        Par.BLOCK: unit.block_size,
-        Par.GROUP: group,
-        Par.SCALE: (254 + f) << 23,
-        Par.UNSCALE: f << 23,
-        Par.MODE: int(half or how.even),
-        Par.MASK: -(1 << (24 - unit.kept_bits)) if not half else -1,
-        Par.KEPT: unit.kept_bits,
-        Par.GRID: 127 + f + unit.out_format.emin - (unit.kept_bits - 1) if half else 0,
-        Par.ONE: -how.near,
-        Par.EVEN: how.even,
-        Par.C_LEAST: (unit.out_format.emin + 127) << 23 if half else 0,
-    }
-    par = np.zeros(PAR_COUNT, dtype=np.int64)
-    for place, value in values.items():
-        par[place] = value
-    return par
+GATES = (EXACT_SUMS, GATE, TWO_STAGE, ROUNDED, CHAINS, GROUPED)  # and TO_HALF, whose rest is walked by `narrow`

@@ -25,6 +25,8 @@ from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.vector_ops import F32, I32, I64, LANES, Value
 
 NATIVE, MASKED, AWAY, HALF, INTEGER, RANDOM = range(6)
+STAGED, PARITY = 6, 7  # `staged`
+TREE, TREE_FLUSHING, CHAIN, CHAIN_NEGATIVE, HALVES = range(8, 13)  # `ieee`
 
 
 class Par(IntEnum):
@@ -46,6 +48,8 @@ class Par(IntEnum):
     EVEN = 13  # 1: ties to even, 0: ties away
     C_LEAST = 14  # the least exponent field of a nonzero c, in place
     SEED = 15
+    NONE = 16  # scaled: a code sum up to here is no product's
+    MOST = 17  # folded: pattern of the largest sum of a block, in units of its last place, that float32 finds exactly
 
 
 PAR_COUNT = len(Par)

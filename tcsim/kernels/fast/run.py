@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,22 +18,30 @@ from tcsim.codegen.vector_ops import LANES
 from tcsim.fp.formats import Format
 from tcsim.gates import asked_of, first
 from tcsim.kernels.fast import exact as simd_exact
-from tcsim.kernels.fast.drive import NO_SUM, SUM16, SUM32, SUM64, Job, driver
+from tcsim.kernels.fast.drive import driver
+from tcsim.kernels.fast.folded import GROUP
 from tcsim.kernels.fast.infinities import decide
+from tcsim.kernels.fast.order import ordered
 from tcsim.kernels.fast.pack import decoding
-from tcsim.kernels.fast.plan import A_OFFSET, B_OFFSET, EXACT, EXACT_SUMS, GATE, Plan, plan
-from tcsim.kernels.fast.round import Par
-from tcsim.kernels.fast.tile import PANEL
+from tcsim.kernels.fast.plan import EXACT, GATES, plan
+from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, Plan
+from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, Job
+from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
+from tcsim.kernels.fast.scales import scale_table
+from tcsim.kernels.fast.special import TO_HALF
+from tcsim.kernels.fast.tile import FOLDED, PANEL
 from tcsim.problem import Codes, Problem
 
 _WORK = 200_000  # operands packed at a time by a task: about a megabyte
+_FEED = 8 << 20  # multiply-adds that keep a thread busy for much longer than it takes to start
+_SHARE = 1 << 16  # outputs of a thread from which on it takes two tasks, so that a slow one does not hold up all
 _UNRESOLVED32, _UNRESOLVED16 = 0x7FBADBAD, 0x7DAD
 _SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
 
 
 def supports(problem: Problem) -> bool:
     """Whether the fast path computes this problem, by what its unit's record and its schedule say."""
-    return first((GATE, EXACT_SUMS), asked_of(problem)) is not None
+    return first((*GATES, TO_HALF), asked_of(problem)) is not None
 
 
 def _transposed(problem: Problem) -> bool:
@@ -41,10 +50,15 @@ def _transposed(problem: Problem) -> bool:
     return -(-m // LANES) * LANES * n < -(-n // LANES) * LANES * m
 
 
-def _tasks(batch: int, m: int, n: int, threads: int) -> tuple[int, int]:
-    """Rows and columns of a task: large enough to pay for packing, small enough to give every thread some."""
-    rows, columns = min(m, 256), min(-(-n // LANES) * LANES, 256)
-    wanted = 2 * threads if threads > 1 else 1
+def fed(problem: Problem, threads: int) -> int:
+    """How many threads a problem feeds, at most those asked for: more would pack the same operands again and wait."""
+    return max(min(threads, prod(problem.shape) // _FEED), 1)
+
+
+def _tasks(batch: int, m: int, n: int, threads: int, most: int) -> tuple[int, int]:
+    """Rows and columns of a task, `most` at most: large enough to pay for packing, small enough to give every thread some."""
+    rows, columns = min(m, most), min(-(-n // LANES) * LANES, most)
+    wanted = 1 if threads == 1 else threads if batch * m * n < threads * _SHARE else 2 * threads
     while batch * -(-m // rows) * -(-n // columns) < wanted and (rows >= 16 or columns >= 2 * PANEL):
         if rows >= columns or columns < 2 * PANEL:
             rows = -(-rows // 8) * 4
@@ -63,20 +77,38 @@ def _job(problem: Problem, how: Plan, out: Codes, threads: int) -> Job:
     if _transposed(problem):
         m, n, ci, cj, oi, oj = n, m, cj, ci, oj, oi
         a, b, (at, ai, ak), (bt, bk, bj) = b, a, (bt, bj, bk), (at, ak, ai)
-    unit, block = problem.unit, problem.unit.block_size
-    rows, columns = _tasks(batch, m, n, threads)
+    unit, block = problem.unit, how.width if how.kind >= TREE else problem.unit.block_size
+    rows, columns = _tasks(batch, m, n, threads, 512 if how.scaling == FOLDED else 256)
     high, pitch = -(-rows // 4) * 4, -(-columns // LANES) * LANES
-    chunk = max(min(_WORK // (high + pitch), -(-k // block) * block) // block * block, block)
+    period = unit.instruction_k if how.late else block
+    chunk = max(min(_WORK // (high + pitch), -(-k // period) * period) // period * period, period)
+    sub = period if how.late else max(64 // block, 1) * block
     half = out.dtype.itemsize == 2
     unresolved = _UNRESOLVED16 if half else _UNRESOLVED32
     address = 0 if c is None else c.__array_interface__["data"][0]
+    scales = [_scales(problem.scale_a, False), _scales(problem.scale_b, True)]
+    if _transposed(problem):
+        scales.reverse()
+    folded = how.scaling == FOLDED
+    units = [f.mantissa_bits - f.emin for f in (unit.a_operand, unit.b_operand)]
     return Job(
-        m, n, k, rows, columns, chunk, max(64 // block, 1) * block, block,
+        m, n, k, rows, columns, chunk, sub, block,
         a.__array_interface__["data"][0], at, ai, ak, a.itemsize, b.__array_interface__["data"][0], bt, bk, bj, b.itemsize,
         address, ct, ci, cj, ot, oi, oj, int(half), _SUMS[problem.plan.sum], int(problem.plan.c_first),
         unit.nan, unresolved if unresolved != unit.nan else unresolved ^ 1, how.c_least, how.c_most,
         16 if how.words else 8, int(unit.zero_sign == "ieee"),
+        *scales[0], *scales[1], max(unit.scale_block, 1), GROUP if folded else block, how.fields, period,
+        int(how.late), int(how.kind >= TREE), int(how.kind in (STAGED, PARITY)), how.flushed,
+        *(reversed(units) if _transposed(problem) else units),
     )  # fmt: skip
+
+
+def _scales(codes: Codes | None, columns: bool) -> tuple[int, int, int, int]:
+    """Address of scales, and their steps in bytes: a batch element, a line (a row of a, a column of b), a scale along k."""
+    if codes is None:
+        return 0, 0, 0, 0
+    t, i, j = codes.strides
+    return (codes.__array_interface__["data"][0], t, *((j, i) if columns else (i, j)))
 
 
 @lru_cache(maxsize=256)
@@ -91,7 +123,9 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     """
     how = plan(problem.unit)
     assert how is not None
-    job = _job(problem, how, out, threads or default_threads())
+    whole, problem = problem, ordered(problem)
+    threads = fed(problem, threads or default_threads())
+    job = _job(problem, how, out, threads)
     par = how.par.copy()
     par[simd_exact.Par.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
     numbers_a = _numbers(problem.a.stored, problem.unit.a_operand, A_OFFSET, how.words)
@@ -101,14 +135,15 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
     left = np.zeros(tasks, dtype=np.int64)
     bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
-    work = (
-        simd_exact.driver(how.kind, int(how.words))
-        if how.width == EXACT
-        else driver(how.kind, how.width, int(how.words), job.half)
-    )
-    run_tasks(work, tasks, threads, job, par, numbers_a, numbers_b, bounds, out.reshape(-1), left)
+    table = scale_table(problem.unit.scale_format) if problem.unit.scale_format is not None else np.zeros(0, np.int64)
+    numbers = (job, par, numbers_a, numbers_b, bounds)
+    if how.width == EXACT:
+        run_tasks(simd_exact.driver(how.kind, int(how.words)), tasks, threads, *numbers, out.reshape(-1), left)
+    else:
+        work = driver(how.kind, how.width, int(how.words), job.half, how.scaling)
+        run_tasks(work, tasks, threads, *numbers, table, out.reshape(-1), left)
     if left.any():
-        _unresolved(problem, out, job, np.flatnonzero(left), threads, general_tile)
+        _unresolved(whole, out, job, np.flatnonzero(left), threads, general_tile)
 
 
 def _unresolved(
@@ -117,7 +152,8 @@ def _unresolved(
     """Compute every output that was left as `unresolved`: infinities by their signs, the rest in few rectangles."""
     transposed = _transposed(problem)
     down, right = -(-job.m // job.rows), -(-job.n // job.columns)
-    for t in np.unique(tasks // (down * right)):
+    plain = problem.unit.scale is None and problem.unit.c_enters == "aligned" and problem.unit.arithmetic == "aligned"
+    for t in np.unique(tasks // (down * right)) if plain else ():
         decide(problem, int(t), out[t], out[t] == job.unresolved)
     rectangles = []
     for task in tasks:

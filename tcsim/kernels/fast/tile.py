@@ -24,6 +24,7 @@ leave a mark in `bad`; such outputs are recomputed elsewhere. Padding lanes and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -32,10 +33,14 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Value, Variable
+from tcsim.kernels.fast import staged
+from tcsim.kernels.fast.folded import folded_strip
+from tcsim.kernels.fast.ieee import ieee_strip
 from tcsim.kernels.fast.random import Draws
-from tcsim.kernels.fast.round import FIELD, RANDOM, Par, Rounding
+from tcsim.kernels.fast.round import FIELD, PARITY, RANDOM, STAGED, TREE, Par, Rounding
 
 PLAIN, CARRY, WIDE = range(3)
+NO_SCALES, SHIFTED, FOLDED = range(3)  # see `scales`
 PANEL = 64  # columns of a wide panel: one row of it is a tile
 VECTORS = 4  # of a tile; rows of one that is 16 columns wide
 ROWS = 2  # of a wide tile: while one row rounds its blocks, the other multiplies
@@ -52,8 +57,12 @@ class Terms(NamedTuple):
 class Tile:
     """Emits the code of one tile of `rows` x 16·`vectors` outputs; loads of the unit's numbers are shared by all tiles."""
 
-    def __init__(self, b: ir.IRBuilder, par: Any, kind: int, width: int, words: bool, half: bool, panel: int) -> None:
-        self.b, self.kind, self.width, self.half = b, kind, width, half
+    def __init__(
+        self, b: ir.IRBuilder, par: Any, kind: int, width: int, words: bool, half: bool, panel: int, shifted: bool
+    ) -> None:
+        self.b, self.kind, self.width, self.half, self.shifted = b, kind, width, half, shifted
+        self.staged = kind in (STAGED, PARITY)
+        self.aware = shifted or self.staged  # blocks without a nonzero product are told apart
         self.code = I16 if words else I8
         self.groups = VECTORS * self.code.width // 32
         self.wide = panel == PANEL
@@ -63,10 +72,11 @@ class Tile:
 
     # 1. exponents
 
-    def exponents(self, ea: Any, eb: Any, row: Value, pitch: Value, k: Value, stop: Value) -> list[Value]:
-        """The largest code sums of a block for the vectors of a tile, row by row, as exponent fields in place."""
+    def exponents(self, ea: Any, eb: Any, row: Value, pitch: Value, k: Value, stop: Value, step: int = 1) -> list[Value]:
+        """The largest code sums of every `step`th product of a block, row by row, as exponent fields in place."""
         words, lanes = self.code == I16, LANES * 32 // self.code.width
-        least = Value(self.b, I16(-(1 << 15))) if words else self.par[Par.FLOOR].cast(I8, "trunc")
+        floor = self.par[Par.NONE if self.aware else Par.FLOOR].cast(I8, "trunc")
+        least = Value(self.b, I16(-(1 << 15))) if words else floor
         # the lines of ea and eb whose codes go together; in narrow tiles a line of ea has those of 2 or 4 rows
         lines = (
             [(r, g) for r in range(self.rows) for g in range(self.groups)]
@@ -82,7 +92,7 @@ class Tile:
                 sums = mine.bits_as(self.code, lanes) + other.bits_as(self.code, lanes)
                 top.set(top.get().call("smax" if words else "umax", sums))
 
-        ops.each(self.b, k, stop, raise_tops)
+        every(self.b, k, stop, raise_tops, step)
         packed = [(self._in_range(top.get()) if words else top.get()).bits_as(I32, LANES) for top in tops]
         return [self._field(x, place) for x in packed for place in range(0, 32, self.code.width)]
 
@@ -96,6 +106,17 @@ class Tile:
         raised = top.call("smax", least).call("smin", high + 1)
         return top.compare(">", -4096).where(raised, floor)
 
+    def number_of(self, top: Value) -> Value:
+        """The exponent field of a block's products as a number, 0 where none is nonzero."""
+        if self.code == I16:
+            return top >> 23
+        return top.compare(">", self.number(Par.NONE) << 23).where(top >> 23, 0)
+
+    def shift(self, top: Value, shift: Value) -> tuple[Value, Value]:
+        """The largest exponent moved by a block's scales, and by how much; both 0 where no product is nonzero."""
+        some = top.compare(">", self.number(Par.NONE) << 23)
+        return some.where(top + shift, 0), some.where(shift, 0)
+
     def with_c(self, top: Value, c: Value) -> Value:
         """emax of the block: the products' and c's."""
         pattern = c.bits_as(I32)
@@ -106,8 +127,8 @@ class Tile:
 
     # 2., 3. the sum
 
-    def products(self, terms: Terms, s: list[Value], k: Value, stop: Value, acc: list[Value]) -> list[Value]:
-        """acc plus the truncated products k … stop; LLVM loads what vectors have in common once."""
+    def products(self, terms: Terms, s: list[Value], k: Value, stop: Value, acc: list[Value], step: int = 1) -> list[Value]:
+        """acc plus every `step`th of the truncated products k … stop; LLVM loads what vectors have in common once."""
         totals = [Variable(self.b, x) for x in acc]
 
         def add(k: Value) -> None:
@@ -116,7 +137,7 @@ class Tile:
                 x = ops.load(self.b, terms.b, k * (LANES * self.vectors) + column, LANES) * factor * scale
                 total.set(total.get() + x.cast(I32, "fptosi"))
 
-        ops.each(self.b, k, stop, add)
+        every(self.b, k, stop, add, step)
         return [total.get() for total in totals]
 
     def wide_products(self, terms: Terms, s: list[Value], k: Value, stop: Value, acc: list[Value]) -> list[Value]:
@@ -132,15 +153,46 @@ class Tile:
     # a block of several vectors
 
     def block(
-        self, terms: Terms, emax: list[Value], c: list[Value], k: Value, stop: Value, random: list[Value | None]
+        self,
+        terms: Terms,
+        emax: list[Value],
+        c: list[Value],
+        k: Value,
+        stop: Value,
+        random: list[Value | None],
+        shifts: list[Value],
     ) -> list[Value]:
-        """The accumulators after products k … stop."""
-        s = [(self.number(Par.SCALE) - e).bits_as(F32) for e in emax]
-        start = [(x * y).cast(I32, "fptosi") for x, y in zip(c, s, strict=True)]
+        """The accumulators after products k … stop; `shifts`: how far the products' exponents are moved, if they are."""
+        fields = [self.number(Par.SCALE) - e for e in emax]
+        start = [(x * y.bits_as(F32)).cast(I32, "fptosi") for x, y in zip(c, fields, strict=True)]
+        if shifts:  # products far below c's last place are multiplied by 0
+            fields = [(field + shift).call("smax", 0) for field, shift in zip(fields, shifts, strict=True)]
+        s = [field.bits_as(F32) for field in fields]
         first = [x.like(0) for x in start] if self.width == CARRY else start
         total = (self.wide_products if self.width == WIDE else self.products)(terms, s, k, stop, first)
         finish = self.carried if self.width == CARRY else lambda total, start, e, r: self.rounded(total, e, r)
         return [finish(*each) for each in zip(total, start, emax, random, strict=True)]
+
+    def two_stage_block(
+        self, terms: Terms, tops: list[list[Value]], c: list[Value], k: Value, stop: Value, seen: list[Range]
+    ) -> list[Value]:
+        """The accumulators of a two-stage sum after products k … stop; `tops`: exponents of each part of the products."""
+        parts = []
+        for start, top in enumerate(tops):
+            s = [(self.number(Par.SCALE) - e).bits_as(F32) for e in top]
+            zeros = [e.like(0) for e in top]
+            numbers = [self.number_of(e) for e in top]
+            parts.append((self.products(terms, s, k + start, stop, zeros, len(tops)), numbers))
+            for range_, e in zip(seen, numbers, strict=True):
+                range_.see(e << 23)
+        found = parts[0]
+        if len(parts) > 1:
+            each = [staged.joined(*x) for x in zip(*parts[0], *parts[1], strict=True)]
+            found = [t for t, _ in each], [e for _, e in each]
+        after = [staged.with_c(t, e, x, len(tops) > 1) for t, e, x in zip(*found, c, strict=True)]
+        for range_, (_, e) in zip(seen, after, strict=True):
+            range_.see(e)
+        return [x for x, _ in after]
 
     def carried(self, part: Value, start: Value, emax: Value, random: Value | None) -> Value:
         """The rounded sum of the products and c, which may pass 32 bits."""
@@ -150,6 +202,14 @@ class Tile:
         with self.b.if_then(over.any().v, likely=False):
             result.set(self.rounded(part.cast(I64, "sext") + start.cast(I64, "sext"), emax, random))
         return result.get()
+
+
+def every(b: ir.IRBuilder, k: Value, stop: Value, body: Callable[[Value], None], step: int) -> None:
+    """body of every `step`th number (1 or 2) from k below stop."""
+    if step == 1:
+        ops.each(b, k, stop, body)
+    else:
+        ops.each(b, Value(b, I64(0)), (stop - k + 1) >> 1, lambda i: body(k + (i << 1)))
 
 
 class Range:
@@ -171,10 +231,16 @@ class Range:
         )
 
 
-def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, panel: int, **arg: Any) -> None:
+def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, scaling: int, panel: int, **arg: Any) -> None:
     """All rows of a packed strip against one panel of columns: c is read, walked through `depth` products, written."""
     v = {name: Value(b, arg[name]) for name in _NUMBERS}
-    tile = Tile(b, arg["par"], kind, width, words, half, panel)
+    if scaling == FOLDED:
+        folded_strip(b, panel, arg, v)
+        return
+    if kind >= TREE:
+        ieee_strip(b, kind, width, panel, arg, v)
+        return
+    tile = Tile(b, arg["par"], kind, width, words, half, panel, scaling == SHIFTED)
     ops.set_rounding(b, tile.par[Par.MODE].cast(I32, "trunc"))
     whole = v["height"] & -tile.rows if tile.wide else v["height"]
     with ops.loop(b, whole, tile.rows) as i:
@@ -193,23 +259,36 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[st
     rows = [(i + r) * v["lda"] for r, _ in members]
     codes_row = i * v["lda"] if tile.wide else (i >> 2) * tile.groups * v["lda"]
     c = [Variable(b, ops.load(b, arg["c"], place, LANES)) for place in at]
-    seen = [Range(tile) for _ in members] if tile.code == I16 else []
+    seen = [Range(tile) for _ in members] if tile.code == I16 or tile.aware else []
     draws = Draws(b, tile.par[Par.SEED], [elements(b, i + r, col, v) for r, col in members]) if tile.kind == RANDOM else None
-    step = Variable(b, v["step"])
+    step, slot = Variable(b, v["step"]), Variable(b, Value(b, I64(0)))
     with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
         stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
-        tops = tile.exponents(arg["ea"], arg["eb"], codes_row, v["lda"], k, stop)
+        parts, shifts = 2 if tile.kind == PARITY else 1, []
+        found = [tile.exponents(arg["ea"], arg["eb"], codes_row, v["lda"], k + part, stop, parts) for part in range(parts)]
+        tops = found[0]
+        if tile.shifted:
+            for p, (r, col) in enumerate(members):
+                mine = ops.load(b, arg["sa"], (i + r) * v["lsa"] + slot.get()).spread(LANES)
+                other = ops.load(b, arg["sb"], (slot.get() * tile.vectors + col) * LANES, LANES)
+                tops[p], shift = tile.shift(tops[p], mine + other)
+                shifts.append(shift)
+            slot.set(slot.get() + 1)
         words: list[Any] = draws.words(step.get()) if draws else [None] * len(members)
         for first in range(0, len(members), VECTORS):
             group = range(first, first + VECTORS)
             terms = Terms(arg["a"], arg["bm"], [(rows[p], members[p][1] * LANES) for p in group])
-            emax = [tile.with_c(tops[p], c[p].get()) for p in group]
             before = [c[p].get() for p in group]
-            after = tile.block(terms, emax, before, k, stop, [words[p] for p in group])
-            for p, e, x in zip(group, emax, after, strict=True):
-                c[p].set(x)
-                if seen:
+            if tile.staged:
+                fields = [[x[p] for p in group] for x in found]
+                after = tile.two_stage_block(terms, fields, before, k, stop, [seen[p] for p in group])
+            else:
+                emax = [tile.with_c(tops[p], x) for p, x in zip(group, before, strict=True)]
+                after = tile.block(terms, emax, before, k, stop, [words[p] for p in group], [shifts[p] for p in group if shifts])  # fmt: skip
+                for p, e in zip(group, emax if seen else [], strict=False):
                     seen[p].see(e)
+            for p, x in zip(group, after, strict=True):
+                c[p].set(x)
         step.set(step.get() + 1)
     for p, place in enumerate(at):
         ops.store(b, c[p].get(), arg["c"], place)
@@ -224,20 +303,21 @@ def elements(b: ir.IRBuilder, row: Value, vector: int, v: dict[str, Value]) -> V
     return count * v["column_step"] + (v["element"] + row * v["row_step"])
 
 
-_POINTERS = {"a": F32, "ea": I32, "bm": F32, "eb": I32, "c": F32, "bad": I8, "par": I64}
-_NUMBERS = ("lda", "ldc", "height", "depth", "element", "row_step", "column_step", "step")
+_POINTERS = {"a": F32, "ea": I32, "bm": F32, "eb": I32, "c": F32, "bad": I8, "sa": I32, "sb": I32, "par": I64}
+_NUMBERS = ("lda", "ldc", "height", "depth", "element", "row_step", "column_step", "step", "lsa", "fields")
 
 
 @intrinsic(prefer_literal=True)
-def strip(typingctx, panel, kind, width, words, half, arrays, numbers):
+def strip(typingctx, panel, kind, width, words, half, scaling, arrays, numbers):
     """Walk the rows of a strip against one panel of `panel` columns (64 or 16); c and bad are updated in place.
 
-    arrays: (a, ea, b, eb, c, bad, par) flat and C-contiguous; ea and eb of uint8 or uint16, several to a lane of 32 bits.
-    numbers: int64 offsets into the first six, then lda, ldc, height, depth, element, row_step, column_step, step:
+    arrays: (a, ea, b, eb, c, bad, sa, sb, par) flat and C-contiguous; ea and eb of uint8 or uint16, several to a lane of 32
+    bits; sa and sb int32, numbers of the blocks' scales (`scales`).
+    numbers: int64 offsets into the first eight, then lda, ldc, height, depth, element, row_step, column_step, step, lsa, fields:
     pitches of a and c, rows and products, then place of the first output in the result, its steps, and the number of
-    block roundings before.
+    block roundings before; pitch of sa, and numbers of a block there.
     """
-    chosen = [x.literal_value for x in (kind, width, words, half, panel)]
+    chosen = [x.literal_value for x in (kind, width, words, half, scaling, panel)]
     arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
 
     def body(b: ir.IRBuilder, **arg: Any) -> None:
@@ -245,14 +325,14 @@ def strip(typingctx, panel, kind, width, words, half, arrays, numbers):
 
     def codegen(context, builder, signature, args):
         emitted = ops.function(builder.module, "tcsim_strip_" + "_".join(map(str, chosen)), arguments, body)
-        kinds = signature.args[5].types
-        found = [builder.extract_value(args[5], i) for i in range(len(kinds))]
+        kinds = signature.args[6].types
+        found = [builder.extract_value(args[6], i) for i in range(len(kinds))]
         pointers = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
-        values = [builder.extract_value(args[6], i) for i in range(len(signature.args[6]))]
+        values = [builder.extract_value(args[7], i) for i in range(len(signature.args[7]))]
         for place in (1, 3):  # codes are counted in lanes
             pointers[place] = builder.bitcast(pointers[place], I32.as_pointer())
-        moved = [builder.gep(p, [offset]) for p, offset in zip(pointers[:6], values[:6], strict=True)]
-        builder.call(emitted, [*moved, pointers[6], *values[6:]])
+        moved = [builder.gep(p, [offset]) for p, offset in zip(pointers[:8], values[:8], strict=True)]
+        builder.call(emitted, [*moved, pointers[8], *values[8:]])
         return context.get_dummy_value()
 
-    return types.void(panel, kind, width, words, half, arrays, numbers), codegen
+    return types.void(panel, kind, width, words, half, scaling, arrays, numbers), codegen

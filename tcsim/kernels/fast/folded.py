@@ -1,0 +1,163 @@
+"""Exact groups with block scales (NVFP4, MXFP4): a block as one exact float32 sum where numbers prove it, else group by group.
+
+A group of 16 products is summed exactly, multiplied by its two scales and aligned by their exponents alone. Elements come
+with their scales multiplied in (`scales`), so a product is a' b', and a group's sum is exact in float32 (`folded_plan`).
+
+The block as one sum
+    Let all nonzero a' of the row's block be multiples of 2^la, the largest in [2^ha, 2^(ha+1)), their norm (the root of the sum of
+    squares) Na·2^la, b' likewise, l = la + lb, h = ha + hb, e the exponent of c.
+    1. Every partial sum of products, in any order, is a multiple of 2^l and at most Na Nb 2^l (Cauchy and Schwarz). With
+       Na Nb <= 2^24 it is an integer of 24 bits times 2^l, so float32 finds S, the sum of all, without rounding.
+    2. A group with a nonzero product has the exponent eg = sa + sb <= h + 2 if ha is raised to its scale's less 1 (elements are
+       at least half their scale; only a scale that is subnormal, of M fraction bits, raises ha, by M at most). It is cut at
+       2^(emax - F): not at all for emax = e if e - F <= l, nor for emax = eg if 2^(h - 2M) <= Na Nb 2^l <= 2^(l + F - 2 - 2M).
+    3. c is not cut for emax = e as F >= 23, nor for emax = eg if c = 0 or h + 2 - F <= e - 23.
+    So the unit's result is c + S rounded once, which is one float32 addition in the unit's rounding. No product, no cut: then
+    low and high are set so that all three hold.
+Group by group
+    emax from the exponents of groups that have a nonzero product (their masks meet), each group's exact sum and c times
+    2^(F - emax) truncated to 64-bit integers, added, rounded once. Sums beyond float32's exponents leave a mark in `bad`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.vector_ops import F32, I8, I32, I64, LANES, Value, Variable
+from tcsim.kernels.fast.round import FIELD, PAR_COUNT, Par
+
+ROWS = 4  # of a tile, against all columns of a panel
+LOW, HIGH, NORM, GROUPS = range(4)  # places of a block's numbers: `GROUPS` and on are its groups'
+GROUP = LANES  # products of a group
+
+
+class Folded:
+    """Emits the blocks of a strip: `width` columns, 64 or 16."""
+
+    def __init__(self, b: ir.IRBuilder, width: int, arg: dict[str, Any], v: dict[str, Value]) -> None:
+        self.b, self.width, self.arg, self.v = b, width, arg, v
+        self.vectors = width // LANES
+        self.par = [ops.load(b, arg["par"], p) for p in range(PAR_COUNT)]
+
+    def number(self, which: Par) -> Value:
+        return self.par[which].cast(I32, "trunc").spread(LANES)
+
+    def tile(self, i: Value, rows: int) -> None:
+        """`rows` rows from i on, through all blocks."""
+        slot = Variable(self.b, Value(self.b, I64(0)))
+        with ops.loop(self.b, self.v["depth"], self.par[Par.BLOCK]) as k:
+            stop = (k + self.par[Par.BLOCK]).call("smin", self.v["depth"])
+            self.block(i, rows, k, stop, slot.get())
+            slot.set(slot.get() + self.v["fields"])
+
+    def block(self, i: Value, rows: int, k: Value, stop: Value, slot: Value) -> None:
+        b, arg, v = self.b, self.arg, self.v
+        members = [(r, col * LANES) for r in range(rows) for col in range(self.vectors)]
+        places = [(i + r) * v["ldc"] + col for r, col in members]
+        c = [ops.load(b, arg["c"], place, LANES) for place in places]
+        unproved = self.unproved(i, rows, slot, c)
+        with b.if_else(unproved.v, likely=False) as (slow, fast):
+            with slow, ops.loop(b, i + rows, 1, i) as row:
+                one_by_one = ops.function(b.module, f"tcsim_groups_{self.width}", self._arguments(), self._group_by_group)
+                b.call(one_by_one, self._passed(row, k, stop, slot))
+            with fast:
+                zero = ops.constant(b, ir.VectorType(F32, LANES), 0.0)
+                total = [Variable(b, zero) for _ in members]
+
+                def add(k: Value) -> None:
+                    right = [ops.load(b, arg["bm"], k * self.width + col * LANES, LANES) for col in range(self.vectors)]
+                    for r in range(rows):
+                        left = ops.load(b, arg["a"], (i + r) * v["lda"] + k).spread(LANES)
+                        for col in range(self.vectors):
+                            at = total[r * self.vectors + col]
+                            at.set(left.call("fma", right[col], at.get()))
+
+                ops.each(b, k, stop, add)
+                for place, x, s in zip(places, c, total, strict=True):
+                    ops.store(b, x + s.get(), arg["c"], place)
+
+    def unproved(self, i: Value, rows: int, slot: Value, c: list[Value]) -> Value:
+        """Whether the three conditions fail for some output."""
+        b, arg, v = self.b, self.arg, self.v
+        numbers = (LOW, HIGH, NORM)
+        right = [
+            [ops.load(b, arg["sb"], (slot + n) * self.width + col * LANES, LANES) for n in numbers]
+            for col in range(self.vectors)
+        ]
+        fails, most = [], self.number(Par.MOST).bits_as(F32)
+        for r in range(rows):
+            left = [ops.load(b, arg["sa"], (i + r) * v["lsa"] + slot + n).spread(LANES) for n in numbers]
+            for col in range(self.vectors):
+                low, high = left[LOW] + right[col][LOW], left[HIGH] + right[col][HIGH]
+                e = (c[r * self.vectors + col].bits_as(I32) << 1) >> 24
+                norm = left[NORM].bits_as(F32) * right[col][NORM].bits_as(F32)
+                short = norm.bits_as(I32).compare(">", most.bits_as(I32))
+                cut = e.compare(">", low + (self.number(Par.UNSCALE) >> 23) + 127)
+                nonzero = e.compare("!=", 0)
+                cut_c = e.compare("<", high + 152 - (self.number(Par.UNSCALE) >> 23))
+                fails.append(b.or_(b.or_(short.v, cut.v), b.and_(nonzero.v, cut_c.v)))
+        while len(fails) > 1:
+            fails = [b.or_(x, y) for x, y in zip(fails[::2], fails[1::2], strict=True)]
+        return Value(b, fails[0]).any()
+
+    # group by group: a function of its own, one row against the panel
+
+    def _arguments(self) -> dict[str, ir.Type]:
+        pointers = {"a": F32, "bm": F32, "c": F32, "bad": I8, "sa": I32, "sb": I32, "par": I64}
+        return {name: kind.as_pointer() for name, kind in pointers.items()} | {"depth": I64}
+
+    def _passed(self, row: Value, k: Value, stop: Value, slot: Value) -> list[ir.Value]:
+        at = {"a": row * self.v["lda"] + k, "bm": k * self.width, "c": row * self.v["ldc"], "bad": row * self.v["ldc"],
+              "sa": row * self.v["lsa"] + slot, "sb": slot * self.width}  # fmt: skip
+        moved = [self.b.gep(self.arg[name], [place.v]) for name, place in at.items()]
+        return [*moved, self.arg["par"], (stop - k).v]
+
+    def _group_by_group(self, b: ir.IRBuilder, **arg: Any) -> None:
+        par = [ops.load(b, arg["par"], p) for p in range(PAR_COUNT)]
+        depth = Value(b, arg["depth"])
+
+        def number(which: Par) -> Value:
+            return par[which].cast(I32, "trunc").spread(LANES)
+
+        for col in range(0, self.width, LANES):
+            c = ops.load(b, arg["c"], col, LANES)
+            emax = Variable(b, c.bits_as(I32) & FIELD)
+            with ops.loop(b, depth, GROUP) as k:
+                g = (k >> 4) + GROUPS
+                mine, other = ops.load(b, arg["sa"], g).spread(LANES), ops.load(b, arg["sb"], g * self.width + col, LANES)
+                meet = ((mine & other) & 0xFFFF).compare("!=", 0)
+                field = ((mine >> 16) + (other >> 16) - 1) << 23
+                emax.set(emax.get().call("smax", meet.where(field, 0)))
+            s = (number(Par.SCALE) - emax.get()).bits_as(F32)
+            total = Variable(b, (c * s).cast(I64, "fptosi"))
+            with ops.loop(b, depth, GROUP) as k:
+                group = Variable(b, ops.constant(b, ir.VectorType(F32, LANES), 0.0))
+
+                def add(k: Value, group: Variable = group, col: int = col) -> None:
+                    left = ops.load(b, arg["a"], k).spread(LANES)
+                    group.set(left.call("fma", ops.load(b, arg["bm"], k * self.width + col, LANES), group.get()))
+
+                ops.each(b, k, (k + GROUP).call("smin", depth), add)
+                total.set(total.get() + (group.get() * s).cast(I64, "fptosi"))
+            unscale = (emax.get() - number(Par.UNSCALE)).bits_as(F32)
+            ops.store(b, total.get().cast(F32, "sitofp") * unscale, arg["c"], col)
+            low, high = number(Par.LOW) << 23, number(Par.HIGH) << 23
+            bad = b.or_((emax.get() - 1).compare("u<", low - 1).v, emax.get().compare("u>", high).v)
+            bad = b.and_(bad, emax.get().compare("!=", 0).v)
+            marks = ops.load(b, arg["bad"], col, LANES)
+            ops.store(b, marks | Value(b, bad).cast(I8, "zext"), arg["bad"], col)
+
+
+def folded_strip(b: ir.IRBuilder, panel: int, arg: dict[str, Any], v: dict[str, Value]) -> None:
+    """All rows of a strip against one panel: c and bad are updated in place."""
+    made = Folded(b, panel, arg, v)
+    ops.set_rounding(b, made.par[Par.MODE].cast(I32, "trunc"))
+    whole = v["height"] & -ROWS
+    with ops.loop(b, whole, ROWS) as i:
+        made.tile(i, ROWS)
+    with ops.loop(b, v["height"], 1, whole) as i:
+        made.tile(i, 1)
+    ops.set_rounding(b, Value(b, I32(ops.NEAREST)))

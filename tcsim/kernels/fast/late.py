@@ -1,0 +1,57 @@
+"""A late c on the fast path: what an instruction summed from zero is added to the accumulators by one rounded addition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.vector_ops import F32, I8, I32, I64, LANES, Value
+from tcsim.kernels.fast.ieee import to_half
+from tcsim.kernels.fast.pack import SPECIAL
+
+
+def _add(b: ir.IRBuilder, half: bool, **arg: Any) -> None:
+    n = {name: Value(b, arg[name]) for name in _NUMBERS}
+    zero = ops.constant(b, ir.VectorType(F32, LANES), 0.0)
+    with ops.loop(b, n["rows"]) as i, ops.loop(b, n["width"], LANES) as j:
+        at = i * n["pitch"] + j
+        total = ops.load(b, arg["late"], at, LANES) + ops.load(b, arg["c"], at, LANES)
+        if half:  # rounded twice without harm; infinities, and accumulators that stand for them, are left to others
+            total = to_half(total)
+            infinite = (total.bits_as(I32) & 0x7F800000).compare(">=", (127 + 16) << 23)
+            marks = infinite.cast(I8, "zext") * SPECIAL
+            ops.store(b, ops.load(b, arg["bad"], at, LANES) | marks, arg["bad"], at)
+        ops.store(b, total, arg["late"], at)
+        ops.store(b, zero, arg["c"], at)
+
+
+_POINTERS = {"late": F32, "c": F32, "bad": I8}
+_NUMBERS = ("rows", "width", "pitch")
+
+
+@intrinsic(prefer_literal=True)
+def add_late(typingctx, half, arrays, first, numbers):
+    """late += c to nearest-even, in float32 or rounded to float16, and c = 0, from place `first` on; infinite ones are marked.
+
+    arrays: (late, c, bad); numbers: int64 (rows, width, pitch), width a multiple of 16.
+    """
+    to_half_ = bool(half.literal_value)
+    arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
+
+    def body(b: ir.IRBuilder, **arg: Any) -> None:
+        _add(b, to_half_, **arg)
+
+    def codegen(context, builder, signature, args):
+        emitted = ops.function(builder.module, f"tcsim_late_{int(to_half_)}", arguments, body)
+        kinds = signature.args[1].types
+        found = [builder.extract_value(args[1], i) for i in range(len(kinds))]
+        data = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
+        moved = [builder.gep(p, [args[2]]) for p in data]
+        builder.call(emitted, [*moved, *(builder.extract_value(args[3], i) for i in range(len(_NUMBERS)))])
+        return context.get_dummy_value()
+
+    return types.void(half, arrays, first, numbers), codegen
