@@ -228,3 +228,27 @@ def test_options_of_recipes_are_an_axis(tmp_path: Path) -> None:
     assert float(found.dataset.componentwise.sel(scheme="mine").squeeze()) == error
     assert (outcome(mine).reused, outcome(mine.replace(first=tcsim.Blocked(16))).reused) == (4, 3)
     assert own_options("ootomo:last=true,scale=0.5,block=8")[1] == {"last": True, "scale": 0.5, "block": 8}
+
+
+def test_a_grid_on_the_command_line(tmp_path: Path) -> None:
+    """The same cells as the grid declared in Python: none is computed again."""
+    asked = ["study", "grid", "typed", "--unit", "v100:fp16", "--unit", "a100:fp16,rounding=rne", "--k", "32, 64", "--scheme",
+             "fabsum:block=16|32", "--schedule", "blocked:32", "--reference", "exact", "--reference", "float32", "--metric",
+             "normwise", "--metric", "frobenius", "--size", "4", "--jobs", "1", "--out", str(tmp_path)]  # fmt: skip
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 0, result.output
+    assert "16 cells computed, 0 reused, 0 failed" in result.output
+    assert {p.name for p in tmp_path.glob("*.png")} == {
+        f"errors-{m}-{r}.png" for m in ("normwise", "frobenius") for r in ("exact", "float32")
+    }
+    units = {"x": tcsim.unit("v100:fp16"), "y": tcsim.unit("a100:fp16,rounding=rne")}
+    study = tcsim.study.grid("typed", units=units, ks=(32, 64), schemes=("fabsum:block=16|32",), schedules={"b": tcsim.Blocked(32)},
+                             references=("exact", "float32"), m=4, n=4)  # fmt: skip
+    assert run(study, out=tmp_path, jobs=1, figures=False).computed == 0
+    for wrong, says in (
+        (["--k", "0"], "k takes integers from 1 on"),
+        (["--metric", "norm"], "nearest: 'normwise'"),
+        (["--scheme", "plan"], "nearest: 'plain'"),
+    ):
+        found = CliRunner().invoke(main, ["study", "grid", "--unit", "v100:fp16", "--out", str(tmp_path / "none"), *wrong])
+        assert (found.exit_code, says in found.output) == (2, True), found.output
