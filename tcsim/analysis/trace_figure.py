@@ -16,7 +16,7 @@ def bits(*blocks: Block, titles: Sequence[str] = (), width: float = 5.2, row: fl
 
     Blue squares are ones that are kept, pale ones zeros, orange crossed ones the ones that are dropped: from a term by the
     alignment, from the sum by the final rounding. The dashed line is the quantum that every term is cut at. A minus sign
-    stands before a negative term. `titles` are the units' labels unless given; `width` and `row`, the height of a row, in
+    stands before a negative term; a term's block scales stand after its name, and a triangle where their product has its first bit. `titles` are the units' labels unless given; `width` and `row`, the height of a row, in
     inches. ValueError for a block with an infinity or a NaN, and for none.
     """
     from tcsim.analysis.plot import style, subplots
@@ -71,12 +71,17 @@ def _panel(axis: Any, block: Block, title: str) -> None:
     lines += [("sum", block.sum, _common(block.sum, result)), ("result", result, result)]
     for y, (_, value, kept) in enumerate(lines):
         _row(axis, y, value or Fraction(0), kept or Fraction(0))
-    names = [("−" if (value or 0) < 0 else "") + name for name, value, _ in lines]
+    scales = [t.scale for t in _terms(block)]
+    for y, scale in enumerate(scales):
+        if scale:
+            axis.plot(-_places(scale)[0], y - 0.38, "v", color="black", markersize=3.0, clip_on=False)
+    times = [f" × {float(scale):g}" if scale is not None else "" for scale in scales] + ["", ""]
+    names = [("−" if (value or 0) < 0 else "") + name + scaled for (name, value, _), scaled in zip(lines, times, strict=True)]
     axis.axhline(len(lines) - 2.5, color="black", linewidth=0.6)
     if block.quantum is not None:
         axis.axvline(-block.quantum + 0.5, ymin=2 / len(lines), linestyle="--", color="black", linewidth=1.0)
     axis.set_yticks(range(len(lines)), names)
-    axis.set(ylim=(len(lines) - 0.5, -0.5), title=title, aspect="auto")
+    axis.set(ylim=(len(lines) - 0.5, -0.5), title=title.replace(", block", "\nblock"), aspect="auto")
     axis.grid(False)
     axis.tick_params(length=0)
 

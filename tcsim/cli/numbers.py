@@ -106,11 +106,12 @@ def _error(x: Any, y: Any, d: Any, unit: Any, rounding: str | None) -> float | N
     "--block", type=int, help="the block to open, from 0 [all, if there are at most 4; else a line each and the last]"
 )
 @rounding_option
+@click.option("--scale-a", help="the block scales of A, of a unit that takes them: numbers or codes, one or one a block [1]")
+@click.option("--scale-b", help="those of B")
 @click.option("--figure", type=click.Path(path_type=Path), help="draw the bits into this .png or .svg")
 @json_option
-def trace(
-    unit: Any, a: str, b: str, c: str, block: int | None, rounding: str | None, figure: Path | None, as_json: bool
-) -> None:
+def trace(unit: Any, a: str, b: str, c: str, block: int | None, rounding: str | None, scale_a: str | None, scale_b: str | None,
+          figure: Path | None, as_json: bool) -> None:  # fmt: skip
     """A dot product c + A·B, block by block.
 
     Every term, its shift, the bits dropped, the sum, the rounding. A and B are numbers apart by commas, codes where they are hexadecimal, or files.
@@ -119,6 +120,7 @@ def trace(
       tcsim trace v100:fp16 1.5,1,3 1.25,0x0p0,2
       tcsim trace h200:e4m3 0x38,0x08 0x38,0x7e --c 0x3f800000
       tcsim trace a100:fp16 a.npy b.npy --block 17
+      tcsim trace b200:nvfp4 6,1,0.5 2,3,4 --scale-a 1.5 --scale-b 0.25
     """
     import numpy as np
 
@@ -131,9 +133,10 @@ def trace(
     if unit.a_format.integer and not codes:
         x, y = x.astype(np.int8), y.astype(np.int8)
     count = len(list(walked(unit, x.size)))
+    scales = {name: _scale(text, name, unit) for name, text in (("scale_a", scale_a), ("scale_b", scale_b))}
     wanted = [block] if block is not None else list(range(count)) if count <= 4 else [count - 1]
-    shown = [tcsim.trace(x, y, start, unit=unit, block=i, rounding=rounding, codes=codes) for i in wanted]
-    sums = running(x, y, start, unit=unit, rounding=rounding) if count > 4 and block is None and not codes else []
+    shown = [tcsim.trace(x, y, start, unit=unit, block=i, rounding=rounding, codes=codes, **scales) for i in wanted]
+    sums = running(x, y, start, unit=unit, rounding=rounding, **scales) if count > 4 and block is None and not codes else []
     if figure is not None:
         from tcsim.analysis.trace_figure import bits
 
@@ -146,9 +149,21 @@ def trace(
     click.echo("\n\n".join(map(str, shown)))
 
 
+def _scale(text: str | None, name: str, unit: Any) -> Any:
+    """Block scales of the command line; 1 for every block where none are given."""
+    if unit.scale_format is None:
+        if text is not None:
+            raise ValueError(f"--{name.replace('_', '-')}: {unit.label} takes no block scales")
+        return None
+    return _vector(text or "1", f"--{name.replace('_', '-')}", unit.scale_format)
+
+
 def _block(found: Any) -> dict[str, Any]:
     names = ("name", "factors", "value", "exponent", "shift", "kept", "dropped")
-    terms = [dict(zip(names, row, strict=True)) for row in found.table()]
+    terms = [
+        {**dict(zip(names, row, strict=True)), **({} if t.scale is None else {"scale": float(t.scale)})}
+        for row, t in zip(found.table(), found.terms, strict=True)
+    ]
     return {"unit": found.unit, "terms": terms, "emax": found.emax, "quantum": found.quantum, "result": found.result,
             "code": hex(found.code)}  # fmt: skip
 

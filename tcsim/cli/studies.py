@@ -15,7 +15,7 @@ class Studies(click.Group):
     """One command a study, made from its declaration when it is asked for."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return ["list", "run", *STUDIES]
+        return ["list", "run", "grid", *STUDIES]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name in self.commands:
@@ -32,10 +32,7 @@ class Studies(click.Group):
 def study_command(declared: Any) -> click.Command:
     """The command of a declared study: its own options and those that every study has."""
     options: list[Any] = [
-        click.Option(
-            [f"--{o.name.replace('_', '-')}", o.name], help=f"{o.help} [full size: {_text(o.full)}; quick: {_text(o.quick)}]"
-        )
-        for o in declared.options
+        click.Option([f"--{o.name.replace('_', '-')}", o.name], help=f"{o.help} [{_sizes(o)}]") for o in declared.options
     ]
     options += run_options(declared.name)
 
@@ -58,6 +55,11 @@ def run_options(name: str) -> list[Any]:
             ["--backend"], default="cpu", show_default=True, help="cpu, or cuda: the products on GPUs, a process each"
         ),
     ]
+
+
+def _sizes(option: Any) -> str:
+    full, quick = _text(option.full), _text(option.quick)
+    return full if full == quick else f"full size: {full}; quick: {quick}"
 
 
 def _text(value: Any) -> str:
@@ -119,6 +121,56 @@ study.add_command(
         help="Run the study that FILE.py defines as STUDY = tcsim.study.grid(…).",
     )
 )
+
+
+@study.command("grid")
+@click.argument("name", default="own-grid")
+@click.option("--unit", "units", multiple=True, required=True, help="such as a100:fp16 or unit.json; several times for several")
+@click.option("--k", "ks", default="256,1024,4096", show_default=True, help="inner dimensions, separated by commas")
+@click.option("--schedule", "schedules", multiple=True, help="sequential, splitk:SPLITS[:TILE_K], blocked:B[:SUM] [sequential]")
+@click.option("--scheme", "schemes", multiple=True, help='such as fabsum or "mmm-chained:words=2|3" [plain]')
+@click.option(
+    "--distribution", "distributions", multiple=True, help='such as gauss, or two files "a.npy,b.npy" [uniform-positive]'
+)
+@click.option("--reference", "references", multiple=True, help="exact, rounded, float64, float32, or a unit [exact]")
+@click.option("--metric", "metrics", multiple=True, help="componentwise, frobenius, normwise, mean_relative … [componentwise]")
+@click.option("--seeds", default=1, show_default=True, help="draws of the matrices")
+@click.option("--size", default=16, show_default=True, help="rows of A and columns of B")
+@click.option("--out", type=click.Path(path_type=Path), help="folder of results [results/NAME]")
+@click.option("--jobs", type=int, help="processes [one for each core]")
+def grid(name: str, units: Any, ks: str, schedules: Any, schemes: Any, distributions: Any, references: Any, metrics: Any,
+         seeds: int, size: int, out: Path | None, jobs: int | None) -> None:  # fmt: skip
+    """Errors on a grid of one's own, called NAME.
+
+    Every combination of what is named; an option given several times is an axis.
+
+    \b
+      tcsim study grid --unit v100:fp16 --unit h200:fp16 --scheme "fabsum:block=64|128" --metric normwise
+      tcsim study grid mine --unit a100:fp16 --distribution a.npy,b.npy --reference rounded --reference float32
+    """
+    import tcsim
+    from tcsim.cli.numbers import schedule_of
+    from tcsim.verbs.records import unit_given
+
+    given = {
+        "schemes": schemes,
+        "distributions": distributions,
+        "references": references,
+        "metrics": metrics or ("componentwise",),
+    }
+    plans = {text: schedule_of(text) for text in schedules or ("sequential",)}
+    declared = tcsim.study.grid(
+        name, units={text: unit_given(text) for text in units}, ks=_sizes_of(ks), schedules=plans, seeds=range(seeds), m=size, n=size,
+        **{key: value for key, value in given.items() if value},
+    )  # fmt: skip
+    run_study(declared, out=out, jobs=jobs)
+
+
+def _sizes_of(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise ValueError(f"k takes integers from 1 on, separated by commas; got {text!r}")
+    return [int(part) for part in parts]
 
 
 @main.command()

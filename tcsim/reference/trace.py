@@ -14,12 +14,15 @@ import numpy.typing as npt
 from tcsim import arguments
 from tcsim.hardware.unit import Unit
 from tcsim.reference.blocks import ZERO, Draws, align, block, flushed_operand, largest_exponent
-from tcsim.reference.values import Value, decode, encode, exact_sum, product
+from tcsim.reference.values import Value, decode, encode, exact_sum, product, special_sum
 
 
 @dataclass(frozen=True)
 class Term:
-    """A term of the block: what it was, and what the alignment left of it (exact rationals; None where not finite)."""
+    """A term of the block: what it was, and what the alignment left of it (exact rationals; None where not finite).
+
+    `scale` is the product of the two block scales that is in the value of a term; None for a unit without.
+    """
 
     name: str
     factors: str
@@ -27,6 +30,7 @@ class Term:
     exponent: int | None
     shift: int | None
     kept: Fraction | None
+    scale: Fraction | None = None
 
     @property
     def dropped(self) -> Fraction | None:
@@ -167,8 +171,9 @@ def trace(
     factors = (
         [f"{_show(_number(x))} * {_show(_number(y))}" for x, y in zip(xs, ys, strict=True)]
         if unit.group_size == 1
-        else [""] * len(names)
+        else [_group_sum(xs[i : i + unit.group_size], ys[i : i + unit.group_size]) for i in range(0, len(xs), unit.group_size)]
     )
+    own_scales = [None if unit.scale is None else _number(dot.scale(i * unit.group_size)) for i in range(len(products))]
     result = dot.chain(start, 0, len(xs))
     partial = None
     if late:
@@ -180,7 +185,9 @@ def trace(
             range(len(xs))
         )
     words = Draws(seed, 0).term_words(unit.align_rounding, len(products))
-    return _block(unit, products, entry, [*names, "c"], [*factors, ""], result, partial, [*whole, start], words)
+    found = _block(unit, products, entry, [*names, "c"], [*factors, ""], result, partial, [*whole, start], words)
+    terms = tuple(replace(t, scale=s) for t, s in zip(found.terms, [*own_scales, None], strict=True))
+    return replace(found, terms=terms)
 
 
 def _block(
@@ -224,6 +231,12 @@ def _block(
         code,
         None if partial is None else _number(partial),
     )
+
+
+def _group_sum(xs: Sequence[Value], ys: Sequence[Value]) -> str:
+    """The exact sum of a group's products, before its scales."""
+    products = [product(x, y) for x, y in zip(xs, ys, strict=True)]
+    return f"sum of {len(products)}: {_show(_number(special_sum(products) or exact_sum(products)))}"
 
 
 def _number(x: Value) -> Fraction | None:

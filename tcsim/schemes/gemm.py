@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -61,6 +62,20 @@ def schemes() -> dict[str, str]:
     return {name: scheme.summary for name, scheme in SCHEMES.items()}
 
 
+def check_options(scheme: str, options: Iterable[str]) -> None:
+    """ValueError names the nearest match of a scheme, or of an option, that does not exist."""
+    if scheme not in SCHEMES:
+        raise unknown("scheme", scheme, SCHEMES)
+    slices = scheme.startswith("ozaki-") and scheme.removeprefix("ozaki-") in ozaki.MODES
+    takes: Callable[..., Any] = ozaki.gemm if slices else RECIPES.get(scheme) or SCHEMES[scheme].run
+    known = [
+        p.name for p in signature(takes).parameters.values() if p.kind is p.KEYWORD_ONLY and not (slices and p.name == "mode")
+    ]
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of scheme {scheme}", option, known)
+
+
 @door("a", "b", multiplies=True)
 def gemm(
     a: npt.ArrayLike,
@@ -98,8 +113,10 @@ def gemm(
         raise ValueError(f"a is {x.shape} and b is {y.shape}: a (m, k) needs b (k, n), k at least 1")
     if nonfinite not in ("ieee", "raise"):
         raise unknown("treatment of Inf and NaN", nonfinite, ("ieee", "raise"))
-    if isinstance(scheme, str) and scheme not in SCHEMES:
-        raise unknown("scheme", scheme, SCHEMES)
+    if isinstance(scheme, str):
+        check_options(scheme, options)
+    elif options:
+        raise ValueError(f"{scheme.name} is a Recipe, which holds its own options; got {', '.join(options)} beside it")
     fmt = scheme.fmt if isinstance(scheme, Recipe) else str(options.get("fmt", SCHEMES[scheme].fmt))
     multiply = multiplier(unit, fmt, schedule=schedule, backend=backend, threads=threads, seed=seed)
     finite_x, finite_y = np.isfinite(x), np.isfinite(y)

@@ -210,7 +210,7 @@ def _checked(path: str, name: str, unit: Unit, arrays: dict[str, Array], backend
         raise ValueError(f"{path}: {_key(name, 'd')} has shape {arrays['d'].shape}, and a·b {computed.shape}")
     got = result_codes(computed, unit)
     different = np.asarray(differing(unit, got, d))
-    first = _first(unit, a, b, np.broadcast_to(c, d.shape), d, got, different, codes["d"].ndim, bool(scales))
+    first = _first(unit, a, b, np.broadcast_to(c, d.shape), d, got, different, codes["d"].ndim, scales)
     return Checked(name, unit, d.size, int(different.sum()), first)
 
 
@@ -219,30 +219,37 @@ def _key(name: str, role: str) -> str:
 
 
 def _first(
-    unit: Unit, a: Array, b: Array, c: Array, d: Array, got: Array, different: Array, axes: int, scaled: bool
+    unit: Unit, a: Array, b: Array, c: Array, d: Array, got: Array, different: Array, axes: int, scales: dict[str, Any]
 ) -> Mismatch | None:
     if not different.any():
         return None
     at = tuple(int(i) for i in np.argwhere(different)[0])
-    row = np.broadcast_to(a, (*d.shape[:-2], *a.shape[-2:]))[at[:-2]][at[-2]]
-    column = np.broadcast_to(b, (*d.shape[:-2], *b.shape[-2:]))[at[:-2]][:, at[-1]]
+
+    def row_of(x: Array) -> Array:
+        return np.asarray(np.broadcast_to(x, (*d.shape[:-2], *x.shape[-2:]))[at[:-2]][at[-2]])
+
+    def column_of(x: Array) -> Array:
+        return np.asarray(np.broadcast_to(x, (*d.shape[:-2], *x.shape[-2:]))[at[:-2]][:, at[-1]])
+
+    row, column = row_of(a), column_of(b)
+    own: dict[str, Any] = {key: row_of(x) if key == "scale_a" else column_of(x) for key, x in scales.items()}
     start, expected, computed = int(c[at]), int(d[at]), int(got[at])
     shown = at[:1] if axes == 1 else at
-    explained = "" if scaled else "\n".join(_explained(unit, row, column, start))
+    explained = "\n".join(_explained(unit, row, column, start, own))
     return Mismatch(shown, row, column, start, expected, computed, explained)
 
 
-def _explained(unit: Unit, a: Array, b: Array, c: int) -> Iterator[str]:
+def _explained(unit: Unit, a: Array, b: Array, c: int, scales: dict[str, Any]) -> Iterator[str]:
     """The running sums of a long dot product, and its last block term by term."""
     blocks = list(walked(unit, a.size))
     start = np.array(c, unit.out_format.storage)
     if len(blocks) > 1 and not unit.a_format.integer:
-        sums = running(a, b, start, unit=unit)
+        sums = running(a, b, start, unit=unit, **scales)
         for k, value in sums[-8:]:
             yield f"  after k = {k}: {text(int(result_codes(value, unit)), unit.out_format)}  {value!s}"
     if unit.sum_format is not None:  # a block of it is shown in the wider format
         start = decode(start, unit.out_format)
     try:
-        yield str(trace(a, b, start, unit=unit, block=len(blocks) - 1, codes=unit.a_format.integer))
+        yield str(trace(a, b, start, unit=unit, block=len(blocks) - 1, codes=unit.a_format.integer, **scales))
     except ValueError as error:
         yield f"  (no trace: {error})"

@@ -21,7 +21,8 @@ from tcsim.matmul import matmul
 from tcsim.reference.trace import Block
 from tcsim.schedule import Schedule, Sequential
 from tcsim.verbs.bits import result_codes
-from tcsim.verbs.tracing import opened
+from tcsim.verbs.pairs import Pair, Row, held
+from tcsim.verbs.tracing import for_vectors, opened
 
 Array = npt.NDArray[Any]
 
@@ -114,7 +115,7 @@ class Comparison:
             yield f"  {name:20}{'-' if mine is None else mine!s:22}{'-' if theirs is None else theirs}"
         m, n, k = self.shape
         yield f"{self.inputs}: {m} x {k} times {k} x {n}, {self.schedule}"
-        for fmt, count in dict(zip((u.a for u in self.units), self.rounded, strict=True)).items():
+        for fmt, count in dict(zip((u.name or u.a for u in self.units), self.rounded, strict=True)).items():
             if count:
                 yield f"{count} elements of a and b rounded to nearest in {fmt}, which cannot hold them"
         yield f"{self.differing} of {self.outputs} outputs differ ({100 * self.share:.3g} %)"
@@ -157,22 +158,19 @@ def compare(
         Units, their names, or GPUs' names, which mean their units for `fmt`.
     a, b, c
         Matrices (m, k), (k, n) and, where given, (m, n); elements that a unit's format cannot hold are rounded to nearest,
-        and counted. Without a and b they are drawn from `distribution` (`tcsim.inputs.DISTRIBUTIONS`), of shape (m, n, k).
+        and counted; for a unit with block scales they are quantised as `tcsim.quantize` does. Without a and b they are drawn from `distribution` (`tcsim.inputs.DISTRIBUTIONS`), of shape (m, n, k).
     schedule, backend
         As `matmul` takes them, for both.
 
     The first output that differs is walked along k until the two running sums part, and the blocks there are opened for both:
-    not for units that round stochastically or take block scales. ValueError for unknown names and shapes that do not fit.
+    not for units that round stochastically. ValueError for unknown names and shapes that do not fit.
     """
     units = (_unit(first, fmt), _unit(second, fmt))
-    for u in units:
-        if u.scale is not None:
-            raise ValueError(f"{u.label} takes block scales; compare takes units without, and tcsim.matmul both")
     x, y, said = _inputs(a, b, distribution, shape, seed)
     plan = Sequential() if schedule is None else schedule
-    pairs = [_held(x, y, u) for u in units]
+    pairs = [held(x, y, u) for u in units]
     ds = [
-        np.asarray(matmul(p.a, p.b, c, unit=u, schedule=plan, backend=backend, seed=seed))
+        np.asarray(matmul(p.a, p.b, c, unit=u, schedule=plan, backend=backend, seed=seed, **p.scales))
         for p, u in zip(pairs, units, strict=True)
     ]
     codes = [result_codes(d, u) for d, u in zip(ds, units, strict=True)]
@@ -187,15 +185,6 @@ def compare(
         (errors[0], errors[1]), (pairs[0].rounded, pairs[1].rounded), said, repr(plan), (ds[0], ds[1]),
         _parting(units, pairs, c, plan, different),
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """Matrices as a unit's input formats hold them, and how many elements were rounded for it."""
-
-    a: Array
-    b: Array
-    rounded: int
 
 
 def _unit(given: Unit | str, fmt: Any) -> Unit:
@@ -221,27 +210,11 @@ def _inputs(a: Any, b: Any, distribution: str, shape: tuple[int, int, int], seed
     return x, y, "the matrices given"
 
 
-def _held(x: Array, y: Array, u: Unit) -> _Pair:
-    """Codes stay; values are rounded to nearest where the format cannot hold them."""
-    from tcsim.fp.codes import decode, encode
-
-    found, rounded = [], 0
-    for z, fmt in ((x, u.a_format), (y, u.b_format)):
-        if z.dtype.kind == "u" and not fmt.integer:
-            found.append(decode(z, fmt))
-            continue
-        if fmt.integer:
-            found.append(z if z.dtype.kind == "i" else np.clip(np.rint(z), -128, 127).astype(np.int8))
-        else:
-            found.append(decode(encode(z, fmt, rounding="rne"), fmt))
-        rounded += int(np.count_nonzero(found[-1].astype(np.float64) != np.asarray(z, dtype=np.float64)))
-    return _Pair(found[0], found[1], rounded)
-
-
-def _error(d: Array, pair: _Pair, c: Any) -> float:
-    if c is not None or not (np.isfinite(pair.a).all() and np.isfinite(pair.b).all()):
+def _error(d: Array, pair: Pair, c: Any) -> float:
+    a, b = pair.meant
+    if c is not None or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return float("nan")
-    return metrics.max_componentwise(d, exact.product(pair.a, pair.b), exact.magnitude(pair.a, pair.b))
+    return metrics.max_componentwise(d, exact.product(a, b), exact.magnitude(a, b))
 
 
 def _ulps(units: tuple[Unit, Unit], ds: list[Array]) -> tuple[dict[int, int] | None, int | None]:
@@ -260,14 +233,14 @@ def _ulps(units: tuple[Unit, Unit], ds: list[Array]) -> tuple[dict[int, int] | N
     return dict(zip(places.tolist(), counts.tolist(), strict=True)), int(size.max(initial=0))
 
 
-def _parting(units: tuple[Unit, Unit], pairs: list[_Pair], c: Any, plan: Schedule, different: Array) -> Parting | None:
+def _parting(units: tuple[Unit, Unit], pairs: list[Pair], c: Any, plan: Schedule, different: Array) -> Parting | None:
     """The first differing output walked along k; None where none differs, or where it cannot be walked alone."""
     stochastic = any("sr" in (u.rounding, u.align_rounding, u.product_rounding) for u in units)
     if not different.any() or stochastic or units[0].out_format != units[1].out_format:
         return None
     i, j = (int(x) for x in np.argwhere(different)[0])
-    rows = [(p.a[i], p.b[:, j]) for p in pairs]
-    k = rows[0][0].size
+    rows = [Row.of(p, u, i, j) for p, u in zip(pairs, units, strict=True)]
+    k = rows[0].a.size
     bounds = plan.plan(k)
     start = np.broadcast_to(np.asarray(c), different.shape)[i, j] if c is not None and bounds.sum is None else None
     for low, high in pairwise(bounds.bounds.tolist()):
@@ -277,19 +250,22 @@ def _parting(units: tuple[Unit, Unit], pairs: list[_Pair], c: Any, plan: Schedul
     return None
 
 
-def _walk(units: tuple[Unit, Unit], rows: list[tuple[Array, Array]], c: Any, low: int, high: int) -> Any:
+def _walk(units: tuple[Unit, Unit], rows: list[Row], c: Any, low: int, high: int) -> Any:
     """k, the sums before and after, and the blocks where the running sums of one segment part."""
-    step = lcm(units[0].instruction_k, units[1].instruction_k)
+    step = lcm(*(n for u in units for n in (u.instruction_k, u.scale_block or 1)))
     sums: list[Any] = [c, c]
     for at in range(low, high, step):
         stop = min(at + step, high)
-        after = [matmul(x[at:stop], y[at:stop], s, unit=u) for u, (x, y), s in zip(units, rows, sums, strict=True)]
+        parts = [row.part(at, stop) for row in rows]
+        after = [
+            matmul(x, y, s, unit=u, **for_vectors(scales)) for u, (x, y, scales), s in zip(units, parts, sums, strict=True)
+        ]
         codes = [int(result_codes(s, u)) for s, u in zip(after, units, strict=True)]
         if codes[0] != codes[1]:
             before = [0 if s is None else int(result_codes(s, u)) for s, u in zip(sums, units, strict=True)]
             shown = [
-                tuple(opened(x[at:stop], y[at:stop], 0.0 if s is None else s, u, at))
-                for u, (x, y), s in zip(units, rows, sums, strict=True)
+                tuple(opened(x, y, 0.0 if s is None else s, u, at, **scales))
+                for u, (x, y, scales), s in zip(units, parts, sums, strict=True)
             ]
             return (at, stop), (before[0], before[1]), (codes[0], codes[1]), (shown[0], shown[1])
         sums = after

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.studies.rounding_growth import STUDY, bound, methods, slopes
+from tcsim.studies.rounding_growth import STUDY, bound, choices, methods, slopes
 from tcsim.studies.rounding_growth.verdicts import claim, curve, software
 
 pytestmark = pytest.mark.xdist_group("growth")  # one worker makes the module's data
@@ -20,11 +20,11 @@ def growth(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return tcsim.study.run("rounding-growth", quick=True, k_max=2**14, units=("v100", "h200"), out=out, jobs=1, figures=False)
 
 
-@pytest.mark.parametrize("blocking", methods.BLOCKINGS)
+@pytest.mark.parametrize("blocking", choices.BLOCKINGS)
 @pytest.mark.parametrize("gpu", ["v100", "h200"])
 def test_rounding_throughout_cures_the_drift_at_hardware_width(growth: Any, gpu: str, blocking: str) -> None:
     """The headline, two-sided: truncation has slope 1, one rounding of the two leaves a drift, both together do not."""
-    found = {r: slopes(curve(growth.dataset, gpu, r, blocking=blocking)) for r in methods.ROUNDINGS}
+    found = {r: slopes(curve(growth.dataset, gpu, r, blocking=blocking)) for r in choices.ROUNDINGS}
     assert np.all(found["hardware"] > 0.85)
     assert np.all(found["final RN"] > 0.85)
     assert np.all(found["final SR"] > 0.85)
@@ -110,3 +110,58 @@ def test_bounds_are_those_of_the_table() -> None:
     n = 2.0**-14
     expected = [2.0**-10 + n, n, 2.0**-7 + n, 3 * 2.0**-16 + n, n]
     assert [bound(s, 2**10) for s in methods.SCHEMES] == expected
+
+
+@pytest.mark.parametrize(
+    ("of", "typed", "label"),
+    [
+        (choices.rounding_label, "rne/rne", "RN throughout"),
+        (choices.rounding_label, "Final RN", "final RN"),
+        (choices.rounding_label, "exact/sr", "terms exact, results sr"),
+        (choices.blocking_label, "16", "16 blocks"),
+        (choices.blocking_label, "fabsum:128", "FABsum 128"),
+        (choices.blocking_label, "FABsum:64:float64", "FABsum 64, float64"),
+        (choices.distribution_label, "-0.5:.5", "(-0.5, 0.5]"),
+        (choices.distribution_label, "0:1", "(0, 1]"),
+    ],
+)
+def test_what_is_typed(of: Any, typed: str, label: str) -> None:
+    assert of(typed) == label
+    assert of(label) == label
+
+
+def test_roundings_blockings_and_distributions_of_ones_own(tmp_path: Any) -> None:
+    """A run of one's own choice gives what the products outside it give; the study's other claims are left out, never told wrongly."""
+
+    def outcome(**more: Any) -> Any:
+        return tcsim.study.run("rounding-growth", quick=True, k_max=2**10, seeds=1, units="v100", out=tmp_path, jobs=1, **more)
+
+    found = outcome(roundings=("hardware", "ru/rd"), blockings=("fabsum:64", "4"), distributions=("-1:0.25",))
+    assert (found.failed, found.errors, found.claims) == ([], [], [])
+    data = found.dataset
+    assert data.rounding.values.tolist() == ["hardware", "terms ru, results rd"]
+    a, b = tcsim.inputs.uniform(16, 1024, 16, low=-1.0, high=0.25)
+    exact, size = tcsim.exact.product(a, b), tcsim.exact.magnitude(a, b)
+    one = a.astype(np.float16), b.astype(np.float16)
+    two = tuple((z - w).astype(np.float16) for z, w in zip((a, b), one, strict=True))
+    for blocking, plan in (("FABsum 64", tcsim.Blocked(64)), ("4 blocks", tcsim.SplitK(4, tile_k=256))):
+        for rounding, unit in (("hardware", "v100:fp16"), ("terms ru, results rd", "v100:fp16,align_rounding=ru,rounding=rd")):
+            c = None
+            for x, y in ((two[0], one[1]), (one[0], two[1]), one):
+                c = tcsim.matmul(x, y, c, unit=unit, schedule=plan)
+            errors = curve(data, "v100", rounding, distribution="(-1, 0.25]", blocking=blocking)
+            assert float(errors.sel(k=1024).squeeze()) == tcsim.metrics.max_componentwise(c, exact, size), (blocking, rounding)
+    pictures = [f.name for f in found.files if f.suffix == ".png"]
+    assert pictures == ["roundings-FABsum-64.png", "roundings-4-blocks.png"]
+    again = outcome(roundings=("hardware", "ru/rd"), blockings=("fabsum:64", "4"), distributions=("-1:0.25",))
+    other = outcome(roundings=("hardware", "ru/rd"), blockings=("fabsum:32", "4"), distributions=("-1:0.25",))
+    assert (again.computed, other.reused) == (0, 0)
+
+
+def test_claims_of_what_a_run_leaves_out_are_not_made(growth: Any) -> None:
+    every = len(growth.claims)
+    data = growth.dataset
+    without = STUDY.claims(data.sel(rounding=[r for r in data.rounding.values if r != "SR throughout"]))
+    assert len(without) == every - 2  # SR throughout, and every operation's
+    assert STUDY.claims(data.sel(blocking=["recursive"])) == []
+    assert all("(-0.5" not in c.statement for c in STUDY.claims(data.sel(distribution=["(0, 1]"])))

@@ -133,6 +133,12 @@ def test_an_output_folder_that_cannot_be_written(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"k_mx": 512}, "nearest: 'k_max'"),
+        ({"roundings": ("nearest",)}, "unknown rounding of rounding-growth .nearest."),
+        ({"roundings": ("rn/up",)}, "unknown .*.up."),
+        ({"roundings": ()}, "roundings takes at least one of"),
+        ({"blockings": ("1",)}, "is none of recursive, a number of blocks from 2 on"),
+        ({"blockings": ("fabsum:8:float8",)}, "unknown sum of FABsum .float8."),
+        ({"distributions": ("0:2",)}, "is no LOW:HIGH with -1 <= LOW"),
         ({"seed": -1}, "seed must be"),
         ({"units": ()}, "at least one GPU"),
         ({"jobs": 0}, "jobs must be at least 1"),

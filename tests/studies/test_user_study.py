@@ -13,6 +13,8 @@ from click.testing import CliRunner
 
 import tcsim
 from tcsim.cli import main
+from tcsim.schemes.recipes import mmm_chained
+from tcsim.studies.framework.axes import own_options
 from tcsim.studies.framework.run import run
 from tcsim.studies.framework.store import source_hash
 
@@ -112,6 +114,13 @@ def test_a_file_with_the_name_of_a_module(tmp_path: Path) -> None:
         ({"schemes": ("otomo",)}, r"unknown scheme 'otomo' \(nearest: 'ootomo'\)"),
         ({"distributions": ("gaus",)}, r"unknown distribution 'gaus' \(nearest: 'gauss'\)"),
         ({"ks": ()}, "axis 'k' is empty"),
+        ({"schemes": ("fabsum:blok=3",)}, r"unknown option of scheme fabsum 'blok' \(nearest: 'block'\)"),
+        ({"schemes": ("ozaki-dp:mode=sp",)}, "unknown option of scheme ozaki-dp 'mode'"),
+        ({"references": ("exakt",)}, r"unknown reference 'exakt' \(nearest: 'exact'\)"),
+        ({"references": ("b200:nvfp4",)}, "is no reference: it takes block scales"),
+        ({"references": ()}, "axis 'reference' is empty"),
+        ({"metrics": ("norm",)}, r"unknown metric 'norm' \(nearest: 'normwise'\)"),
+        ({"metrics": ()}, "axis 'metric' is empty"),
         ({"schemes": ("fabsum:block",)}, "options are written fabsum:words=3,block=128; 'block' is none"),
         ({"distributions": ("a.npy,b.npy,c.npy",)}, "two files with a comma between"),
         ({"distributions": ("none.npy,none.npy",)}, "there is no such file"),
@@ -159,3 +168,87 @@ def test_matrices_of_ones_own_and_options_of_schemes(tmp_path: Path) -> None:
     assert outcome().computed == 4
     with pytest.raises(ValueError, match=r"has shape \(8, 128\); this grid takes a matrix of at least 16 x 64"):
         tcsim.study.grid("big", units={"v100": "v100:fp16"}, ks=(64,), distributions=(pair,))
+
+
+def test_references_and_metrics_are_axes(tmp_path: Path) -> None:
+    """Each error is the metric's own function of the same product, against the reference by another way; other metrics compute nothing."""
+
+    def outcome(**more: Any) -> Any:
+        study = tcsim.study.grid("axes", units={"v100": "v100:fp16"}, ks=(64,), m=4, n=4, seeds=(5,), **more)
+        return run(study, out=tmp_path, jobs=1, figures=False)
+
+    found = outcome(references=("exact", "rounded", "float64", "float32", "a100:fp16"), metrics=("componentwise", "normwise"))
+    data = found.dataset.squeeze()
+    assert found.computed == 5
+    assert list(found.dataset.data_vars) == ["componentwise", "normwise"]
+    assert data.to_array("metric").dims == ("metric", "reference")
+    a, b = tcsim.inputs.draw("uniform-positive", 4, 64, 4, seed=5)
+    x, y = (tcsim.round_to(z, "float16") for z in (a, b))
+    c = tcsim.matmul(x, y, unit="v100:fp16")
+    wide, narrow = np.zeros((4, 4)), np.zeros((4, 4), np.float32)
+    for i in range(64):
+        wide = wide + np.outer(a[:, i].astype(float), b[i].astype(float))
+        narrow = narrow + np.outer(a[:, i], b[i])
+    of = {
+        "exact": (a, b, tcsim.exact.product(a, b)),
+        "rounded": (x, y, tcsim.exact.product(x, y)),
+        "float64": (a, b, wide),
+        "float32": (a, b, narrow),
+        "a100:fp16": (a, b, tcsim.matmul(x, y, unit="a100:fp16")),
+    }
+    for name, (p, q, reference) in of.items():
+        error = tcsim.metrics.max_componentwise(c, reference, tcsim.exact.magnitude(p, q))
+        assert float(data.componentwise.sel(reference=name)) == error, name
+        assert float(data.normwise.sel(reference=name)) == tcsim.metrics.normwise(c, reference, p, q), name
+    assert data.componentwise.sel(reference="rounded") < data.componentwise.sel(reference="exact")
+    again = outcome(references={"mine": "a100:fp16", "other": "h200:fp16"}, metrics=("frobenius",))
+    assert (again.reused, again.computed) == (1, 1)  # a reference is known by its fields, not by its name
+    assert outcome().reused == 1
+    stems = outcome(references=("exact", "float32"), metrics=("componentwise", "frobenius")).study.figures(again.dataset)
+    assert set(stems) == {"errors-frobenius-mine", "errors-frobenius-other"}
+    assert "||C - Ĉ||_F" in again.study.table(again.dataset)
+
+
+def test_options_of_recipes_are_an_axis(tmp_path: Path) -> None:
+    """`|` is several values, and a recipe of one's own stands beside them and is known by its fields."""
+    mine = mmm_chained(words=2).replace(first=tcsim.Blocked(32))
+
+    def outcome(recipe: Any) -> Any:
+        schemes = {"split": "split:terms=2',scale=1.0", "chain": "mmm-chained:words=2|3", "mine": recipe}
+        study = tcsim.study.grid("options", units={"v100": "v100:fp16"}, ks=(64,), schemes=schemes, m=4, n=4,
+                                 schedules={"tiled": tcsim.schedule.Tiled(slice_k=32)})  # fmt: skip
+        return run(study, out=tmp_path, jobs=1, figures=False)
+
+    found = outcome(mine)
+    assert found.failed == []
+    assert found.dataset.scheme.values.tolist() == ["split", "chain: words=2", "chain: words=3", "mine"]
+    a, b = tcsim.inputs.draw("uniform-positive", 4, 64, 4)
+    c = tcsim.gemm(a, b, mine, unit="v100:fp16", schedule=tcsim.schedule.Tiled(slice_k=32)).c
+    error = tcsim.metrics.max_componentwise(c, tcsim.exact.product(a, b), tcsim.exact.magnitude(a, b))
+    assert float(found.dataset.componentwise.sel(scheme="mine").squeeze()) == error
+    assert (outcome(mine).reused, outcome(mine.replace(first=tcsim.Blocked(16))).reused) == (4, 3)
+    assert own_options("ootomo:last=true,scale=0.5,block=8")[1] == {"last": True, "scale": 0.5, "block": 8}
+
+
+def test_a_grid_on_the_command_line(tmp_path: Path) -> None:
+    """The same cells as the grid declared in Python: none is computed again."""
+    asked = ["study", "grid", "typed", "--unit", "v100:fp16", "--unit", "a100:fp16,rounding=rne", "--k", "32, 64", "--scheme",
+             "fabsum:block=16|32", "--schedule", "blocked:32", "--reference", "exact", "--reference", "float32", "--metric",
+             "normwise", "--metric", "frobenius", "--size", "4", "--jobs", "1", "--out", str(tmp_path)]  # fmt: skip
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 0, result.output
+    assert "16 cells computed, 0 reused, 0 failed" in result.output
+    assert {p.name for p in tmp_path.glob("*.png")} == {
+        f"errors-{m}-{r}.png" for m in ("normwise", "frobenius") for r in ("exact", "float32")
+    }
+    units = {"x": tcsim.unit("v100:fp16"), "y": tcsim.unit("a100:fp16,rounding=rne")}
+    study = tcsim.study.grid("typed", units=units, ks=(32, 64), schemes=("fabsum:block=16|32",), schedules={"b": tcsim.Blocked(32)},
+                             references=("exact", "float32"), m=4, n=4)  # fmt: skip
+    assert run(study, out=tmp_path, jobs=1, figures=False).computed == 0
+    for wrong, says in (
+        (["--k", "0"], "k takes integers from 1 on"),
+        (["--metric", "norm"], "nearest: 'normwise'"),
+        (["--scheme", "plan"], "nearest: 'plain'"),
+    ):
+        found = CliRunner().invoke(main, ["study", "grid", "--unit", "v100:fp16", "--out", str(tmp_path / "none"), *wrong])
+        assert (found.exit_code, says in found.output) == (2, True), found.output

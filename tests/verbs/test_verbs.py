@@ -197,3 +197,60 @@ def test_a_record_is_read_back(unit: tcsim.Unit, tmp_path: Path) -> None:
         ).gpu
         == unit.gpu
     )
+
+
+@pytest.mark.parametrize("name", ["b200:nvfp4", "b200:mxfp8_e4m3", "b200:mxfp4,block_size=32", "rtx-blackwell:mxfp6_e3m2"])
+def test_blocks_with_scales_lead_to_the_result(name: str) -> None:
+    """Each block's result is the definition's running sum, and its terms are the products of the dequantised numbers."""
+    u = tcsim.unit(name)
+    kind = str(u.name)
+    numbers = np.random.default_rng(9).standard_normal((2, 2 * 64)) * np.repeat([1.0, 64.0, 0.01, 3.0], 32)
+    (a, sa), (b, sb) = (tcsim.quantize(x, kind) for x in numbers)
+    x, y = (tcsim.dequantize(c, s, kind) for c, s in ((a, sa), (b, sb)))
+    for i in range(128 // u.block_size):
+        stop = (i + 1) * u.block_size
+        block = tcsim.trace(a, b, unit=u, block=i, scale_a=sa, scale_b=sb)
+        n = stop // u.scale_block
+        whole = tcsim.matmul(a[:stop], b[:stop], unit=u, scale_a=sa[:n], scale_b=sb[:n, None], backend="reference")
+        assert block.result == whole
+        terms = (x[stop - u.block_size : stop] * y[stop - u.block_size : stop]).reshape(-1, u.group_size).sum(axis=1)
+        assert [float(t.value or 0) for t in block.terms[:-1]] == terms.tolist()
+        factors = (tcsim.decode(s, u.scale).astype(float) for s in (sa, sb))
+        scales = np.prod([np.repeat(f, u.scale_block)[stop - u.block_size : stop : u.group_size] for f in factors], axis=0)
+        assert [float(t.scale or 0) for t in block.terms[:-1]] == scales.tolist()
+        assert f"[{sa[n - 1]:02x} * {sb[n - 1]:02x}]" in block.terms[-2].factors
+    from tcsim.analysis.trace_figure import bits
+
+    labels = [text.get_text() for text in bits(block).axes[0].get_yticklabels()]
+    assert sum("×" in label for label in labels) == sum(t.value != 0 for t in block.terms[:-1])
+
+
+def test_block_scaled_units_beside_each_other() -> None:
+    """nvfp4 beside a narrower accumulator: the same inputs, and what differs is the definition's."""
+    names = ("b200:nvfp4", "b200:nvfp4,fraction_bits=10")
+    found = tcsim.compare(*names, A, B)
+    codes = [tcsim.quantize(x, "nvfp4", axis) for x, axis in ((A, -1), (B, -2))]
+    (a, sa), (b, sb) = codes
+    d, e = (tcsim.matmul(a, b, unit=u, scale_a=sa, scale_b=sb, backend="reference") for u in names)
+    assert found.differing == np.count_nonzero(d.view(np.uint32) != e.view(np.uint32)) > 0
+    x, y = (tcsim.dequantize(c, s, "nvfp4", axis) for (c, s), axis in zip(codes, (-1, -2), strict=True))
+    assert found.rounded[0] == np.count_nonzero(x != A) + np.count_nonzero(y != B)
+    assert found.errors[1] == tcsim.metrics.max_componentwise(e, tcsim.exact.product(x, y), tcsim.exact.magnitude(x, y))
+    assert found.parting is not None
+    assert found.parting.after[0] == found.parting.blocks[0][-1].code
+    assert found.parting.after[1] == found.parting.blocks[1][-1].code
+    assert tcsim.compare("b200:mxfp8_e4m3", "h200:e4m3@mma", A, B).parting is not None
+
+
+def test_a_mismatch_of_scaled_vectors_is_opened() -> None:
+    """A bit turned in d: the last block's result there is what the unit gives."""
+    u = tcsim.unit("b200:nvfp4")
+    group = tcsim.vectors(u, rows=4, k=128, distributions=["mid"])[0]
+    arrays = {**group.arrays, "d": group.d ^ (np.arange(4, dtype=np.uint32) == 2)}
+    found = tcsim.check(arrays, u)
+    first = found.groups[0].first
+    assert first is not None
+    assert (found.differing, first.index, first.computed) == (1, (2,), int(group.d[2]))
+    assert f"(code {int(group.d[2]):#x})" in first.explained
+    assert "after k = 64" in first.explained
+    assert "scales" in first.explained

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -25,15 +24,14 @@ from typing import TYPE_CHECKING, Any
 from tcsim.errors import unknown
 from tcsim.hardware import as_unit
 from tcsim.hardware.unit import Unit
-from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
+from tcsim.schedule import Schedule, Sequential
+from tcsim.schemes.multiword import Recipe
+from tcsim.studies.framework import axes
+from tcsim.studies.framework.axes import METRICS
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 
 if TYPE_CHECKING:
     import xarray as xr
-
-_SCHEDULES = {"Sequential": Sequential, "SplitK": SplitK, "Blocked": Blocked}
-_METRICS = ("componentwise", "residual", "normwise", "mean_relative", "max_relative")
-_AXES = ("unit", "schedule", "scheme", "distribution", "k", "seed")
 
 
 def grid(
@@ -42,58 +40,61 @@ def grid(
     units: Mapping[str, Unit | str],
     ks: Sequence[int],
     schedules: Mapping[str, Schedule] | None = None,
-    schemes: Sequence[str] = ("plain",),
+    schemes: Sequence[str] | Mapping[str, str | Recipe] = ("plain",),
     distributions: Sequence[str] = ("uniform-positive",),
+    references: Sequence[str | Unit] | Mapping[str, str | Unit] | None = None,
+    metrics: Sequence[str] = tuple(METRICS),
     seeds: Sequence[int] = (0,),
     m: int = 16,
     n: int = 16,
     title: str = "",
 ) -> Study:
-    """A study of every combination: the errors of C = A·B, A m x k, B k x n, against the exact product.
+    """A study of every combination: the errors of C = A·B, A m x k, B k x n.
 
-    `units` (records or names, "a100:fp16") and `schedules` are named; what-ifs made with `replace` are units like any other.
-    `schemes` are names of `tcsim.gemm`, with options after a colon ("mmm-chained:words=3,block=128"); `distributions` those of
-    `tcsim.inputs.draw`, or two files of one's own with a comma between ("a.npy,model.safetensors:w"), of which A is the first
-    m rows and k columns, B the first k rows and n columns, the same for every seed. The errors are max |C - C^| / (|A||B|), the
-    Frobenius and the normwise residual, and the mean and largest relative error. Cells are stored under the fields of their unit and schedule, so
-    renaming one, or adding a value to an axis, computes nothing again. ValueError for an unknown name or an empty axis.
+    units
+        Records or names, "a100:fp16", each under a name of one's own; what-ifs made with `replace` are units like any other.
+    schedules
+        How k is walked where the scheme does not say, each under a name.
+    schemes
+        Names of `tcsim.gemm`, with options after a colon, several values of one apart by a bar: "mmm-chained:words=2|3" is two.
+        A mapping gives them names, and holds recipes of one's own (`tcsim.schemes.multiword.Recipe`) too.
+    distributions
+        Those of `tcsim.inputs.draw`, or two files of one's own with a comma between ("a.npy,model.safetensors:w"), of which A
+        is the first m rows and k columns, B the first k rows and n columns, the same for every seed.
+    references
+        What C is compared with: "exact" (the exact product; the default), "rounded" (that of A and B in the unit's formats), "float64"
+        or "float32" (every product and sum rounded in it), or a unit ("v100:fp16"). Where they are given the data have the axis.
+    metrics
+        Variables of the data, one curve and table each; the first is the main one: componentwise, frobenius, normwise,
+        mean_relative, max_relative, capped_relative (`tcsim.metrics`). ``data.to_array("metric")`` makes them an axis.
+
+    Cells are stored under the fields of their unit, schedule, recipe and reference, so renaming one, adding a value to an axis, or
+    asking for other metrics computes nothing again. ValueError for an unknown name or an empty axis.
     """
-    from tcsim.analysis.inputs import DISTRIBUTIONS
-    from tcsim.schemes.gemm import SCHEMES
-
     plans: Mapping[str, Schedule] = {"sequential": Sequential()} if schedules is None else schedules
-    axes: dict[str, Any] = {
-        "unit": units,
-        "schedule": plans,
-        "scheme": schemes,
-        "distribution": distributions,
-        "k": ks,
-        "seed": seeds,
-    }
-    for axis, values in axes.items():
+    _all_known(name, distributions, metrics)
+    recipes, compared = axes.schemes_named(schemes), axes.references_named(references)
+    records = {label: as_unit(u) for label, u in units.items()}
+    own_axis = [] if references is None else ["reference"]
+    held: dict[str, Any] = {"unit": records, "schedule": plans, "scheme": recipes, "distribution": distributions,
+                            "reference": compared, "k": ks, "seed": seeds}  # fmt: skip
+    for axis, values in held.items():
         if not len(values):
             raise ValueError(f"study {name}: the axis {axis!r} is empty")
-    for what, values, known in (("scheme", schemes, SCHEMES), ("distribution", distributions, DISTRIBUTIONS)):
-        for value in values:
-            if what == "scheme":
-                own_options(value)
-            if (value.split(":")[0] if what == "scheme" else value) not in known and not (
-                what == "distribution" and "," in value
-            ):
-                raise unknown(what, value, known)
     shape = {"m": m, "n": n}
-    own = {d: own_matrices(d, m, max(ks), n)[2] for d in distributions if "," in d}
-    records = {label: as_unit(u) for label, u in units.items()}
+    own = {d: axes.own_matrices(d, m, max(ks), n)[2] for d in distributions if "," in d}
 
     def cells(params: Params) -> list[Cell]:
         return [
-            {"unit": records[u].as_dict(compared=True), "schedule": _schedule_fields(plans[p]), "scheme": s, "distribution": d,
-             "k": int(k), "seed": int(seed), **shape, **({"files": own[d]} if d in own else {})}
-            for u, p, s, d, k, seed in product(*axes.values())
+            {"unit": records[u].as_dict(compared=True), "schedule": axes.schedule_fields(plans[p]), "scheme": _scheme_cell(recipes[s]),
+             "distribution": d, "reference": compared[r], "k": int(k), "seed": int(seed), **shape,
+             **({"files": own[d]} if d in own else {})}
+            for u, p, s, d, r, k, seed in product(*held.values())
         ]  # fmt: skip
 
     def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
-        return _dataset(cells(params), results, {axis: list(values) for axis, values in axes.items()}, shape)
+        coords = {axis: list(values) for axis, values in held.items() if axis != "reference" or own_axis}
+        return _dataset(cells(params), results, coords, tuple(metrics), shape)
 
     return Study(
         name=name, title=title or f"Errors on a grid: {name}", reproduces="a user's own grid", cells=cells, compute=_compute, dataset=dataset,
@@ -101,119 +102,122 @@ def grid(
     )  # fmt: skip
 
 
-def _schedule_fields(schedule: Schedule) -> dict[str, Any]:
-    return {"kind": type(schedule).__name__, **{f.name: getattr(schedule, f.name) for f in fields(schedule)}}
+def _all_known(name: str, distributions: Sequence[str], metrics: Sequence[str]) -> None:
+    from tcsim.analysis.inputs import DISTRIBUTIONS
+
+    for d in distributions:
+        if d not in DISTRIBUTIONS and "," not in d:
+            raise unknown("distribution", d, DISTRIBUTIONS)
+    for metric in metrics:
+        if metric not in METRICS:
+            raise unknown("metric", metric, METRICS)
+    if not metrics:
+        raise ValueError(f"study {name}: the axis 'metric' is empty")
+
+
+def _scheme_cell(scheme: str | Recipe) -> Any:
+    return axes.recipe_fields(scheme) if isinstance(scheme, Recipe) else scheme
 
 
 def _compute(cell: Cell, backend: str = "cpu") -> Result:
-    from tcsim.analysis import exact, inputs, metrics
+    from tcsim.analysis import inputs
     from tcsim.schemes.gemm import gemm
 
-    plan = dict(cell["schedule"])
-    schedule = _SCHEDULES[plan.pop("kind")](**plan)
-    sizes = (cell["m"], cell["k"], cell["n"])
+    schedule, sizes = axes.schedule_of(cell["schedule"]), (cell["m"], cell["k"], cell["n"])
     if "files" in cell:
-        a, b, _ = own_matrices(cell["distribution"], *sizes)
+        a, b, _ = axes.own_matrices(cell["distribution"], *sizes)
     else:
         a, b = inputs.draw(cell["distribution"], *sizes, seed=cell["seed"])
-    scheme, options = own_options(cell["scheme"])
-    reference, magnitude = exact.product(a, b), exact.magnitude(a, b)
-    c = gemm(
-        a, b, scheme, unit=Unit(**cell["unit"]), schedule=schedule, threads=1, backend=backend, seed=cell["seed"], **options
-    ).c
-    return {
-        "componentwise": metrics.max_componentwise(c, reference, magnitude),
-        "residual": metrics.frobenius(c, reference),
-        "normwise": metrics.normwise(c, reference, a, b),
-        "mean_relative": metrics.mean_relative(c, reference),
-        "max_relative": metrics.max_relative(c, reference),
-    }
-
-
-def own_matrices(pair: str, m: int, k: int, n: int) -> tuple[Any, Any, str]:
-    """The leading parts A (m, k) and B (k, n) of the matrices in two files, and a hash of both files.
-
-    ValueError names the file whose matrix is too small, or no matrix.
-    """
-    from hashlib import sha256
-
-    from tcsim import files
-
-    names = [name.strip() for name in pair.split(",")]
-    if len(names) != 2:
-        raise ValueError(f"matrices of one's own are two files with a comma between; got {pair!r}")
-    found, digest = [], sha256()
-    for name, shape in zip(names, ((m, k), (k, n)), strict=True):
-        x = files.load(name)
-        if x.ndim != 2 or x.shape[0] < shape[0] or x.shape[1] < shape[1]:
-            raise ValueError(
-                f"{name} has shape {x.shape}; this grid takes a matrix of at least {shape[0]} x {shape[1]} from it"
-            )
-        digest.update(str(x.dtype).encode() + x.tobytes())
-        found.append(x[: shape[0], : shape[1]])
-    return found[0], found[1], digest.hexdigest()
-
-
-def own_options(scheme: str) -> tuple[str, dict[str, Any]]:
-    """A scheme's name and the options after its colon: "fabsum:block=256,sum=float64"."""
-    name, _, text = scheme.partition(":")
-    options: dict[str, Any] = {}
-    for part in filter(None, text.split(",")):
-        key, equals, value = (x.strip() for x in part.partition("="))
-        if not (key and equals and value):
-            raise ValueError(f"scheme {scheme!r}: options are written {name}:words=3,block=128; {part!r} is none")
-        options[key] = int(value) if value.lstrip("-").isdigit() else value
-    return name, options
+    own, unit = cell["scheme"], Unit(**cell["unit"])
+    scheme, options = axes.own_options(own) if isinstance(own, str) else (axes.recipe_of(own), {})
+    c = gemm(a, b, scheme, unit=unit, schedule=schedule, threads=1, backend=backend, seed=cell["seed"], **options).c
+    measured = axes.Product(c, *axes.compared_with(cell["reference"], a, b, unit))
+    return {name: metric.of(measured) for name, metric in METRICS.items()}
 
 
 def _dataset(
-    cells: list[Cell], results: Sequence[tuple[Cell, Result]], axes: dict[str, list[Any]], shape: dict[str, int]
-) -> xr.Dataset:
+    cells: list[Cell], results: Sequence[tuple[Cell, Result]], coords: dict[str, list[Any]], metrics: Sequence[str],
+    shape: dict[str, int],
+) -> xr.Dataset:  # fmt: skip
     import numpy as np
     import xarray as xr
 
-    counts = [len(values) for values in axes.values()]
+    counts = [len(values) for values in coords.values()]
     places = {repr(cell): i for i, cell in enumerate(cells)}
-    arrays = {metric: np.full(int(np.prod(counts)), np.nan) for metric in _METRICS}
+    arrays = {metric: np.full(int(np.prod(counts)), np.nan) for metric in metrics}
     for cell, result in results:
-        for metric in _METRICS:
+        for metric in metrics:
             arrays[metric][places[repr(cell)]] = result[metric]
-    return xr.Dataset({metric: (_AXES, values.reshape(counts)) for metric, values in arrays.items()}, coords=axes, attrs=shape)
+    made = {
+        metric: (tuple(coords), values.reshape(counts), {"formula": METRICS[metric].shown}) for metric, values in arrays.items()
+    }
+    return xr.Dataset(made, coords=coords, attrs=shape)
 
 
 def _no_claims(data: xr.Dataset) -> list[Claim]:
     return []
 
 
+def _lines(data: xr.Dataset) -> list[str]:
+    """The axes whose combinations are the lines of a table."""
+    return [axis for axis in ("unit", "schedule", "scheme", "distribution", "reference") if axis in data.dims]
+
+
+def _shown(data: xr.Dataset) -> list[str]:
+    """The metrics to show: all where some were chosen, else the main one."""
+    every = [str(name) for name in data.data_vars]
+    return every[:1] if every == list(METRICS) else every
+
+
 def _table(data: xr.Dataset) -> str:
-    """Median over the seeds of the componentwise error, a line a combination, a column a k."""
-    errors = data.componentwise.median("seed")
-    lines = [f"{'max |C - C^| / (|A||B|), median over the seeds':60}" + "".join(f"{k:>11}" for k in data.k.values)]
-    for u, p, s, d in product(*(data[axis].values for axis in ("unit", "schedule", "scheme", "distribution"))):
-        row = errors.sel(unit=u, schedule=p, scheme=s, distribution=d).values
-        lines.append(f"{f'{u}, {p}, {s}, {d}':60}" + "".join(f"{x:>11.2e}" for x in row))
+    """Median over the seeds of each metric, a line a combination, a column a k."""
+    lines, names = [], _lines(data)
+    for metric in _shown(data):
+        errors = data[metric].median("seed")
+        lines.append(f"{METRICS[metric].shown + ', median over the seeds':60}" + "".join(f"{k:>11}" for k in data.k.values))
+        for combination in product(*(data[axis].values for axis in names)):
+            row = errors.sel(dict(zip(names, combination, strict=True))).values
+            lines.append(f"{', '.join(map(str, combination)):60}" + "".join(f"{x:>11.2e}" for x in row))
     return "\n".join(lines)
 
 
 def _figures(data: xr.Dataset) -> dict[str, Any]:
-    """A panel for each distribution and scheme: error against k, a curve for each unit and schedule."""
+    """A figure for each metric shown and each reference: a panel for each distribution and scheme, a curve for each unit and schedule."""
+    made = {}
+    references = data.reference.values if "reference" in data.dims else [None]
+    for metric, reference in product(_shown(data), references):
+        errors = data[metric].median("seed")
+        errors = errors if reference is None else errors.sel(reference=reference)
+        parts = [
+            "errors",
+            *([metric] if metric != "componentwise" else []),
+            *([_stem(reference)] if len(references) > 1 else []),
+        ]
+        beside = "" if reference in (None, "exact") else f", against {reference}"
+        made["-".join(parts)] = _figure(data, errors, f"{METRICS[metric].shown}{beside}")
+    return made
+
+
+def _stem(label: Any) -> str:
+    return "".join(x if x.isalnum() else "-" for x in str(label))
+
+
+def _figure(data: xr.Dataset, errors: xr.DataArray, ylabel: str) -> Any:
     from tcsim.analysis.plot import subplots
     from tcsim.studies.framework.grid import curves, legend_below
 
     width = 4.4 if data.scheme.size == 1 else 3.6
-    figure, axes = subplots(data.distribution.size, data.scheme.size, width=width, height=2.9, sharex=True)
-    errors = data.componentwise.median("seed")
+    figure, panels = subplots(data.distribution.size, data.scheme.size, width=width, height=2.9, sharex=True)
     one = data.schedule.size == 1
-    for row, d in zip(axes, data.distribution.values, strict=True):
+    for row, d in zip(panels, data.distribution.values, strict=True):
         for axis, s in zip(row, data.scheme.values, strict=True):
             lines = {
                 u if one else f"{u}, {p}": errors.sel(unit=u, schedule=p, scheme=s, distribution=d).values
                 for u, p in product(data.unit.values, data.schedule.values)
             }
-            curves(axis, data.k.values, lines, xlabel="inner dimension k", ylabel="componentwise error",
-                   title=f"{s}, {d}", legend=False)  # fmt: skip
-    legend_below(figure, axes[0, 0], columns=2 * data.scheme.size)
-    return {"errors": figure}
+            curves(axis, data.k.values, lines, xlabel="inner dimension k", ylabel=ylabel, title=f"{s}, {d}", legend=False)
+    legend_below(figure, panels[0, 0], columns=2 * data.scheme.size)
+    return figure
 
 
 def load(path: Path) -> Study:

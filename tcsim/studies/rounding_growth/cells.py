@@ -12,13 +12,13 @@ from tcsim.hardware import GPUS, unit, units
 from tcsim.schemes.bounds import drift_constant
 from tcsim.studies.framework.base import Cell, Option, Params, Result
 from tcsim.studies.framework.grid import count
-from tcsim.studies.rounding_growth import methods
-from tcsim.studies.rounding_growth.methods import BLOCKINGS, FAST, RANGES, ROUNDINGS, SCHEMES, SIMULATED
+from tcsim.studies.rounding_growth import choices, methods
+from tcsim.studies.rounding_growth.choices import ROUNDINGS, SYMMETRIC
+from tcsim.studies.rounding_growth.methods import SCHEMES, SIMULATED
 
 if TYPE_CHECKING:
     import xarray as xr
 
-POSITIVE, SYMMETRIC = RANGES
 LEAST_K, FIT_K = 2**9, 2**11  # slopes are fitted from FIT_K on
 PAPER_KS = (60_000, 1_000_000)  # "fp16 becomes as accurate for n = 6·10^4"; "n <= 10^6"
 SLOW_K = 2**15  # the largest k of what is slow, but for rounding to nearest throughout in 16 blocks
@@ -47,27 +47,42 @@ def cells(params: Params) -> list[Cell]:
         return [{"kind": kind, "distribution": d, "k": k, "seed": s, **more} for d, k, s in product(distributions, ks, seeds)]
 
     less, more = [k for k in few if k <= SLOW_K], [k for k in few if k > SLOW_K]
-    made = of("built", list(RANGES), all_ks(k_max), units=names) + of("bf16", list(RANGES), less, units=names)
-    for name in names:
-        made += of("throughout", [POSITIVE], less, units=[name], roundings=[r for r in ROUNDINGS if r not in FAST])
-        made += of("throughout", [POSITIVE], more, units=[name], roundings=["RN throughout"])
-        made += of("throughout", [SYMMETRIC], less, units=[name], roundings=["RN throughout"])
-    return made + of("operations", [POSITIVE], less)
+    distributions, blockings, roundings = chosen(params)
+    one_sided, two_sided = ([d for d in distributions if (d == SYMMETRIC) is both] for both in (False, True))
+    slow = [r for r in roundings if not choices.fast(r)]
+    far = [r for r in slow if r == choices.NEAREST or choices.of_ones_own(r)]
+    walks = {"blockings": blockings}
+    made = of("built", distributions, all_ks(k_max), units=names, roundings=[r for r in roundings if choices.fast(r)], **walks)
+    made += of("bf16", distributions, less, units=names, roundings=[r for r in roundings if r == choices.BUILT], **walks)
+    for name, (ds, ks, some) in product(names, ((one_sided, less, slow), (one_sided, more, far), (two_sided, less, far))):
+        made += of("throughout", ds, ks, units=[name], roundings=some, **walks) if some else []
+    if {choices.NEAREST, choices.STOCHASTIC} <= {*roundings}:  # what they are in software
+        made += of("operations", one_sided, less, **walks)
+    return made
+
+
+def chosen(params: Params) -> tuple[list[str], list[str], list[str]]:
+    """The labels of a run's distributions, blockings and roundings."""
+    return (
+        choices.labels(choices.distribution_label, params["distributions"]),
+        choices.labels(choices.blocking_label, params["blockings"]),
+        choices.labels(choices.rounding_label, params["roundings"]),
+    )
 
 
 def compute(cell: Cell, backend: str = "cpu") -> Result:
     """Every method's (componentwise, normwise) error for one draw of the matrices, by "unit|rounding|blocking|scheme"."""
     k, seed, kind = cell["k"], cell["seed"], cell["kind"]
     measured = methods.Measured(cell["distribution"], k, seed)
-    for blocking in BLOCKINGS:
+    for blocking in cell["blockings"]:
         if kind == "throughout" and k > SLOW_K and blocking == "recursive":
             continue
-        options = {"schedule": methods.schedule(k, blocking), "threads": 1, "backend": backend, "seed": seed}
+        options = {"schedule": choices.schedule(k, blocking), "threads": 1, "backend": backend, "seed": seed}
         if kind == "operations":
             methods.operations(measured, options, blocking)
-        if kind == "bf16":
+        if kind == "bf16" and cell["roundings"]:
             methods.bf16_on_units(measured, cell["units"], options, blocking)
-        for rounding in FAST if kind == "built" else cell.get("roundings", ()):
+        for rounding in cell.get("roundings", ()) if kind != "bf16" else ():
             methods.on_units(measured, cell["units"], rounding, options, blocking)
         if kind == "built":
             methods.fp32(measured, options, blocking)
@@ -83,8 +98,8 @@ def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Datase
 
     ks, names = all_ks(params["k_max"]), list(params["units"])
     seeds = [params["seed"] + i for i in range(params["seeds"])]
-    coords = {"distribution": list(RANGES), "blocking": list(BLOCKINGS), "unit": names, "rounding": list(ROUNDINGS),
-              "scheme": list(SCHEMES), "arithmetic": list(SIMULATED), "k": ks, "seed": seeds}  # fmt: skip
+    distributions, blockings, roundings = chosen(params)
+    coords = {"distribution": distributions, "blocking": blockings, "unit": names, "rounding": roundings, "scheme": list(SCHEMES), "arithmetic": list(SIMULATED), "k": ks, "seed": seeds}  # fmt: skip
     on_unit = ("distribution", "blocking", "unit", "rounding", "scheme", "k", "seed")
     in_software = ("distribution", "blocking", "arithmetic", "k", "seed")
     places = {d: {value: i for i, value in enumerate(values)} for d, values in coords.items()}
@@ -106,7 +121,7 @@ def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Datase
             "normwise": (on_unit, error["normwise"]),
             "simulated_error": (in_software, software),
             "bound": (("scheme", "k"), np.array([[bound(s, k) for k in ks] for s in SCHEMES])),
-            "kappa": (("unit", "rounding"), np.array([[_kappa(n, r) for r in ROUNDINGS] for n in names])),
+            "kappa": (("unit", "rounding"), np.array([[_kappa(n, r) for r in roundings] for n in names])),
         },
         coords=coords,
         attrs={"metric": "max |C - C^| / (|A||B|), Fasi et al. (3.1)", "reference": "exact product", "outputs": methods.ROWS**2},
@@ -168,6 +183,7 @@ def _seed(seed: Any) -> int:
 OPTIONS = (
     Option("k_max", 1_000_000, 2**13, "largest inner dimension, at least 512", _known_k),
     Option("units", ("v100", "a100", "h200"), ("v100", "a100", "h200"), "GPUs, separated by commas", _known_units),
+    *choices.OPTIONS,
     count("seeds", 5, 5, "draws of the matrices; verdicts take five"),
     Option("seed", 0, 0, "the first seed, of the inputs and of stochastic rounding", _seed),
 )
@@ -175,5 +191,6 @@ OPTIONS = (
 
 def weight(cell: Cell) -> float:
     """The time that a cell takes, roughly."""
-    slow = 9.0 * len(cell.get("roundings", ()))
-    return float(cell["k"] + 2000.0) * {"built": 15.0, "bf16": 15.0, "throughout": slow, "operations": 40.0}[cell["kind"]]
+    each = {"built": 1.0, "bf16": 0.0, "throughout": 9.0, "operations": 0.0}[cell["kind"]] * len(cell.get("roundings", ()))
+    besides = {"built": 11.0, "bf16": 15.0, "throughout": 0.0, "operations": 40.0}[cell["kind"]]
+    return float(cell["k"] + 2000.0) * (each + besides)

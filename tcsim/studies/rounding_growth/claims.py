@@ -6,11 +6,14 @@ chain stands beside as a second column. Where the paper speaks of its GPUs, V100
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tcsim.studies.rounding_growth.cells import POSITIVE, SLOW_K, SYMMETRIC, slopes
+from tcsim.studies.rounding_growth.cells import SLOW_K, slopes
+from tcsim.studies.rounding_growth.choices import BLOCKINGS, NEAREST, POSITIVE, STOCHASTIC, SYMMETRIC
+from tcsim.studies.rounding_growth.choices import BUILT as BUILT_IN
 from tcsim.studies.rounding_growth.methods import FOUR, FP32, OPERATIONS
 from tcsim.studies.rounding_growth.verdicts import (
     MILLION,
@@ -21,6 +24,7 @@ from tcsim.studies.rounding_growth.verdicts import (
     every,
     extreme,
     fitted,
+    left_out,
     listing,
     rise,
     software,
@@ -39,30 +43,11 @@ BUILT, THROUGHOUT = {"kind": "built", "distribution": POSITIVE}, {"kind": ("buil
 
 
 def claims(data: xr.Dataset) -> list[Claim]:
-    """Every claim, with the numbers that decide it."""
-    from tcsim.studies.rounding_growth.table21 import claims as of_table
+    """Every claim, with the numbers that decide it; those that read what the run was told to leave out are not made."""
+    from tcsim.studies.rounding_growth.table21 import CLAIMS as OF_TABLE
 
-    return [
-        _crossing(data),
-        _ten_times(data),
-        _fourth_product(data),
-        _linear(data),
-        _normwise(data),
-        _near_bound(data),
-        _meets_fp16(data),
-        _loses_to_fp32(data),
-        _symmetric(data),
-        _throughout(data),
-        _comparable(data),
-        _one_rounding(data, "final RN", "Rounding only the results of blocks to nearest, not the aligned terms,"),
-        _one_rounding(data, "final SR", "Rounding only the results of blocks stochastically"),
-        _one_rounding(data, "terms RN", "Rounding only the aligned terms to nearest, not the results,"),
-        _stochastic(data),
-        _operations(data),
-        _exact(data),
-        _closed_form(data),
-        *of_table(data),
-    ]
+    both = {"blocking": BLOCKINGS}
+    return [make(data) for needs, makers in (*_CLAIMS, *OF_TABLE) if not left_out(data, {**needs, **both}) for make in makers]
 
 
 def _units(data: xr.Dataset) -> list[str]:
@@ -304,3 +289,35 @@ def _closed_form(data: xr.Dataset) -> Claim:
         "this project, tcsim.bounds.drift_constant",
         needs={**BUILT, "k": slice(2**14, None)},
     )
+
+
+def _final_nearest(data: xr.Dataset) -> Claim:
+    return _one_rounding(data, "final RN", "Rounding only the results of blocks to nearest, not the aligned terms,")
+
+
+def _final_stochastic(data: xr.Dataset) -> Claim:
+    return _one_rounding(data, "final SR", "Rounding only the results of blocks stochastically")
+
+
+def _terms_nearest(data: xr.Dataset) -> Claim:
+    return _one_rounding(data, "terms RN", "Rounding only the aligned terms to nearest, not the results,")
+
+
+# What each reads of the study's own distributions and roundings, in the order of the paper.
+_POSITIVE, _SYMMETRIC = {"distribution": (POSITIVE,)}, {"distribution": (SYMMETRIC,)}
+_CLAIMS: tuple[tuple[Mapping[str, Sequence[str]], tuple[Callable[[xr.Dataset], Claim], ...]], ...] = (
+    (_POSITIVE, (_crossing,)),
+    (_SYMMETRIC, (_ten_times,)),
+    ({"distribution": (POSITIVE, SYMMETRIC)}, (_fourth_product,)),
+    ({**_POSITIVE, "rounding": (BUILT_IN,)}, (_linear, _normwise, _near_bound, _meets_fp16, _loses_to_fp32)),
+    ({**_SYMMETRIC, "rounding": (BUILT_IN,)}, (_symmetric,)),
+    ({**_POSITIVE, "rounding": (BUILT_IN, NEAREST)}, (_throughout,)),
+    ({**_POSITIVE, "rounding": (NEAREST,)}, (_comparable,)),
+    ({**_POSITIVE, "rounding": ("final RN",)}, (_final_nearest,)),
+    ({**_POSITIVE, "rounding": ("final SR",)}, (_final_stochastic,)),
+    ({**_POSITIVE, "rounding": ("terms RN",)}, (_terms_nearest,)),
+    ({**_POSITIVE, "rounding": (STOCHASTIC,)}, (_stochastic,)),
+    ({**_POSITIVE, "rounding": (NEAREST, STOCHASTIC)}, (_operations,)),
+    ({**_POSITIVE, "rounding": ("exact alignment, RN",)}, (_exact,)),
+    ({**_POSITIVE, "rounding": (BUILT_IN, "final RN")}, (_closed_form,)),
+)

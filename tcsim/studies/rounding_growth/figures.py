@@ -5,6 +5,7 @@ A curve is the median of the seeds, its band their least to largest. Grey lines 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,13 @@ import numpy as np
 
 from tcsim.analysis.plot import COLOURS, MARKERS, subplots
 from tcsim.studies.framework.grid import legend_below
+from tcsim.studies.rounding_growth.choices import POSITIVE, SYMMETRIC
 from tcsim.studies.rounding_growth.methods import FOUR, FP32, SCHEMES
-from tcsim.studies.rounding_growth.verdicts import curve, software
+from tcsim.studies.rounding_growth.verdicts import curve, left_out, software
 
 if TYPE_CHECKING:
     import xarray as xr
 
-POSITIVE, SYMMETRIC = "(0, 1]", "(-0.5, 0.5]"
 _FILE = {POSITIVE: "positive", SYMMETRIC: "symmetric", "recursive": "recursive", "16 blocks": "16-blocks"}
 _SHOWN = ("hardware", "final RN", "RN throughout", "exact alignment, RN")
 _NAMES = {"hardware": "as built (RZ)"}
@@ -28,14 +29,25 @@ _LOOKS = {"hardware": (0, "-"), "final RN": (4, "--"), "final SR": (5, ":"), "te
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
     """Figures by file stem."""
-    made = {f"roundings-{_FILE[b]}": roundings(data, b) for b in data.blocking.values}
-    made |= {f"figure-3.1-{_FILE[d]}": simulated(data, d) for d in data.distribution.values}
-    made["figure-4.2"] = as_built(data)
-    made["figure-4.3"] = truncated_and_nearest(data)
-    made |= {f"overview-{_FILE[b]}": overview(data, b) for b in data.blocking.values}
-    made["table-2.1"] = table_21(data)
-    made["drift"] = drift(data)
+    made = {f"roundings-{_stem(b)}": roundings(data, b) for b in data.blocking.values}
+    chain, split = {"blocking": ("recursive",)}, {"blocking": ("16 blocks",)}
+    if not left_out(data, chain):
+        made |= {f"figure-3.1-{_stem(d)}": simulated(data, d) for d in data.distribution.values}
+    if not left_out(data, {**split, "rounding": ("hardware",)}):
+        made["figure-4.2"] = as_built(data)
+    if not left_out(data, {**split, "rounding": ("hardware", "RN throughout"), "distribution": (POSITIVE,)}):
+        made["figure-4.3"] = truncated_and_nearest(data)
+    if not left_out(data, {"rounding": _SHOWN}):
+        made |= {f"overview-{_stem(b)}": overview(data, b) for b in data.blocking.values}
+    if not left_out(data, {**chain, "distribution": (POSITIVE,)}):
+        made["table-2.1"] = table_21(data)
+        if not left_out(data, {"rounding": tuple(_LOOKS)}):
+            made["drift"] = drift(data)
     return made
+
+
+def _stem(label: str) -> str:
+    return _FILE.get(label) or "-".join(re.findall(r"[\w.]+", label))
 
 
 def draw(axis: Any, errors: xr.DataArray, *, look: int, line: str = "-", label: str | None = None, black: bool = False) -> None:
@@ -68,15 +80,17 @@ def finish(axis: Any, title: str, ylabel: str = "componentwise relative error") 
 
 def roundings(data: xr.Dataset, blocking: str) -> Any:
     """double-fp16 in every rounding of a unit, a panel a unit, with fp32: what cures the drift and what does not."""
+    d = str(data.distribution.values[0])
     figure, axes = subplots(1, data.unit.size, width=3.1, height=3.5, sharey=True)
     for axis, u in zip(axes[0], data.unit.values, strict=True):
-        for rounding, (look, line) in _LOOKS.items():
-            errors = curve(data, u, rounding, blocking=blocking)
+        for i, rounding in enumerate(data.rounding.values):
+            errors = curve(data, u, rounding, distribution=d, blocking=blocking)
+            look, line = _LOOKS.get(rounding, (i, "-."))
             draw(axis, errors, look=look, line=line, label=_NAMES.get(rounding, rounding))
-        draw(axis, software(data, FP32, blocking=blocking), look=6, line=":", label="fp32", black=True)
-        guides(axis, curve(data, u, blocking=blocking), (1.0,))
-        guides(axis, curve(data, u, "RN throughout", blocking=blocking), (0.5,))
-        finish(axis, f"{u}, {blocking}, entries from (0, 1]")
+        draw(axis, software(data, FP32, d, blocking), look=6, line=":", label="fp32", black=True)
+        guides(axis, curve(data, u, distribution=d, blocking=blocking), (1.0,))
+        guides(axis, curve(data, u, "RN throughout", distribution=d, blocking=blocking), (0.5,))
+        finish(axis, f"{u}, {blocking}, entries from {d}")
         axis.label_outer()
     legend_below(figure, axes[0, 0], columns=4)
     return figure
@@ -102,11 +116,12 @@ def simulated(data: xr.Dataset, distribution: str) -> Any:
 
 def as_built(data: xr.Dataset) -> Any:
     """Figure 4.2 by simulation: fp16, double-fp16 and fp32 on the units as built, 16 blocks."""
-    figure, axes = subplots(1, 2, width=3.8, height=3.5)
+    figure, axes = subplots(1, data.distribution.size, width=3.8, height=3.5)
     for axis, d in zip(axes[0], data.distribution.values, strict=True):
         panel(axis, data, d, "16 blocks", "hardware")
         guides(axis, software(data, FP32, d, "16 blocks"))
-    axes[0, 1].set_ylabel("")
+    for axis in axes[0, 1:]:
+        axis.set_ylabel("")
     legend_below(figure, axes[0, 0], columns=4)
     return figure
 

@@ -14,10 +14,8 @@ import numpy as np
 from tcsim.hardware import unit
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
-from tcsim.schedule import Schedule, Sequential, SplitK
+from tcsim.studies.rounding_growth.choices import changes, span
 
-RANGES = {"(0, 1]": (0.0, 1.0), "(-0.5, 0.5]": (-0.5, 0.5)}
-BLOCKINGS = {"16 blocks": 16, "recursive": 1}  # the paper's own simulation splits each dot product in 16
 # The rows of Table 2.1: input format and number of words.
 SCHEMES = {
     "fp16": ("float16", 1),
@@ -26,18 +24,7 @@ SCHEMES = {
     "double-bf16": ("bfloat16", 2),
     "triple-bf16": ("bfloat16", 3),
 }
-# What a unit becomes: as built; with some roundings changed; with exact alignment.
-ROUNDINGS: dict[str, dict[str, str]] = {
-    "hardware": {},
-    "final RN": {"rounding": "rne"},
-    "final SR": {"rounding": "sr"},
-    "terms RN": {"align_rounding": "rne"},
-    "RN throughout": {"align_rounding": "rne", "rounding": "rne"},
-    "SR throughout": {"align_rounding": "sr", "rounding": "sr"},
-    "exact alignment, RN": {"align_rounding": "exact", "rounding": "rne"},
-}
 BF16 = tuple(s for s, (fmt, _) in SCHEMES.items() if fmt == "bfloat16")
-FAST = ("hardware", "final RN", "final SR", "exact alignment, RN")  # compiled for speed; the rest take tens of times longer
 FP32, FOUR = "fp32", "double-fp16, 4 products"
 OPERATIONS = {f"every operation {name}": mode for name, mode in (("RZ", "rz"), ("RN", "rne"), ("SR", "sr"))}
 SIMULATED = (FP32, *SCHEMES, FOUR, *OPERATIONS)
@@ -59,7 +46,7 @@ class Measured:
     def __init__(self, distribution: str, k: int, seed: int) -> None:
         from tcsim.analysis import exact, inputs
 
-        low, high = RANGES[distribution]
+        low, high = span(distribution)
         self.a, self.b = inputs.uniform(ROWS, k, ROWS, low=low, high=high, seed=seed)
         self.reference, self.magnitude = exact.product(self.a, self.b), exact.magnitude(self.a, self.b)
         self.scale = float(np.linalg.norm(self.a.astype(np.float64)) * np.linalg.norm(self.b.astype(np.float64)))
@@ -92,12 +79,6 @@ def split(x: Any, fmt: str, count: int) -> Words:
     return tuple(words)
 
 
-def schedule(k: int, blocking: str) -> Schedule:
-    """One chain, or the dot product split in 16 blocks whose results are added in fp32."""
-    blocks = BLOCKINGS[blocking]
-    return Sequential() if blocks == 1 else SplitK(blocks, tile_k=-(-k // blocks))
-
-
 def kinds(words: int) -> list[tuple[int, int]]:
     """The products A_i·B_j with i + j <= p + 1 (from zero here: i + j < p), smallest first as in Algorithm 4.1."""
     return sorted(((i, j) for i in range(words) for j in range(words - i)), key=lambda ij: (-sum(ij), -ij[0]))
@@ -115,7 +96,7 @@ def on_units(measured: Measured, names: Sequence[str], rounding: str, options: M
     """double-fp16 on units with their roundings changed, fp16 on those as built and, in 16 blocks, to nearest throughout."""
     both = rounding == "hardware" or (rounding, blocking) == ("RN throughout", "16 blocks")
     for name, scheme in product(names, ("fp16", "double-fp16") if both else ("double-fp16",)):
-        made = unit(name, "float16").replace(**ROUNDINGS[rounding])
+        made = unit(name, "float16").replace(**changes(rounding))
         measured.add(
             f"{name}|{rounding}|{blocking}|{scheme}", chained(*measured.words("float16"), SCHEMES[scheme][1], made, options)
         )

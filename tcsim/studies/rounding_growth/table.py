@@ -28,7 +28,9 @@ def table(data: xr.Dataset) -> str:
             lines.append(f"{u + ', ' + r + ', ' + s:46}{entries}".rstrip())
     for m in data.arithmetic.values:
         name = f"blocks of 4, {m}" if m in methods.OPERATIONS else f"block FMA of dimension 1, RN, {m}"
-        lines.append(f"{name:46}{_entries(data.simulated_error.sel(arithmetic=m))}".rstrip())
+        entries = _entries(data.simulated_error.sel(arithmetic=m))
+        if entries.strip():
+            lines.append(f"{name:46}{entries}".rstrip())
     lines.append(
         "bounds of Table 2.1: " + ", ".join(f"{s} {float(data.bound.sel(scheme=s)[-1]):.2e}" for s in data.scheme.values)
     )

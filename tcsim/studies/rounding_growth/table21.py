@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.studies.rounding_growth.cells import POSITIVE, SYMMETRIC
+from tcsim.studies.rounding_growth.choices import POSITIVE, SYMMETRIC
 from tcsim.studies.rounding_growth.methods import SCHEMES
 from tcsim.studies.rounding_growth.verdicts import PAPER, at, claim, extreme, software, spread
 
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from tcsim.studies.framework.base import Claim
-
-
-def claims(data: xr.Dataset) -> list[Claim]:
-    return [_bounds_in_software(data), _bounds_on_units(data), _two_words(data), _three_words(data)]
 
 
 def _bounds_in_software(data: xr.Dataset) -> Claim:
@@ -88,3 +85,11 @@ def _three_words(data: xr.Dataset) -> Claim:
         says="the same bound, n × 2^-24, for double-fp16 and triple-bf16",
         needs={"kind": ("built", "bf16"), "distribution": POSITIVE},
     )
+
+
+CLAIMS: tuple[tuple[Mapping[str, Sequence[str]], tuple[Callable[[xr.Dataset], Claim], ...]], ...] = (
+    ({}, (_bounds_in_software,)),
+    ({"rounding": ("hardware",)}, (_bounds_on_units,)),
+    ({"distribution": (POSITIVE, SYMMETRIC)}, (_two_words,)),
+    ({"distribution": (POSITIVE,)}, (_three_words,)),
+)

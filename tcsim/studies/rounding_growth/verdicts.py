@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,16 +52,24 @@ def every(conditions: Mapping[str, Any] | list[Any]) -> Any:
 def curve(data: xr.Dataset, unit: str, rounding: str = "hardware", scheme: str = "double-fp16", distribution: str = "(0, 1]",
           blocking: str = "16 blocks") -> xr.DataArray:  # fmt: skip
     """error(k, seed) on a unit at the k that were computed."""
-    errors = data.error.sel(distribution=distribution, blocking=blocking, unit=unit, rounding=rounding, scheme=scheme)
-    return _computed(errors)
+    return _at(data.error, distribution=distribution, blocking=blocking, unit=unit, rounding=rounding, scheme=scheme)
 
 
 def software(data: xr.Dataset, method: str, distribution: str = "(0, 1]", blocking: str = "recursive") -> xr.DataArray:
     """error(k, seed) of simulated arithmetic at the k that were computed."""
-    return _computed(data.simulated_error.sel(distribution=distribution, blocking=blocking, arithmetic=method))
+    return _at(data.simulated_error, distribution=distribution, blocking=blocking, arithmetic=method)
 
 
-def _computed(errors: xr.DataArray) -> xr.DataArray:
+def left_out(data: xr.Dataset, needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """What of the study's own distributions, blockings and roundings a run was told to leave out."""
+    return [label for axis, wanted in needs.items() for label in wanted if label not in data[axis].values]
+
+
+def _at(errors: xr.DataArray, **labels: str) -> xr.DataArray:
+    """errors(k, seed) at the k that were computed; no k where the run leaves out a label."""
+    if any(label not in errors[axis].values for axis, label in labels.items()):
+        return errors.isel(dict.fromkeys(labels, 0)).isel(k=slice(0, 0))
+    errors = errors.sel(labels)
     return errors.sel(k=errors.k[np.isfinite(errors.values).any(axis=errors.get_axis_num("seed"))])
 
 
