@@ -198,7 +198,7 @@ def _table(data: xr.Dataset) -> str:
 def _figures(data: xr.Dataset) -> dict[str, Any]:
     """A panel for each distribution and scheme: error against k, a curve for each unit and schedule."""
     from tcsim.analysis.plot import subplots
-    from tcsim.studies.framework.grid import curves, legend_below
+    from tcsim.studies.framework.grid import COMPONENTWISE, INNER, curves, legend_below
 
     width = 4.4 if data.scheme.size == 1 else 3.6
     figure, axes = subplots(data.distribution.size, data.scheme.size, width=width, height=2.9, sharex=True)
@@ -210,7 +210,7 @@ def _figures(data: xr.Dataset) -> dict[str, Any]:
                 u if one else f"{u}, {p}": errors.sel(unit=u, schedule=p, scheme=s, distribution=d).values
                 for u, p in product(data.unit.values, data.schedule.values)
             }
-            curves(axis, data.k.values, lines, xlabel="inner dimension k", ylabel="componentwise error",
+            curves(axis, data.k.values, lines, xlabel=INNER, ylabel=COMPONENTWISE,
                    title=f"{s}, {d}", legend=False)  # fmt: skip
     legend_below(figure, axes[0, 0], columns=2 * data.scheme.size)
     return {"errors": figure}
