@@ -29,12 +29,20 @@ html_theme = "pydata_sphinx_theme"
 html_title = "tcsim"
 html_static_path = ["_static"]
 html_css_files = ["tcsim.css"]
+html_js_files = ["larger.js"]
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("index", "install", "tour", "what-if", "how-we-know", "_generated/gallery")}
+_WIDE = (
+    "what-if",
+    "_generated/units",
+    "_generated/formats",
+    *(f"howto/{p.stem}" for p in Path(__file__).parent.glob("howto/*.md")),
+)
+_ALONE = ("index", "install", "tour", "what-if", "how-we-know", "_generated/gallery", "_generated/formats", "_generated/units")
+html_sidebars = {page: [] for page in _ALONE}
 html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
-    "secondary_sidebar_items": {"**": ["page-toc"], "_generated/units": [], "_generated/formats": [], "what-if": []},
+    "secondary_sidebar_items": {"**": ["page-toc"], **{page: [] for page in _WIDE}},
     "footer_start": ["copyright"],
     "footer_end": [],
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import re
@@ -19,10 +20,12 @@ from tcsim.verbs.records import lines, shown_gpus, shown_inputs
 GROUPS = {
     "Multiply and look": ("unit", "units", "matmul", "trace", "compare", "check", "vectors", "what_if"),
     "Formats and rounding": ("formats", "encode", "decode", "round_to", "quantize", "dequantize"),
-    "Schedules": ("Sequential", "SplitK", "Blocked"),
+    "Schedules": ("Sequential", "SplitK", "Blocked", "Tiled", "Lanes"),
+    "Which unit, which order, why": ("probe", "predict", "explain_diff", "audit"),
     "Schemes": ("schemes", "gemm", "advise"),
     "Records": ("Unit", "Format"),
 }
+FRAMEWORKS = ("torch", "jax")  # read, not imported: the site is built without them
 MODULES = ("bounds", "cpfloat", "exact", "files", "inputs", "metrics", "multiword", "ozaki", "rounding", "sparse", "study")
 
 
@@ -131,6 +134,7 @@ FIGURES = {
     "architectures": 'study.figure("architectures")',
     "fp8-accumulators": 'fp8.figure("fp8-promotion")',
     "fabsum": 'fabsum.figure("figure-4.4")',
+    "methods": 'methods.figure("precision-by-method")',
     "ozaki-accuracy": 'ozaki.figure("figures-3-8")',
     "gpu-multiword": 'measured.figure("figure-4.1-4.2")',
 }
@@ -139,7 +143,7 @@ FIGURES = {
 def figures(docs: Path) -> dict[str, str]:
     """Writes the figures that the notebooks hold into _static/gallery; the file of each study that has one."""
     out = docs / "_static" / "gallery"
-    out.mkdir(exist_ok=True)
+    out.mkdir(exist_ok=True, parents=True)
     found = {}
     for notebook in sorted((docs.parent / "notebooks").glob("*.ipynb")):
         for cell in json.loads(notebook.read_text())["cells"]:
@@ -151,21 +155,29 @@ def figures(docs: Path) -> dict[str, str]:
     return found
 
 
+def drawn_stem(name: str) -> str:
+    """The figure of a study that the gallery shows: the notebooks', or its first."""
+    line = FIGURES.get(name, "")
+    return line.split('"')[1] if line else next(iter(tcsim.study.study(name).captions))
+
+
 def gallery_page(docs: Path) -> str:
     """A paragraph a study, with a figure of the notebooks where they draw one."""
     text = [
         "# Gallery of studies",
         "",
-        "Each is a grid of cells with claims that can come out either way; `tcsim study NAME` runs it, `--quick` at a small size. The "
-        "figures are those of the {doc}`notebooks <../notebooks/index>`, at full size.",
+        "Each is a grid of cells with claims that can come out either way; `tcsim study NAME` runs it, `--quick` at a small size. "
+        "Figures are those of the {doc}`notebooks <../notebooks/index>`, at full size, or of the quick size where the caption says so.",
         "",
     ]
     drawn = figures(docs)
     for name in tcsim.study.studies():
         declared = tcsim.study.study(name)
         text += [f"## {declared.title}", ""]
-        if name in drawn:
-            text += [f"![{declared.title}]({drawn[name]})", ""]
+        stem = drawn_stem(name)
+        small = "" if name in drawn else " At quick size."
+        path = drawn.get(name, f"../_static/studies/{name}.png")
+        text += [f"![{declared.title}]({path})", "", f"*{markdown(declared.captions[stem])}{small}*", ""]
         text += [f"{markdown(declared.reproduces)}.", "", "```text", f"tcsim study {name} --quick", "```", ""]
         if declared.options:
             text += [row(["option", "what", "full", "quick"]), row(["---"] * 4)]
@@ -201,6 +213,8 @@ def api_page() -> str:
                 "",
             ]
         text += ["```", ""]
+    for name in FRAMEWORKS:
+        text += framework(name)
     text += ["## Modules", ""]
     for name in MODULES:
         module = getattr(tcsim, name)
@@ -215,6 +229,19 @@ def api_page() -> str:
             text.append(row([f"`{n}`", markdown(what)]))
         text.append("")
     return "\n".join(text)
+
+
+def framework(name: str) -> list[str]:
+    """The names of `tcsim.torch` or `tcsim.jax`, each with the first line of its docstring, from the sources."""
+    module = getattr(tcsim, name)
+    folder = Path(module.__file__).parent
+    text = [f"## tcsim.{name}", "", markdown((module.__doc__ or "").split("\n\n")[0].replace("\n", " ")), ""]
+    text += [row(["name", "what"]), row(["---", "---"])]
+    for public in module.__all__:
+        tree = ast.parse((folder / f"{module._LATER[public]}.py").read_text())
+        found = next(n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == public)
+        text.append(row([f"`{public}`", markdown((ast.get_docstring(found) or "").split("\n")[0])]))
+    return [*text, ""]
 
 
 def markdown(text: str) -> str:

@@ -288,6 +288,17 @@ STUDY = Study(
     dataset=dataset,
     claims=claims,
     figures=figures,
+    captions={
+        "figure-4.4": (
+            "Error of double-fp16 against k: on the unit alone (Algorithm 4.1), in blocks of b added outside in float32 (v1) "
+            "or float64 (v2), with the outside sum after every 16, and a chain of float32. Open markers lie under curves that"
+            " coincide. Medians of the draws; bands from the least to the largest. Dotted: growth like k and √k."
+        ),
+        "figure-4.5": (
+            "Left: fp16 by blocks, and double-fp16, against k. Right: the error of double-fp16 against the size of the block,"
+            " with the bound of v2. Medians of the draws."
+        ),
+    },
     table=table,
     options=(
         largest("k_max", 2**20, 2**13),

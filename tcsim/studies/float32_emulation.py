@@ -211,6 +211,13 @@ STUDY = Study(
     dataset=dataset,
     claims=claims,
     figures=figures,
+    captions={
+        "float32-emulation": (
+            "float32 products from TF32 and bf16 ones against k on two units (rows) and three distributions (columns). "
+            "“staged”: each product of words summed by itself; “outside”: sums outside the unit. Open markers lie under "
+            "curves that coincide. Medians of the draws. Dotted: growth like √k."
+        ),
+    },
     table=table,
     options=(
         largest("k_max", 4096, 1024),

@@ -183,6 +183,13 @@ STUDY = Study(
     dataset=dataset,
     claims=claims,
     figures=figures,
+    captions={
+        "fp8-promotion": (
+            "Error of e4m3 products against k with the accumulator added into float32 after every so many products, or never."
+            " The dotted level is 2⁻¹³, the place of the last bit that Ada and Hopper keep. Triangles at the foot: exactly "
+            "zero, which a logarithmic axis cannot show. Medians of the draws; the band is that of “never”."
+        ),
+    },
     table=table,
     options=(
         largest("k_max", 2**16, 2**12),

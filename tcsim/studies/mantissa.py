@@ -173,6 +173,13 @@ STUDY = Study(
     dataset=dataset,
     claims=claims,
     figures=figures,
+    captions={
+        "mantissa-and-underflow": (
+            "Left: how often the low fp16 word of a float32 number is subnormal or zero, by the number's exponent, without "
+            "and with Ootomo's scale 2¹¹; triangles at the foot: never, which a logarithmic axis cannot show. Right: expected"
+            " length of the two words together by the roundings of the high and the low word, with the mean error."
+        ),
+    },
     table=table,
     options=(count("thin", 1, 15, "every how many float32 fractions are tried, an odd number"),),
 )

@@ -255,6 +255,14 @@ STUDY = Study(
     dataset=dataset,
     claims=claims,
     figures=figures,
+    captions={
+        "precision-by-method": (
+            "Ten ways to compute a float32 product on fp16 and TF32 units, on four types of inputs of falling magnitude as "
+            "the paper describes them; element errors are capped at 1 before they are averaged. Medians of the draws; bands "
+            "hold 95 % of them."
+        ),
+        "precision-by-method-code": "The same on Type 0 and on Types 2 and 4 as the paper's code draws them.",
+    },
     table=table,
     options=(
         largest("size", 512, 64, "largest matrix size, a power of two"),

@@ -226,6 +226,13 @@ STUDY = Study(
     dataset=dataset,
     claims=claims,
     figures=figures,
+    captions={
+        "figures-3-8": (
+            "Error of sliced products against k beside a native chain (dotted, open markers), by range φ of the inputs: DP "
+            "mode and float64 left, SP mode and float32 right. CR mode is correctly rounded: its error is zero and has no "
+            "place on the axis. Medians of the draws; bands from the least to the largest."
+        ),
+    },
     table=table,
     options=(
         largest("k_max", 4096, 512),

@@ -230,6 +230,13 @@ STUDY = Study(
     dataset=dataset,
     claims=claims,
     figures=figures,
+    captions={
+        "slice-choice": (
+            "INT8 products that each rule for the number of slices asks for, against the span of a row of A, elements spread "
+            "over it (left) or one small element (right). “cheapest” is the least that reaches the target, found by trying. "
+            "Open markers lie under curves that coincide. Medians of the draws."
+        ),
+    },
     table=table,
     options=(count("k", 1024, 32, "inner dimension"), count("seeds", 5, 5, "draws"), SEED),
 )

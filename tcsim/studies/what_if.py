@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.grid import SEED, count, gather, legend_below, rows
+from tcsim.studies.framework.grid import COMPONENTWISE, SEED, count, gather, legend_below, rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -135,19 +135,21 @@ def _widths(data: xr.Dataset) -> Any:
                 line,
                 color=COLOURS[i % 3],
                 marker=MARKERS[i % 3],
-                label=f"L = {n}, {r}" if "throughout" in r else f"L = {n}, result {r}",
+                label=f"L = {n}, {_WORDS[r]}",
             )
             if d == "(0, 1]":
                 label = "closed form" if i == 0 else None
                 axis.semilogy(places, at.theory.where(at.theory > 0), ":", color="grey", label=label, zorder=0)
         axis.set_xticks(places, [*map(str, BITS[:-1]), "exact"])
         axis.set(xlabel="fraction bits F kept in alignment", title=f"entries from {d}, k = {data.attrs['k']}")
-    axes[0, 0].set_ylabel("componentwise relative error")
+    axes[0, 0].set_ylabel(COMPONENTWISE)
     legend_below(figure, axes[0, 0], columns=5)
     return figure
 
 
 _BUILT = {"V100": (4, 23), "A100": (8, 24), "H100": (16, 25)}
+_WORDS = {"rz": "result truncated", "rne": "result to nearest", "sr": "result stochastic"}
+_WORDS |= {r: r.replace("RN", "to nearest").replace("SR", "stochastic") for r in ("RN throughout", "SR throughout")}
 
 
 def _draw_front(data: xr.Dataset) -> Any:
@@ -160,24 +162,27 @@ def _draw_front(data: xr.Dataset) -> Any:
     error, bits = data.error.sel(inputs="(0, 1]", bits=few), data.adder_bits.sel(bits=few)
     for i, r in enumerate(ROUNDINGS):
         axis.loglog(bits.values.ravel(), error.sel(rounding=r).values.ravel(), MARKERS[i], color=COLOURS[i], alpha=0.55,
-                    markersize=3, label=r if "throughout" in r else f"terms truncated, result {r}")  # fmt: skip
+                    markersize=3, label=_WORDS[r] if "throughout" in r else f"terms truncated, {_WORDS[r]}")  # fmt: skip
     best = front(data)
     cost, least = zip(*best.values(), strict=True)
-    axis.plot(cost, least, "-", color="grey", drawstyle="steps-post", zorder=0, label="front (F: fraction bits)")
-    blocks = sorted({int(name.split(" ")[0].removeprefix("L")) for name in best})
-    for name, place in best.items():  # a marker for each block size, the fraction bits beside it
+    axis.plot(cost, least, "-", color="grey", drawstyle="steps-post", zorder=0, label="front")
+    widths: dict[int, list[tuple[int, tuple[float, float]]]] = {}
+    for name, place in best.items():
         length, width, _ = name.split(" ", 2)
-        i = blocks.index(int(length.removeprefix("L")))
-        first = all(line.get_label() != f"front, L = {blocks[i]}" for line in axis.lines)
-        axis.plot(*place, MARKERS[i % len(MARKERS)], color="black", markerfacecolor="white", markersize=7,
-                  label=f"front, L = {blocks[i]}" if first else None)  # fmt: skip
-        axis.annotate(width, place, textcoords="offset points", xytext=(0, -12), fontsize=6, ha="center")
-    axis.margins(x=0.12, y=0.12)
+        widths.setdefault(int(length.removeprefix("L")), []).append((int(width.removeprefix("F")), place))
+    for i, (n, found) in enumerate(sorted(widths.items())):  # a marker for each block size, the fraction bits below it
+        x, y = zip(*(place for _, place in found), strict=True)
+        axis.plot(
+            x, y, MARKERS[i % len(MARKERS)], color="black", markerfacecolor="white", markersize=7, label=f"front, L = {n}"
+        )
+        axis.annotate(f"L = {n}\nF = {', '.join(str(f) for f, _ in found)}", (float(np.exp(np.mean(np.log(x)))), min(y)),
+                      textcoords="offset points", xytext=(0, -21), fontsize=6.5, ha="center")  # fmt: skip
+    axis.margins(x=0.12, y=0.16)
     for gpu, (n, f) in _BUILT.items():
         at = float(bits.sel(block=n, bits=f)), float(error.sel(block=n, bits=f, rounding="rz"))
         axis.plot(*at, "o", markersize=9, markerfacecolor="none", markeredgecolor="black")
         axis.annotate(gpu, at, textcoords="offset points", xytext=(6, -10), fontsize=8)
-    axis.set(xlabel="bits of the aligned adder, (L + 1)(F + 1)", ylabel="componentwise relative error",
+    axis.set(xlabel="bits of the aligned adder, (L + 1)(F + 1)", ylabel=COMPONENTWISE,
              title=f"error against width, (0, 1], k = {data.attrs['k']}")  # fmt: skip
     legend_below(figure, axis, columns=3)
     return figure
@@ -209,6 +214,16 @@ STUDY = Study(
     dataset=dataset,
     claims=claims,
     figures=figures,
+    captions={
+        "what-if-units": (
+            "Error of double-fp16 against the fraction bits that alignment keeps, by block size L and rounding: results "
+            "truncated, results to nearest, and terms and results to nearest. Dotted: the closed form of the drift."
+        ),
+        "what-if-front": (
+            "Each mark is a unit: its error against the bits of its adder. Black on the grey line are those that no cheaper "
+            "one beats, a marker a block size L with their fraction bits F; ringed, the units that were built."
+        ),
+    },
     table=table,
     options=(count("k", 2**14, 2**12, "inner dimension"), SEED),
 )

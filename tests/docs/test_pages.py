@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from urllib.parse import unquote
 
+import generate
 import pytest
 from pages import DOCS, PAGES, ran
 
@@ -41,6 +42,23 @@ def test_the_examples_of_the_api_are_whole_and_run() -> None:
     result = runner.run(doctest.DocTestParser().get_doctest(plain, {}, "examples", str(page), 0))
     assert result.attempted > 30
     assert result.failed == 0
+
+
+def test_every_public_name_is_in_the_index() -> None:
+    named = {name for names in generate.GROUPS.values() for name in names} | {*generate.MODULES, *generate.FRAMEWORKS}
+    assert named == set(tcsim.__all__)
+    for name in generate.FRAMEWORKS:
+        assert all(
+            f"| `{n}` | " in line for n, line in zip(getattr(tcsim, name).__all__, generate.framework(name)[6:], strict=False)
+        )
+
+
+def test_the_gallery_has_a_picture_of_every_study() -> None:
+    for name in tcsim.study.studies():
+        assert (DOCS / "_static" / "studies" / f"{name}.png").is_file() or name in generate.FIGURES, (
+            f"`python docs/pictures.py {name}` draws it"
+        )
+        assert generate.drawn_stem(name) in tcsim.study.study(name).captions
 
 
 def broken_links(site: Path) -> list[str]:

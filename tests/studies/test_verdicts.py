@@ -97,7 +97,9 @@ def test_the_table_and_the_figures_stand_with_cells_lost(name: str) -> None:
     less = Outcome(outcome.study, outcome.params, outcome.study.dataset(outcome.params, kept), [], cells=len(cells))
     less.failed = [(cell, "lost") for cell, gone in zip(cells, lost, strict=True) if gone]
     assert isinstance(outcome.study.table(less.dataset), str), seed
-    for stem in outcome.study.figures(less.dataset):
+    made = outcome.study.figures(less.dataset)
+    assert set(made) == set(outcome.study.captions)
+    for stem in made:
         assert f"{sum(lost)} of {len(cells)} cells failed" in less.figure(stem).get_suptitle(), seed
 
 

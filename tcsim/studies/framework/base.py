@@ -109,6 +109,8 @@ class Study:
         The results of all finished cells, as (cell, result) pairs, as an xarray Dataset; missing cells as NaN.
     claims(dataset), figures(dataset), table(dataset)
         The claims; the figures by file stem; a table as text.
+    captions
+        What each figure shows, by file stem: what is drawn, of which data, and how lines, bands and marks are to be read.
     weight(cell)
         The relative cost of a cell, for the progress bar and to start with the longest.
     code
@@ -126,6 +128,7 @@ class Study:
     figures: Callable[[xr.Dataset], dict[str, Any]]
     table: Callable[[xr.Dataset], str] = lambda dataset: ""
     options: tuple[Option, ...] = ()
+    captions: Mapping[str, str] = field(default_factory=dict, hash=False)
     weight: Callable[[Cell], float] = lambda cell: 1.0
     code: str = ""
 

@@ -44,11 +44,13 @@ def band(axis: Any, x: Any, values: xr.DataArray, colour: str = "grey") -> None:
 
 
 def guide(axis: Any, k: Any, through: float, power: float, label: str) -> None:
-    """A thin dotted line through `through` at the last k that grows like k^power, its label at its first."""
+    """A thin dotted line through `through` at the last k that grows like k^power, its label at its end; nothing for a single k."""
     k = np.asarray(k, dtype=np.float64)
+    if k.size < 2:
+        return
     line = through * (k / k[-1]) ** power
-    axis.plot(k, line, color="black", linestyle=(0, (1, 3)), linewidth=0.8)
-    axis.annotate(label, (k[0], line[0]), textcoords="offset points", xytext=(1, 3), fontsize=7)
+    axis.plot(k, line, color="0.4", linestyle=(0, (1, 3)), linewidth=0.8, zorder=0)
+    axis.annotate(label, (k[-1], line[-1]), textcoords="offset points", xytext=(0, 3), ha="right", fontsize=7.5, color="0.3")
 
 
 @cache

@@ -137,7 +137,8 @@ def write(outcome: Outcome, folder: Path, figures: bool, progress: bool = False)
     text.write_text(text_of(outcome, table))
     shown = [path.name for path in drawn if path.suffix == ".png"]
     whole = "" if outcome.errors else stamp  # a figure that could not be drawn is tried again
-    document = {**about, **circumstances(outcome), "table": table, "claims": listing, "figures": shown, "drawn": whole}
+    document = {**about, **circumstances(outcome), "table": table, "claims": listing, "figures": shown, "drawn": whole,
+                "captions": dict(outcome.study.captions)}  # fmt: skip
     claims.write_text(json.dumps(document, indent=1, default=list))
     outcome.files += [data, text, claims, *drawn]
 

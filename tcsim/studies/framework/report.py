@@ -118,7 +118,8 @@ def _figure(image: Path, document: dict[str, Any], number: int) -> str:
     kind = "svg+xml" if chosen.suffix == ".svg" else "png"
     data = base64.b64encode(chosen.read_bytes()).decode()
     name = image.stem.replace("-", " ")
-    caption = f"<b>{number}. {escape(name)}.</b> {escape(document['title'])}; {escape(document['reproduces'])}"
+    said = document.get("captions", {}).get(image.stem) or f"{document['title']}; {document['reproduces']}"
+    caption = f"<b>Figure {number} ({escape(name)}).</b> {escape(said)}"
     return (
         f"<figure><div><img alt='{escape(name)}' src='data:image/{kind};base64,{data}'></div>"
         f"<figcaption>{caption} <span class='skip'>(click: larger)</span></figcaption></figure>"
@@ -126,6 +127,6 @@ def _figure(image: Path, document: dict[str, Any], number: int) -> str:
 
 
 def _provenance(document: dict[str, Any]) -> str:
-    skip = ("claims", "table", "figures", "title", "reproduces", "failures", "drawn")
+    skip = ("claims", "table", "figures", "captions", "title", "reproduces", "failures", "drawn")
     rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(str(v))}</td></tr>" for k, v in document.items() if k not in skip)
     return f"<details><summary>parameters and versions</summary><div class='table'><table>{rows}</table></div></details>"

@@ -204,7 +204,7 @@ def _stem(label: Any) -> str:
 
 def _figure(data: xr.Dataset, errors: xr.DataArray, ylabel: str) -> Any:
     from tcsim.analysis.plot import subplots
-    from tcsim.studies.framework.grid import curves, legend_below
+    from tcsim.studies.framework.grid import INNER, curves, legend_below
 
     width = 4.4 if data.scheme.size == 1 else 3.6
     figure, panels = subplots(data.distribution.size, data.scheme.size, width=width, height=2.9, sharex=True)
@@ -215,7 +215,7 @@ def _figure(data: xr.Dataset, errors: xr.DataArray, ylabel: str) -> Any:
                 u if one else f"{u}, {p}": errors.sel(unit=u, schedule=p, scheme=s, distribution=d).values
                 for u, p in product(data.unit.values, data.schedule.values)
             }
-            curves(axis, data.k.values, lines, xlabel="inner dimension k", ylabel=ylabel, title=f"{s}, {d}", legend=False)
+            curves(axis, data.k.values, lines, xlabel=INNER, ylabel=ylabel, title=f"{s}, {d}", legend=False)
     legend_below(figure, panels[0, 0], columns=2 * data.scheme.size)
     return figure
 

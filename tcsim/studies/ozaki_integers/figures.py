@@ -42,9 +42,9 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             axis.semilogy(TS, np.maximum(curve(how, s), 2.0**-54), "x", color=COLOURS[i], markersize=3,
                           label="published" if i == 5 else None)  # fmt: skip
             axis.axvline(7 * s, color=COLOURS[i], linewidth=0.5, linestyle=":")
-        axis.set(xlabel="t (range 2^t in a row)", title=f"two-scale test, slices {how}")
+        axis.set(xlabel="t: elements of a row within $2^t$", title=f"two-scale test, slices {how}")
         axis.label_outer()
-    panels[0, 0].set_ylabel("relative error")
+    panels[0, 0].set_ylabel("median relative error")
     legend_right(second, panels[0, 0])
     return {"int8-slices": figure, "two-scale": second, "wide-range": _wide(data)}
 

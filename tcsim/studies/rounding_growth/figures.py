@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.analysis.plot import COLOURS, MARKERS, subplots
-from tcsim.studies.framework.grid import legend_below
+from tcsim.studies.framework.grid import COMPONENTWISE, INNER, legend_below
 from tcsim.studies.rounding_growth.choices import POSITIVE, SYMMETRIC
 from tcsim.studies.rounding_growth.methods import FOUR, FP32, SCHEMES
 from tcsim.studies.rounding_growth.verdicts import curve, left_out, software
@@ -25,6 +25,7 @@ _SHOWN = ("hardware", "final RN", "RN throughout", "exact alignment, RN")
 _NAMES = {"hardware": "as built (RZ)"}
 _LOOKS = {"hardware": (0, "-"), "final RN": (4, "--"), "final SR": (5, ":"), "terms RN": (1, "--"), "RN throughout": (2, "-"),
           "SR throughout": (3, "-"), "exact alignment, RN": (6, "--")}  # fmt: skip
+_OPEN = {"hardware": 9.0, "final RN": 6.5}  # large open markers, so that what lies on them is seen
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
@@ -50,12 +51,16 @@ def _stem(label: str) -> str:
     return _FILE.get(label) or "-".join(re.findall(r"[\w.]+", label))
 
 
-def draw(axis: Any, errors: xr.DataArray, *, look: int, line: str = "-", label: str | None = None, black: bool = False) -> None:
-    """The median of errors(k, seed) and the band from the least to the largest."""
+def draw(axis: Any, errors: xr.DataArray, *, look: int, line: str = "-", label: str | None = None, black: bool = False,
+         wide: float = 0) -> None:  # fmt: skip
+    """The median of errors(k, seed) and the band from the least to the largest; open markers of `wide` points under other curves."""
     if not errors.k.size:
         return
     colour = "black" if black else COLOURS[look % 7]
-    axis.loglog(errors.k, errors.median("seed"), line, color=colour, marker=None if black else MARKERS[look % 7], label=label)
+    marked = {"markersize": wide, "markerfacecolor": "none"} if wide else {}
+    axis.loglog(
+        errors.k, errors.median("seed"), line, color=colour, marker=None if black else MARKERS[look % 7], label=label, **marked
+    )
     axis.fill_between(errors.k, errors.min("seed"), errors.max("seed"), color=colour, alpha=0.18, linewidth=0)
 
 
@@ -69,12 +74,12 @@ def guides(axis: Any, errors: xr.DataArray, powers: Sequence[float] = (1.0, 0.5)
         name = "$k$" if power == 1 else r"$\sqrt{k}$"
         values = start * (k[2:] / k[2]) ** power
         axis.plot(k[2:], values, color="0.6", linewidth=0.8, zorder=0)
-        axis.annotate(name, (k[-1], values[-1]), textcoords="offset points", xytext=(3, -2), fontsize=7.5, color="0.4")
+        axis.annotate(name, (k[-1], values[-1]), textcoords="offset points", xytext=(6, -2), fontsize=7.5, color="0.4")
 
 
-def finish(axis: Any, title: str, ylabel: str = "componentwise relative error") -> None:
+def finish(axis: Any, title: str, ylabel: str = COMPONENTWISE) -> None:
     axis.set_xscale("log", base=2)
-    axis.set(xlabel="inner dimension k", ylabel=ylabel, title=title)
+    axis.set(xlabel=INNER, ylabel=ylabel, title=title)
     axis.margins(x=0.09)
 
 
@@ -86,10 +91,10 @@ def roundings(data: xr.Dataset, blocking: str) -> Any:
         for i, rounding in enumerate(data.rounding.values):
             errors = curve(data, u, rounding, distribution=d, blocking=blocking)
             look, line = _LOOKS.get(rounding, (i, "-."))
-            draw(axis, errors, look=look, line=line, label=_NAMES.get(rounding, rounding))
+            draw(axis, errors, look=look, line=line, label=_NAMES.get(rounding, rounding), wide=_OPEN.get(rounding, 0))
         draw(axis, software(data, FP32, d, blocking), look=6, line=":", label="fp32", black=True)
         guides(axis, curve(data, u, distribution=d, blocking=blocking), (1.0,))
-        guides(axis, curve(data, u, "RN throughout", distribution=d, blocking=blocking), (0.5,))
+        guides(axis, software(data, FP32, d, blocking), (0.5,))
         finish(axis, f"{u}, {blocking}, entries from {d}")
         axis.label_outer()
     legend_below(figure, axes[0, 0], columns=4)
@@ -101,7 +106,8 @@ def simulated(data: xr.Dataset, distribution: str) -> Any:
     figure, axes = subplots(width=4.6, height=3.8)
     axis = axes[0, 0]
     for i, method in enumerate((FP32, "fp16", "double-fp16", FOUR)):
-        draw(axis, software(data, method, distribution), look=i, line="--" if method == FOUR else "-", label=method)
+        draw(axis, software(data, method, distribution), look=i, line="--" if method == FOUR else "-", label=method,
+             wide={FP32: 10, "double-fp16": 6.5}.get(method, 0))  # fmt: skip
     for scheme, line in (("fp16", "-."), ("double-fp16", ":")):
         axis.loglog(data.k, data.bound.sel(scheme=scheme), line, color="grey", label=f"bound, {scheme}")
     if distribution == POSITIVE and int(data.k[-1]) >= 60_000:
@@ -144,11 +150,12 @@ def truncated_and_nearest(data: xr.Dataset) -> Any:
 
 
 def panel(axis: Any, data: xr.Dataset, distribution: str, blocking: str, rounding: str) -> None:
-    """Error against k: fp16 (dashed) and double-fp16 (solid) on every unit, and fp32."""
+    """Error against k: fp16 (dashed, open markers, one inside another where they meet) and double-fp16 on every unit, and fp32."""
     for i, u in enumerate(data.unit.values):
         for scheme, line in (("double-fp16", "-"), ("fp16", "--")):
             errors = curve(data, u, rounding, scheme, distribution, blocking)
-            draw(axis, errors, look=i, line=line, label=f"{u} {scheme}")
+            wide = 3.5 + 2.5 * (data.unit.size - 1 - i) if scheme == "fp16" else 0
+            draw(axis, errors, look=i, line=line, label=f"{u} {scheme}", wide=wide)
     draw(axis, software(data, FP32, distribution, blocking), look=6, line=":", label="fp32", black=True)
     finish(axis, f"{_NAMES.get(rounding, rounding)}\n{blocking}, {distribution}")
 
@@ -191,7 +198,7 @@ def drift(data: xr.Dataset) -> Any:
             draw(left, errors / errors.k, look=i, line=line, label=f"{u}, {_NAMES.get(rounding, rounding)}")
             closed = 2.0**-23 / 3 * float(data.kappa.sel(unit=u, rounding=rounding))
             left.axhline(closed, color="grey", linestyle=":", label="closed form" if i == 0 and line == "-" else None)
-    finish(left, "drift for each unit of k\nrecursive, (0, 1], double-fp16", "componentwise relative error / k")
+    finish(left, "drift for each unit of k\nrecursive, (0, 1], double-fp16", f"{COMPONENTWISE} / k")
     shown = [r for r in _LOOKS if r != "hardware"]
     last = {(u, r): curve(data, u, r, blocking="recursive") for u in data.unit.values for r in shown}
     k = min((int(e.k[-1]) for e in last.values() if e.k.size), default=0)
