@@ -12,16 +12,31 @@ import tcsim
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from tcsim_gpu import gguf, llama, models  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from tcsim.torch.emulation import Mode  # noqa: E402
+from tcsim.torch.table import emulated  # noqa: E402
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "models").glob("*.npz"))
+
+
+class StandIn(TorchDispatchMode):  # type: ignore[misc]
+    """PyTorch's CPU with a GPU's products, and nothing else of `emulate`: what the script takes for native."""
+
+    def __init__(self, target: Any = "h200") -> None:
+        super().__init__()
+        self.mode = Mode(tcsim.torch.emulate(target))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        call = emulated(func)
+        return func(*args, **(kwargs or {})) if call is None else call(self.mode, args, kwargs or {})
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     folder = tmp_path_factory.mktemp("models")
     arguments = ["--small", "--length", "12", "--steps", "2", "--gpu", "h200", "--out", str(folder)]
-    with tcsim.torch.emulate("h200"):  # what the script takes for native
-        models.main(arguments)
+    models.main(arguments, StandIn)
     return json.loads((folder / "models.json").read_text()), folder
 
 
@@ -33,6 +48,12 @@ def test_every_step_ran_and_nothing_differs(report: tuple[dict[str, Any], Path])
         if name.startswith("training"):
             assert found["parameters differing"] == 0
             assert found["plain run repeats"] and found["finite"] and found["losses equal"]  # noqa: PT018
+            assert found["first step that differs"] is None
+            watched, operations = found["watched"], found["operations of step 0"]
+            assert (watched["products differing"], watched["other strides"]) == (0, 0)
+            assert watched["products"] == 2 * found["first call fits"][1] > 100
+            assert operations["results"][0] == operations["results"][1] > 1000
+            assert operations["first that differs"] is None
             continue
         assert found["predicted"]["differing"] == 0
         assert found["predicted"]["predicted"] == found["predicted"]["products"] > 4
@@ -52,12 +73,15 @@ def test_calls_recorded_on_a_gpu_replay(path: Path) -> None:
 
 
 def test_training_notices_another_arithmetic() -> None:
-    arguments = ["--small", "--length", "12", "--steps", "1", "--gpu", "h200"]
+    arguments = ["--small", "--length", "12", "--steps", "2", "--gpu", "h200"]
     parsed = models.parser().parse_args(arguments)
-    with tcsim.torch.emulate(tcsim.unit("a100", "float16").replace(fraction_bits=9)):
-        found = models.training(parsed, torch.float16, "cpu", "h200")
+    unit = tcsim.unit("a100", "float16").replace(fraction_bits=9)
+    found = models.train(parsed, torch.float16, "cpu", "h200", lambda: StandIn(unit))
     assert found["plain run repeats"]
     assert found["parameters differing"] > 1000
+    assert found["first step that differs"] == 0
+    assert found["watched"]["products differing"] > 10
+    assert found["operations of step 0"]["first that differs"][1] == "aten::mm"
 
 
 def test_gguf_by_hand(tmp_path: Path) -> None:
