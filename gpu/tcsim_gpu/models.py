@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,9 @@ def audits(make: Callable[[], Any], inputs: list[Any], gpu: str, loss: Any, keep
     return first, second
 
 
-def train(arguments: argparse.Namespace, dtype: Any, device: str, gpu: str, plain: training.Context = nullcontext) -> dict[str, Any]:
+def train(
+    arguments: argparse.Namespace, dtype: Any, device: str, gpu: str, plain: training.Context = nullcontext
+) -> dict[str, Any]:
     """The report of `training.compare_runs` on this model."""
     tokens = [llama.random_tokens(shape_of(arguments), 1, arguments.length, 100 + i).to(device) for i in range(arguments.steps)]
     model = build(arguments).to(device)
@@ -156,6 +159,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--seconds", type=float, default=330.0, help="steps that have not begun by then are left out, and said"
     )
+    options.add_argument(
+        "--only", action="append", help="steps whose names fit this pattern of the shell; more than one may be given"
+    )
     options.add_argument("--gpu", help="the unit table's name of this GPU, on the CPU the one to compare with")
     return options
 
@@ -209,6 +215,8 @@ def main(argv: list[str] | None = None, plain: training.Context = nullcontext) -
         steps[f"training, {name}"] = partial(train, arguments, dtype, device, gpu, plain)
     for name, work in steps.items():
         start = time.time()
+        if arguments.only and not any(fnmatch(name, pattern) for pattern in arguments.only):
+            continue
         if start - begun > arguments.seconds:
             report[name] = "left out: no time"
             continue

@@ -91,9 +91,7 @@ class Run:
     seconds: float = 0.0
 
 
-def train(
-    model: Any, batches: list[Any], dtype: Any, loss_of: Any, inside: Callable[[int], Any], seconds: float = 1e9
-) -> Run:
+def train(model: Any, batches: list[Any], dtype: Any, loss_of: Any, inside: Callable[[int], Any], seconds: float = 1e9) -> Run:
     """AdamW steps under autocast, forward and backward inside `inside(step)`; no step begins after `seconds`.
 
     float16 has its loss scaled by 1024. What `inside` gives is entered within autocast.
@@ -166,14 +164,22 @@ def compare_runs(
         "parameters": sum(p.numel() for p in theirs.parameters),
         "plain run repeats": again.prints == theirs.prints[: len(again.prints)],
         "parameters differing": sum(
-            int((x.view(torch.int32) != y.view(torch.int32)).sum()) for x, y in zip(theirs.parameters, mine.parameters, strict=True)
+            int((x.view(torch.int32) != y.view(torch.int32)).sum())
+            for x, y in zip(theirs.parameters, mine.parameters, strict=True)
         ),
         "first step that differs": parted,
         "finite": all(bool(torch.isfinite(p).all()) for p in theirs.parameters),
         "losses equal": mine.losses == theirs.losses,
         "losses": [theirs.losses[0], theirs.losses[-1]],
         "watched": {"steps": min(watched, steps), **witness.found()},
-        "schedules": _counted([repr(row.schedule) for row in audit.rows]),
+        "kinds": [
+            {
+                "call": [call.op, call.batch, call.m, call.n, call.k, call.a, call.layout],
+                "schedule": repr(guess[1]),
+                "block": guess[0].block_size,
+            }
+            for call, guess in audit.found.items()
+        ],
         "first call fits": [sum(row.differing == 0 for row in audit.rows), len(audit.rows)],
         "seconds plain": theirs.seconds,
         "seconds emulated": mine.seconds,
@@ -184,9 +190,7 @@ def compare_runs(
     return report
 
 
-def _operations(
-    model: Any, batches: list[Any], dtype: Any, loss_of: Any, emulation: Any, plain: Context
-) -> dict[str, Any]:
+def _operations(model: Any, batches: list[Any], dtype: Any, loss_of: Any, emulation: Any, plain: Context) -> dict[str, Any]:
     """Both traces of the last batch's step, from the plain run's state before it: how many operations, and the first that differs."""
     train(model, batches[:-1], dtype, loss_of, lambda step: plain())
     traces = []
@@ -207,7 +211,3 @@ def _operations(
         "results": [len(native), len(mine)],
         "first that differs": None if first is None else [first, native[first][0], mine[first][0]],
     }
-
-
-def _counted(names: list[str]) -> dict[str, int]:
-    return {name: names.count(name) for name in dict.fromkeys(names)}
