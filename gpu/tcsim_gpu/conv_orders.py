@@ -1,8 +1,8 @@
 """In which order a convolution's kernel sums its products, found by masking as FPRev does: no fit, no candidates.
 
-All products are 2^-13 but two, +2^13 and -2^13. While one of the large ones is in the sum, the small ones are lost (2^26 apart, and
-no tensor core keeps 26 bits), so that an output counts the products that do not meet them: those before the first, after
-the second, or in a partial sum of their own. Counts for every second place, with the first one fixed at a few places, are the order.
+All products are 2^-24 but two, +2^15 and -2^15: each of these swallows every small sum that it meets, in either order. What is left
+counts the products that meet neither: those after the second in a chain, or in a partial sum of their own. Counts for every second
+place, with the first one fixed at a few places, are the order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-SMALL, LARGE = 2.0**-13, 2.0**13
+SMALL, LARGE = 2.0**-24, 2.0**15  # fp16's least and a large power: 2^39 apart, so that 2^12 small ones are lost too
 PASSES = ("forward", "input", "weight")
 
 
@@ -62,8 +62,8 @@ def counts(
     found = np.full((firsts, total), -1, np.int32)
     for row, first in enumerate(starts):
         seen = np.asarray(walk.send([(int(first), j) for j in range(total)]))
+        seen[first] = -SMALL
         found[row] = np.rint(seen / SMALL)
-        found[row, first] = -1
     return starts, found
 
 

@@ -37,10 +37,7 @@ def scaled_mm(
     promoted = None if use_fast_accum else _PROMOTED.get(way.unit.instruction)
     x = e.accumulate("_scaled_mm", self, mat2, way, schedule=promoted).float()
     sa, sb = scale_a.float(), scale_b.float()
-    if rows:
-        x = (x * sb.reshape(1, -1)) * sa.reshape(-1, 1)
-    else:
-        x = x * (sa.reshape(()) * sb.reshape(()))
+    x = (x * sb.reshape(1, -1)) * sa.reshape(-1, 1) if rows else x * (sa.reshape(()) * sb.reshape(()))
     if bias is not None:
         x = x + bias.float()
     return rounded(x, dtype)
