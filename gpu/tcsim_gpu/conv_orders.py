@@ -7,7 +7,7 @@ place, with the first one fixed at a few places, are the order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 SMALL, LARGE = 2.0**-24, 2.0**15  # fp16's least and a large power: 2^39 apart, so that 2^12 small ones are lost too
+Walk = Generator[Any, Any, None]  # gives the number of places, then outputs for the pairs of places it is sent
 PASSES = ("forward", "input", "weight")
 
 
@@ -67,7 +68,7 @@ def counts(
     return starts, found
 
 
-def _forward(conv: Conv, dtype: Any, device: Any) -> Iterator[Any]:
+def _forward(conv: Conv, dtype: Any, device: Any) -> Walk:
     """Weights (k, r, s, c) carry the pairs, one pair an output channel; every x is 1."""
     x = _image(torch.ones(conv.batch, conv.channels, conv.image, conv.image), dtype, device)
     places, middle = conv.kernel**2 * conv.channels, conv.reached // 2
@@ -83,7 +84,7 @@ def _forward(conv: Conv, dtype: Any, device: Any) -> Iterator[Any]:
         pairs = yield seen
 
 
-def _input(conv: Conv, dtype: Any, device: Any) -> Iterator[Any]:
+def _input(conv: Conv, dtype: Any, device: Any) -> Walk:
     """Weights carry the pairs, one an input channel; every dy is 1. Only taps that reach the pixel count."""
     size = (conv.batch, conv.channels, conv.image, conv.image)
     dy = _image(torch.ones(conv.batch, conv.out, conv.reached, conv.reached), dtype, device)
@@ -109,7 +110,7 @@ def _input(conv: Conv, dtype: Any, device: Any) -> Iterator[Any]:
         pairs = yield seen
 
 
-def _weight(conv: Conv, dtype: Any, device: Any) -> Iterator[Any]:
+def _weight(conv: Conv, dtype: Any, device: Any) -> Walk:
     """dy carries the pairs, one an output channel; every x is 1. The tap in the middle sees no padding."""
     x = _image(torch.ones(conv.batch, conv.channels, conv.image, conv.image), dtype, device)
     size = (conv.out, conv.channels, conv.kernel, conv.kernel)
