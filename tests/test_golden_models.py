@@ -36,3 +36,19 @@ def test_both_formats_and_both_passes_are_kept() -> None:
     for path in FILES:
         calls = stored(path)[0]["calls"]
         assert {(c["dtype"], c["backward"]) for c in calls} == {(f, p) for f in ("float16", "bfloat16") for p in (False, True)}
+
+
+@pytest.mark.parametrize("path", [p.with_suffix(".json") for p in FILES], ids=[p.stem for p in FILES])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_report_says_that_training_ends_in_the_same_bits(path: Path, dtype: str) -> None:
+    """What pages and notes claim is what the file says, and its parts agree with each other."""
+    found = json.loads(path.read_text())[f"training, {dtype}"]
+    assert found["plain run repeats"]
+    assert found["finite"]
+    assert found["losses equal"] is (found["parameters differing"] == 0) is True
+    assert found["first step that differs"] is None
+    assert found["parameters"] > 100_000_000
+    watched, operations = found["watched"], found["operations of step 0"]
+    assert watched["products"] == watched["steps"] * found["first call fits"][1]
+    assert (watched["outputs differing"], watched["other strides"], operations["first that differs"]) == (0, 0, None)
+    assert operations["results"][0] == operations["results"][1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -152,9 +153,15 @@ def k_places(unit: Unit, plan: Plan) -> tuple[Any, int]:
 
     Every block of the walk takes block_size places; a short one is padded, an empty one is left out.
     """
-    bounds = plan.bounds.tolist()
+    return _k_places(unit, tuple(plan.bounds.tolist()))
+
+
+@lru_cache(maxsize=256)
+def _k_places(unit: Unit, bounds: tuple[int, ...]) -> tuple[Any, int]:
     segments = [_segment_places(unit, start, stop) for start, stop in itertools.pairwise(bounds) if stop > start]
-    return np.concatenate(segments).astype(np.int32), len(segments[0]) // unit.block_size
+    places = np.concatenate(segments).astype(np.int32)
+    places.setflags(write=False)
+    return places, len(segments[0]) // unit.block_size
 
 
 def _segment_places(unit: Unit, start: int, stop: int) -> Any:
@@ -188,10 +195,18 @@ def _pack(
     if machine.for_any:
         source, record = aligned.pack_for_any(side), aligned.pack_record(unit, stored, side)
     else:
-        source, record = aligned.pack_source(unit, stored, side), None
+        source, record = _pack_source(unit, stored, side), None
     blocks = order.size // unit.block_size
     machine.launch(source, "pack", (blocks, ceil(pitch / 128), min(batch, 65535)), 128, packing, record)
     return {**planes, "pitch": pitch, "k_pad": k_pad, "blocks_pad": blocks_pad}
+
+
+_pack_source = lru_cache(maxsize=64)(aligned.pack_source)  # a model asks for the same few, a thousand times a second
+
+
+@lru_cache(maxsize=64)
+def _aligned_source(unit: Unit, sum_format: str | None, careful: bool, tile: Tile) -> str:
+    return aligned.aligned_source(unit, Plan(np.zeros(1, np.int64), sum_format, True), careful, tile)
 
 
 def _up(x: int, step: int) -> int:
@@ -220,7 +235,7 @@ def _aligned(problem: Problem, out: Any, tile: Tile, machine: Gpu) -> None:
     if machine.for_any:
         source, record = aligned.aligned_for_any(unit, plan, careful, tile), aligned.aligned_record(unit, tile)
     else:
-        source, record = aligned.aligned_source(unit, plan, careful, tile), None
+        source, record = _aligned_source(unit, plan.sum, careful, tile), None
     shared = tile.stages * aligned.stage_bytes(unit, careful, tile)
     grid = (m + tile.bm - 1) // tile.bm * ((n + tile.bn - 1) // tile.bn)
     machine.launch(source, "aligned", (grid, *batch_grid(batch)), tile.threads, job, record, shared)

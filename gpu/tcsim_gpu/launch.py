@@ -58,6 +58,11 @@ def module(source: str, gpu: int) -> Any:
     return device.cupy().RawModule(code=source, options=("-std=c++17", "--device-int128"))
 
 
+@cache
+def _shared_bytes(gpu: int) -> int:
+    return int(device.cupy().cuda.runtime.getDeviceProperties(gpu)["sharedMemPerBlockOptin"])
+
+
 class Gpu:
     """The GPU present, as the emulator uses it.
 
@@ -76,8 +81,7 @@ class Gpu:
 
     def shared_bytes(self) -> int:
         """Shared memory that a thread block may have."""
-        runtime = self.xp.cuda.runtime
-        return int(runtime.getDeviceProperties(self.xp.cuda.Device().id)["sharedMemPerBlockOptin"])
+        return _shared_bytes(int(self.xp.cuda.Device().id))
 
     def launch(
         self,

@@ -11,7 +11,9 @@ import ast
 import json
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ import torch
 import tcsim
 from tcsim.hardware import unit as unit_of
 from tcsim.torch.auditing import Audit
-from tcsim_gpu import llama
+from tcsim_gpu import llama, training
 from tcsim_gpu.small_models import Fp8Block, ResNet
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -32,7 +34,7 @@ def build(arguments: argparse.Namespace, **options: Any) -> Any:
     """The model: SmolLM2 if its file is there, else random weights of its shape, or a small one."""
     if arguments.gguf:
         return llama.from_gguf(arguments.gguf, **options)[0]
-    return llama.Llama(llama.SMALL if arguments.small else llama.Shape(), seed=1, **options)
+    return llama.Llama(shape_of(arguments), seed=1, **options)
 
 
 def loss_of(logits: Any, tokens: Any) -> Any:
@@ -72,70 +74,16 @@ def audits(make: Callable[[], Any], inputs: list[Any], gpu: str, loss: Any, keep
 
 
 def train(
-    model: Any, batches: list[Any], dtype: Any, schedules: Any = None, gpu: str = "", seconds: float = 1e9
-) -> tuple[list[Any], list[float]]:
-    """AdamW steps under autocast, products emulated on the found schedules or native: every parameter, and a loss a step.
-
-    No step begins after `seconds`.
-    """
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    scale, losses = 1024.0 if dtype == torch.float16 else 1.0, []
-    device = batches[0].device.type
-    begun = time.time()
-    for tokens in batches:
-        if time.time() - begun > seconds:
-            break
-        optimizer.zero_grad()
-        with torch.autocast(device, dtype=dtype):
-            if schedules is None:
-                loss = loss_of(model(tokens), tokens)
-                (loss * scale).backward()
-            else:
-                with tcsim.torch.emulate(gpu, schedule=schedules, strict=True):
-                    loss = loss_of(model(tokens), tokens)
-                    (loss * scale).backward()
-        for p in model.parameters():
-            p.grad /= scale
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    return [p.detach().clone() for p in model.parameters()], losses
-
-
-def training(arguments: argparse.Namespace, dtype: Any, device: str, gpu: str) -> dict[str, Any]:
-    """An emulated run and two plain ones from the same start: do they end in the same bits?"""
-    tokens = [llama.random_tokens(_shape(arguments), 1, arguments.length, 100 + i).to(device) for i in range(arguments.steps)]
-
-    def run(steps: int, schedules: Any = None, seconds: float = 1e9) -> Any:
-        model = build(arguments).to(device)
-        start = time.time()
-        return *train(model, tokens[:steps], dtype, schedules, gpu, seconds), time.time() - start
-
+    arguments: argparse.Namespace, dtype: Any, device: str, gpu: str, plain: training.Context = nullcontext
+) -> dict[str, Any]:
+    """The report of `training.compare_runs` on this model."""
+    tokens = [llama.random_tokens(shape_of(arguments), 1, arguments.length, 100 + i).to(device) for i in range(arguments.steps)]
     model = build(arguments).to(device)
-    with torch.autocast(device, dtype=dtype):
-        found = tcsim.torch.audit(model, tokens[0], gpu=gpu, backward=lambda y: loss_of(y, tokens[0]) * 1024.0, kernels=False)
-    del model
-    mine, losses, seconds = run(arguments.steps, found.schedules, arguments.train_seconds)
-    plain, plain_losses, plain_seconds = run(len(losses))
-    again, _, _ = run(len(losses))
-    return {
-        "steps": len(losses),
-        "parameters": sum(p.numel() for p in plain),
-        "plain run repeats": all(torch.equal(_bits(x), _bits(y)) for x, y in zip(plain, again, strict=True)),
-        "parameters differing": sum(int((_bits(x) != _bits(y)).sum()) for x, y in zip(plain, mine, strict=True)),
-        "finite": all(bool(torch.isfinite(p).all()) for p in plain),
-        "losses equal": losses == plain_losses,
-        "losses": [plain_losses[0], plain_losses[-1]],
-        "first call fits": summary(found),
-        "seconds plain": plain_seconds,
-        "seconds emulated": seconds,
-    }
+    return training.compare_runs(model, tokens, dtype, gpu, loss_of, seconds=arguments.train_seconds, plain=plain)
 
 
-def _bits(x: Any) -> Any:
-    return x.view(torch.int32)
-
-
-def _shape(arguments: argparse.Namespace) -> llama.Shape:
+def shape_of(arguments: argparse.Namespace) -> llama.Shape:
+    """The random model's."""
     return llama.SMALL if arguments.small else llama.Shape()
 
 
@@ -207,16 +155,19 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--small", action="store_true", help="a small model, for trying the script")
     options.add_argument("--length", type=int, default=256)
     options.add_argument("--steps", type=int, default=100)
-    options.add_argument("--train-seconds", type=float, default=70.0, help="emulated training takes no further step after them")
+    options.add_argument("--train-seconds", type=float, default=40.0, help="emulated training takes no further step after them")
     options.add_argument(
         "--seconds", type=float, default=330.0, help="steps that have not begun by then are left out, and said"
+    )
+    options.add_argument(
+        "--only", action="append", help="steps whose names fit this pattern of the shell; more than one may be given"
     )
     options.add_argument("--gpu", help="the unit table's name of this GPU, on the CPU the one to compare with")
     return options
 
 
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Run every step and keep what it finds; a step that fails is reported as failed."""
+def main(argv: list[str] | None = None, plain: training.Context = nullcontext) -> dict[str, Any]:
+    """Run every step and keep what it finds; a step that fails is reported as failed. `plain`: what native products run in."""
     arguments = parser().parse_args(argv)
     begun, report = time.time(), dict[str, Any]()
     rows, width, ffn, image, channels = (32, 64, 96, 16, 16) if arguments.small else (1024, 512, 1408, 64, 64)
@@ -231,7 +182,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         arguments.gpu = present()
     gpu, golden = arguments.gpu, Golden()
     report["about"]["table"] = gpu
-    tokens = [llama.random_tokens(_shape(arguments), 1, arguments.length, seed).to(device) for seed in (0, 1)]
+    tokens = [llama.random_tokens(shape_of(arguments), 1, arguments.length, seed).to(device) for seed in (0, 1)]
     steps: dict[str, Callable[[], Any]] = {}
     for name, dtype in DTYPES.items():
 
@@ -261,21 +212,24 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         steps[f"fused attention, {name}"] = with_attention
         steps[f"residual network, {name}"] = resnet
     for name, dtype in DTYPES.items():
-        steps[f"training, {name}"] = partial(training, arguments, dtype, device, gpu)
+        steps[f"training, {name}"] = partial(train, arguments, dtype, device, gpu, plain)
     for name, work in steps.items():
         start = time.time()
+        if arguments.only and not any(fnmatch(name, pattern) for pattern in arguments.only):
+            continue
         if start - begun > arguments.seconds:
             report[name] = "left out: no time"
             continue
         try:
-            report[name] = work() | {"seconds": time.time() - start}
+            with nullcontext() if name.startswith("training") else plain():
+                report[name] = work() | {"seconds": time.time() - start}
         except Exception as error:  # one step's failure must not lose the others'
             report[name] = {"failed": f"{type(error).__name__}: {error}"}
         brief = {k: v for k, v in report[name].items() if not isinstance(v, dict)}
         brief |= {
             k: {x: v[x] for x in ("products", "equal", "predicted", "outputs", "differing")}
             for k, v in report[name].items()
-            if isinstance(v, dict)
+            if isinstance(v, dict) and "predicted" in v
         }
         print(f"{name}: {brief}", flush=True)
         (arguments.out / "models.json").write_text(json.dumps(report, indent=1))

@@ -31,12 +31,18 @@ def contracts(func: Any) -> bool:
 
 
 def composed(func: Any) -> Callable[..., Any] | None:
-    """What computes an operator by others: its own decomposition, which PyTorch would run too, or PyTorch's in Python."""
-    if func._can_decompose():
+    """What computes an operator by others: its own decomposition where PyTorch would run it too, or PyTorch's in Python."""
+    if func._can_decompose() and not _has_kernel(func):
         return func.decompose  # type: ignore[no-any-return]
     if func in _IN_PYTHON:
         return torch._decomp.decomposition_table[func]  # type: ignore[no-any-return]
     return None
+
+
+def _has_kernel(func: Any) -> bool:
+    """Whether PyTorch runs an operator by a kernel of its own though it could be decomposed; the two differ in their bits
+    (silu_backward rounds once in its kernel, five times as it is made of others)."""
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key) for key in ("CPU", "CUDA"))
 
 
 _IN_PYTHON = {torch.ops.aten._euclidean_dist.default}

@@ -1,8 +1,8 @@
 """Products with scales outside the unit (fp8), integer ones, and products of groups.
 
-`_scaled_mm`: D = round(scale(acc) + bias) with float32 inside, seen on an H200 over all outputs of 24 calls (without bias):
+`_scaled_mm`: D = round(scale(acc) + bias) with float32 inside, seen on an H200 over all outputs (without bias):
 
-- one scale for each tensor: acc·(sa·sb) without fast accumulation, (acc·sa)·sb with it;
+- one scale for each tensor: acc·(sa·sb), with fast accumulation and without;
 - one scale for each row of a and column of b: (acc·sb)·sa.
 
 Without fast accumulation Hopper's fp8 unit, which keeps 13 fraction bits, is left every 128 products: the blocks are added in
@@ -32,30 +32,25 @@ def scaled_mm(
     dtype = out_dtype or self.dtype
     if dtype.itemsize == 1:
         raise NotImplementedError("_scaled_mm with an fp8 result is not emulated: pass out_dtype=torch.bfloat16 and convert it")
-    one, rows = _kind(self, mat2, scale_a, scale_b)
+    rows = _by_rows(self, mat2, scale_a, scale_b)
     way = e.way(self.dtype, mat2.dtype)
     promoted = None if use_fast_accum else _PROMOTED.get(way.unit.instruction)
     x = e.accumulate("_scaled_mm", self, mat2, way, schedule=promoted).float()
     sa, sb = scale_a.float(), scale_b.float()
-    if rows:
-        x = (x * sb.reshape(1, -1)) * sa.reshape(-1, 1)
-    elif one and use_fast_accum:
-        x = (x * sa.reshape(())) * sb.reshape(())
-    else:
-        x = x * (sa.reshape(()) * sb.reshape(()))
+    x = (x * sb.reshape(1, -1)) * sa.reshape(-1, 1) if rows else x * (sa.reshape(()) * sb.reshape(()))
     if bias is not None:
         x = x + bias.float()
     return rounded(x, dtype)
 
 
-def _kind(a: Any, b: Any, scale_a: Any, scale_b: Any) -> tuple[bool, bool]:
-    """Whether there is one scale a tensor, or one a row of a and a column of b. NotImplementedError for blocks."""
+def _by_rows(a: Any, b: Any, scale_a: Any, scale_b: Any) -> bool:
+    """Whether scales are one a row of a and column of b, not one a tensor. NotImplementedError for blocks."""
     m, n = a.shape[0], b.shape[1]
     float32 = scale_a.dtype == scale_b.dtype == torch.float32
     if float32 and scale_a.numel() == scale_b.numel() == 1:
-        return True, False
+        return False
     if float32 and tuple(scale_a.shape) == (m, 1) and tuple(scale_b.shape) == (1, n):
-        return False, True
+        return True
     raise NotImplementedError(
         f"_scaled_mm with scales of shapes {tuple(scale_a.shape)} ({scale_a.dtype}) and {tuple(scale_b.shape)} ({scale_b.dtype}) is not "
         f"emulated: float32 scales of one element, or of shapes ({m}, 1) and (1, {n}), are; "

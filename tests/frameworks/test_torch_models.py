@@ -6,22 +6,39 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tcsim
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from tcsim_gpu import gguf, llama, models  # noqa: E402
+from tcsim_gpu import conv_orders, gguf, llama, models, small_models  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "models").glob("*.npz"))
+from tcsim.torch.emulation import Mode  # noqa: E402
+from tcsim.torch.table import emulated  # noqa: E402
+
+FOLDER = Path(__file__).parents[1] / "golden" / "models"
+GOLDEN = sorted(FOLDER.glob("*.npz"))
+
+
+class StandIn(TorchDispatchMode):  # type: ignore[misc]
+    """PyTorch's CPU with a GPU's products, and nothing else of `emulate`: what the script takes for native."""
+
+    def __init__(self, target: Any = "h200") -> None:
+        super().__init__()
+        self.mode = Mode(tcsim.torch.emulate(target))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        call = emulated(func)
+        return func(*args, **(kwargs or {})) if call is None else call(self.mode, args, kwargs or {})
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     folder = tmp_path_factory.mktemp("models")
     arguments = ["--small", "--length", "12", "--steps", "2", "--gpu", "h200", "--out", str(folder)]
-    with tcsim.torch.emulate("h200"):  # what the script takes for native
-        models.main(arguments)
+    models.main(arguments, StandIn)
     return json.loads((folder / "models.json").read_text()), folder
 
 
@@ -33,6 +50,12 @@ def test_every_step_ran_and_nothing_differs(report: tuple[dict[str, Any], Path])
         if name.startswith("training"):
             assert found["parameters differing"] == 0
             assert found["plain run repeats"] and found["finite"] and found["losses equal"]  # noqa: PT018
+            assert found["first step that differs"] is None
+            watched, operations = found["watched"], found["operations of step 0"]
+            assert (watched["products differing"], watched["other strides"]) == (0, 0)
+            assert watched["products"] == 2 * found["first call fits"][1] > 100
+            assert operations["results"][0] == operations["results"][1] > 1000
+            assert operations["first that differs"] is None
             continue
         assert found["predicted"]["differing"] == 0
         assert found["predicted"]["predicted"] == found["predicted"]["products"] > 4
@@ -51,20 +74,62 @@ def test_calls_recorded_on_a_gpu_replay(path: Path) -> None:
         assert differing == 0, name
 
 
+def _to_fp8(x: Any) -> tuple[Any, Any]:
+    """As the model does it on a GPU, where dividing by a constant is multiplying by its reciprocal."""
+    scale = x.float().abs().max() * (torch.tensor(1.0) / torch.tensor(448.0))
+    return (x.float() / scale).to(torch.float8_e4m3fn), scale
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_scales_multiply_in_the_order_of_the_gpu(index: int) -> None:
+    """The products of the fp8 block as an H200 computed them: differences from another order, counted over all outputs."""
+    call = json.loads((FOLDER / "scaled_mm.json").read_text())["calls"][index]
+    dtype = getattr(torch, call["dtype"])
+    model = small_models.Fp8Block(512, 1408, dtype)
+    x = torch.randn(1024, 512, generator=torch.Generator().manual_seed(call["seed"])).to(dtype)
+    found = []
+    for weight in (model.gate.detach(), model.up.detach()):
+        (a, sa), (b, sb) = _to_fp8(x), _to_fp8(weight)
+        with tcsim.torch.emulate("h200"):
+            one = torch.tensor(1.0)
+            acc = torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.float32, use_fast_accum=True)
+            d = torch._scaled_mm(a, b.t(), sa, sb, out_dtype=dtype, use_fast_accum=True)
+        other = (acc * sa * sb).to(dtype)
+        place = tuple(call["place"])
+        found.append((int((d != other).sum()), *(hex(int(t.view(torch.int16)[place]) & 0xFFFF) for t in (d, other))))
+    assert (call["differing"], call["native"], call["other"]) in found
+    assert min(count for count, _, _ in found) == 0  # the other weight's scales tell nothing
+
+
 def test_training_notices_another_arithmetic() -> None:
-    arguments = ["--small", "--length", "12", "--steps", "1", "--gpu", "h200"]
+    arguments = ["--small", "--length", "12", "--steps", "2", "--gpu", "h200"]
     parsed = models.parser().parse_args(arguments)
-    with tcsim.torch.emulate(tcsim.unit("a100", "float16").replace(fraction_bits=9)):
-        found = models.training(parsed, torch.float16, "cpu", "h200")
+    unit = tcsim.unit("a100", "float16").replace(fraction_bits=9)
+    found = models.train(parsed, torch.float16, "cpu", "h200", lambda: StandIn(unit))
     assert found["plain run repeats"]
     assert found["parameters differing"] > 1000
+    assert found["first step that differs"] == 0
+    assert found["watched"]["products differing"] > 10
+    assert found["operations of step 0"]["first that differs"][1] == "aten::mm"
+
+
+def test_orders_of_convolutions_by_masking() -> None:
+    """Counts of an emulation are those of its order: blocks of 16 along (r, s, c), (r, s, k) and (n, p, q)."""
+    conv = conv_orders.Conv(2, 32, 16, 6)
+    for which, kernel in (("forward", 3 * 3 * 32), ("input", 3 * 3 * 16), ("weight", 2 * 6 * 6)):
+        with tcsim.torch.emulate("h200"):
+            starts, counts = conv_orders.counts(conv, which, torch.float16, "cpu")
+        assert counts.shape == (3, kernel)
+        for first, row in zip(starts, counts, strict=True):
+            blocks = np.arange(kernel) // 16
+            expected = kernel - np.minimum(16 * np.maximum(blocks, first // 16) + 16, kernel)
+            expected[first] = -1
+            assert np.array_equal(row, expected)
 
 
 def test_gguf_by_hand(tmp_path: Path) -> None:
     """A file written field by field: an F32, a Q8_0 and a Q4_1 tensor."""
     import struct
-
-    import numpy as np
 
     def string(x: str) -> bytes:
         return struct.pack("<Q", len(x)) + x.encode()
