@@ -86,7 +86,7 @@ class Search:
         self.nans = self._nan_codes()
         self.confirmed = self.wanted = 0
         self.places: dict[int, Batch] = {}
-        self.blocks: dict[tuple[int, ...], tuple[Batch, Batch]] = {}
+        self.blocks: dict[tuple[int, ...], Batch] = {}
 
     @property
     def products(self) -> list[Batch]:
@@ -218,9 +218,10 @@ class Search:
         members = np.flatnonzero(label[:length] == of)
         key = (length, *members.tolist())
         if key not in self.blocks:
-            inner = families.sums(self.rng, self.box.formats, size, name="one block")
-            self.blocks[key] = (inner, self.box.ask(embedded(inner, members, length)))
-        inner, asked = self.blocks[key]
+            inner = families.sums(self.rng, self.box.formats, size, name=f"one block at {', '.join(map(str, members))}")
+            self.blocks[key] = self.box.ask(embedded(inner, members, length))
+        asked = self.blocks[key]
+        inner = replace(asked, a=asked.a[:, :, members], b=asked.b[:, members], d=None)
         upwards = replace(embedded(inner, np.arange(size), asked.a.shape[2]), d=asked.d)
         parts = {**found.parts, "block_size": size * found.parts["group_size"]}
         used = [upwards, *self.products]
