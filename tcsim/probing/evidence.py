@@ -22,6 +22,7 @@ _COUNTS = (
     "block_size",
     "chain",
     "chains",
+    "lanes",
     "group_size",
     "fraction_bits",
     "late_fraction_bits",
@@ -88,7 +89,7 @@ def _values(unit: Unit, name: str) -> list[Any]:
         }.get(name, [])
     steps = [now - 1, now + 1, *([2 * now, now // 2] if name in ("block_size", "chain") else [])]
     least = -(1 << 16) if name == "min_exponent" else 1
-    return [*dict.fromkeys(v for v in steps if v >= least and v != now), *([None] if name in _COUNTS[4:] else [])]
+    return [*dict.fromkeys(v for v in steps if v >= least and v != now), *([None] if name in _COUNTS[5:] else [])]
 
 
 def evidence(unit: Unit, batches: list[Batch], seed: int) -> tuple[Part, ...]:

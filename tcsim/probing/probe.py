@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -23,6 +22,9 @@ _TRIES = 4
 _PERIODS = 8
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _ONE_BLOCK = 0.99
+_NEARLY = 0.998  # another order of k would change more than is left to explain
+_PAIRED = 64  # the longest order of k that pairs of marks are asked for
+_PAIRS = 20  # how many lengths at most
 CONFIRM = 100_000
 
 
@@ -85,8 +87,9 @@ class Search:
         self.sums = [box.ask(families.sums(rng, known, k)) for k in _LENGTHS]
         self.nans = self._nan_codes()
         self.confirmed = self.wanted = 0
-        self.places: dict[int, Batch] = {}
-        self.blocks: dict[tuple[int, ...], Batch] = {}
+        self.pairs: dict[int, Batch | None] = {}
+        self.stairs: Batch | None = None
+        self.blocks: dict[tuple[int, ...], Batch | None] = {}
 
     @property
     def products(self) -> list[Batch]:
@@ -184,31 +187,53 @@ class Search:
         label = structure.labels(self.marks)
         used = [*self.sums, self.marks]
         best = self._again(found, used)
-        if not structure.ascending(label):
+        runs = structure.ascending(label)
+        if not runs:
             best = self.order(best, label)
         if not best.perfect:
             best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
+        if not best.perfect and runs and self.orders(best):
+            best = self.order(best, label)
         return self._again(best, self.all)
 
+    def orders(self, found: Found) -> bool:
+        """Whether an order of k can be what is left to explain: one product is, and k may be ordered."""
+        nearly = found.score > _NEARLY or self.judge.score(found.parts, self.products) < _ONE_BLOCK
+        return self.box.formats.scale is None and not nearly and not self.judge.tired
+
     def order(self, found: Found, label: Any) -> Found:
-        """The order of k of a unit whose blocks are no runs, where marks show it."""
+        """The order of k of a unit that does not take it upwards, from marks; from pairs of marks where those leave it open."""
         used = [*self.sums, self.marks]
-        best = numbers = found
-        for length in structure.periods(label)[:_PERIODS]:
-            sizes = [n for n, _ in Counter(np.bincount(label[:length]).tolist()).most_common(4) if n]
+        best = found
+        for length, size in structure.likely(label)[:_PERIODS]:
             start_from = found
-            if found.parts["arithmetic"] == "aligned" and sizes[0] > 1:
-                start_from = self.within(numbers, label, sizes[0], length)
-                if start_from.perfect:
-                    numbers = start_from  # more products share a longer block: begin there with what a shorter one showed
+            if found.parts["arithmetic"] == "aligned":
+                start_from = self.within(found, label, size, length)
                 if start_from.score < _ONE_BLOCK:
                     continue
-            if length not in self.places:
-                self.places[length] = self.box.ask(families.marks(self.rng, self.box.formats, length))
-            placed = structure.ordered(self.judge, self.places[length], start_from, sizes, length)
-            if placed is not None:
-                best = max(best, self._again(placed, used), key=lambda f: f.score)
+            best = self.placed(best, start_from, [size], used, only=True)
             if best.perfect:
+                return best
+            if start_from.perfect:
+                found = start_from  # more products share a longer block: begin there with what a shorter one showed
+        return self.placed(best, found, [1], used, only=False)
+
+    def placed(self, best: Found, start_from: Found, sizes: list[int], used: list[Batch], *, only: bool) -> Found:
+        """The best order of k among those that marks allow, each made finer by pairs where it does not explain everything."""
+        self.stairs = self.stairs or self.box.more(families.stairs(self.rng, self.box.formats, structure.LONG))
+        if self.stairs is None:
+            return best
+        for parts, length in structure.placed(self.judge, self.stairs, start_from, sizes, only=only):
+            ordered = Found(parts, self.judge.score(parts, used))
+            if not ordered.perfect and length <= _PAIRED and (length in self.pairs or len(self.pairs) < _PAIRS):
+                if length not in self.pairs:
+                    self.pairs[length] = self.box.more(families.pairs(self.rng, self.box.formats, length))
+                asked = self.pairs[length]
+                paired = None if asked is None else structure.by_pairs(self.judge, asked, length, parts)
+                if paired is not None:
+                    ordered = max(ordered, Found(paired, self.judge.score(paired, used)), key=lambda f: f.score)
+            best = max(best, ordered, key=lambda f: f.score)
+            if best.perfect or self.judge.tired:
                 break
         return best
 
@@ -219,8 +244,10 @@ class Search:
         key = (length, *members.tolist())
         if key not in self.blocks:
             inner = families.sums(self.rng, self.box.formats, size, name=f"one block at {', '.join(map(str, members))}")
-            self.blocks[key] = self.box.ask(embedded(inner, members, length))
+            self.blocks[key] = self.box.more(embedded(inner, members, length))
         asked = self.blocks[key]
+        if asked is None:
+            return found
         inner = replace(asked, a=asked.a[:, :, members], b=asked.b[:, members], d=None)
         upwards = replace(embedded(inner, np.arange(size), asked.a.shape[2]), d=asked.d)
         parts = {**found.parts, "block_size": size * found.parts["group_size"]}

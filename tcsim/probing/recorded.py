@@ -55,7 +55,8 @@ def load(path: str | Path) -> dict[str, Recorded]:
         found = {}
         for name, of in meta.items():
             *formats, scale = of["formats"]
-            known = Formats(*map(format_named, formats), None if scale is None else format_named(scale), of["scale_block"])
+            a, b, out = map(format_named, formats)
+            known = Formats(a, b, out, None if scale is None else format_named(scale), of["scale_block"])
             batches = [_read(stored, f"{name}/{i}.", kind) for i, kind in enumerate(of["batches"])]
             found[name] = Recorded(known, of["k_step"], batches)
     return found
@@ -90,6 +91,13 @@ class Recorded(Box):
         self.outputs += same[0].size
         self.asked.append(same[0])
         return same[0]
+
+    def more(self, batch: Batch) -> Batch | None:
+        """`ask`, None where it was not recorded."""
+        try:
+            return self.ask(batch)
+        except RuntimeError:
+            return None
 
     @property
     def confirmations(self) -> int:
