@@ -161,8 +161,9 @@ def _shrunk(unit: Unit, box: Box, case: Batch, seed: int) -> Batch:
         a = np.repeat(case.a, terms.size, axis=0)
         a[np.arange(terms.size), 0, terms] = 0
         many = Batch("shrinking", a, *(np.repeat(x, terms.size, axis=0) if x is not None else None for x in (case.b, case.c, case.scale_a, case.scale_b)))  # type: ignore[arg-type]  # fmt: skip
-        asked = box.ask(many)
-        assert asked.d is not None
+        asked = box.more(many)
+        if asked is None or asked.d is None:
+            break
         left = np.flatnonzero(simulated(unit, asked, seed=seed).ravel() != asked.d.ravel())
         if not left.size:
             break

@@ -88,6 +88,7 @@ class Search:
         self.nans = self._nan_codes()
         self.confirmed = self.wanted = 0
         self.pairs: dict[int, Batch | None] = {}
+        self.places: dict[int, Batch | None] = {}
         self.stairs: Batch | None = None
         self.blocks: dict[tuple[int, ...], Batch | None] = {}
 
@@ -211,25 +212,36 @@ class Search:
                 start_from = self.within(found, label, size, length)
                 if start_from.score < _ONE_BLOCK:
                     continue
-            best = self.placed(best, start_from, [size], used, only=True)
+            best = self.placed(best, start_from, used, size, length)
             if best.perfect:
                 return best
             if start_from.perfect:
                 found = start_from  # more products share a longer block: begin there with what a shorter one showed
-        return self.placed(best, found, [1], used, only=False)
+        return best if structure.likely(label) and found.parts["arithmetic"] == "aligned" else self.placed(best, found, used)
 
-    def placed(self, best: Found, start_from: Found, sizes: list[int], used: list[Batch], *, only: bool) -> Found:
-        """The best order of k among those that marks allow, each made finer by pairs where it does not explain everything."""
+    def marks_of(self, length: int) -> Batch | None:
+        """Marks at every k of so many products."""
+        if length not in self.places:
+            self.places[length] = self.box.more(families.marks(self.rng, self.box.formats, length))
+        answered = self.places[length]
+        return None if answered is None else replace(answered, name="marks")
+
+    def step_of(self, length: int) -> Batch | None:
+        """The same from one call for all lengths, with fewer outputs each."""
         self.stairs = self.stairs or self.box.more(families.stairs(self.rng, self.box.formats, structure.LONG))
-        if self.stairs is None:
-            return best
-        for parts, length in structure.placed(self.judge, self.stairs, start_from, sizes, only=only):
+        return None if self.stairs is None else structure.step_of(self.stairs, length)
+
+    def placed(self, best: Found, begun: Found, used: list[Batch], size: int = 1, length: int | None = None) -> Found:
+        """The best order of k among those that marks allow, each made finer by pairs where it does not explain everything."""
+        marks = self.step_of if length is None else self.marks_of
+        treelike = begun.parts["arithmetic"] != "aligned"
+        for parts, n in structure.placed(self.judge, marks, begun, [size], length):
             ordered = Found(parts, self.judge.score(parts, used))
-            if not ordered.perfect and length <= _PAIRED and (length in self.pairs or len(self.pairs) < _PAIRS):
-                if length not in self.pairs:
-                    self.pairs[length] = self.box.more(families.pairs(self.rng, self.box.formats, length))
-                asked = self.pairs[length]
-                paired = None if asked is None else structure.by_pairs(self.judge, asked, length, parts)
+            if treelike and not ordered.perfect and n <= _PAIRED and (n in self.pairs or len(self.pairs) < _PAIRS):
+                if n not in self.pairs:
+                    self.pairs[n] = self.box.more(families.pairs(self.rng, self.box.formats, n))
+                asked = self.pairs[n]
+                paired = None if asked is None else structure.by_pairs(self.judge, asked, n, parts)
                 if paired is not None:
                     ordered = max(ordered, Found(paired, self.judge.score(paired, used)), key=lambda f: f.score)
             best = max(best, ordered, key=lambda f: f.score)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -111,31 +111,39 @@ def likely(label: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     return [(length, size) for length, size in found if size > 1]
 
 
-def placed(judge: Judge, stairs: Batch, found: Found, sizes: list[int], *, only: bool) -> Iterator[tuple[Parts, int]]:
+def placed(
+    judge: Judge, marks: Callable[[int], Batch | None], found: Found, sizes: list[int], length: int | None
+) -> Iterator[tuple[Parts, int]]:
     """Shapes, each with an order of k under which marks answer as the black box does; and the length of the order.
 
-    The places of a unit that walks k upwards are matched with the k whose marks answer alike.
+    The places of a unit that walks k upwards are matched with the k whose marks answer alike. `marks` gives those of so many
+    products, zeros behind. `length` and `sizes` are those to try, or, without a length, what comes first.
     """
-    assert stairs.d is not None
-    longest = stairs.a.shape[2]
-    for shape in shapes(found.parts, sizes, 0, longest, only=only):
+    for shape in shapes(found.parts, sizes, 0, LONG if length is None else length, only=length is not None):
         unit = unit_of(judge.known, {**found.parts, **shape})
         step = shape["block_size"] * shape["chain"]
-        lengths = [step * shape["chains"]] if found.parts["c_enters"] == "after" else range(step, longest + 1, step)
+        lengths = [step * shape["chains"]] if found.parts["c_enters"] == "after" else range(step, LONG + 1, step)
         left = 0 if unit is None else _ORDERS
-        for length in lengths:
-            if not left or length == 1:
+        for n in [n for n in lengths if n == length] if length is not None else lengths:
+            batch = marks(n) if left and n > 1 else None
+            if batch is None or unit is None or batch.d is None:
                 continue
-            assert unit is not None
-            step_at = slice(length * (length - 1) // 2, length * (length + 1) // 2)
-            part = replace(stairs, a=stairs.a[step_at], b=stairs.b[step_at], c=stairs.c[step_at])
             judge.simulations += 1
-            judge.work += part.size * longest + 2e4
-            seen = [row.tobytes() for row in rows_of(stairs.d[step_at])]
-            places = [row.tobytes() for row in rows_of(simulated(unit, part, seed=judge.seed))]
+            judge.work += batch.size * batch.a.shape[2] + 2e4
+            seen = [row.tobytes() for row in rows_of(batch.d)]
+            places = [row.tobytes() for row in rows_of(simulated(unit, batch, seed=judge.seed))]
             if sorted(seen) == sorted(places):
-                yield {**found.parts, **shape, "k_order": _matching(seen, places)}, length
+                yield {**found.parts, **shape, "k_order": _matching(seen, places)}, n
                 left -= 1
+
+
+def step_of(stairs: Batch, length: int) -> Batch | None:
+    """The marks of so many products among `stairs`."""
+    at = slice(length * (length - 1) // 2, length * (length + 1) // 2)
+    assert stairs.d is not None
+    if at.stop > stairs.d.shape[0]:
+        return None
+    return replace(stairs, a=stairs.a[at], b=stairs.b[at], c=stairs.c[at], d=stairs.d[at])
 
 
 def _matching(seen: list[bytes], places: list[bytes]) -> tuple[int, ...]:
