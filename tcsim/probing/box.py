@@ -82,6 +82,13 @@ class Box:
         self.asked.append(answered)
         return answered
 
+    def more(self, batch: Batch) -> Batch | None:
+        """`ask`, None where too few calls would be left to confirm what is found."""
+        return self.ask(batch) if self.calls < self.most_calls - _LAST else None
+
+
+_LAST = 12  # calls that confirm what is found
+
 
 def filled(batch: Batch, step: int, scale_block: int) -> Batch:
     """The batch with zeros behind its k up to a multiple of step."""

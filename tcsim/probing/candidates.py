@@ -19,6 +19,7 @@ USUAL: Parts = {
     "min_exponent": None, "k_order": None, "group_size": 1, "c_enters": "aligned", "chain": 1, "sum_format": None, "chains": 1,
     "subnormals": "keep", "late_fraction_bits": None, "parity_split": False, "product_rounding": "rne", "zero_sign": "positive",
     "operand_format": None, "nan_code": None, "nan_from": "code", "overflow": "wrap",
+    "lanes": 1,
 }  # fmt: skip
 
 
@@ -60,7 +61,15 @@ def modes(known: Formats) -> list[Parts]:
         staged = {"arithmetic": "two-stage", "late_fraction_bits": 31, "rounding": "rne"}
         found += [staged, {**staged, "parity_split": True, "block_size": 2}]
         found.append({"arithmetic": "rounded", "align_rounding": "exact", "fraction_bits": None, "rounding": "rne"})
+        if unit_of(known, {**USUAL, **_FUSED}) is not None:
+            found.append(_FUSED)
     return found
+
+
+_FUSED: Parts = {
+    "arithmetic": "fused", "align_rounding": "exact", "fraction_bits": None, "rounding": "rne", "subnormals": "flush",
+    "zero_sign": "ieee", "nan_from": "operand",
+}  # fmt: skip
 
 
 _NUMBERS = (
@@ -130,7 +139,7 @@ class Scan:
 def scans(known: Formats, now: Parts) -> Iterator[Scan]:
     """The numbers that a search scans from where it stands."""
     kind = now["arithmetic"]
-    if kind == "integer":
+    if kind in ("integer", "fused"):
         return
     most = min(span(known) + 2, 300)
     if kind in ("aligned", "two-stage"):
@@ -171,10 +180,15 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
     kind = now["arithmetic"]
     if kind == "integer":
         yield "overflow", [{"overflow": "saturate"}, {"overflow": "wrap"}]
+    if kind in ("integer", "fused"):
         return
     if kind == "aligned" and now["fraction_bits"] is not None:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
         yield "align rounding", [{"align_rounding": r, "fraction_bits": f} for r in ALIGN_ROUNDINGS[:-1] for f in near]
+    if kind == "two-stage":
+        first, last = now["fraction_bits"], now["late_fraction_bits"]
+        both = [(i, j) for i in range(first - 3, first + 4) for j in range(last - 3, last + 4) if i > 0 and j > 0]
+        yield "both cuts", [{"fraction_bits": i, "late_fraction_bits": j} for i, j in both]
     kept = now["out_precision"]
     widths: set[int | None] = {None}
     if now["sum_format"] is None:

@@ -10,7 +10,6 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +60,17 @@ def _written(text: Callable[[], str], path: Path | None) -> None:
 @click.option("--confirm", type=int, default=100_000, show_default=True, help="adversarial outputs that must agree at the end")
 @click.option("--blind", is_flag=True, help="do not begin with the records of the table")
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="of a GPU's units, how many at once")
+@click.option("--seconds", type=float, help="of a GPU's units: what has not ended after this long is given up")
+@click.option(
+    "--keep", type=click.Path(path_type=Path), help="of a GPU's units: write what was asked and answered, an npz file"
+)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="write the result as JSON")
 @click.option("--html", "html_path", type=click.Path(path_type=Path), help="write the result as an HTML page")
 def probe(name: str | None, backend: str, vectors: Path | None, command: str | None, in_format: str | None, b_format: str | None,
           out_format: str | None, scale: str | None, scale_block: int, k_step: int, calls: int, confirm: int, blind: bool,
-          seed: int, json_path: Path | None, html_path: Path | None) -> None:  # fmt: skip
+          seed: int, jobs: int, seconds: float | None, keep: Path | None, json_path: Path | None,
+          html_path: Path | None) -> None:  # fmt: skip
     """Which unit is this black box? Asks it, and says the record with the outputs that exclude every other value of each part.
 
     The black box is one of: a unit on a backend (--unit, --backend hardware for the real tensor core), a file of vectors
@@ -76,7 +81,7 @@ def probe(name: str | None, backend: str, vectors: Path | None, command: str | N
     Examples:
       tcsim probe --unit a100:float16
       tcsim probe --unit h200:float16:mma --backend hardware --k-step 16 --blind
-      tcsim probe --unit h200 --backend hardware --blind --json h200.json
+      tcsim probe --unit h200 --backend hardware --blind --jobs 8 --json h200.json --keep h200.npz
       tcsim probe --vectors V100.npz
       tcsim probe --command "./my_rtl_sim" --in float16 --out float32 --json found.json
 
@@ -90,7 +95,9 @@ def probe(name: str | None, backend: str, vectors: Path | None, command: str | N
     from tcsim.probing.probe import probe as run
 
     if name is not None and ":" not in name:
-        _probe_gpu(name, backend, confirm, calls, not blind, seed, json_path)
+        from tcsim.probing.many import Options
+
+        _probe_gpu(name, backend, Options(calls, confirm, not blind, seed), jobs, seconds, json_path, keep)
         return
     if name is not None:
         f, unit = _named(name, backend, out_format, seed)
@@ -107,41 +114,26 @@ def probe(name: str | None, backend: str, vectors: Path | None, command: str | N
     raise SystemExit(FOUND if found.unit is not None else NOT_FOUND)
 
 
-def _probe_gpu(gpu: str, backend: str, confirm: int, calls: int, table: bool, seed: int, json_path: Path | None) -> None:
-    """Every unit of a GPU probed on a backend, a line each; as JSON a list of results with the unit that was expected."""
+def _probe_gpu(gpu: str, backend: str, options: Any, jobs: int, seconds: float | None,
+               json_path: Path | None, keep: Path | None) -> None:  # fmt: skip
+    """Every unit of a GPU (of hardware every instruction) probed, a line each; as JSON a list of results beside what was expected."""
     import json
-    import time
 
-    from tcsim.hardware import units
-    from tcsim.probing.box import simulator
-    from tcsim.probing.probe import probe as run
+    from tcsim.probing import many, recorded
 
+    machine = many.machine(gpu) if backend == "hardware" else {}
     lines: list[dict[str, Any]] = []
-    for unit in units(gpu):
-        begun = time.monotonic()
-        try:
-            found = run(simulator(unit, backend, seed), unit.a, unit.out, b_format=unit.b, scale=unit.scale, scale_block=unit.scale_block,
-                        k_step=_step(unit, backend), calls=calls, confirm=confirm, table=table, seed=seed)  # fmt: skip
-        except ValueError as error:  # no instruction of this package computes it here
-            click.echo(f"{unit.label}: not asked: {error}")
-            lines.append({"unit": unit.label, "found": None, "error": str(error)})
-            continue
-        seconds = time.monotonic() - begun
-        verdict = "no model" if found.unit is None else "as in the table" if unit in found.alike else "another record"
-        click.echo(f"{unit.label}: {verdict}, {found.calls} calls, {found.outputs} outputs, {seconds:.1f} s")
-        lines.append({"unit": unit.label, "verdict": verdict, "seconds": seconds, **json.loads(found.json())})
+    recordings = {}
+    for one in many.probe_all(many.targets(gpu, backend), options, jobs, seconds):
+        click.echo(str(one))
+        lines.append(one.as_dict())
+        recordings[one.target.name] = one.target.formats, one.target.k_step, one.batches
+    lines.sort(key=lambda line: str(line["unit"]))
     _written(lambda: json.dumps(lines, indent=1), json_path)
-    raise SystemExit(
-        FOUND if all(line.get("verdict") == "as in the table" for line in lines if line["found"] is not None) else NOT_FOUND
-    )
-
-
-def _step(unit: Any, backend: str) -> int:
-    """The k of the instruction behind a unit, where an instruction computes it."""
-    if backend != "hardware":
-        return 1
-    rows = import_module("tcsim_gpu.table").instructions_of(unit)
-    return int(rows[0].k) if rows else 1
+    if keep is not None:
+        recorded.save(keep, dict(sorted(recordings.items())), **machine, seed=options.seed)
+    verdicts = {line["verdict"] for line in lines}
+    raise SystemExit(FOUND if verdicts <= {"as in the table", "not asked"} and len(verdicts - {"not asked"}) else NOT_FOUND)
 
 
 def _named(name: str, backend: str, out: str | None, seed: int) -> tuple[Callable[..., Any], Any]:

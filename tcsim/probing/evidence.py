@@ -22,6 +22,7 @@ _COUNTS = (
     "block_size",
     "chain",
     "chains",
+    "lanes",
     "group_size",
     "fraction_bits",
     "late_fraction_bits",
@@ -88,7 +89,7 @@ def _values(unit: Unit, name: str) -> list[Any]:
         }.get(name, [])
     steps = [now - 1, now + 1, *([2 * now, now // 2] if name in ("block_size", "chain") else [])]
     least = -(1 << 16) if name == "min_exponent" else 1
-    return [*dict.fromkeys(v for v in steps if v >= least and v != now), *([None] if name in _COUNTS[4:] else [])]
+    return [*dict.fromkeys(v for v in steps if v >= least and v != now), *([None] if name in _COUNTS[5:] else [])]
 
 
 def evidence(unit: Unit, batches: list[Batch], seed: int) -> tuple[Part, ...]:
@@ -160,8 +161,9 @@ def _shrunk(unit: Unit, box: Box, case: Batch, seed: int) -> Batch:
         a = np.repeat(case.a, terms.size, axis=0)
         a[np.arange(terms.size), 0, terms] = 0
         many = Batch("shrinking", a, *(np.repeat(x, terms.size, axis=0) if x is not None else None for x in (case.b, case.c, case.scale_a, case.scale_b)))  # type: ignore[arg-type]  # fmt: skip
-        asked = box.ask(many)
-        assert asked.d is not None
+        asked = box.more(many)
+        if asked is None or asked.d is None:
+            break
         left = np.flatnonzero(simulated(unit, asked, seed=seed).ravel() != asked.d.ravel())
         if not left.size:
             break

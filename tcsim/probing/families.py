@@ -240,6 +240,55 @@ def marks(rng: Rng, known: Formats, k: int, *, columns: int = 8, rows: int = 5) 
     return Batch("marks", a, b, c, *scales)
 
 
+def stairs(rng: Rng, known: Formats, longest: int, *, columns: int = 3, rows: int = 2) -> Batch:
+    """`marks` for every k up to `longest`, one after the other (problem n·(n - 1)/2 + i is the mark at i of n products), zeros
+    behind: if k is taken in an order of n products, the answers at n are those of its places.
+    """
+    fa, fb, out = known.a, known.b, known.out
+    length = np.repeat(np.arange(1, longest + 1), np.arange(1, longest + 1))
+    problems = np.arange(length.size)
+    at = problems - length * (length - 1) // 2
+    there = np.arange(longest)[None] < length[:, None]
+    a_small, a_large = _pair(rng, fa, rows)
+    b_small, b_large = _pair(rng, fb, columns)
+    a = np.where(there[:, None, :], a_small[None, :, None], np.zeros((), fa.storage))
+    b = np.where(there[:, :, None], b_small[None, None, :], np.zeros((), fb.storage))
+    a[problems, :, at], b[problems, at] = a_large, b_large
+    c = np.broadcast_to(_walked(rng, known, (a_small, a_large), (b_small, b_large), 32), (length.size, rows, columns))
+    return Batch("stairs", a, b, c.astype(out.storage))
+
+
+def pairs(rng: Rng, known: Formats, k: int, *, columns: int = 5, rows: int = 3) -> Batch:
+    """Problem i·k + j is that of `marks` at i, with the mark's negative at j: what of the background the two swallow says how
+    far apart i and j are summed, which marks alone do not show of products that are added as a tree or in parts.
+
+    Rows and columns go through distances from mark to background, from the least to all that the formats allow.
+    """
+    fa, fb, out = known.a, known.b, known.out
+    first, second = np.divmod(np.arange(k * k), k)
+    a_small, a_large = _apart(rng, fa, rows)
+    b_small, b_large = _apart(rng, fb, columns)
+    a = np.broadcast_to(a_small[None, :, None], (k * k, rows, k)).copy()
+    b = np.broadcast_to(b_small[None, None, :], (k * k, k, columns)).copy()
+    problems = np.arange(k * k)
+    sign = a.dtype.type(fa.sign_bit if fa.signed and fa.nan != "negative-zero" else 0)
+    a[problems, :, second], b[problems, second] = a_large ^ sign, b_large
+    a[problems, :, first], b[problems, first] = a_large, b_large
+    c = _walked(rng, known, (a_small, a_large), (b_small, b_large), k)
+    c = np.where(rng.random(c.shape) < 0.5, np.zeros((), out.storage), c)
+    return Batch("pairs", a, b, np.broadcast_to(c, (k * k, rows, columns)).astype(out.storage))
+
+
+def _apart(rng: Rng, fmt: Format, count: int) -> tuple[Codes, Codes]:
+    """Factors at distances from none to all that the format has, in even steps."""
+    if fmt.integer:
+        return integers(rng, fmt, (count,)), integers(rng, fmt, (count,))
+    low, high = _middle(fmt, 12)
+    up = low + np.round(np.linspace(0, high - low, count)).astype(np.int64)
+    small = place(fmt, np.full(count, low), fractions(rng, fmt, (count,)), np.zeros(count, bool))
+    return small, place(fmt, up, fractions(rng, fmt, (count,)), np.zeros(count, bool))
+
+
 def _pair(rng: Rng, fmt: Format, count: int) -> tuple[Codes, Codes]:
     """Factors of the background and of the mark: near each other, or as far apart as the format allows."""
     if fmt.integer:

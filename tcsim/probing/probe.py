@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -23,6 +22,9 @@ _TRIES = 4
 _PERIODS = 8
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _ONE_BLOCK = 0.99
+_NEARLY = 0.998  # another order of k would change more than is left to explain
+_PAIRED = 64  # the longest order of k that pairs of marks are asked for
+_PAIRS = 20  # how many lengths at most
 CONFIRM = 100_000
 
 
@@ -85,8 +87,10 @@ class Search:
         self.sums = [box.ask(families.sums(rng, known, k)) for k in _LENGTHS]
         self.nans = self._nan_codes()
         self.confirmed = self.wanted = 0
-        self.places: dict[int, Batch] = {}
-        self.blocks: dict[tuple[int, ...], tuple[Batch, Batch]] = {}
+        self.pairs: dict[int, Batch | None] = {}
+        self.places: dict[int, Batch | None] = {}
+        self.stairs: Batch | None = None
+        self.blocks: dict[tuple[int, ...], Batch | None] = {}
 
     @property
     def products(self) -> list[Batch]:
@@ -184,31 +188,64 @@ class Search:
         label = structure.labels(self.marks)
         used = [*self.sums, self.marks]
         best = self._again(found, used)
-        if not structure.ascending(label):
+        runs = structure.ascending(label)
+        if not runs:
             best = self.order(best, label)
         if not best.perfect:
             best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
+        if not best.perfect and runs and self.orders(best):
+            best = self.order(best, label)
         return self._again(best, self.all)
 
+    def orders(self, found: Found) -> bool:
+        """Whether an order of k can be what is left to explain: one product is, and k may be ordered."""
+        nearly = found.score > _NEARLY or self.judge.score(found.parts, self.products) < _ONE_BLOCK
+        return self.box.formats.scale is None and not nearly and not self.judge.tired
+
     def order(self, found: Found, label: Any) -> Found:
-        """The order of k of a unit whose blocks are no runs, where marks show it."""
+        """The order of k of a unit that does not take it upwards, from marks; from pairs of marks where those leave it open."""
         used = [*self.sums, self.marks]
-        best = numbers = found
-        for length in structure.periods(label)[:_PERIODS]:
-            sizes = [n for n, _ in Counter(np.bincount(label[:length]).tolist()).most_common(4) if n]
+        best = found
+        for length, size in structure.likely(label)[:_PERIODS]:
             start_from = found
-            if found.parts["arithmetic"] == "aligned" and sizes[0] > 1:
-                start_from = self.within(numbers, label, sizes[0], length)
-                if start_from.perfect:
-                    numbers = start_from  # more products share a longer block: begin there with what a shorter one showed
+            if found.parts["arithmetic"] == "aligned":
+                start_from = self.within(found, label, size, length)
                 if start_from.score < _ONE_BLOCK:
                     continue
-            if length not in self.places:
-                self.places[length] = self.box.ask(families.marks(self.rng, self.box.formats, length))
-            placed = structure.ordered(self.judge, self.places[length], start_from, sizes, length)
-            if placed is not None:
-                best = max(best, self._again(placed, used), key=lambda f: f.score)
+            best = self.placed(best, start_from, used, size, length)
             if best.perfect:
+                return best
+            if start_from.perfect:
+                found = start_from  # more products share a longer block: begin there with what a shorter one showed
+        return best if structure.likely(label) and found.parts["arithmetic"] == "aligned" else self.placed(best, found, used)
+
+    def marks_of(self, length: int) -> Batch | None:
+        """Marks at every k of so many products."""
+        if length not in self.places:
+            self.places[length] = self.box.more(families.marks(self.rng, self.box.formats, length))
+        answered = self.places[length]
+        return None if answered is None else replace(answered, name="marks")
+
+    def step_of(self, length: int) -> Batch | None:
+        """The same from one call for all lengths, with fewer outputs each."""
+        self.stairs = self.stairs or self.box.more(families.stairs(self.rng, self.box.formats, structure.LONG))
+        return None if self.stairs is None else structure.step_of(self.stairs, length)
+
+    def placed(self, best: Found, begun: Found, used: list[Batch], size: int = 1, length: int | None = None) -> Found:
+        """The best order of k among those that marks allow, each made finer by pairs where it does not explain everything."""
+        marks = self.step_of if length is None else self.marks_of
+        treelike = begun.parts["arithmetic"] != "aligned"
+        for parts, n in structure.placed(self.judge, marks, begun, [size], length):
+            ordered = Found(parts, self.judge.score(parts, used))
+            if treelike and not ordered.perfect and n <= _PAIRED and (n in self.pairs or len(self.pairs) < _PAIRS):
+                if n not in self.pairs:
+                    self.pairs[n] = self.box.more(families.pairs(self.rng, self.box.formats, n))
+                asked = self.pairs[n]
+                paired = None if asked is None else structure.by_pairs(self.judge, asked, n, parts)
+                if paired is not None:
+                    ordered = max(ordered, Found(paired, self.judge.score(paired, used)), key=lambda f: f.score)
+            best = max(best, ordered, key=lambda f: f.score)
+            if best.perfect or self.judge.tired:
                 break
         return best
 
@@ -218,9 +255,12 @@ class Search:
         members = np.flatnonzero(label[:length] == of)
         key = (length, *members.tolist())
         if key not in self.blocks:
-            inner = families.sums(self.rng, self.box.formats, size, name="one block")
-            self.blocks[key] = (inner, self.box.ask(embedded(inner, members, length)))
-        inner, asked = self.blocks[key]
+            inner = families.sums(self.rng, self.box.formats, size, name=f"one block at {', '.join(map(str, members))}")
+            self.blocks[key] = self.box.more(embedded(inner, members, length))
+        asked = self.blocks[key]
+        if asked is None:
+            return found
+        inner = replace(asked, a=asked.a[:, :, members], b=asked.b[:, members], d=None)
         upwards = replace(embedded(inner, np.arange(size), asked.a.shape[2]), d=asked.d)
         parts = {**found.parts, "block_size": size * found.parts["group_size"]}
         used = [upwards, *self.products]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tcsim.hardware.choices import ROUNDINGS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, simulated
 from tcsim.probing.candidates import Parts, Scan, moves, scans, starts, unit_of
@@ -23,6 +24,11 @@ class Judge:
     work: float = 0.0  # products simulated so far, those of sums too wide for 64 bits counted as many
     most: float = 4e8
     _kept: dict[tuple[Unit, int], int] = field(default_factory=dict)
+
+    @property
+    def tired(self) -> bool:
+        """Whether as much was simulated as is worth it."""
+        return self.work > self.most
 
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))
@@ -58,18 +64,23 @@ class Found:
 
 
 def start(judge: Judge, mode: Parts, batches: list[Batch], nan_code: int | None) -> list[Found]:
-    """The best of a mode's starting points; several where one product beside a late c does not tell them apart."""
+    """The best of a mode's starting points, with another rounding where none explains everything; several where one product
+    beside a late c does not tell them apart."""
     tried = [{**parts, "nan_code": nan_code} for parts in starts(judge.known, mode)]
     scored = [(judge.score(parts, batches), i) for i, parts in enumerate(tried)]
+    if mode.get("arithmetic", "aligned") in ("aligned", "two-stage") and max(scored)[0] < 1.0:
+        more = [{**parts, "rounding": r} for parts in tried for r in ROUNDINGS if r != parts["rounding"]]
+        scored += [(judge.score(parts, batches), len(tried) + i) for i, parts in enumerate(more)]
+        tried += more
     ranked = sorted(scored, key=lambda pair: (-pair[0], pair[1]))
-    count = 6 if mode.get("c_enters") == "after" else 1
+    count = 3 if mode.get("c_enters") == "after" else 1
     return [Found(tried[i], score) for score, i in ranked[:count] if score >= 0 and score == ranked[0][0]]
 
 
 def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -> Found:
     """Numbers scanned and groups of changes tried, each to its best, until nothing improves or every bit agrees."""
     for _ in range(rounds):
-        if judge.work > judge.most:
+        if judge.tired:
             break
         before = found.score
         for name in [scan.name for scan in scans(judge.known, found.parts)]:

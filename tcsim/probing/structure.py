@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,9 @@ from tcsim.probing.search import Found, Judge
 from tcsim.problem import Codes
 
 REACH = 144  # blocks up to half of this are seen twice
-LONG = 288  # for orders of k: twice the longest period looked for
+LONG = 130  # the longest order of k looked for
+_ORDERS = 3  # lengths of an order of k that are tried for a shape
+_NEARLY = 0.99
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
 
 
@@ -42,10 +45,13 @@ def ascending(label: npt.NDArray[np.int64]) -> bool:
     return len(runs(label)) == int(label.max()) + 1
 
 
-def shapes(found: Parts, sizes: list[int], scale_block: int, longest: int) -> Iterator[Parts]:
-    """Block sizes, groups and chains to try, those that the runs suggest first."""
+def shapes(found: Parts, sizes: list[int], scale_block: int, longest: int, *, only: bool = False) -> Iterator[Parts]:
+    """Block sizes, groups and chains to try, those that the runs suggest first, or only those."""
     likely = [n for n, _ in Counter(sizes).most_common(3)]
-    rest = [16, 8, 4, 32, 64, 1, 2, *range(1, 65)]
+    rest = [] if only else [16, 8, 4, 32, 64, 1, 2, *range(1, 65)]
+    if found["arithmetic"] == "fused":
+        yield from _lanes(likely, longest)
+        return
     for size in dict.fromkeys([n for n in (*likely, *rest) if n <= max(longest, 1)]):
         groups = [found["group_size"]] if found["group_size"] == 1 else range(2, scale_block + 1)
         for group in groups:
@@ -57,10 +63,22 @@ def shapes(found: Parts, sizes: list[int], scale_block: int, longest: int) -> It
                         yield {"block_size": size, "group_size": group, "chain": chain, "chains": chains, "k_order": None}
 
 
+def _lanes(likely: list[int], longest: int) -> Iterator[Parts]:
+    """Fused chains: one, or several side by side with blocks of some of their steps."""
+    usual: Parts = {"group_size": 1, "chain": 1, "chains": 1, "k_order": None}
+    yield {**usual, "block_size": 1, "lanes": 1}
+    for size in dict.fromkeys([n for n in (32, 16, 8, *likely, *range(2, 65)) if n <= max(longest, 1)]):
+        for lanes in (n for n in (2, 4, 8, *range(3, size + 1)) if n <= size and size % n == 0):
+            yield {**usual, "block_size": size, "lanes": lanes}
+
+
 def walked_upwards(judge: Judge, found: Found, batches: list[Batch], sizes: list[int], longest: int) -> Found:
     """The best shape for a unit that takes k in ascending order."""
     best = found
+    likely = [n for n, _ in Counter(sizes).most_common(3)]
     for shape in shapes(found.parts, sizes, judge.known.scale_block, longest):
+        if best.score > _NEARLY and shape["block_size"] not in likely:
+            break  # the runs were right, the numbers are not
         parts = {**found.parts, **shape}
         score = judge.score(parts, batches, best.score)
         if score > best.score:
@@ -84,37 +102,86 @@ def periods(label: npt.NDArray[np.int64]) -> list[int]:
     return [length for _, length in sorted(found)]
 
 
-def ordered(judge: Judge, batch: Batch, found: Found, sizes: list[int], length: int) -> Found | None:
-    """The order of k within a period, from marks at k = period: places of an ascending unit matched with the k that answer alike.
+def likely(label: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Lengths of an order, each with the size of its blocks, where k that answer alike are more than one."""
+    found = [
+        (length, max(Counter(np.bincount(label[:length]).tolist()).items(), key=lambda x: (x[1], x[0]))[0])
+        for length in periods(label)
+    ]
+    return [(length, size) for length, size in found if size > 1]
 
-    None where no shape's places answer as the black box does.
+
+def placed(
+    judge: Judge, marks: Callable[[int], Batch | None], found: Found, sizes: list[int], length: int | None
+) -> Iterator[tuple[Parts, int]]:
+    """Shapes, each with an order of k under which marks answer as the black box does; and the length of the order.
+
+    The places of a unit that walks k upwards are matched with the k whose marks answer alike. `marks` gives those of so many
+    products, zeros behind. `length` and `sizes` are those to try, or, without a length, what comes first.
     """
-    assert batch.d is not None
-    if batch.a.shape[2] != length:
-        return None  # the black box takes only longer k
-    seen = rows_of(batch.d)
-    by_row: dict[bytes, list[int]] = defaultdict(list)
-    for k, row in enumerate(seen):
-        by_row[row.tobytes()].append(k)
-    best: tuple[int, Parts, Codes] | None = None
-    for shape in shapes(found.parts, sizes, judge.known.scale_block, length):
-        step = shape["block_size"] * shape["chain"]
-        if length % step or (found.parts["c_enters"] == "after" and length != step * shape["chains"]):
-            continue
+    for shape in shapes(found.parts, sizes, 0, LONG if length is None else length, only=length is not None):
         unit = unit_of(judge.known, {**found.parts, **shape})
-        if unit is None:
-            continue
-        judge.simulations += 1
-        rows = rows_of(simulated(unit, batch, seed=judge.seed))
-        agree = sum(min(n, len(by_row.get(row, ()))) for row, n in Counter(r.tobytes() for r in rows).items())
-        if best is None or agree > best[0]:
-            best = (agree, shape, rows)
-        if agree == length:
-            break
-    if best is None or best[0] < length:
+        step = shape["block_size"] * shape["chain"]
+        lengths = [step * shape["chains"]] if found.parts["c_enters"] == "after" else range(step, LONG + 1, step)
+        left = 0 if unit is None else _ORDERS
+        for n in [n for n in lengths if n == length] if length is not None else lengths:
+            batch = marks(n) if left and n > 1 else None
+            if batch is None or unit is None or batch.d is None:
+                continue
+            judge.simulations += 1
+            judge.work += batch.size * batch.a.shape[2] + 2e4
+            seen = [row.tobytes() for row in rows_of(batch.d)]
+            places = [row.tobytes() for row in rows_of(simulated(unit, batch, seed=judge.seed))]
+            if sorted(seen) == sorted(places):
+                yield {**found.parts, **shape, "k_order": _matching(seen, places)}, n
+                left -= 1
+
+
+def step_of(stairs: Batch, length: int) -> Batch | None:
+    """The marks of so many products among `stairs`."""
+    at = slice(length * (length - 1) // 2, length * (length + 1) // 2)
+    assert stairs.d is not None
+    if at.stop > stairs.d.shape[0]:
         return None
-    left = {row: list(ks) for row, ks in by_row.items()}
-    order = tuple(left[row.tobytes()].pop(0) for row in best[2])
-    return Found(
-        {**found.parts, **best[1], "k_order": order}, judge.score({**found.parts, **best[1], "k_order": order}, [batch])
-    )
+    return replace(stairs, a=stairs.a[at], b=stairs.b[at], c=stairs.c[at], d=stairs.d[at])
+
+
+def _matching(seen: list[bytes], places: list[bytes]) -> tuple[int, ...]:
+    """For every place a k whose mark answers as that of the place, the k of equal answers in ascending order."""
+    left: dict[bytes, list[int]] = defaultdict(list)
+    for k, row in enumerate(seen):
+        left[row].append(k)
+    return tuple(left[row].pop(0) for row in places)
+
+
+def by_pairs(judge: Judge, pairs: Batch, length: int, parts: Parts) -> Parts | None:
+    """The order of k of a shape from pairs of marks at k = its length; None where none is consistent.
+
+    Place after place takes the first k whose answers, alone and with every k placed before, are those of the place in a unit
+    that walks k upwards.
+    """
+    unit = unit_of(judge.known, {**parts, "k_order": None})
+    if unit is None or pairs.d is None:
+        return None
+    seen, wanted = rows_of(pairs.d), rows_of(simulated(unit, pairs, seed=judge.seed))
+    judge.simulations += 1
+    number = _numbered(np.concatenate([seen, wanted]))
+    of_k, of_place = number[: length * length].reshape(length, length), number[length * length :].reshape(length, length)
+    order: list[int] = []
+    for place in range(length):
+        fits = [
+            k
+            for k in range(length)
+            if k not in order
+            and of_k[k, k] == of_place[place, place]
+            and all(of_k[k, j] == of_place[place, i] and of_k[j, k] == of_place[i, place] for i, j in enumerate(order))
+        ]
+        if not fits:
+            return None
+        order.append(fits[0])
+    return {**parts, "k_order": tuple(order)}
+
+
+def _numbered(rows: Codes) -> npt.NDArray[np.int64]:
+    """Equal rows have equal numbers."""
+    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1].ravel(), np.int64)

@@ -1,0 +1,52 @@
+"""Probes run again on what was asked and answered before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tcsim
+from tcsim.cli import main
+from tcsim.probing import many, recorded
+from tcsim.probing.result import explains
+
+
+def test_what_was_kept_is_enough_to_find_the_unit_again(tmp_path: Path) -> None:
+    options = ["--blind", "--confirm", "20000", "--json", str(tmp_path / "r.json"), "--keep", str(tmp_path / "r.npz")]
+    done = CliRunner().invoke(main, ["probe", "--unit", "v100", *options])
+    assert done.exit_code == 0, done.output
+    boxes = recorded.load(tmp_path / "r.npz")
+    expected = {unit.label: unit for unit in tcsim.units("v100")}
+    assert set(boxes) == set(expected)
+    for name, box in boxes.items():
+        found = recorded.recover(box)
+        assert found.unit is not None, str(found)
+        assert explains(expected[name], box.batches, 0)
+    assert {line["verdict"] for line in json.loads((tmp_path / "r.json").read_text())} == {"as in the table"}
+
+
+def test_answers_changed_in_a_bit_are_no_unit(tmp_path: Path) -> None:
+    target = many.targets("v100", "cpu")[0]
+    one = many.probed(target, many.Options(confirm=20_000))
+    for batch in one.batches:
+        if batch.name == "sums" and batch.d is not None:
+            batch.d[..., 0] ^= np.uint32(1)
+    recorded.save(tmp_path / "w.npz", {"wrong": (target.formats, 1, one.batches)})
+    found = recorded.recover(recorded.load(tmp_path / "w.npz")["wrong"], table=True)
+    assert found.unit is None
+    assert found.counterexample is not None
+
+
+def test_a_question_that_was_not_recorded_is_an_error() -> None:
+    target = many.targets("v100", "cpu")[0]
+    with pytest.raises(RuntimeError, match="was not recorded"):
+        recorded.recover(recorded.Recorded(target.formats, 1, []))
+
+
+def test_what_has_no_time_is_not_asked() -> None:
+    found = list(many.probe_all(many.targets("v100", "cpu"), many.Options(), seconds=0.0))
+    assert {one.verdict for one in found} == {"not asked"}
