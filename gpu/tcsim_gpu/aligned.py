@@ -54,6 +54,12 @@ def kept_fraction(unit: Unit) -> int:
     return unit.fraction_bits
 
 
+def term_range(unit: Unit) -> tuple[int, int]:
+    """The least and the largest exponent by which a product aligns, its scales' exponents among it."""
+    factors = [unit.a_operand, unit.b_operand, *([unit.scale_format] * 2 if unit.scale_format is not None else [])]
+    return sum(f.emin for f in factors), sum(f.emax for f in factors)
+
+
 def fits(unit: Unit, plan: Plan) -> bool:
     """Whether the double-precision kernel computes this unit and schedule with every bit right."""
     return ALIGNED.takes(unit) and plan.sum in (None, "float16", "float32", "float64")
@@ -63,33 +69,33 @@ def floor_matters(unit: Unit) -> bool:
     """Whether the least emax of a block with a zero term can change a bit of any result."""
     if unit.min_exponent is None or unit.align_rounding == "exact":
         return False
-    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
+    out = unit.out_format
     assert unit.fraction_bits is not None
-    return unit.min_exponent > a.emin + b.emin or unit.min_exponent - unit.fraction_bits > out.emin - out.mantissa_bits
+    return unit.min_exponent > term_range(unit)[0] or unit.min_exponent - unit.fraction_bits > out.emin - out.mantissa_bits
 
 
 def may_overflow(unit: Unit) -> bool:
     """Whether finite operands and c can give an infinite result."""
-    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
+    out = unit.out_format
     if unit.fraction_bits is None or unit.align_rounding not in ("rz", "rne"):
         return True
     if unit.rounding != "rz" and unit.kept_bits < out.precision:
         return True  # c itself may be rounded up
     if unit.align_rounding == "rne" and unit.fraction_bits < out.mantissa_bits:
         return True  # and where it is aligned
-    largest_sum = a.emax + b.emax + 2 + ceil(log2(unit.block_size))
+    largest_sum = term_range(unit)[1] + 2 + ceil(log2(unit.block_size))
     return largest_sum >= out.emax - unit.fraction_bits - 2
 
 
 def simple(unit: Unit) -> bool:
     """Whether the final rounding is a truncation that meets neither subnormals nor overflow."""
-    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
+    out = unit.out_format
     if unit.rounding != "rz" or may_overflow(unit):
         return False
     assert unit.fraction_bits is not None
     # c alone passes uncut if it has no more bits than are kept
     whole = unit.kept_bits == out.precision and unit.fraction_bits >= out.mantissa_bits
-    return whole and a.emin + b.emin - unit.fraction_bits >= out.emin - out.mantissa_bits
+    return whole and term_range(unit)[0] - unit.fraction_bits >= out.emin - out.mantissa_bits
 
 
 def numbers(unit: Unit, tile: Tile) -> Numbers:
@@ -128,8 +134,10 @@ def stage_k(unit: Unit, tile: Tile) -> int:
 
 
 def _named(unit: Unit, tile: Tile) -> dict[str, Numbers]:
-    formats = {"A": unit.a_operand, "B": unit.b_operand, "O": unit.out_format}
-    return {"Unit": numbers(unit, tile), **{name: format_numbers(fmt) for name, fmt in formats.items()}}
+    return {
+        "Unit": {**numbers(unit, tile), "TERM_EMIN": term_range(unit)[0]},
+        "O": format_numbers(unit.out_format),
+    }
 
 
 def _aligned(unit: Unit, plan: Plan, special: bool, tile: Tile, named: str, unroll: int) -> str:
@@ -160,7 +168,8 @@ def aligned_record(unit: Unit, tile: Tile) -> npt.NDArray[np.int64]:
 
 def _packing(unit: Unit, stored: Format, side: str) -> dict[str, Numbers]:
     mine = unit.a_operand if side == "a" else unit.b_operand
-    return {"Unit": numbers(unit, Tile()), "STORED": format_numbers(stored), "MINE": format_numbers(mine)}
+    formats = {"STORED": stored, "MINE": mine, "S": unit.scale_format or mine}
+    return {"Unit": numbers(unit, Tile()), **{name: format_numbers(fmt) for name, fmt in formats.items()}}
 
 
 def pack_source(unit: Unit, stored: Format, side: str) -> str:

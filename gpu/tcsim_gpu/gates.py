@@ -70,6 +70,12 @@ def sum_room(unit: Unit) -> int:
     return SUM_BITS - 2 - unit.block_size.bit_length()
 
 
+def _powers_of_two(unit: Unit) -> bool:
+    """Whether scales, if there are any, move a number by its exponent alone, and among a double's."""
+    fmt = unit.scale_format
+    return fmt is None or (not fmt.mantissa_bits and not fmt.zero and fmt.emin >= -127 and fmt.emax <= 127)
+
+
 def _fraction_has_room(unit: Unit) -> bool:
     return unit.align_rounding == "exact" or unit.fraction_bits is None or 1 <= unit.fraction_bits <= sum_room(unit)
 
@@ -97,14 +103,14 @@ ALIGNED = Gate(
         **only(
             chains=1,
             subnormals="keep",
-            scale=None,
-            scale_block=0,
             late_fraction_bits=None,
             parity_split=False,
             lanes=1,
             product_rounding="rne",
             zero_sign="positive",
         ),
+        "scale": _powers_of_two,
+        **count("scale_block", 1 << 30),
         "nan_code": lambda unit: unit.nan_code is None or 0 <= unit.nan_code < 1 << 32,
         **ONE_NAN,
         **only(overflow="wrap"),

@@ -90,6 +90,7 @@ def test_a_value_unheard_of_closes_it(gate: Gate, key: str) -> None:
         assert not taken, (key, alien)
 
 
+MX = tuple(tcsim.unit("b200", f) for f in ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e2m1_k32"))
 M8N8K4 = tcsim.unit("h200", "float16", out="float16", instruction="mma.m8n8k4")
 BEYOND = {
     "a": FP16.replace(a="float64", b="float16"),
@@ -104,7 +105,7 @@ BEYOND = {
     "fraction_bits": FP16.replace(fraction_bits=44),
     "min_exponent": FP16.replace(min_exponent=300),
     "group_size": tcsim.unit("b200", "nvfp4"),
-    "scale": tcsim.unit("b200", "mxfp8_e4m3"),
+    "scale": tcsim.unit("b200", "mxfp8_e4m3").replace(scale=Format(9, 0, "ue9", signed=False, infinities=False, nan="none")),
     "sum_format": M8N8K4,
     "sum_format with positive zeros": M8N8K4.replace(zero_sign="positive"),
     "chains": M8N8K4.replace(zero_sign="positive", chains=2),
@@ -132,7 +133,7 @@ def test_what_a_fast_kernel_does_not_know_goes_to_the_exact_one(unit: Unit) -> N
 
 
 def test_the_fast_kernels_keep_their_own() -> None:
-    for unit in (FP16, tcsim.unit("v100", "float16"), tcsim.unit("h200", "float8_e4m3fn", instruction="mma")):
+    for unit in (FP16, tcsim.unit("v100", "float16"), tcsim.unit("h200", "float8_e4m3fn", instruction="mma"), *MX):
         assert kernel_of(unit, SEQUENTIAL) == "aligned"
     assert kernel_of(FP64, SEQUENTIAL) == "chains"
     assert kernel_of(FP64.replace(k_order=(0, 1, 2)), SEQUENTIAL) == "chains"

@@ -254,7 +254,7 @@ DEV u32 top_exponent(u32 products, double c) {
   // c aligns by its format's exponent, a zero by the unit's floor: where products lie lower, where there is a floor, and where a
   // subnormal c is cut though all products are zero (but for truncations, of which the last cuts as much)
   const bool truncates = ALIGN_RZ && Unit::ROUNDING() == RZ && Unit::KEPT() <= F + 1;
-  if (O::EMIN() > A::EMIN() + B::EMIN() || HAS_FLOOR || (F < O::MB() && !truncates)) {
+  if (O::EMIN() > Unit::TERM_EMIN() || HAS_FLOOR || (F < O::MB() && !truncates)) {
     const bool zero = (mine | (u32)__double2loint(c)) == 0;
     const u32 least = (u32)(O::EMIN() + BIAS64) << 20, none = HAS_FLOOR ? (u32)(FLOOR + BIAS64) << 20 : 0;
     mine = zero ? none : max(mine + unscale, least);
