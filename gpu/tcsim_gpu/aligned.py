@@ -9,6 +9,7 @@ from math import ceil, log2
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.fp.codes import decode
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Plan
@@ -55,9 +56,18 @@ def kept_fraction(unit: Unit) -> int:
 
 
 def term_range(unit: Unit) -> tuple[int, int]:
-    """The least and the largest exponent by which a product aligns, its scales' exponents among it."""
-    factors = [unit.a_operand, unit.b_operand, *([unit.scale_format] * 2 if unit.scale_format is not None else [])]
+    """The least and the largest exponent by which a term aligns: a product's with its scales', or a group's, its scales' alone."""
+    factors = [] if unit.group_size > 1 else [unit.a_operand, unit.b_operand]
+    factors += [] if unit.scale_format is None else [unit.scale_format] * 2
     return sum(f.emin for f in factors), sum(f.emax for f in factors)
+
+
+def term_bits(unit: Unit) -> int:
+    """A term is below 2^term_bits times 2 to its exponent."""
+    if unit.group_size == 1:
+        return 2
+    a, b = (float(decode(np.array([f.max_code], f.storage), f)[0]) for f in (unit.a_format, unit.b_format))
+    return 2 + ceil(log2(unit.group_size * a * b))
 
 
 def fits(unit: Unit, plan: Plan) -> bool:
@@ -83,7 +93,7 @@ def may_overflow(unit: Unit) -> bool:
         return True  # c itself may be rounded up
     if unit.align_rounding == "rne" and unit.fraction_bits < out.mantissa_bits:
         return True  # and where it is aligned
-    largest_sum = term_range(unit)[1] + 2 + ceil(log2(unit.block_size))
+    largest_sum = term_range(unit)[1] + term_bits(unit) + ceil(log2(unit.block_size))
     return largest_sum >= out.emax - unit.fraction_bits - 2
 
 
@@ -98,19 +108,28 @@ def simple(unit: Unit) -> bool:
     return whole and term_range(unit)[0] - unit.fraction_bits >= out.emin - out.mantissa_bits
 
 
+def term_numbers(unit: Unit) -> Numbers:
+    """What doubles.cuh reads of a unit."""
+    return {
+        "KEPT_FRACTION": kept_fraction(unit),
+        "FLOOR": unit.min_exponent if unit.min_exponent is not None and floor_matters(unit) else NO_FLOOR,
+        "SIMPLE": int(simple(unit)),
+        "TERM_EMIN": term_range(unit)[0],
+    }
+
+
 def numbers(unit: Unit, tile: Tile) -> Numbers:
     """What the kernels read of a unit."""
     return {
         **unit_numbers(unit),
-        "KEPT_FRACTION": kept_fraction(unit),
-        "FLOOR": unit.min_exponent if unit.min_exponent is not None and floor_matters(unit) else NO_FLOOR,
-        "SIMPLE": int(simple(unit)),
+        **term_numbers(unit),
         "PER_INSTRUCTION": unit.instruction_k // unit.block_size,
         "STAGE_K": stage_k(unit, tile),
     }
 
 
-def _defines(unit: Unit, plan: Plan, special: bool, tile: Tile, unroll: int) -> str:
+def defines(unit: Unit, plan: Plan, special: bool, tile: Tile, unroll: int) -> str:
+    """What the kernels are told by the preprocessor."""
     values = {
         "KEEP_MAGIC": int(tile.keep_magic),
         **{f"ALIGN_{r.upper()}": int(unit.align_rounding == r) for r in ("rz", "rne", "rd", "exact")},
@@ -134,14 +153,12 @@ def stage_k(unit: Unit, tile: Tile) -> int:
 
 
 def _named(unit: Unit, tile: Tile) -> dict[str, Numbers]:
-    return {
-        "Unit": {**numbers(unit, tile), "TERM_EMIN": term_range(unit)[0]},
-        "O": format_numbers(unit.out_format),
-    }
+    return {"Unit": numbers(unit, tile), "O": format_numbers(unit.out_format)}
 
 
 def _aligned(unit: Unit, plan: Plan, special: bool, tile: Tile, named: str, unroll: int) -> str:
-    return kernel_text("numbers.cuh") + _defines(unit, plan, special, tile, unroll) + named + kernel_text("aligned.cuh")
+    head = kernel_text("numbers.cuh") + defines(unit, plan, special, tile, unroll) + named
+    return head + kernel_text("doubles.cuh") + kernel_text("aligned.cuh")
 
 
 def aligned_source(unit: Unit, plan: Plan, special: bool, tile: Tile) -> str:

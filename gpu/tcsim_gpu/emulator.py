@@ -1,6 +1,6 @@
 """The emulator on CUDA cores: every unit, what-if and schedule, bit for bit. `backend="cuda"` asks it for what `proofs` does not prove.
 
-Aligned-sum units run in double precision (kernels/aligned.cuh), fused multiply-add chains and integers at library-like
+Aligned-sum units run in double precision (kernels/aligned.cuh, kernels/grouped.cuh), fused multiply-add chains and integers at library-like
 speed (kernels/chains.cuh), and everything else in exact fixed point (kernels/general_blocks.cuh).
 """
 
@@ -18,7 +18,7 @@ from tcsim.gates import asked_of, first
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Plan
-from tcsim_gpu import aligned, device
+from tcsim_gpu import aligned, device, grouped
 from tcsim_gpu.aligned import Tile
 from tcsim_gpu.gates import ALIGNED, FUSED, GENERAL, INTEGERS
 from tcsim_gpu.launch import GPU, Gpu, on_device, struct
@@ -86,6 +86,8 @@ def run_on_device(problem: Problem, tile: Tile | None = None, machine: Gpu = GPU
         _chains(problem, out, machine)
     elif ALIGNED.refuses(asked) is None:
         _aligned(problem, out, tile or machine.tile or tile_for(problem, machine), machine)
+    elif grouped.GROUPED.refuses(asked) is None:
+        grouped.run(problem, out, None, machine)
     else:
         GENERAL.check_problem(problem)
         _general(problem, out, None, machine)
@@ -138,7 +140,10 @@ def _general(problem: Problem, out: Any, elements: Any, machine: Gpu) -> None:
 
 
 def some(problem: Problem, out: Any, elements: Any, machine: Gpu = GPU) -> None:
-    """The listed elements of `out`, by the exact kernel."""
+    """The listed elements of `out`; c is contiguous."""
+    if grouped.GROUPED.refuses(asked_of(problem)) is None:
+        grouped.run(problem, out, elements, machine)
+        return
     GENERAL.check_problem(problem)
     _general(problem, out, elements, machine)
 

@@ -21,7 +21,7 @@ from tcsim.gates import (
 )
 from tcsim.hardware.unit import Unit
 
-__all__ = ["ALIGNED", "FUSED", "GENERAL", "INTEGERS", "Gate"]
+__all__ = ["ALIGNED", "FUSED", "GENERAL", "INTEGERS", "Gate", "ascending", "single"]
 
 SUM_BITS = 50  # of the double-precision kernel: |S| < 2^50 last places keeps M + S in M's binade
 LARGEST_BLOCK = 64  # a stage of its shared memory holds whole blocks
@@ -59,7 +59,7 @@ GENERAL = Gate(
 )
 
 
-def _single(fmt: Format, mantissa: int) -> bool:
+def single(fmt: Format, mantissa: int) -> bool:
     """Whether a format's values are among float32's exponents, with at most `mantissa` bits."""
     return not fmt.integer and fmt.mantissa_bits <= mantissa and fmt.emin >= -126 and fmt.emax <= 127
 
@@ -85,9 +85,9 @@ ALIGNED = Gate(
     "the double-precision CUDA kernel",
     {
         **LABELS,
-        "a": lambda unit: _single(unit.a_operand, 20),
-        "b": lambda unit: _single(unit.b_operand, 20),
-        "out": lambda unit: _single(unit.out_format, 23),
+        "a": lambda unit: single(unit.a_operand, 20),
+        "b": lambda unit: single(unit.b_operand, 20),
+        "out": lambda unit: single(unit.out_format, 23),
         **formats("operand_format"),
         **only(sum_format=None, arithmetic="aligned"),
         "block_size": lambda unit: 1 <= unit.block_size <= LARGEST_BLOCK,
@@ -119,7 +119,8 @@ ALIGNED = Gate(
 )
 
 
-def _ascending(unit: Unit) -> bool:
+def ascending(unit: Unit) -> bool:
+    """Whether products are taken as they come along k."""
     return unit.k_order is None or unit.k_order == tuple(range(len(unit.k_order)))
 
 
@@ -142,7 +143,7 @@ FUSED = Gate(
         **only(align_rounding="exact", rounding="rne"),
         "out_precision": lambda unit: unit.kept_bits == unit.out_format.precision,
         **count("min_exponent", 1 << 20),
-        "k_order": _ascending,
+        "k_order": ascending,
         **only(
             group_size=1,
             c_enters="aligned",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tcsim_gpu import device, instructions, sparse
 from tcsim_gpu.gates import ALIGNED, FUSED, GENERAL, INTEGERS, Gate
+from tcsim_gpu.grouped import GROUPED
 from tcsim_gpu.soak import kernel_of
 from tcsim_gpu.source import MOST_LIMBS, general_source
 from tcsim_gpu.unit_of_instruction import instruction_units
@@ -18,9 +19,10 @@ from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Plan
 
-GATES = {g.kernel: g for g in (GENERAL, ALIGNED, FUSED, INTEGERS)}
+GATES = {g.kernel: g for g in (GENERAL, ALIGNED, FUSED, INTEGERS, GROUPED)}
 FP16, FP64, INT8 = (tcsim.unit("h200", f) for f in ("float16", "float64", "int8"))
 TAKEN = {GENERAL.kernel: FP16, ALIGNED.kernel: FP16, FUSED.kernel: FP64, INTEGERS.kernel: INT8}
+TAKEN[GROUPED.kernel] = NVFP4 = tcsim.unit("b200", "nvfp4")
 LABELS = ("gpu", "instruction", "name", "evidence", "source", "nan_known")
 SEQUENTIAL, BLOCKED = tcsim.Sequential().plan(64), tcsim.Blocked(16).plan(64)
 
@@ -104,7 +106,11 @@ BEYOND = {
     "block_size": FP16.replace(block_size=65),
     "fraction_bits": FP16.replace(fraction_bits=44),
     "min_exponent": FP16.replace(min_exponent=300),
-    "group_size": tcsim.unit("b200", "nvfp4"),
+    "group_size": NVFP4.replace(group_size=8),
+    "groups, more of them": NVFP4.replace(block_size=144),
+    "groups, wider": NVFP4.replace(a="float6_e3m2fn"),
+    "groups, cut otherwise": NVFP4.replace(align_rounding="rd"),
+    "groups, too many bits": NVFP4.replace(fraction_bits=39),
     "scale": tcsim.unit("b200", "mxfp8_e4m3").replace(scale=Format(9, 0, "ue9", signed=False, infinities=False, nan="none")),
     "sum_format": M8N8K4,
     "sum_format with positive zeros": M8N8K4.replace(zero_sign="positive"),
@@ -133,6 +139,7 @@ def test_what_a_fast_kernel_does_not_know_goes_to_the_exact_one(unit: Unit) -> N
 
 
 def test_the_fast_kernels_keep_their_own() -> None:
+    assert kernel_of(NVFP4, SEQUENTIAL) == "grouped"
     for unit in (FP16, tcsim.unit("v100", "float16"), tcsim.unit("h200", "float8_e4m3fn", instruction="mma"), *MX):
         assert kernel_of(unit, SEQUENTIAL) == "aligned"
     assert kernel_of(FP64, SEQUENTIAL) == "chains"
