@@ -9,6 +9,7 @@ from math import ceil, log2
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.fp.codes import decode
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Plan
@@ -54,6 +55,21 @@ def kept_fraction(unit: Unit) -> int:
     return unit.fraction_bits
 
 
+def term_range(unit: Unit) -> tuple[int, int]:
+    """The least and the largest exponent by which a term aligns: a product's with its scales', or a group's, its scales' alone."""
+    factors = [] if unit.group_size > 1 else [unit.a_operand, unit.b_operand]
+    factors += [] if unit.scale_format is None else [unit.scale_format] * 2
+    return sum(f.emin for f in factors), sum(f.emax for f in factors)
+
+
+def term_bits(unit: Unit) -> int:
+    """A term is below 2^term_bits times 2 to its exponent."""
+    if unit.group_size == 1:
+        return 2
+    a, b = (float(decode(np.array([f.max_code], f.storage), f)[0]) for f in (unit.a_format, unit.b_format))
+    return 2 + ceil(log2(unit.group_size * a * b))
+
+
 def fits(unit: Unit, plan: Plan) -> bool:
     """Whether the double-precision kernel computes this unit and schedule with every bit right."""
     return ALIGNED.takes(unit) and plan.sum in (None, "float16", "float32", "float64")
@@ -63,48 +79,57 @@ def floor_matters(unit: Unit) -> bool:
     """Whether the least emax of a block with a zero term can change a bit of any result."""
     if unit.min_exponent is None or unit.align_rounding == "exact":
         return False
-    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
+    out = unit.out_format
     assert unit.fraction_bits is not None
-    return unit.min_exponent > a.emin + b.emin or unit.min_exponent - unit.fraction_bits > out.emin - out.mantissa_bits
+    return unit.min_exponent > term_range(unit)[0] or unit.min_exponent - unit.fraction_bits > out.emin - out.mantissa_bits
 
 
 def may_overflow(unit: Unit) -> bool:
     """Whether finite operands and c can give an infinite result."""
-    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
+    out = unit.out_format
     if unit.fraction_bits is None or unit.align_rounding not in ("rz", "rne"):
         return True
     if unit.rounding != "rz" and unit.kept_bits < out.precision:
         return True  # c itself may be rounded up
     if unit.align_rounding == "rne" and unit.fraction_bits < out.mantissa_bits:
         return True  # and where it is aligned
-    largest_sum = a.emax + b.emax + 2 + ceil(log2(unit.block_size))
+    largest_sum = term_range(unit)[1] + term_bits(unit) + ceil(log2(unit.block_size))
     return largest_sum >= out.emax - unit.fraction_bits - 2
 
 
 def simple(unit: Unit) -> bool:
     """Whether the final rounding is a truncation that meets neither subnormals nor overflow."""
-    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
+    out = unit.out_format
     if unit.rounding != "rz" or may_overflow(unit):
         return False
     assert unit.fraction_bits is not None
     # c alone passes uncut if it has no more bits than are kept
     whole = unit.kept_bits == out.precision and unit.fraction_bits >= out.mantissa_bits
-    return whole and a.emin + b.emin - unit.fraction_bits >= out.emin - out.mantissa_bits
+    return whole and term_range(unit)[0] - unit.fraction_bits >= out.emin - out.mantissa_bits
+
+
+def term_numbers(unit: Unit) -> Numbers:
+    """What doubles.cuh reads of a unit."""
+    return {
+        "KEPT_FRACTION": kept_fraction(unit),
+        "FLOOR": unit.min_exponent if unit.min_exponent is not None and floor_matters(unit) else NO_FLOOR,
+        "SIMPLE": int(simple(unit)),
+        "TERM_EMIN": term_range(unit)[0],
+    }
 
 
 def numbers(unit: Unit, tile: Tile) -> Numbers:
     """What the kernels read of a unit."""
     return {
         **unit_numbers(unit),
-        "KEPT_FRACTION": kept_fraction(unit),
-        "FLOOR": unit.min_exponent if unit.min_exponent is not None and floor_matters(unit) else NO_FLOOR,
-        "SIMPLE": int(simple(unit)),
+        **term_numbers(unit),
         "PER_INSTRUCTION": unit.instruction_k // unit.block_size,
         "STAGE_K": stage_k(unit, tile),
     }
 
 
-def _defines(unit: Unit, plan: Plan, special: bool, tile: Tile, unroll: int) -> str:
+def defines(unit: Unit, plan: Plan, special: bool, tile: Tile, unroll: int) -> str:
+    """What the kernels are told by the preprocessor."""
     values = {
         "KEEP_MAGIC": int(tile.keep_magic),
         **{f"ALIGN_{r.upper()}": int(unit.align_rounding == r) for r in ("rz", "rne", "rd", "exact")},
@@ -128,12 +153,12 @@ def stage_k(unit: Unit, tile: Tile) -> int:
 
 
 def _named(unit: Unit, tile: Tile) -> dict[str, Numbers]:
-    formats = {"A": unit.a_operand, "B": unit.b_operand, "O": unit.out_format}
-    return {"Unit": numbers(unit, tile), **{name: format_numbers(fmt) for name, fmt in formats.items()}}
+    return {"Unit": numbers(unit, tile), "O": format_numbers(unit.out_format)}
 
 
 def _aligned(unit: Unit, plan: Plan, special: bool, tile: Tile, named: str, unroll: int) -> str:
-    return kernel_text("numbers.cuh") + _defines(unit, plan, special, tile, unroll) + named + kernel_text("aligned.cuh")
+    head = kernel_text("numbers.cuh") + defines(unit, plan, special, tile, unroll) + named
+    return head + kernel_text("doubles.cuh") + kernel_text("aligned.cuh")
 
 
 def aligned_source(unit: Unit, plan: Plan, special: bool, tile: Tile) -> str:
@@ -160,7 +185,8 @@ def aligned_record(unit: Unit, tile: Tile) -> npt.NDArray[np.int64]:
 
 def _packing(unit: Unit, stored: Format, side: str) -> dict[str, Numbers]:
     mine = unit.a_operand if side == "a" else unit.b_operand
-    return {"Unit": numbers(unit, Tile()), "STORED": format_numbers(stored), "MINE": format_numbers(mine)}
+    formats = {"STORED": stored, "MINE": mine, "S": unit.scale_format or mine}
+    return {"Unit": numbers(unit, Tile()), **{name: format_numbers(fmt) for name, fmt in formats.items()}}
 
 
 def pack_source(unit: Unit, stored: Format, side: str) -> str:

@@ -1,6 +1,6 @@
 """The emulator on CUDA cores: every unit, what-if and schedule, bit for bit. `backend="cuda"` asks it for what `proofs` does not prove.
 
-Aligned-sum units run in double precision (kernels/aligned.cuh), fused multiply-add chains and integers at library-like
+Aligned-sum units run in double precision (kernels/aligned.cuh, kernels/grouped.cuh), fused multiply-add chains and integers at library-like
 speed (kernels/chains.cuh), and everything else in exact fixed point (kernels/general_blocks.cuh).
 """
 
@@ -19,7 +19,7 @@ from tcsim.gates import asked_of, first
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Plan
-from tcsim_gpu import aligned, device
+from tcsim_gpu import aligned, device, grouped
 from tcsim_gpu.aligned import Tile
 from tcsim_gpu.gates import ALIGNED, FUSED, GENERAL, INTEGERS
 from tcsim_gpu.launch import GPU, Gpu, on_device, struct
@@ -41,7 +41,8 @@ SMALL = Tile(bm=16, bn=32, tm=2, tn=4)  # for batches of small products
 _PLANES = "value change exponent floor last pitch k_pad blocks_pad"
 Packing = struct(
     "Packing",
-    "codes value change exponent floor last special order batch_step row_step k_step batch rows pitch k_pad blocks_pad",
+    "codes value change exponent floor last special order scales scale_batch scale_row scale_step batch_step row_step k_step "
+    "batch rows pitch k_pad blocks_pad",
 )
 Job = struct(
     "Job",
@@ -86,6 +87,8 @@ def run_on_device(problem: Problem, tile: Tile | None = None, machine: Gpu = GPU
         _chains(problem, out, machine)
     elif ALIGNED.refuses(asked) is None:
         _aligned(problem, out, tile or machine.tile or tile_for(problem, machine), machine)
+    elif grouped.GROUPED.refuses(asked) is None:
+        grouped.run(problem, out, None, machine)
     else:
         GENERAL.check_problem(problem)
         _general(problem, out, None, machine)
@@ -138,7 +141,10 @@ def _general(problem: Problem, out: Any, elements: Any, machine: Gpu) -> None:
 
 
 def some(problem: Problem, out: Any, elements: Any, machine: Gpu = GPU) -> None:
-    """The listed elements of `out`, by the exact kernel."""
+    """The listed elements of `out`; c is contiguous."""
+    if grouped.GROUPED.refuses(asked_of(problem)) is None:
+        grouped.run(problem, out, elements, machine)
+        return
     GENERAL.check_problem(problem)
     _general(problem, out, elements, machine)
 
@@ -176,10 +182,11 @@ def _segment_places(unit: Unit, start: int, stop: int) -> Any:
 
 
 def _pack(
-    unit: Unit, codes: Any, stored: Format, side: str, order: Any, pads: tuple[int, int, int], special: Any, machine: Gpu
+    unit: Unit, operand: tuple[Any, Format, Any], side: str, order: Any, pads: tuple[int, int, int], special: Any, machine: Gpu
 ) -> dict[str, Any]:
-    """The planes of an operand given as (batch, rows, k)."""
+    """The planes of an operand given as codes (batch, rows, k), their stored format, and scales (batch, rows, blocks) or None."""
     cp = machine.xp
+    codes, stored, scales = operand
     (batch, rows, _), (pitch, k_pad, blocks_pad) = codes.shape, pads
     exponent = cp.uint32 if side == "a" else cp.uint16
     planes = {
@@ -191,6 +198,8 @@ def _pack(
     }
     packing = Packing().set(codes=codes, special=special, order=order, **planes)
     packing.set(**dict(zip(("batch_step", "row_step", "k_step"), codes.strides, strict=True)))
+    if scales is not None:
+        packing.set(scales=scales, **dict(zip(("scale_batch", "scale_row", "scale_step"), scales.strides, strict=True)))
     packing.set(batch=batch, rows=rows, pitch=pitch, k_pad=k_pad, blocks_pad=blocks_pad)
     if machine.for_any:
         source, record = aligned.pack_for_any(side), aligned.pack_record(unit, stored, side)
@@ -223,9 +232,11 @@ def _aligned(problem: Problem, out: Any, tile: Tile, machine: Gpu) -> None:
     blocks_pad = _up(blocks, stage_blocks)
     k_pad = blocks_pad * unit.block_size
     order, special = cp.asarray(places), cp.zeros(1, cp.uint32)
-    a = _pack(unit, problem.a.codes, problem.a.stored, "a", order, (_up(m, tile.bm), k_pad, blocks_pad), special, machine)
-    b_codes = problem.b.codes.transpose(0, 2, 1)
-    b = _pack(unit, b_codes, problem.b.stored, "b", order, (_up(n, tile.bn), k_pad, blocks_pad), special, machine)
+    left = (problem.a.codes, problem.a.stored, problem.scale_a)
+    columns = None if problem.scale_b is None else problem.scale_b.transpose(0, 2, 1)
+    right = (problem.b.codes.transpose(0, 2, 1), problem.b.stored, columns)
+    a = _pack(unit, left, "a", order, (_up(m, tile.bm), k_pad, blocks_pad), special, machine)
+    b = _pack(unit, right, "b", order, (_up(n, tile.bn), k_pad, blocks_pad), special, machine)
     careful = aligned.may_overflow(unit) or bool(special[0]) or _has_special(problem)
     exact = unit.align_rounding == "exact"
     inexact = cp.zeros(2 * out.size + 2, cp.uint32) if exact else None

@@ -21,7 +21,7 @@ from tcsim.gates import (
 )
 from tcsim.hardware.unit import Unit
 
-__all__ = ["ALIGNED", "FUSED", "GENERAL", "INTEGERS", "Gate"]
+__all__ = ["ALIGNED", "FUSED", "GENERAL", "INTEGERS", "Gate", "ascending", "single"]
 
 SUM_BITS = 50  # of the double-precision kernel: |S| < 2^50 last places keeps M + S in M's binade
 LARGEST_BLOCK = 64  # a stage of its shared memory holds whole blocks
@@ -59,7 +59,7 @@ GENERAL = Gate(
 )
 
 
-def _single(fmt: Format, mantissa: int) -> bool:
+def single(fmt: Format, mantissa: int) -> bool:
     """Whether a format's values are among float32's exponents, with at most `mantissa` bits."""
     return not fmt.integer and fmt.mantissa_bits <= mantissa and fmt.emin >= -126 and fmt.emax <= 127
 
@@ -68,6 +68,12 @@ def sum_room(unit: Unit) -> int:
     """Fraction bits that the double-precision kernel can keep: (L + 1) terms below 4·2^emax must stay under 2^SUM_BITS
     last places."""
     return SUM_BITS - 2 - unit.block_size.bit_length()
+
+
+def _powers_of_two(unit: Unit) -> bool:
+    """Whether scales, if there are any, move a number by its exponent alone, and among a double's."""
+    fmt = unit.scale_format
+    return fmt is None or (not fmt.mantissa_bits and not fmt.zero and fmt.emin >= -127 and fmt.emax <= 127)
 
 
 def _fraction_has_room(unit: Unit) -> bool:
@@ -79,9 +85,9 @@ ALIGNED = Gate(
     "the double-precision CUDA kernel",
     {
         **LABELS,
-        "a": lambda unit: _single(unit.a_operand, 20),
-        "b": lambda unit: _single(unit.b_operand, 20),
-        "out": lambda unit: _single(unit.out_format, 23),
+        "a": lambda unit: single(unit.a_operand, 20),
+        "b": lambda unit: single(unit.b_operand, 20),
+        "out": lambda unit: single(unit.out_format, 23),
         **formats("operand_format"),
         **only(sum_format=None, arithmetic="aligned"),
         "block_size": lambda unit: 1 <= unit.block_size <= LARGEST_BLOCK,
@@ -97,14 +103,14 @@ ALIGNED = Gate(
         **only(
             chains=1,
             subnormals="keep",
-            scale=None,
-            scale_block=0,
             late_fraction_bits=None,
             parity_split=False,
             lanes=1,
             product_rounding="rne",
             zero_sign="positive",
         ),
+        "scale": _powers_of_two,
+        **count("scale_block", 1 << 30),
         "nan_code": lambda unit: unit.nan_code is None or 0 <= unit.nan_code < 1 << 32,
         **ONE_NAN,
         **only(overflow="wrap"),
@@ -113,7 +119,8 @@ ALIGNED = Gate(
 )
 
 
-def _ascending(unit: Unit) -> bool:
+def ascending(unit: Unit) -> bool:
+    """Whether products are taken as they come along k."""
     return unit.k_order is None or unit.k_order == tuple(range(len(unit.k_order)))
 
 
@@ -136,7 +143,7 @@ FUSED = Gate(
         **only(align_rounding="exact", rounding="rne"),
         "out_precision": lambda unit: unit.kept_bits == unit.out_format.precision,
         **count("min_exponent", 1 << 20),
-        "k_order": _ascending,
+        "k_order": ascending,
         **only(
             group_size=1,
             c_enters="aligned",

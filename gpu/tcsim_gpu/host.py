@@ -22,7 +22,12 @@ from tcsim_gpu.source import kernel_text
 
 HOST_TILE = Tile(bm=4, bn=8, tm=4, tn=8)  # one thread, for nobody else would fill its shared memory
 SHARED_BYTES = 1 << 20
-_ARGUMENTS = {"aligned": "Job", "pack": "Packing", "general": "Task"}
+HOST_GROUP_TILE = Tile(bm=4, bn=4, tm=4, tn=4)
+_ARGUMENTS = {
+    "aligned": "Job", "pack": "Packing", "general": "Task", "grouped": "Grouped", "listed": "Grouped",
+    "pack_groups": "PackGroups",
+}  # fmt: skip
+_TILED = ("aligned", "grouped", "listed")
 
 
 def compiler() -> str | None:
@@ -43,7 +48,7 @@ def library(source: str, name: str) -> ctypes.CDLL:
         raise RuntimeError("no C++ compiler here (g++ or clang++)")
     text = source
     if name != "general":
-        shared = f"alignas(128) unsigned char shared[{SHARED_BYTES}];\n" if name == "aligned" else ""
+        shared = f"alignas(128) unsigned char shared[{SHARED_BYTES}];\n" if name in _TILED else ""
         text = kernel_text("on_host.cuh") + shared + source
         text += (
             f'\nextern "C" void launch(const {_ARGUMENTS[name]} *argument, const unsigned *grid, unsigned threads) {{'
@@ -62,6 +67,7 @@ class Host(Gpu):
 
     chains = False
     tile = HOST_TILE
+    group_tile = HOST_GROUP_TILE
 
     def __init__(self, for_any: bool = True) -> None:
         super().__init__(for_any)

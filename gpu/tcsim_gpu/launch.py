@@ -71,6 +71,7 @@ class Gpu:
 
     chains = True
     tile: Any = None  # of the double-precision kernel; chosen for the problem unless set
+    group_tile: Any = None  # and of the one of exact groups
 
     def __init__(self, for_any: bool = False) -> None:
         self.for_any = for_any

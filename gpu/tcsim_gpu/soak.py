@@ -26,7 +26,7 @@ from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Blocked, Plan, Sequential
-from tcsim_gpu import aligned, device, emulator, launch, what_ifs
+from tcsim_gpu import aligned, device, emulator, grouped, launch, what_ifs
 from tcsim_gpu.source import chain_for_any, general_for_any, is_chain
 
 CHUNK = 64
@@ -94,6 +94,8 @@ def kernel_of(unit: Unit, plan: Plan) -> str:
     """Which kernel of the emulator computes a unit and a schedule."""
     if plan.sum is None and is_chain(unit):
         return "chains"
+    if plan.sum is None and grouped.GROUPED.takes(unit):
+        return "grouped"
     return "aligned" if aligned.fits(unit, plan) else "general"
 
 
@@ -237,6 +239,7 @@ def sources() -> list[str]:
     """Every source that the kernels for any unit come from."""
     base = Unit("any", "any", "float16", "float16", "float32", 1, fraction_bits=24)
     found = [general_for_any(), aligned.pack_for_any("a"), aligned.pack_for_any("b")]
+    found += [grouped.grouped_for_any(), grouped.pack_for_any("a"), grouped.pack_for_any("b")]
     found += [
         chain_for_any(Unit("any", "any", f, f, f, 1, align_rounding="exact", rounding="rne")) for f in ("float32", "float64")
     ]

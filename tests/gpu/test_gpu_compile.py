@@ -1,7 +1,7 @@
 """Every CUDA kernel compiles for every architecture it targets, GPU or not; what compiles is not thereby seen to run."""
 
 import pytest
-from tcsim_gpu import aligned, compile_check, source
+from tcsim_gpu import aligned, compile_check, grouped, source
 from tcsim_gpu import compile as compiler
 from tcsim_gpu.fabsum import CHAINED, chain_source, fabsum_source
 from tcsim_gpu.matrix_source import matrix_source
@@ -68,6 +68,13 @@ def test_other_emulator_kernels_compile(kernel: str) -> None:
         "chains": lambda: source.chain_source(unit, unit.a_format, unit.b_format),
     }[kernel]()
     build(text, "sm_80")
+
+
+@pytest.mark.parametrize("fmt", ["nvfp4", "mxfp4"])
+def test_the_kernels_of_groups_compile(fmt: str) -> None:
+    unit = tcsim.unit("b200", fmt)
+    build(grouped.grouped_source(unit), "sm_80")
+    build(grouped.pack_source(unit, unit.a_format, "a"), "sm_80")
 
 
 @pytest.mark.parametrize(("block", "total", "fmt"), [(64, "float64", "float16"), (48, "float32", "bfloat16")])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tcsim_gpu import device, instructions, sparse
 from tcsim_gpu.gates import ALIGNED, FUSED, GENERAL, INTEGERS, Gate
+from tcsim_gpu.grouped import GROUPED
 from tcsim_gpu.soak import kernel_of
 from tcsim_gpu.source import MOST_LIMBS, general_source
 from tcsim_gpu.unit_of_instruction import instruction_units
@@ -18,9 +19,10 @@ from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Plan
 
-GATES = {g.kernel: g for g in (GENERAL, ALIGNED, FUSED, INTEGERS)}
+GATES = {g.kernel: g for g in (GENERAL, ALIGNED, FUSED, INTEGERS, GROUPED)}
 FP16, FP64, INT8 = (tcsim.unit("h200", f) for f in ("float16", "float64", "int8"))
 TAKEN = {GENERAL.kernel: FP16, ALIGNED.kernel: FP16, FUSED.kernel: FP64, INTEGERS.kernel: INT8}
+TAKEN[GROUPED.kernel] = NVFP4 = tcsim.unit("b200", "nvfp4")
 LABELS = ("gpu", "instruction", "name", "evidence", "source", "nan_known")
 SEQUENTIAL, BLOCKED = tcsim.Sequential().plan(64), tcsim.Blocked(16).plan(64)
 
@@ -90,6 +92,7 @@ def test_a_value_unheard_of_closes_it(gate: Gate, key: str) -> None:
         assert not taken, (key, alien)
 
 
+MX = tuple(tcsim.unit("b200", f) for f in ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e2m1_k32"))
 M8N8K4 = tcsim.unit("h200", "float16", out="float16", instruction="mma.m8n8k4")
 BEYOND = {
     "a": FP16.replace(a="float64", b="float16"),
@@ -103,8 +106,12 @@ BEYOND = {
     "block_size": FP16.replace(block_size=65),
     "fraction_bits": FP16.replace(fraction_bits=44),
     "min_exponent": FP16.replace(min_exponent=300),
-    "group_size": tcsim.unit("b200", "nvfp4"),
-    "scale": tcsim.unit("b200", "mxfp8_e4m3"),
+    "group_size": NVFP4.replace(group_size=8),
+    "groups, more of them": NVFP4.replace(block_size=144),
+    "groups, wider": NVFP4.replace(a="float6_e3m2fn"),
+    "groups, cut otherwise": NVFP4.replace(align_rounding="rd"),
+    "groups, too many bits": NVFP4.replace(fraction_bits=39),
+    "scale": tcsim.unit("b200", "mxfp8_e4m3").replace(scale=Format(9, 0, "ue9", signed=False, infinities=False, nan="none")),
     "sum_format": M8N8K4,
     "sum_format with positive zeros": M8N8K4.replace(zero_sign="positive"),
     "chains": M8N8K4.replace(zero_sign="positive", chains=2),
@@ -132,7 +139,8 @@ def test_what_a_fast_kernel_does_not_know_goes_to_the_exact_one(unit: Unit) -> N
 
 
 def test_the_fast_kernels_keep_their_own() -> None:
-    for unit in (FP16, tcsim.unit("v100", "float16"), tcsim.unit("h200", "float8_e4m3fn", instruction="mma")):
+    assert kernel_of(NVFP4, SEQUENTIAL) == "grouped"
+    for unit in (FP16, tcsim.unit("v100", "float16"), tcsim.unit("h200", "float8_e4m3fn", instruction="mma"), *MX):
         assert kernel_of(unit, SEQUENTIAL) == "aligned"
     assert kernel_of(FP64, SEQUENTIAL) == "chains"
     assert kernel_of(FP64.replace(k_order=(0, 1, 2)), SEQUENTIAL) == "chains"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.random_units import written
+from support.scaled_problems import scaled_problem
 from tcsim_gpu import certificates, cli, device, folded, host, native, proofs, what_ifs
 from tcsim_gpu.source import kernel_text
 
@@ -152,37 +153,6 @@ def folded_unit(draw: what_ifs.Draw) -> Unit:
     return base.replace(**changes)
 
 
-def folded_problem(draw: what_ifs.Draw, unit: Unit) -> Problem:
-    """Scales around a middle that may lie anywhere, some far off, and a c that may be as large or small as it likes."""
-    m, n, k = draw.between(1, 3), draw.between(1, 3), draw.of((16, 48, 64, 96, 128, 192, 250))
-    rng, fmt = draw.rng, unit.scale_format
-    assert fmt is not None
-    kinds = ("mid", "any", "zeros", "close", "special", "cancel", "huge")
-    a = what_ifs.codes(draw, unit.a_format, (1, m, k), draw.of(kinds))
-    b = what_ifs.codes(draw, unit.b_format, (1, k, n), draw.of(kinds))
-    blocks, width = -(-k // unit.scale_block), fmt.mantissa_bits
-    scales = []
-    for shape in ((1, m, blocks), (1, blocks, n)):
-        middle = draw.of((fmt.bias, fmt.bias, draw.between(0, (fmt.max_code >> width) - 1)))
-        spread = draw.of((0, 1, 3, 6, 10, 14))
-        field = np.clip(middle + rng.integers(-spread, spread + 1, shape), 0, fmt.max_code >> width)
-        codes = np.minimum(field << width | rng.integers(0, 1 << width, shape), fmt.max_code)
-        scales.append(np.where(rng.random(shape) < draw.of((0, 0, 0.1)), fmt.max_code + 1, codes).astype(np.uint8))
-    c = None
-    if draw.chance(0.7):
-        field = np.clip(127 + draw.between(-40, 40) + rng.integers(-6, 7, (1, m, n)), 0, 255)
-        if draw.chance(0.1):
-            field[...] = draw.of((0, 254, 255))
-        body = rng.integers(0, 1 << 23, (1, m, n)) & ~((1 << draw.of((0, 0, 8, 16, 23))) - 1)
-        c = (rng.integers(0, 2, (1, m, n)) << 31 | field << 23 | np.where(rng.random((1, m, n)) < 0.2, 0, body)).astype(
-            np.uint32
-        )
-        c = np.where(rng.random(c.shape) < 0.1, rng.integers(0, 2, c.shape, dtype=np.uint32) << np.uint32(31), c)
-    return Problem(
-        unit, Sequential().plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), c, scales[0], scales[1]
-    )  # fmt: skip
-
-
 def by_blocks(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """What the kernel computes of folded operands (m, k) and (n, k): chunks by the native record from zero, then c + chunk to zero."""
     (m, k), n = x.shape, y.shape[0]
@@ -223,7 +193,7 @@ def test_a_certified_output_has_the_bits_of_the_unit(seed: int) -> None:
         unit = folded_unit(draw)
         if not certificates.FOLDED.takes(unit):
             continue
-        problem = folded_problem(draw, unit)
+        problem = scaled_problem(draw, unit)
         x, a, y, b = both_sides(problem)
         c = None if problem.c is None else problem.c[0]
         certain = certificates.certified(a, b, c, certificates.reach_of(unit))
@@ -243,7 +213,7 @@ def test_a_looser_certificate_would_let_wrong_bits_through(reach: int, bits: int
         unit = folded_unit(draw)
         if not certificates.FOLDED.takes(unit):
             continue
-        problem = folded_problem(draw, unit)
+        problem = scaled_problem(draw, unit)
         x, a, y, b = both_sides(problem)
         c = None if problem.c is None else problem.c[0]
         loose = certificates.certified(a, b, c, certificates.reach_of(unit) + reach, 24 + bits)
@@ -292,7 +262,7 @@ def test_the_devices_certificate_is_the_definition(certify_kernel: ctypes.CDLL, 
     found = 0
     for i in range(300):
         draw = what_ifs.Draw((seed, 3, i))
-        problem = folded_problem(draw, folded_unit(draw))
+        problem = scaled_problem(draw, folded_unit(draw))
         _, a, _, b = both_sides(problem)
         (m, n), reach = (a.low.size, b.low.size), float(certificates.reach_of(problem.unit))
         c = None if problem.c is None else np.ascontiguousarray(problem.c[0])
@@ -335,7 +305,7 @@ def test_the_plan_gives_the_emulators_bits(seed: int) -> None:
     for i in range(60):
         draw = what_ifs.Draw((seed, 2, i))
         if i % 2:
-            problem = folded_problem(draw, folded_unit(draw))
+            problem = scaled_problem(draw, folded_unit(draw))
         else:
             unit, _ = padded_unit(draw)
             problem = what_ifs.problem(draw, unit)

@@ -90,7 +90,7 @@ def test_what_is_drawn() -> None:
         assert len({getattr(u, key) for u in units}) > 1, key
     assert any(u.keeps_nan for u in units)
     assert {p.plan.sum for p in problems} == {None, "float16", "float32", "float64"}
-    assert {soak.kernel_of(p.unit, p.plan) for p in problems} == {"general", "aligned", "chains"}
+    assert {soak.kernel_of(p.unit, p.plan) for p in problems} >= {"general", "aligned", "chains"}
     assert any(p.a.stored != p.unit.a_format for p in problems)
     assert all(GENERAL.takes(u) for u in units)
     again = what_ifs.draw((1, 7))

@@ -1,5 +1,5 @@
-// CUDA's words in C++, for running a kernel on the host one thread after the other: aligned.cuh with a tile of one thread,
-// pack.cuh with any number, since its threads share nothing. Rounding modes are those of the floating-point environment.
+// CUDA's words in C++, for running a kernel on the host one thread after the other: aligned.cuh and grouped.cuh with a tile of one
+// thread, pack.cuh with any number, since its threads share nothing. Rounding modes are those of the floating-point environment.
 #include <algorithm>
 #include <cfenv>
 #include <cmath>
@@ -69,6 +69,10 @@ static inline unsigned __vmaxs2(unsigned a, unsigned b) {
 static inline unsigned __viaddmax_s16x2(unsigned a, unsigned b, unsigned c) {
   const unsigned sum = halves((short)((short)a + (short)b), (short)((short)(a >> 16) + (short)(b >> 16)));
   return __vmaxs2(sum, c);
+}
+static inline int __dp4a(int a, int b, int c) {
+  for (int i = 0; i < 32; i += 8) c += (signed char)(a >> i) * (signed char)(b >> i);
+  return c;
 }
 static inline unsigned atomicAdd(unsigned *p, unsigned x) { return *p += x, *p - x; }
 static inline unsigned atomicOr(unsigned *p, unsigned x) { return *p |= x, *p & ~x; }

@@ -1,7 +1,7 @@
 // One operand as the planes that aligned.cuh reads. One thread packs one block of one row of a (or column of b).
 //
-// The host defines SIDE_A (exponents twice in a word for a, once in 16 bits for b), Unit, and STORED, MINE: the stored format
-// and the unit's. `order` says which k stands where; -1 is padding, which is no zero term.
+// The host defines SIDE_A (exponents twice in a word for a, once in 16 bits for b), Unit, and STORED, MINE, S: the stored format,
+// the unit's and that of the scales, which multiply the numbers here and add their exponents. `order` says which k stands where; -1 is padding, which is no zero term.
 
 #define L Unit::BLOCK()
 #define BOTTOM 123  // as in aligned.cuh
@@ -15,6 +15,8 @@ struct Packing {
   const u8 *codes;
   u32 *value, *change, *exponent, *floor, *last, *special;
   const int *order;
+  const u8 *scales;
+  i64 scale_batch, scale_row, scale_step;  // bytes
   i64 batch_step, row_step, k_step;  // bytes
   i64 batch, rows, pitch, k_pad, blocks_pad;
 };
@@ -22,6 +24,16 @@ struct Packing {
 DEV void put_exponent(u32 *plane, i64 at, int e) {
   if (SIDE_A) plane[at] = (u32)(e & 0xFFFF) * 0x10001u;
   else ((u16 *)plane)[at] = (u16)e;
+}
+
+// v times the scale of its block along k, a power of two or NaN.
+DEV Value scaled_by(Value v, const Packing &p, i64 row, i64 k, i64 batch) {
+  const i64 at = batch * p.scale_batch + row * p.scale_row + k / Unit::SCALE_BLOCK() * p.scale_step;
+  const Value s = decode<S>(load_code(p.scales, at, S::BYTES()), S::EMIN());
+  v.lsb += s.lsb;
+  v.exponent += s.exponent;
+  if (s.kind) v.kind = NOT_A_NUMBER;
+  return v;
 }
 
 DEV void pack_block(const Packing &p, i64 row, i64 block, i64 batch) {
@@ -34,6 +46,7 @@ DEV void pack_block(const Packing &p, i64 row, i64 block, i64 batch) {
     if (k >= 0 && row < p.rows) {
       const u64 code = load_code(p.codes, batch * p.batch_step + row * p.row_step + k * p.k_step, STORED::BYTES());
       Value v = decode<STORED>(code, MINE::EMIN());
+      if (Unit::SCALED()) v = scaled_by(v, p, row, k, batch);
       const u64 s = (u64)v.significand;
       const int top = top_bit(s);
       sign = v.negative ? 0x80000000u : 0;
