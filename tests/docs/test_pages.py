@@ -32,11 +32,15 @@ def test_a_page_runs_and_prints_what_it_says(page: Path) -> None:
             assert "Error:" not in printed
 
 
-def test_the_examples_of_the_api_are_whole_and_run() -> None:
-    page = DOCS / "reference" / "examples.md"
+@pytest.mark.parametrize("stem", ["examples", "modules"])
+def test_the_examples_of_the_api_are_whole_and_run(stem: str) -> None:
+    page = DOCS / "reference" / f"{stem}.md"
     text = page.read_text()
-    for name in tcsim.__all__:
-        assert f"tcsim.{name}" in text, f"no example of tcsim.{name}"
+    if stem == "examples":
+        wanted = [f"tcsim.{name}" for name in tcsim.__all__]
+    else:
+        wanted = [f"{name}.{n}" for name in generate.MODULES for n in generate.own(getattr(tcsim, name))]
+    assert not [name for name in wanted if not re.search(rf"\b{name}\b", text)], "no example of these"
     plain = text.replace("```python\n", "\n").replace("```\n", "\n")
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     result = runner.run(doctest.DocTestParser().get_doctest(plain, {}, "examples", str(page), 0))
