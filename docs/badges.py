@@ -6,9 +6,6 @@ import tomllib
 from html import escape
 from pathlib import Path
 
-import tcsim
-from tcsim.verbs.records import lines
-
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).parent / "_static" / "badges"
 
@@ -16,12 +13,9 @@ FOLDER = Path(__file__).parent / "_static" / "badges"
 def facts() -> dict[str, tuple[str, str]]:
     """Name of a badge's file: what it names, and what it says of it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    units = tcsim.units()
-    gpus = len({u.gpu for u in units} - {"x86"})
     return {
         "python": ("python", project["requires-python"].replace(">=", "≥ ")),
         "license": ("license", project["license"]),
-        "units": ("units", f"{len(units)} of {gpus} GPUs, {len(lines(units))} arithmetics"),
     }
 
 
