@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import ModuleType
 
 import click
 
@@ -200,7 +201,8 @@ def api_page() -> str:
     text = [
         "# API",
         "",
-        "Public names, from their docstrings; {doc}`../reference/examples` has a runnable example of each.",
+        "Public names, from their docstrings. Each has a runnable example: {doc}`the names of tcsim <../reference/examples>`, "
+        "{doc}`those of its modules <../reference/modules>`.",
         "",
     ]
     for title, names in GROUPS.items():
@@ -218,17 +220,21 @@ def api_page() -> str:
     text += ["## Modules", ""]
     for name in MODULES:
         module = getattr(tcsim, name)
-        public = [n for n in getattr(module, "__all__", dir(module)) if callable(getattr(module, n)) and not n.startswith("_")
-                  and getattr(getattr(module, n), "__module__", "").startswith("tcsim") and n not in ("Array",)]  # fmt: skip
-        own = [n for n in public if getattr(module, n).__module__ == module.__name__ or hasattr(module, "__all__")]
         summary = (module.__doc__ or "").split("\n\n")[0].strip().replace("\n", " ")
         text += [f"### tcsim.{name}", "", markdown(summary), ""]
         text += [row(["name", "what"]), row(["---", "---"])]
-        for n in own:
+        for n in own(module):
             what = (getattr(module, n).__doc__ or "").strip().split("\n")[0]
             text.append(row([f"`{n}`", markdown(what)]))
         text.append("")
     return "\n".join(text)
+
+
+def own(module: ModuleType) -> list[str]:
+    """The public functions and classes of a module."""
+    public = [n for n in getattr(module, "__all__", dir(module)) if callable(getattr(module, n)) and not n.startswith("_")
+              and getattr(getattr(module, n), "__module__", "").startswith("tcsim") and n not in ("Array",)]  # fmt: skip
+    return [n for n in public if getattr(module, n).__module__ == module.__name__ or hasattr(module, "__all__")]
 
 
 def framework(name: str) -> list[str]:

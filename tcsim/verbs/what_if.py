@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from tcsim.fp.modes import TABLE
 from tcsim.hardware import as_unit
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS
 from tcsim.hardware.unit import Unit
@@ -35,8 +37,8 @@ def _panel(widgets: Any, built: Unit, k: int, seed: int) -> Any:
     sliders = {
         "block_size": widgets.IntSlider(built.block_size, 1, 32, description="block size", continuous_update=False),
         "fraction_bits": widgets.IntSlider(built.fraction_bits, 8, 40, description="fraction bits", continuous_update=False),
-        "align_rounding": widgets.Dropdown(options=ALIGN_ROUNDINGS, value=built.align_rounding, description="terms"),
-        "rounding": widgets.Dropdown(options=ROUNDINGS, value=built.rounding, description="results"),
+        "align_rounding": widgets.Dropdown(options=_words(ALIGN_ROUNDINGS), value=built.align_rounding, description="terms"),
+        "rounding": widgets.Dropdown(options=_words(ROUNDINGS), value=built.rounding, description="results"),
         "log2_k": widgets.IntSlider(int(np.log2(k)), 6, 18, description="log2 k", continuous_update=False),
     }
     shown = widgets.Output()
@@ -51,6 +53,12 @@ def _panel(widgets: Any, built: Unit, k: int, seed: int) -> Any:
 
     out = widgets.interactive_output(draw, sliders)
     return widgets.VBox([widgets.HBox(list(sliders.values())[:2]), widgets.HBox(list(sliders.values())[2:]), shown, out])
+
+
+def _words(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Roundings as people read them, each with its name."""
+    meant = {mode.name: mode.meaning.split(",")[0].split(":")[0] for mode in TABLE}
+    return [(f"{meant.get(name, 'no bit lost')} ({name})", name) for name in names]
 
 
 def changed(built: Unit, values: dict[str, Any]) -> Unit:
@@ -96,7 +104,7 @@ def picture(unit: Unit, *, k: int, seed: int) -> Any:
         for power, label in ((1.0, "k"), (0.5, "√k")):
             line = [last * (x / ks[-1]) ** power for x in ks]
             curve.plot(ks, line, color="black", linestyle=(0, (1, 3)), linewidth=0.8)
-            curve.annotate(label, (ks[0], line[0]), fontsize=7)
+            curve.annotate(label, (ks[0], line[0]), textcoords="offset points", xytext=(-4, 4), ha="right", fontsize=7)
         curve.set(xscale="log", yscale="log", xlabel="inner dimension k", ylabel="largest relative error")
         curve.set_xscale("log", base=2)
         figure.draw_without_rendering()

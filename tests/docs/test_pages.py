@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from urllib.parse import unquote
 
+import badges
 import generate
 import pytest
 from pages import DOCS, PAGES, ran
@@ -32,11 +33,15 @@ def test_a_page_runs_and_prints_what_it_says(page: Path) -> None:
             assert "Error:" not in printed
 
 
-def test_the_examples_of_the_api_are_whole_and_run() -> None:
-    page = DOCS / "reference" / "examples.md"
+@pytest.mark.parametrize("stem", ["examples", "modules"])
+def test_the_examples_of_the_api_are_whole_and_run(stem: str) -> None:
+    page = DOCS / "reference" / f"{stem}.md"
     text = page.read_text()
-    for name in tcsim.__all__:
-        assert f"tcsim.{name}" in text, f"no example of tcsim.{name}"
+    if stem == "examples":
+        wanted = [f"tcsim.{name}" for name in tcsim.__all__]
+    else:
+        wanted = [f"{name}.{n}" for name in generate.MODULES for n in generate.own(getattr(tcsim, name))]
+    assert not [name for name in wanted if not re.search(rf"\b{name}\b", text)], "no example of these"
     plain = text.replace("```python\n", "\n").replace("```\n", "\n")
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     result = runner.run(doctest.DocTestParser().get_doctest(plain, {}, "examples", str(page), 0))
@@ -59,6 +64,19 @@ def test_the_gallery_has_a_picture_of_every_study() -> None:
             f"`python docs/pictures.py {name}` draws it"
         )
         assert generate.drawn_stem(name) in tcsim.study.study(name).captions
+
+
+def test_badges_say_what_is_true() -> None:
+    for stem, (name, value) in badges.facts().items():
+        assert (badges.FOLDER / f"{stem}.svg").read_text() == badges.badge(name, value), "`python docs/badges.py` redraws it"
+        assert f"(docs/_static/badges/{stem}.svg)" in (DOCS.parent / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "notebooks/README.md"])
+def test_links_of_the_repository_lead_to_files(page: str) -> None:
+    path = DOCS.parent / page
+    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text())]
+    assert not [link for link in links if not re.match(r"[a-z]+:", link) and not (path.parent / link).exists()]
 
 
 def broken_links(site: Path) -> list[str]:

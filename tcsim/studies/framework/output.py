@@ -106,7 +106,7 @@ def verdict_table(claims: Sequence[dict[str, str]]) -> str:
         for c in claims
     )
     head = "<tr><th>verdict</th><th>statement checked, and the numbers</th><th>origin, and what it says</th></tr>"
-    return f"<table>{head}{rows}</table>" if rows else ""
+    return f"<table class='claims'>{head}{rows}</table>" if rows else ""
 
 
 def _small(text: str) -> str:

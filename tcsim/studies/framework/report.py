@@ -57,7 +57,7 @@ def _summary(documents: list[dict[str, Any]]) -> str:
     banner = _banner(f"Quick sizes, for a look and not for a conclusion: {', '.join(small)}.") if small else ""
     broken = [f"{d['title']}: {_failed(d)}" for d in documents if d["failed_cells"]]
     return (
-        f"<h1>tcsim studies</h1><p class='about'>{len(documents)} studies, {escape(when)}, {escape(about)}</p>{banner}"
+        f"<h1>tcsim studies</h1><p class='about'>{len(documents)} {'study' if len(documents) == 1 else 'studies'}, {escape(when)}, {escape(about)}</p>{banner}"
         f"{''.join(_banner(line, bad=True) for line in broken)}"
         f"<nav><div class='table'><table><tr><th>study</th>{head}<th>remarks</th></tr>{rows}</table></div></nav>"
     )

@@ -17,8 +17,12 @@ figure { margin: 1.2rem 0; } figure div { overflow: auto; border: 1px solid var(
 figure img { width: 100%; height: auto; display: block; } figure.zoom div { cursor: zoom-out; max-height: 92vh; } figure.zoom img { width: 220%; max-width: none; }
 figcaption { color: var(--dim); font-size: .92em; padding: .3rem 0; } figcaption b { color: #1d1d1d; }
 pre { overflow-x: auto; background: #f6f6f6; padding: .7rem; font-size: 12.5px; line-height: 1.35; }
-@media (max-width: 40rem) { body { font-size: 15px; padding: .6rem; } nav ol { columns: 1; } td, th { padding: .25rem .35rem; } }
-@media print { nav, .skip { display: none; } body { max-width: none; font-size: 10.5pt; } figure, tr { break-inside: avoid; } h2 { break-before: page; }
+@media (max-width: 40rem) { body { font-size: 15px; padding: .6rem; } nav ol { columns: 1; } td, th { padding: .25rem .35rem; }
+ .claims, .claims tbody, .claims tr, .claims td { display: block; width: 100%; } .claims tr:first-child { display: none; }
+ .claims td { border: 0; padding: .1rem .35rem; } .claims tr { border-bottom: 1px solid var(--line); padding: .4rem 0; }
+ .claims td:last-child::before { content: "Origin: "; color: var(--dim); } figure.zoom img { width: 320%; } }
+@media print { .skip { display: none; } body { max-width: none; font-size: 10.5pt; } figure, tr { break-inside: avoid; } h2 { break-after: avoid; }
+ section + section { break-before: page; } th { position: static; } pre { white-space: pre-wrap; font-size: 7.5pt; }
  figure div { border: 0; overflow: visible; } details { display: block; } }
 """
 
