@@ -42,9 +42,9 @@ TAKEN: dict[Gate, Unit] = {
     special.CHAINS: CHAIN,
     special.TO_HALF: M8N8K4,
     special.GROUPED: NVFP4,
-    blocks.GATE: FP16.replace(rounding="rd"),
+    blocks.GATE: FP16.replace(out="bfloat16"),
     two_stage.GATE: MI300.replace(rounding="rz"),
-    rounded.GATE: MI250.replace(rounding="rz"),
+    rounded.GATE: MI250.replace(rounding="ro"),
     fused.GATE: X86,
     REFERENCE: FP16,
 }
@@ -182,7 +182,7 @@ def test_operands_stored_otherwise_reach_no_kernel_that_cannot_read_them() -> No
 
 # A legal value of each field that the kernel before the colon does not declare, and who takes it.
 HANDED_ON = {
-    "rounding": (FP16.replace(rounding="rd"), fast.GATE, blocks.GATE),
+    "rounding": (FP16.replace(rounding="rd", out_precision=20), fast.GATE, blocks.GATE),
     "align_rounding": (FP16.replace(align_rounding="rne"), fast.GATE, blocks.GATE),
     "fraction_bits": (FP16.replace(fraction_bits=30), fast.GATE, blocks.GATE),
     "block_size": (FP16.replace(block_size=2048), fast.GATE, blocks.GATE),
@@ -198,7 +198,7 @@ HANDED_ON = {
     "groups, to odd": (NVFP4.replace(rounding="ro"), special.GROUPED, blocks.GATE),
     "two stages, to odd": (MI300.replace(rounding="ro"), special.TWO_STAGE, two_stage.GATE),
     "two stages, late bits": (MI300.replace(late_fraction_bits=30), special.TWO_STAGE, two_stage.GATE),
-    "trees, up": (MI250.replace(rounding="ru"), special.ROUNDED, rounded.GATE),
+    "trees, down": (MI250.replace(rounding="rd"), special.ROUNDED, rounded.GATE),
     "trees, wide": (MI250.replace(block_size=16), special.ROUNDED, float32.GATE),
     "trees, short": (MI250.replace(out_precision=20), special.ROUNDED, rounded.GATE),
     "chains": (CHAIN.replace(chain=3), special.CHAINS, blocks.GATE),

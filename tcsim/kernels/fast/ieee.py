@@ -1,8 +1,8 @@
-"""Units whose every operation is one of float32's own, to nearest-even: register tiles of multiplications and additions.
+"""Units whose every operation is one of float32's own: register tiles of multiplications and additions.
 
 TREE
-    CDNA2: products rounded, added as a balanced tree, then c. FLUSHING does to every result what the unit does to subnormal
-    ones; elsewhere `plan` knows that none can be subnormal.
+    CDNA2: products rounded, added as a balanced tree, then c, all in the unit's rounding, which is a mode of the processor.
+    FLUSHING does to every result what the unit does to subnormal ones; elsewhere `plan` knows that none can be subnormal.
 CHAIN
     Hopper's mma.m8n8k4: fused multiply-adds from a zero, then c. HALVES: two chains of two in an instruction, whose result is
     rounded to float16.
@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.vector_ops import F32, I32, LANES, Value, Variable
-from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, FIELD, HALVES, TREE_FLUSHING
+from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, FIELD, HALVES, TREE_FLUSHING, Par
 
 ROWS = 4
 _SIGN, _LEAST, _INFINITY = -(1 << 31), 1 << 23, 0x7F800000
@@ -73,11 +73,13 @@ class _Block:
 
 def ieee_strip(b: ir.IRBuilder, kind: int, length: int, panel: int, arg: dict[str, Any], v: dict[str, Value]) -> None:
     """All rows of a strip against one panel of columns: c is updated in place."""
+    ops.set_rounding(b, ops.load(b, arg["par"], Par.MODE).cast(I32, "trunc"))
     whole = v["height"] & -ROWS
     with ops.loop(b, whole, ROWS) as i:
         _tile(b, kind, length, panel, ROWS, i, arg, v)
     with ops.loop(b, v["height"], 1, whole) as i:
         _tile(b, kind, length, panel, 1, i, arg, v)
+    ops.set_rounding(b, Value(b, I32(ops.NEAREST)))
 
 
 def _tile(

@@ -51,7 +51,7 @@ from tcsim.kernels.fast.record import (
     stored_held,
     whole_instructions,
 )
-from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, RANDOM, Par
+from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD, RANDOM, Par
 from tcsim.kernels.fast.special import CHAINS, GROUPED, ROUNDED, TWO_STAGE, special_plan
 from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PLAIN, SHIFTED, WIDE
 
@@ -100,7 +100,7 @@ GATE = Gate(
             else 1 <= unit.scale_block <= 1 << 20 and unit.scale_block % unit.block_size == 0
         ),
         **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne", overflow="wrap"),
-        **one_of("rounding", "rz", "rne", "rna", "sr"),
+        **one_of("rounding", "rz", "rne", "rna", "sr", "ru", "rd", "ro"),
         "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK,
         **count("out_precision", 24),
         **count("min_exponent", 1 << 20),
@@ -196,6 +196,8 @@ def _plan(unit: Unit, f: int) -> Plan | None:
     spare = 2**31 - 1 - unit.block_size * product
     width = WIDE if spare < 0 else PLAIN if spare >= 2 ** (f + 1) else CARRY
     kind = _kind(unit)
+    if kind is None:
+        return None
     smallest = min(lowest, out.emin) if least is None else max(least, min(lowest, out.emin))
     smallest = max(smallest, low - 127) if words else smallest
     if half and out.emin - (unit.kept_bits - 1) - (smallest - f) > 31:
@@ -207,11 +209,13 @@ def _plan(unit: Unit, f: int) -> Plan | None:
     return Plan(kind, width, words, par_of(unit, f, numbers, group), c_least, c_most, SHIFTED if scaled else NO_SCALES)
 
 
-def _kind(unit: Unit) -> int:
-    """How a block's sum is rounded; see `fast.round`."""
+def _kind(unit: Unit) -> int | None:
+    """How a block's sum is rounded (see `fast.round`); None where it is not."""
     half, short = unit.out_format.width == 16, unit.kept_bits < 24
     if unit.rounding == "sr":
         return RANDOM
+    if unit.rounding in ("ru", "rd", "ro"):
+        return None if half or short else ODD if unit.rounding == "ro" else NATIVE
     if half:
         return HALF if unit.rounding == "rne" and unit.kept_bits == 11 else INTEGER
     if unit.rounding == "rna":

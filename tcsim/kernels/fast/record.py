@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.fp.formats import FORMATS, Format
-from tcsim.fp.modes import masks
+from tcsim.fp.modes import masks, processor_mode
 from tcsim.gates import Asked
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast.round import PAR_COUNT, Par
@@ -67,7 +67,7 @@ def par_of(unit: Unit, f: int, numbers: dict[Par, int], group: int) -> np.ndarra
         Par.GROUP: group,
         Par.SCALE: (254 + f) << 23,
         Par.UNSCALE: f << 23,
-        Par.MODE: int(half or how.even),
+        Par.MODE: 1 if half else processor_mode(unit.rounding) or 0,
         Par.MASK: -(1 << (24 - unit.kept_bits)) if not half else -1,
         Par.KEPT: unit.kept_bits,
         Par.GRID: 127 + f + unit.out_format.emin - (unit.kept_bits - 1) if half else 0,

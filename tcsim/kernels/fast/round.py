@@ -2,7 +2,9 @@
 
 NATIVE
     Converting S to float32 under the rounding mode "toward zero" normalises and truncates in one step, under "nearest" it
-    rounds to nearest-even. MASKED then keeps fewer bits.
+    rounds to nearest-even, and so on. MASKED then keeps fewer bits.
+ODD
+    Truncated so; where converting back tells that something was cut, the last bit is set.
 AWAY, RANDOM
     Ties away and stochastic rounding truncate so after adding half a last place, or a random word, below it.
 HALF
@@ -24,9 +26,8 @@ from llvmlite import ir
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.vector_ops import F32, I32, I64, LANES, Value
 
-NATIVE, MASKED, AWAY, HALF, INTEGER, RANDOM = range(6)
-STAGED, PARITY = 6, 7  # `staged`
-TREE, TREE_FLUSHING, CHAIN, CHAIN_NEGATIVE, HALVES = range(8, 13)  # `ieee`
+NATIVE, MASKED, AWAY, HALF, INTEGER, RANDOM, ODD, STAGED, PARITY = range(9)  # the last two: `staged`
+TREE, TREE_FLUSHING, CHAIN, CHAIN_NEGATIVE, HALVES = range(9, 14)  # `ieee`
 
 
 class Par(IntEnum):
@@ -78,6 +79,10 @@ class Rounding:
         if self.kind in (NATIVE, MASKED):
             value = total.cast(F32, "sitofp") * unscale
             return value if self.kind == NATIVE else (value.bits_as(I32) & self.number(Par.MASK)).bits_as(F32)
+        if self.kind == ODD:
+            value = total.cast(F32, "sitofp")
+            cut = value.cast(total.element, "fptosi").compare("!=", total)
+            return (value.bits_as(I32) | cut.cast(I32, "zext")).bits_as(F32) * unscale
         if self.kind == HALF and total.element == I32:
             return self._nearest_half(total, unscale)
         sign = total >> (total.element.width - 32)

@@ -7,6 +7,7 @@ from math import floor
 import numpy as np
 
 from tcsim.fp.formats import FORMATS
+from tcsim.fp.modes import processor_mode
 from tcsim.gates import LABELS, ONE_NAN, Asked, Gate, Rest, Test, count, formats, one_of, only, operands, schedules
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast import staged
@@ -50,18 +51,32 @@ def _staged_plan(unit: Unit) -> Plan | None:
     return Plan(PARITY if unit.parity_split else STAGED, PLAIN, words, par, 1 << 23, 0x7F7FFFFF)
 
 
+def _directed(unit: Unit) -> bool:
+    """Whether a unit's additions round as the processor can, other than to nearest, and nothing else of it rounds.
+
+    Products of numbers that multiply to no more than 24 bits within float32's normal numbers are exact. An exact difference
+    of 0 is -0 where rounding goes down: left to others where zeros keep their signs.
+    """
+    a, b = unit.a_operand, unit.b_operand
+    exact = a.emin - a.mantissa_bits + b.emin - b.mantissa_bits >= _TREE_LEAST and a.emax + b.emax < 100
+    ways = ("rz", "ru") if unit.zero_sign == "ieee" else ("rz", "ru", "rd")
+    return unit.arithmetic == "rounded" and exact and unit.rounding in ways
+
+
 def _ieee_plan(unit: Unit) -> Plan | None:
     """Units whose operations are float32's own (`ieee`)."""
     a, b, kept = unit.a_operand, unit.b_operand, unit.subnormals == "keep"
     halves = unit.sum_format is not None
     held = (
-        (unit.rounding, unit.align_rounding, unit.k_order) == ("rne", "exact", None)
+        (unit.align_rounding, unit.k_order) == ("exact", None)
+        and (unit.rounding == "rne" or _directed(unit))
         and unit.kept_bits == unit.out_format.precision
         and unit.out_format == FORMATS["float16" if halves else "float32"]
     )
     if not held:
         return None
     par, none = np.zeros(PAR_COUNT, np.int64), 0x7F7FFFFF
+    par[Par.MODE] = processor_mode(unit.rounding) or 0
     if unit.arithmetic == "rounded":
         if unit.product_rounding != "rne" or unit.block_size not in (2, 4, 8) or (not kept and a.emin != b.emin):
             return None
@@ -160,7 +175,8 @@ ROUNDED = Gate(
         **_common("float32"),
         **_UNSCALED,
         **_NO_STAGES,
-        **only(arithmetic="rounded", align_rounding="exact", rounding="rne", fraction_bits=None, min_exponent=None),
+        **only(arithmetic="rounded", align_rounding="exact", fraction_bits=None, min_exponent=None),
+        **one_of("rounding", "rne", "rz", "ru", "rd"),
         **only(c_enters="aligned", chain=1, chains=1, sum_format=None),
         **one_of("subnormals", "keep", "flush"),
         **one_of("zero_sign", "positive", "ieee"),
