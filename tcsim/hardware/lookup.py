@@ -29,7 +29,8 @@ def units(gpu: str | None = None, *, fmt: Any = None) -> list[Unit]:
 
     `fmt` may be a family: "fp8" lists all units with an fp8 input. ValueError for a name that no unit has.
     """
-    found = UNITS if gpu is None else [u for u in UNITS if u.gpu == gpu_named(gpu).name]
+    name = None if gpu is None else gpu_named(gpu).name
+    found = [u for u in UNITS if name in (None, u.gpu)]
     return Units(found if fmt is None else _with_input(found, fmt))
 
 
@@ -72,12 +73,12 @@ def unit(gpu: str, fmt: Any = None, *, b: Any = None, out: Any = None, instructi
         if (b, out, instruction) != (None, None, None) or _parts(str(gpu)) is None:
             raise ValueError(_format_missing(gpu))
         return _spelled(str(gpu))
-    found = [u for u in UNITS if u.gpu == gpu_named(gpu).name]
+    record = gpu_named(gpu)
+    found = [u for u in UNITS if u.gpu == record.name]
     found = _of_input(found, fmt, b)
     found = _narrow(found, "output", None if out is None else format_named(out).name, lambda u: str(u.out))
     found = _narrow(found, "instruction", instruction, lambda u: u.instruction)
-    preferred = gpu_named(gpu).instruction
-    found.sort(key=lambda u: (u.instruction != preferred, u.out == "float16"))
+    found.sort(key=lambda u: (u.instruction != record.instruction, u.out == "float16"))
     return found[0]
 
 
