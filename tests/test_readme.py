@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import runpy
 from pathlib import Path
 
 from support.coverage import table
 from support.vectors import needs_vectors
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
 def test_the_example_prints_what_it_says() -> None:
@@ -22,6 +24,18 @@ def test_the_example_prints_what_it_says() -> None:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(code[1], {})
     assert out.getvalue() == printed[1]
+
+
+def test_the_badges_say_what_the_metadata_and_the_table_say() -> None:
+    """`python docs/badges.py` draws them."""
+    space = runpy.run_path(str(ROOT / "docs" / "badges.py"))
+    for name, drawn in space["badges"]().items():
+        assert (ROOT / "docs" / "_static" / name).read_text() == drawn
+        assert f"docs/_static/{name}" in README
+    assert (
+        f'requires-python = ">={space["badges"]()["badge-python.svg"].split("Python: ")[1][:4]}"'
+        in (ROOT / "pyproject.toml").read_text()
+    )
 
 
 @needs_vectors
