@@ -10,7 +10,8 @@ from pathlib import Path
 from support.coverage import table
 from support.vectors import needs_vectors
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
 def test_the_example_prints_what_it_says() -> None:

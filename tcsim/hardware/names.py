@@ -7,6 +7,7 @@ GPU without tensor cores says so.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tcsim.errors import unknown
 from tcsim.hardware.gpus import GPUS, Gpu
@@ -24,7 +25,12 @@ _AROUND = re.compile(
 
 def plain(name: str) -> str:
     """A name in words: lower case, one space for each run of spaces, hyphens and underscores."""
-    words = re.sub(r"[\s_-]+", " ", str(name).lower()).strip()
+    return _in_words(str(name))
+
+
+@lru_cache(4096)
+def _in_words(name: str) -> str:
+    words = re.sub(r"[\s_-]+", " ", name.lower()).strip()
     return re.sub(r"\b(rtx|gtx)(?=\d)", r"\1 ", words)
 
 

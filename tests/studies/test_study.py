@@ -134,7 +134,7 @@ def test_an_output_folder_that_cannot_be_written(tmp_path: Path) -> None:
     [
         ({"k_mx": 512}, "nearest: 'k_max'"),
         ({"roundings": ("nearest",)}, "unknown rounding of rounding-growth .nearest."),
-        ({"roundings": ("rn/up",)}, "unknown .*.up."),
+        ({"roundings": ("rne/up",)}, "unknown rounding .up."),
         ({"roundings": ()}, "roundings takes at least one of"),
         ({"blockings": ("1",)}, "is none of recursive, a number of blocks from 2 on"),
         ({"blockings": ("fabsum:8:float8",)}, "unknown sum of FABsum .float8."),
