@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from importlib import import_module
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,7 @@ def rounded(x: Any, dtype: Any) -> Any:
         return x
     y = x.to(dtype)
     quiet = _QUIET.get(dtype)
-    if quiet is not None and x.device.type == "cpu" and bool(torch.isnan(x.sum())):
+    if quiet is not None and x.is_cpu and isnan(x.sum().item()):
         y.view(torch.int16).masked_fill_(torch.isnan(x), quiet)
     return y
 
