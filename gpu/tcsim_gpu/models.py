@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -84,7 +84,8 @@ def train(
 
 def shape_of(arguments: argparse.Namespace) -> llama.Shape:
     """The random model's."""
-    return llama.SMALL if arguments.small else llama.Shape()
+    shape = llama.SMALL if arguments.small else llama.Shape()
+    return replace(shape, layers=arguments.layers or shape.layers)
 
 
 class Golden:
@@ -153,6 +154,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--out", type=Path, default=Path("."))
     options.add_argument("--gguf", type=Path, help="SmolLM2's weights; random ones of its shape without")
     options.add_argument("--small", action="store_true", help="a small model, for trying the script")
+    options.add_argument("--layers", type=int, help="of the random model, in place of its shape's own")
     options.add_argument("--length", type=int, default=256)
     options.add_argument("--steps", type=int, default=100)
     options.add_argument("--train-seconds", type=float, default=40.0, help="emulated training takes no further step after them")

@@ -1,4 +1,4 @@
-"""emulate: a function's jaxpr run again, its dot_generals on a unit, through jit, loops, branches and checkpoints."""
+"""emulate: a function's jaxpr run again, its dot_generals and convolutions on a unit, through jit, loops, branches and checkpoints."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 import jax
 from jax import lax
 
-from tcsim.jax.dot import How, bind, dot, how, walk
+from tcsim.jax.convolution import products
+from tcsim.jax.dot import How, bind, how, walk
 from tcsim.schedule import Schedule
 
+_PRODUCTS = {"dot_general", "conv_general_dilated"}
 # Primitives that sum products and are not emulated; solvers and factorisations among them.
 _CONTRACTIONS = {
-    "conv_general_dilated", "ragged_dot", "ragged_dot_general", "scaled_matmul", "dot_product_attention", "cudnn_fmha", "pallas_call",
+    "ragged_dot", "ragged_dot_general", "scaled_matmul", "dot_product_attention", "cudnn_fmha", "pallas_call",
     "triangular_solve", "cholesky", "lu", "qr", "geqrf", "householder_product", "eigh", "eig", "svd", "schur", "hessenberg", "tridiagonal",
 }  # fmt: skip
 
@@ -33,7 +35,7 @@ def emulate(
     seed: int = 0,
     strict: bool = False,
 ) -> Callable[..., Any]:
-    """f with every dot_general computed as `target`'s units do, bit for bit; the rest is JAX's own.
+    """f with every dot_general and convolution computed as `target`'s units do, bit for bit; the rest is JAX's own.
 
     ``emulate(jax.grad(loss), "v100")`` emulates the gradient's products; ``jax.grad(emulate(loss, "v100"))`` does too, in
     reverse mode. Either may be jitted: products are callbacks to the host.
@@ -47,7 +49,7 @@ def emulate(
     cast
         A format to which operands are rounded, to nearest-even, before each product; results keep their dtype.
     strict
-        NotImplementedError for a contraction that is not emulated (convolutions, factorisations), where otherwise one
+        NotImplementedError for a contraction that is not emulated (factorisations, ragged products), where otherwise one
         warning names it.
 
     f is traced as jax.jit traces it, so its arguments are arrays or trees of them.
@@ -72,8 +74,9 @@ def run(how: How, jaxpr: Any, consts: Any, *args: Any, strict: bool = False) -> 
 def _equation(how: How, strict: bool, equation: Any, given: list[Any]) -> list[Any]:
     name, p = equation.primitive.name, equation.params
     inner = functools.partial(_closed, how, strict=strict)
-    if name == "dot_general":
-        return [dot(how, given[0], given[1], p["dimension_numbers"], p["precision"], p["preferred_element_type"])]
+    found = products(how, equation, given)
+    if found is not None:
+        return found
     if _holds_products(equation):
         if name == "scan":
             return _scan(inner, given, p)
@@ -131,7 +134,7 @@ def _while(inner: Any, given: list[Any], p: Any) -> list[Any]:
 def _holds_products(equation: Any) -> bool:
     """Whether a contraction stands in a jaxpr within an equation's parameters."""
     return any(
-        e.primitive.name == "dot_general" or e.primitive.name in _CONTRACTIONS or _holds_products(e)
+        e.primitive.name in _PRODUCTS or e.primitive.name in _CONTRACTIONS or _holds_products(e)
         for part in _jaxprs(equation.params.values())
         for e in part.eqns
     )
@@ -148,7 +151,7 @@ def _jaxprs(values: Any) -> Any:
 
 
 def _refuse(name: str, strict: bool) -> None:
-    text = f"{name} is a contraction that tcsim.jax.emulate does not emulate: write it as dot_general (jnp.matmul, jnp.einsum)"
+    text = f"{name} is a contraction that tcsim.jax.emulate does not emulate: write it as dot_general (jnp.matmul, jnp.einsum) or a convolution"
     if strict:
         raise NotImplementedError(text)
     warnings.warn(f"{text}. It runs on JAX's own arithmetic here (strict=True raises)", NotEmulated, stacklevel=2)

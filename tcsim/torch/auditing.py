@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from tcsim import arguments
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 from tcsim.torch import product
@@ -96,7 +97,7 @@ def audit(
     gpu: Any = None,
     backward: bool | Callable[[Any], Any] = False,
     candidates: Sequence[Schedule] | None = None,
-    known: Audit | None = None,
+    known: Audit | str | None = None,
     kernels: bool = True,
     keep: Callable[[Row, Any, Any, Any], None] | None = None,
     cast: str | bool | None = None,
@@ -123,8 +124,8 @@ def audit(
 
     Attention takes whichever path PyTorch's switches choose; what is fused there is counted in `unseen`.
     known
-        An earlier audit, whose schedules are predictions here. A prediction that fails is reported as it is, and later calls are
-        predicted by what explains this one.
+        An earlier audit, whose schedules are predictions here, or "library": those of tcsim.predict. A prediction that fails is
+        reported as it is, and later calls are predicted by what explains this one.
     kernels
         On a GPU, record the name of the kernel of each kind's first call (by PyTorch's profiler).
     """
@@ -138,9 +139,11 @@ def audit(
         from importlib import import_module
 
         gpu = import_module("tcsim_gpu.device").present()
-    emulation = emulate(gpu, cast=cast, seed=seed)
+    if isinstance(known, str):
+        arguments.choice(known, "known schedules", ("library",))
+    emulation = emulate(gpu, cast=cast, seed=seed, schedule=known if isinstance(known, str) else "sequential")
     tried = (Sequential(),) if not on_gpu else _SCHEDULES
-    report = Audit(emulation.policy.label, versions(device), found=dict(known.found) if known else {})
+    report = Audit(emulation.policy.label, versions(device), found=dict(known.found) if isinstance(known, Audit) else {})
     mode = _AuditMode(emulation, report, tuple(candidates or tried), kernels and on_gpu, keep)
     assert mode.names is not None
     with mode.names, mode:
@@ -245,6 +248,8 @@ class _AuditMode(Mode):
     def accumulate(self, op: str, a: Any, b: Any, way: Way, *, schedule: Schedule | None = None) -> Any:
         call = call_of(op, a, b, *self.module)
         known = self.report.found.get(call.kind) if self.guess is None else None
+        if known is None and self.guess is None and self.emulation.library is not None:
+            known = way.unit, self.emulation.library(call, way.unit, schedule is None)
         halved, guessed = self.guess or (1, Sequential())
         if schedule is not None and self.guess == (1, self.candidates[0]):
             guessed = schedule  # what the operator itself prescribes comes first

@@ -14,12 +14,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tcsim import arguments
-from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
+from tcsim.schedule import Schedule, Sequential
 from tcsim.torch import product
 from tcsim.torch.memory import dtype_name
 from tcsim.torch.modules import Names, within
 from tcsim.torch.policy import Policy, Way
 from tcsim.torch.refuse import composed, contracts, refuse
+from tcsim.torch.schedules import Library
 from tcsim.torch.settings import settings
 from tcsim.torch.table import emulated
 
@@ -112,6 +113,8 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]
             if isinstance(chosen, tuple):
                 way, chosen = replace(way, unit=chosen[0]), chosen[1]
             run = replace(run, schedule=chosen)
+        elif self.emulation.library is not None:
+            run = replace(run, schedule=self.emulation.library(call_of(op, a, b), way.unit, schedule is None))
         elif schedule is not None and self.emulation.default:
             run = replace(run, schedule=schedule)
         return product.accumulate(a, b, way, run)
@@ -144,8 +147,8 @@ class emulate(ContextDecorator):
         float16 accumulation where ``allow_fp16_accumulation`` is set. Or a Unit, also a what-if, or a list of Units, each
         for tensors of its own formats.
     schedule
-        "sequential", a Schedule, "library" (predicted for the GPU by tcsim.predict), or a function of a `Call` that returns
-        a Schedule, or a Unit and a Schedule.
+        "sequential", a Schedule, "library" (each kind of call as tcsim.predict knows the GPU's library, once), or a function
+        of a `Call` that returns a Schedule, or a Unit and a Schedule.
     modules
         {pattern: target}: modules whose name, or that of one they are part of, fits a shell pattern run on another
         target, None for PyTorch's own arithmetic; the first that fits counts.
@@ -179,12 +182,18 @@ class emulate(ContextDecorator):
         self.modules = {pattern: None if t is None else Policy(t, cast) for pattern, t in (modules or {}).items()}
         self.strict = strict
         self.default = isinstance(schedule, str)
-        self.choose = _choice(schedule, self.policy)
-        fixed = schedule if isinstance(schedule, Sequential | SplitK | Blocked) else Sequential()
+        self.choose = _choice(schedule)
+        self.library = self._library() if schedule == "library" else None
+        fixed = schedule if isinstance(schedule, Schedule) else Sequential()
         if backend is not None:
             arguments.choice(backend, "backend", product.BACKENDS)
         self.run = product.Run(fixed, backend, arguments.threads(threads), arguments.seed(seed))
         self._local = threading.local()
+
+    def _library(self) -> Library:
+        if self.policy.target.gpu is None:
+            raise ValueError("schedule='library' needs a GPU's name, such as emulate('h200', schedule='library')")
+        return Library(self.policy.target.gpu, self.strict)
 
     def __enter__(self) -> emulate:
         with ExitStack() as stack:
@@ -213,27 +222,12 @@ def _unmatched(mode: Mode) -> None:
         warnings.warn(f"modules: no product ran in a module that fits {', '.join(map(repr, unused))}", stacklevel=3)
 
 
-def _choice(schedule: Any, policy: Policy) -> Choice | None:
-    if isinstance(schedule, Sequential | SplitK | Blocked) or schedule == "sequential":
+def _choice(schedule: Any) -> Choice | None:
+    if isinstance(schedule, Schedule) or schedule in ("sequential", "library"):
         return None
-    if schedule == "library":
-        return _library(policy)
     if callable(schedule):
         return schedule  # type: ignore[no-any-return]
     raise TypeError(
-        f"schedule must be 'sequential', 'library', Sequential(), SplitK(...), Blocked(...) or a function of a Call; got {schedule!r}"
+        "schedule must be 'sequential', 'library', Sequential(), SplitK(...), Blocked(...), Tiled(...), Lanes(...) or a function of a "
+        f"Call; got {schedule!r}"
     )
-
-
-def _library(policy: Policy) -> Choice:
-    """The vendor library's schedules, as tcsim.predict knows them."""
-    import tcsim
-
-    predict = getattr(tcsim, "predict", None)
-    if predict is None:
-        raise NotImplementedError(
-            "schedule='library' needs tcsim.predict, which this version has not: pass a Schedule, or the `schedules` of tcsim.torch.audit"
-        )
-    if policy.target.gpu is None:
-        raise ValueError("schedule='library' needs a GPU's name, such as emulate('h200', schedule='library')")
-    return lambda call: predict(gpu=policy.target.gpu, library="cublas", shape=(call.m, call.n, call.k), dtype=call.a)

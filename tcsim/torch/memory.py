@@ -11,7 +11,10 @@ import torch
 
 from tcsim.fp.formats import FORMATS, Format
 
-_INTEGERS = {1: (torch.uint8, "uint8"), 2: (torch.int16, "uint16"), 4: (torch.int32, "uint32"), 8: (torch.int64, "uint64")}
+_INTEGERS: dict[int, tuple[Any, Any]] = {
+    1: (torch.uint8, np.uint8), 2: (torch.int16, np.uint16), 4: (torch.int32, np.uint32), 8: (torch.int64, np.uint64),
+}  # fmt: skip
+_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _VALUES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64, "int32": torch.int32}
 _FORMATS: dict[Any, Format] = {
     getattr(torch, name): fmt for name, fmt in FORMATS.items() if isinstance(getattr(torch, name, None), torch.dtype)
@@ -32,7 +35,7 @@ def codes(tensor: Any) -> Any:
     """The codes of a tensor's elements: a numpy array on the CPU, a CuPy array on a GPU, sharing its memory and strides."""
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
-    integers, unsigned = _INTEGERS[tensor.element_size()]
+    integers, unsigned = _INTEGERS[tensor.itemsize]
     view = tensor.detach().view(integers)
     if view.is_cpu:
         return view.numpy().view(unsigned)
@@ -42,7 +45,7 @@ def codes(tensor: Any) -> Any:
 
 def tensor_of(array: Any, fmt: Format) -> Any:
     """Codes of results, numpy or CuPy, as a tensor of their values; it owns the array's memory."""
-    signed = array.view(f"int{array.dtype.itemsize * 8}")
+    signed = array.view(_SIGNED[array.itemsize])
     made = torch.from_numpy(signed) if isinstance(array, np.ndarray) else torch.from_dlpack(signed)
     return made.view(_VALUES[fmt.name])
 

@@ -43,7 +43,8 @@ class Policy:
 
     def way(self, a: Any, b: Any, *, convolution: bool = False) -> Way:
         """The Way of two torch dtypes. ValueError says what to do with dtypes that nothing multiplies."""
-        tf32, half = tf32_allowed(convolution), _half_accumulation()
+        tf32 = torch.float32 in (a, b) and tf32_allowed(convolution)
+        half = (torch.float16 in (a, b) or self.cast is not None) and _half_accumulation()
         key = (a, b, tf32, half)
         if key not in self._ways:
             self._ways[key] = self._find(a, b, tf32, half)

@@ -12,20 +12,23 @@ with alpha = beta = 1, for float16 and bfloat16.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import blake2b
 from importlib import import_module
+from math import isnan
 from typing import Any
 
 import numpy as np
 import torch
 
+from tcsim import composed
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
-from tcsim.schedule import Plan, Schedule
+from tcsim.schedule import Schedule, Sequential
 from tcsim.torch.memory import codes, format_of, on_gpu, tensor_of
 from tcsim.torch.policy import Way
+from tcsim.torch.schedules import planned
 
 _DEFAULT = {"cpu": "cpu", "cuda": "cuda"}
 _QUIET = {torch.float16: 0x7FFF, torch.bfloat16: 0x7FFF}  # what a GPU's conversion makes of every NaN
@@ -53,20 +56,21 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
     if 0 in (batch, m, n, k):
         return torch.zeros(shape, dtype=getattr(torch, unit.out_format.name), device=a.device)
     seed = _seed(run.seed, x.codes, y.codes) if stochastic(unit) else 0
-    problem = Problem(unit, plan(run.schedule, k), x, y, None, seed=seed)
     compute = _backend(run.backend or _DEFAULT[a.device.type])
+    found = planned(run.schedule, unit, k)
+    if found is None:
+        if not a.is_cpu:
+            return accumulate(a.cpu(), b.cpu(), way, replace(run, backend="cpu")).to(a.device)
+        problem = Problem(unit, planned(Sequential(), unit, k)[1], x, y, None, seed=seed)  # type: ignore[index]
+        out = composed.run(problem, run.schedule, compute, run.threads)  # type: ignore[arg-type]
+        return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
+    problem = Problem(*found, x, y, None, seed=seed)
     if a.is_cpu:
         out = compute(problem, run.threads)
         return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
     with on_gpu(a.device):
         out = compute(problem, run.threads)
         return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
-
-
-@lru_cache(maxsize=512)
-def plan(schedule: Schedule, k: int) -> Plan:
-    """A schedule's plan for one k."""
-    return schedule.plan(k)
 
 
 def stochastic(unit: Unit) -> bool:
@@ -174,7 +178,7 @@ def rounded(x: Any, dtype: Any) -> Any:
         return x
     y = x.to(dtype)
     quiet = _QUIET.get(dtype)
-    if quiet is not None and x.device.type == "cpu" and bool(torch.isnan(x.sum())):
+    if quiet is not None and x.is_cpu and isnan(x.sum().item()):
         y.view(torch.int16).masked_fill_(torch.isnan(x), quiet)
     return y
 

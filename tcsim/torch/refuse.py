@@ -55,7 +55,13 @@ _HINTS = {
 def refuse(func: Any, strict: bool, warned: set[Any], why: str = "") -> None:
     """Say once that `func` is not emulated; NotImplementedError if strict."""
     name = func._schema.name.replace("::", ".")
-    hint = why or _HINTS.get(name.split(".")[-1], "write it as matmul, einsum or convolution, which are emulated")
+    space, plain = name.split(".")
+    usual = (
+        "take the model before it was quantised"
+        if space == "quantized"
+        else "write it as matmul, einsum or convolution, which are emulated"
+    )
+    hint = why or _HINTS.get(plain, usual)
     text = f"{name} is a contraction that tcsim.torch.emulate does not emulate: {hint}"
     if strict:
         raise NotImplementedError(text)

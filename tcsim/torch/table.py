@@ -52,9 +52,10 @@ def _find(func: Any) -> Callable[..., Any] | None:
 def _form(plain: Callable[..., Any], name: str, in_place: bool, outs: list[str]) -> Callable[..., Any]:
     """The functional form, that in place (its result goes to the first argument), or that with out=."""
 
+    full = f"aten.{name}"
+
     def call(emulation: Any, args: Any, kwargs: Any) -> Any:
-        tensors = [x for x in args if isinstance(x, torch.Tensor)]
-        check_tensors(f"aten.{name}", tensors)
+        check_tensors(full, [x for x in args if isinstance(x, torch.Tensor)])
         if not in_place and not outs:
             return plain(emulation, *args, **kwargs)
         targets = [args[0]] if in_place else [kwargs[key] for key in outs]

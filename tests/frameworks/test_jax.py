@@ -137,6 +137,31 @@ def test_a_dot_general_for_layers() -> None:
     jax.jit(jax.grad(lambda w: mine(jnp.asarray(A), w, (((1,), (0,)), ((), ()))).sum()))(jnp.asarray(B))
 
 
+def test_flax_layers() -> None:
+    """Dense layers with `dot_general=` are a plain model under emulate, and the products by hand; gradients too, under jit."""
+    nn = pytest.importorskip("flax.linen", reason="Flax is not installed")
+
+    def model(**more: Any) -> Any:
+        layers = [nn.Dense(n, dtype=jnp.float16, param_dtype=jnp.float16, use_bias=False, **more) for n in (32, 4)]
+        return nn.Sequential([layers[0], nn.relu, layers[1]])
+
+    mine, plain = model(dot_general=tcsim.jax.dot_general("v100")), model()
+    x = RNG.standard_normal((8, 200)).astype(np.float16)
+    weights = plain.init(jax.random.key(0), x)
+
+    def loss(of: Any, weights: Any) -> Any:
+        return (of.apply(weights, x).astype(jnp.float32) ** 2).sum()
+
+    kernels = [np.asarray(weights["params"][f"layers_{i}"]["kernel"]) for i in (0, 2)]
+    hidden = np.maximum(half(tcsim.matmul(x, kernels[0], unit=UNIT)), 0)
+    y = jax.jit(mine.apply)(weights, x)
+    assert same(y, half(tcsim.matmul(hidden, kernels[1], unit=UNIT)))
+    assert same(y, tcsim.jax.emulate(plain.apply, "v100")(weights, x))
+    one = jax.jit(jax.grad(lambda w: loss(mine, w)))(weights)
+    two = tcsim.jax.emulate(jax.grad(lambda w: loss(plain, w)), "v100")(weights)
+    assert all(same(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True))
+
+
 def test_wrong_inputs() -> None:
     with pytest.raises(ValueError, match=r"float32 operands under v100 float16.*cast='float16'"):
         tcsim.jax.emulate(jnp.matmul, UNIT)(A.astype(np.float32), B.astype(np.float32))
@@ -144,12 +169,8 @@ def test_wrong_inputs() -> None:
         tcsim.jax.emulate(jnp.matmul, "v100")(np.ones((2, 2), np.int32), np.ones((2, 2), np.int32))
     with pytest.raises(ValueError, match="nearest: 'v100'"):
         tcsim.jax.emulate(jnp.matmul, "v10")
-    image, kernel = np.ones((1, 1, 4, 4), np.float16), np.ones((1, 1, 2, 2), np.float16)
-
-    def conv(x: Any, k: Any) -> Any:
-        return lax.conv_general_dilated(x, k, (1, 1), "SAME")
-
-    with pytest.raises(NotImplementedError, match="conv_general_dilated"):
-        tcsim.jax.emulate(jax.jit(conv), "v100", strict=True)(image, kernel)
-    with pytest.warns(tcsim.jax.NotEmulated, match="conv_general_dilated"):
-        tcsim.jax.emulate(conv, "v100")(image, kernel)
+    matrix = np.eye(4, dtype=np.float32)
+    with pytest.raises(NotImplementedError, match="cholesky"):
+        tcsim.jax.emulate(jax.jit(jnp.linalg.cholesky), "v100", strict=True)(matrix)
+    with pytest.warns(tcsim.jax.NotEmulated, match="cholesky"):
+        tcsim.jax.emulate(jnp.linalg.cholesky, "v100")(matrix)

@@ -307,6 +307,37 @@ def test_wrong_inputs_say_what_to_do(target: str, work: Any, error: Any, text: s
         work(h)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:torch.quantize")
+def test_quantised_modules_and_tensors() -> None:
+    quantised = torch.quantize_per_tensor(torch.ones(3, 3), 0.1, 0, torch.qint8)
+    with tcsim.torch.emulate("a100"), pytest.raises(ValueError, match=r"quantised tensors: call .dequantize\(\)"):
+        torch.mm(quantised, quantised)
+    module = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 4)), {nn.Linear})
+    x = torch.randn(2, 4)
+    with (
+        tcsim.torch.emulate("a100"),
+        pytest.warns(tcsim.torch.NotEmulated, match="quantized.linear_dynamic.*before it was quantised"),
+    ):
+        module(x)
+    with tcsim.torch.emulate("a100", strict=True), pytest.raises(NotImplementedError, match="before it was quantised"):
+        module(x)
+
+
+def test_a_gpu_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tensor on a GPU asks for first, where CuPy is missing."""
+    import sys
+
+    from tcsim_gpu import device
+
+    from tcsim.torch import memory
+
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    device.cupy.cache_clear()
+    with pytest.raises(device.NoGPU, match=r"needs CuPy, which is not installed: pip install '.\[gpu13\]'"):
+        memory._cupy()
+    device.cupy.cache_clear()
+
+
 def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match="nearest: 'v100'"):
         tcsim.torch.emulate("v10")
