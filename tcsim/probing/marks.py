@@ -13,8 +13,10 @@ from tcsim.probing.codes import Rng, exponents, fractions, integers, place
 from tcsim.probing.families import middle, scale
 from tcsim.problem import Codes
 
+_FEW = 5
 
-def marks(rng: Rng, known: Formats, k: int, *, columns: int = 8, rows: int = 5) -> Batch:
+
+def marks(rng: Rng, known: Formats, k: int, *, columns: int = 12, rows: int = 8) -> Batch:
     """Problem i holds one product everywhere but at k = i, where it holds another: the answer depends on i's place alone.
 
     Two positions that a unit treats alike give equal answers, and a position's answer is that of its place in a unit which walks
@@ -110,6 +112,11 @@ def _pair(rng: Rng, fmt: Format, count: int) -> tuple[Codes, Codes]:
     down, up = np.where(near, min(max(0, low), high), low), np.where(near, min(max(0, low), high), high)
     small = place(fmt, down + rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.2)
     large = place(fmt, up - rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.5)
+    if count > _FEW:  # beyond the first few the distances of the formats, all of them
+        low, high = middle(fmt, 12)
+        up = low + np.round(np.linspace(0, high - low, count - _FEW)).astype(np.int64)
+        small[_FEW:] = place(fmt, low, fractions(rng, fmt, up.shape), False)
+        large[_FEW:] = place(fmt, up, fractions(rng, fmt, up.shape), rng.random(up.size) < 0.5)
     return small, large
 
 

@@ -84,7 +84,9 @@ class Search:
         self.small = box.ask(families.one_product(rng, known, 6))
         self.large = box.ask(families.one_product(rng, known, 16))
         reach = -(-structure.REACH // box.k_step) * box.k_step
-        self.marks = box.ask(marks.marks(rng, known, reach))
+        asked = box.ask(marks.marks(rng, known, reach))
+        self.label = structure.labels(asked)
+        self.marks = of_few(asked, 5, 8)
         self.sums = [box.ask(families.sums(rng, known, k)) for k in _LENGTHS]
         self.nans = self._nan_codes()
         self.confirmed = self.wanted = 0
@@ -177,6 +179,9 @@ class Search:
                 found = self._nans(improve(self.judge, found, self.all, 2), self.all)
             if not found.perfect:
                 found = self.walk(found)
+            if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":
+                exact = {**found.parts, "align_rounding": "exact", "fraction_bits": None, "operand_format": None}
+                found = max(found, self.walk(self._again(Found(exact, 0.0), self.all)), key=lambda f: f.score)
             if not found.perfect and found.parts["group_size"] > 1:
                 found = self.groups(found)
         return found
@@ -206,7 +211,7 @@ class Search:
 
     def walk(self, found: Found) -> Found:
         """The block size and what goes with it; the order of k where it is not ascending."""
-        label = structure.labels(self.marks)
+        label = self.label
         used = [*self.sums, self.marks]
         best = self._again(found, used)
         runs = structure.ascending(label)
@@ -310,6 +315,18 @@ class Search:
         unit = unit_of(self.box.formats, found.parts)
         assert unit is not None
         return report(unit, found, self.box, self.judge, self.confirmed, self.wanted)
+
+
+def of_few(batch: Batch, rows: int, columns: int) -> Batch:
+    """The first rows and columns of every problem of an answered batch."""
+    assert batch.d is not None
+    a, b, c, d = batch.a[:, :rows], batch.b[:, :, :columns], batch.c[:, :rows, :columns], batch.d[:, :rows, :columns]
+    scales = (batch.scale_a, batch.scale_b)
+    scale_a, scale_b = (
+        None if scales[0] is None else scales[0][:, :rows],
+        None if scales[1] is None else scales[1][:, :, :columns],
+    )
+    return replace(batch, a=a, b=b, c=c, d=d, scale_a=scale_a, scale_b=scale_b)
 
 
 def embedded(batch: Batch, at: Any, length: int) -> Batch:
