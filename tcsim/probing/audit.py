@@ -18,17 +18,20 @@ from tcsim.operands import accumulator
 from tcsim.probing.box import Batch
 from tcsim.probing.explain_diff import explanations, problem_of
 from tcsim.probing.models import Model, numbers
+from tcsim.probing.predict import Prediction, predict
 from tcsim.problem import Codes
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 
-VERDICTS = ("as declared", "another schedule", "another unit", "corruption")
+VERDICTS = ("as declared", "another schedule", "another unit", "corruption", "dropped tail", "not predicted")
+TAIL = 64  # products: what a tile of k holds in the kernels that were seen to forget the rest
 
 
 @dataclass(frozen=True)
 class Call:
     """One sampled GEMM: sampled rows of a and columns of b with the whole of k, c and d where they cross, and what was declared.
 
-    `gpu`, `instruction`, `dtype` name the unit; `schedule` is data or its text, "SplitK(3, tile_k=64)".
+    `gpu`, `instruction`, `dtype` name the unit; `schedule` is data or its text, "SplitK(3, tile_k=64)". Instead of a schedule,
+    `library` ("cublas") with the whole call's `shape` (m, n, k) and `layout`: that of `tcsim.predict`.
     """
 
     name: str
@@ -40,6 +43,9 @@ class Call:
     dtype: str = ""
     instruction: str | None = None
     schedule: Schedule | str | None = None
+    library: str = ""
+    shape: tuple[int, ...] | str = ()
+    layout: str = "nn"
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,8 @@ class Verdict:
     def __str__(self) -> str:
         if self.verdict == "as declared":
             return f"{self.call}: as declared, {self.outputs} outputs"
+        if self.verdict == "not predicted":
+            return f"{self.call}: not predicted: {'; '.join(self.explained_by)}"
         seen = (
             "" if self.bits is None else f", first at {list(self.first or ())}: {self.bits[0]:#x}, declared {self.bits[1]:#x}"
         )
@@ -107,7 +115,7 @@ def audit(
 
     log
         An npz file, a folder of them, or `Call`s. A file holds a, b, d (and c) of one call and its metadata as strings: gpu, dtype,
-        schedule, instruction; or of many, each behind a prefix "NAME.".
+        schedule, instruction, library, shape ("MxNxK"), layout; or of many, each behind a prefix "NAME.".
     gpu, instruction, schedule
         Declared for calls that do not say.
     gpus
@@ -116,14 +124,15 @@ def audit(
         Calls with a mismatch whose explanation is looked for; of those beyond it the verdict says whether other calls' answer fits,
         else that none was found.
 
-    A mismatch is "another schedule" of the declared unit, "another unit", or, where nothing looked through gives those bits,
-    "corruption". ValueError for a log without calls, and for names that do not exist.
+    A mismatch is "another schedule" of the declared unit, "another unit", a "dropped tail" (the library left out the k behind
+    the last whole tile), or, where nothing looked through gives those bits, "corruption". "not predicted" is a call of a library
+    whose schedule `predict` does not know. ValueError for a log without calls, and for names that do not exist.
     """
     calls = list(read(log)) if isinstance(log, str | Path) else list(log)
     if not calls:
         raise ValueError(f"{log} holds no call: an array d, with a and b of the same prefix")
-    whole = tuple(_batched(calls, gpu, instruction, schedule))
     verdicts: dict[int, Verdict] = {}
+    whole = tuple(_batched(calls, gpu, instruction, schedule, verdicts))
     others = _Others(None if gpus is None else tuple(gpus), search, seed)
     for group in whole:
         for at, verdict in group.verdicts(others):
@@ -176,11 +185,26 @@ class _Others:
         self.looked += 1
         found = explanations(one, d, formats, declared.stored, self.seed, self.gpus)
         if not found:
-            return VERDICTS[3], ()
+            return self._without_tail(declared, formats, one, d)
         best = next((f.model for f in found if numbers(f.model.unit) == numbers(declared.unit)), found[0].model)
         why = tuple(dict.fromkeys(str(f.model.name) for f in found))
         self.known.append((best, why))
         return self._kind(best, declared), why
+
+    def _without_tail(
+        self, declared: Model, formats: tuple[Format, Format], one: Batch, d: Codes
+    ) -> tuple[str, tuple[str, ...]]:
+        """Whether the products behind the last whole tile of k were left out."""
+        k = one.a.shape[2]
+        kept = k // TAIL * TAIL
+        if kept in (0, k) or not self._many(declared, one, d):
+            return VERDICTS[3], ()
+        short = Batch(one.name, one.a[:, :, :kept], one.b[:, :kept], one.c)
+        found = explanations(short, d, formats, declared.stored, self.seed, self.gpus)
+        if not found:
+            return VERDICTS[3], ()
+        why = f"the last {k - kept} of {k} products are missing, a defect of the library"
+        return VERDICTS[4], tuple(dict.fromkeys(f"{why}: {f.model.name}" for f in found))
 
     def _many(self, declared: Model, one: Batch, d: Codes) -> bool:
         """Whether more outputs differ than single faults would make."""
@@ -191,7 +215,9 @@ class _Others:
         return VERDICTS[1] if numbers(model.unit) == numbers(declared.unit) else VERDICTS[2]
 
 
-def _batched(calls: list[Call], gpu: str | None, instruction: str | None, schedule: Schedule | str | None) -> Iterator[_Group]:
+def _batched(
+    calls: list[Call], gpu: str | None, instruction: str | None, schedule: Schedule | str | None, verdicts: dict[int, Verdict]
+) -> Iterator[_Group]:
     groups: dict[tuple[Any, ...], _Group] = {}
     parts: dict[tuple[Any, ...], list[tuple[Batch, Codes]]] = {}
     for at, call in enumerate(calls):
@@ -201,8 +227,15 @@ def _batched(calls: list[Call], gpu: str | None, instruction: str | None, schedu
         out = _output(call)
         batch, formats = problem_of(call.a, call.b, call.c, out, call.dtype or None, None)
         d = np.array(accumulator(np.asarray(call.d), out, batch.c.shape[1:], codes=True))[None]
+        declared = _declared(name, formats, out, call.instruction or instruction)
         plan = parsed(call.schedule if call.schedule is not None else schedule)
-        model = Model(_declared(name, formats, out, call.instruction or instruction), plan, out)
+        if call.library and call.schedule is None:
+            predicted = _predicted(call, name, formats[0], out)
+            if predicted.schedule is None:
+                verdicts[at] = Verdict(call.name, VERDICTS[5], d.size, 0, None, None, (predicted.evidence,))
+                continue
+            declared, plan = predicted.unit, predicted.schedule
+        model = Model(declared, plan, out)
         key = (model, formats, batch.a.shape, batch.b.shape)
         if key not in groups:
             groups[key] = _Group([], [], model, formats, batch, d)
@@ -214,6 +247,15 @@ def _batched(calls: list[Call], gpu: str | None, instruction: str | None, schedu
         a, b, c = (np.concatenate([getattr(x, field) for x, _ in parts[key]]) for field in "abc")
         group.batch, group.d = Batch("calls", a, b, c), np.concatenate([d for _, d in parts[key]])
         yield group
+
+
+def _predicted(call: Call, gpu: str, fmt: Format, out: Format) -> Prediction:
+    shape = tuple(int(x) for x in call.shape.split("x")) if isinstance(call.shape, str) else call.shape
+    if len(shape) != 3:
+        raise ValueError(
+            f"{call.name}: library={call.library!r} needs the shape (m, n, k) of the whole call; got {call.shape!r}"
+        )
+    return predict(gpu=gpu, library=call.library, shape=shape, dtype=fmt.name, out=out.name, layout=call.layout)
 
 
 def _output(call: Call) -> Format:
@@ -276,5 +318,6 @@ def _call(file: Path, prefix: str, stored: Any) -> Call:
     c = stored[prefix + "c"] if prefix + "c" in stored.files else None
     return Call(
         f"{file.stem}{'/' + prefix.rstrip('.') if prefix else ''}", stored[prefix + "a"], stored[prefix + "b"], stored[prefix + "d"], c,
-        said("gpu"), said("dtype"), said("instruction") or None, said("schedule") or None,
+        said("gpu"), said("dtype"), said("instruction") or None, said("schedule") or None, said("library"), said("shape"),
+        said("layout") or "nn",
     )  # fmt: skip

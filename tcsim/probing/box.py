@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tcsim import composed
 from tcsim.errors import unknown
 from tcsim.fp.codes import encode
 from tcsim.fp.formats import Format
@@ -16,7 +17,7 @@ from tcsim.kernels import dispatch
 from tcsim.kernels.general import run as general
 from tcsim.operands import accumulator, native
 from tcsim.problem import Codes, Operand, Problem
-from tcsim.schedule import Schedule, Sequential
+from tcsim.schedule import Lanes, Schedule, Sequential, Tiled
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,10 @@ def output_codes(result: Any, fmt: Format, shape: tuple[int, ...]) -> Codes:
 
 def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: int = 0) -> Codes:
     """The codes that a unit gives for a batch."""
+    composed_of = isinstance(schedule, Tiled | Lanes)
     problem = Problem(
         unit,
-        (schedule or Sequential()).plan(batch.a.shape[2]),
+        (Sequential() if schedule is None or composed_of else schedule).plan(batch.a.shape[2]),
         Operand(batch.a, unit.a_format),
         Operand(batch.b, unit.b_format),
         batch.c,
@@ -132,6 +134,8 @@ def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: 
         batch.scale_b,
         seed,
     )
+    if isinstance(schedule, Tiled | Lanes):
+        return composed.run(problem, schedule, dispatch.run, 1)
     if unit.sum_format is not None or unit.keeps_nan or unit.arithmetic == "integer":
         return dispatch.run(problem, 1)
     out = np.empty(batch.c.shape, unit.out_format.storage)

@@ -222,8 +222,10 @@ def audit(log: Path, gpu: str | None, instruction: str | None, schedule: str | N
     """Sampled GEMMs (an npz file or a folder of them) against what their GPU and schedule are declared to compute.
 
     A call holds a (m, k), b (k, n), d (m, n) and perhaps c: sampled rows and columns with the whole of k; and strings gpu,
-    dtype, schedule, instruction. Several calls of a file stand behind prefixes "NAME.". The verdict of each is "as declared",
-    "another schedule", "another unit", or "corruption": no arithmetic looked through gives those bits.
+    dtype, schedule, instruction; or, instead of a schedule, library ("cublas"), shape ("MxNxK", of the whole call) and layout, for
+    that of `tcsim predict`. Several calls of a file stand behind prefixes "NAME.". The verdict of each is "as declared", "another
+    schedule", "another unit", "dropped tail" (the library left out the end of k), "not predicted", or "corruption": no arithmetic
+    looked through gives those bits.
 
     \b
     Example:

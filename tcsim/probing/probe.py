@@ -10,17 +10,18 @@ import numpy as np
 
 from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
-from tcsim.probing import families, structure
+from tcsim.probing import families, marks, structure
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import Parts, modes, records, unit_of
+from tcsim.probing.candidates import Parts, modes, records, scans, unit_of
 from tcsim.probing.codes import Rng, nan_codes
 from tcsim.probing.result import Result, report
-from tcsim.probing.search import Found, Judge, best_of, improve, start
+from tcsim.probing.search import Found, Judge, best_of, improve, scanned, start
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
 _TRIES = 4
 _PERIODS = 8
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
+_WORK, _DEEP_WORK = 1e8, 2e8  # products simulated for one kind of arithmetic
 _ONE_BLOCK = 0.99
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PAIRED = 64  # the longest order of k that pairs of marks are asked for
@@ -83,13 +84,16 @@ class Search:
         self.small = box.ask(families.one_product(rng, known, 6))
         self.large = box.ask(families.one_product(rng, known, 16))
         reach = -(-structure.REACH // box.k_step) * box.k_step
-        self.marks = box.ask(families.marks(rng, known, reach))
+        asked = box.ask(marks.marks(rng, known, reach))
+        self.label = structure.labels(asked)
+        self.marks = of_few(asked, 5, 8)
         self.sums = [box.ask(families.sums(rng, known, k)) for k in _LENGTHS]
         self.nans = self._nan_codes()
         self.confirmed = self.wanted = 0
         self.pairs: dict[int, Batch | None] = {}
         self.places: dict[int, Batch | None] = {}
         self.stairs: Batch | None = None
+        self.far = False  # whether marks are to be so large that no random word matters
         self.blocks: dict[tuple[int, ...], Batch | None] = {}
 
     @property
@@ -119,6 +123,7 @@ class Search:
                 return self.result(found)
         begun = [f for mode in modes(self.box.formats) for f in start(self.judge, mode, [self.small], self.nans[0])]
         for found in sorted(begun, key=lambda f: -f.score):
+            self.judge.allow(_WORK)
             numbers = self.numbers(found)
             best = max((self.judge.score(f.parts, self.products) for f in tried), default=0.0)
             if numbers.score < min(best, 0.99):
@@ -133,6 +138,7 @@ class Search:
                 return self.result(walked)
             tried.append(walked)
         for found in sorted(tried, key=lambda f: -f.score)[:_DEEP]:
+            self.judge.allow(_DEEP_WORK)
             deeper = self.settled(self.explain(self._again(found, self.all)), confirm)
             if deeper.perfect and self.confirmed >= confirm:
                 return self.result(deeper)
@@ -173,6 +179,26 @@ class Search:
                 found = self._nans(improve(self.judge, found, self.all, 2), self.all)
             if not found.perfect:
                 found = self.walk(found)
+            if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":
+                exact = {**found.parts, "align_rounding": "exact", "fraction_bits": None, "operand_format": None}
+                found = max(found, self.walk(self._again(Found(exact, 0.0), self.all)), key=lambda f: f.score)
+            if not found.perfect and found.parts["group_size"] > 1:
+                found = self.groups(found)
+        return found
+
+    def groups(self, found: Found) -> Found:
+        """Other groups of scaled products, each with the least exponent that goes with it."""
+        sizes = [
+            g
+            for g in range(2, self.box.formats.scale_block + 1)
+            if found.parts["block_size"] % g == 0 == self.box.formats.scale_block % g
+        ]
+        for size in sizes:
+            scan = next((s for s in scans(self.box.formats, found.parts) if s.name == "min_exponent"), None)
+            begun = self._again(Found({**found.parts, "group_size": size}, 0.0), self.all)
+            if scan is not None and begun.score >= found.score - 0.01:
+                begun = scanned(self.judge, begun, scan, self.all)
+            found = max(found, begun, key=lambda f: f.score)
         return found
 
     def _again(self, found: Found, batches: list[Batch], above: float = -2.0) -> Found:
@@ -185,7 +211,7 @@ class Search:
 
     def walk(self, found: Found) -> Found:
         """The block size and what goes with it; the order of k where it is not ascending."""
-        label = structure.labels(self.marks)
+        label = self.label
         used = [*self.sums, self.marks]
         best = self._again(found, used)
         runs = structure.ascending(label)
@@ -222,24 +248,27 @@ class Search:
     def marks_of(self, length: int) -> Batch | None:
         """Marks at every k of so many products."""
         if length not in self.places:
-            self.places[length] = self.box.more(families.marks(self.rng, self.box.formats, length))
+            self.places[length] = self.box.more(marks.marks(self.rng, self.box.formats, length))
         answered = self.places[length]
         return None if answered is None else replace(answered, name="marks")
 
     def step_of(self, length: int) -> Batch | None:
         """The same from one call for all lengths, with fewer outputs each."""
-        self.stairs = self.stairs or self.box.more(families.stairs(self.rng, self.box.formats, structure.LONG))
+        self.stairs = self.stairs or self.box.more(marks.stairs(self.rng, self.box.formats, structure.LONG, far=self.far))
         return None if self.stairs is None else structure.step_of(self.stairs, length)
 
     def placed(self, best: Found, begun: Found, used: list[Batch], size: int = 1, length: int | None = None) -> Found:
         """The best order of k among those that marks allow, each made finer by pairs where it does not explain everything."""
-        marks = self.step_of if length is None else self.marks_of
+        random = "sr" in (begun.parts["rounding"], begun.parts["product_rounding"], begun.parts["align_rounding"])
+        answers = self.step_of if random or length is None else self.marks_of
         treelike = begun.parts["arithmetic"] != "aligned"
-        for parts, n in structure.placed(self.judge, marks, begun, [size], length):
+        if random and not self.far:
+            self.far, self.stairs, self.pairs = True, None, {}
+        for parts, n in structure.placed(self.judge, answers, begun, [size], length):
             ordered = Found(parts, self.judge.score(parts, used))
             if treelike and not ordered.perfect and n <= _PAIRED and (n in self.pairs or len(self.pairs) < _PAIRS):
                 if n not in self.pairs:
-                    self.pairs[n] = self.box.more(families.pairs(self.rng, self.box.formats, n))
+                    self.pairs[n] = self.box.more(marks.pairs(self.rng, self.box.formats, n, far=self.far))
                 asked = self.pairs[n]
                 paired = None if asked is None else structure.by_pairs(self.judge, asked, n, parts)
                 if paired is not None:
@@ -286,6 +315,18 @@ class Search:
         unit = unit_of(self.box.formats, found.parts)
         assert unit is not None
         return report(unit, found, self.box, self.judge, self.confirmed, self.wanted)
+
+
+def of_few(batch: Batch, rows: int, columns: int) -> Batch:
+    """The first rows and columns of every problem of an answered batch."""
+    assert batch.d is not None
+    a, b, c, d = batch.a[:, :rows], batch.b[:, :, :columns], batch.c[:, :rows, :columns], batch.d[:, :rows, :columns]
+    scales = (batch.scale_a, batch.scale_b)
+    scale_a, scale_b = (
+        None if scales[0] is None else scales[0][:, :rows],
+        None if scales[1] is None else scales[1][:, :, :columns],
+    )
+    return replace(batch, a=a, b=b, c=c, d=d, scale_a=scale_a, scale_b=scale_b)
 
 
 def embedded(batch: Batch, at: Any, length: int) -> Batch:

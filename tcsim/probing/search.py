@@ -22,13 +22,17 @@ class Judge:
     seed: int = 0
     simulations: int = 0
     work: float = 0.0  # products simulated so far, those of sums too wide for 64 bits counted as many
-    most: float = 4e8
+    most: float = 0.0
     _kept: dict[tuple[Unit, int], int] = field(default_factory=dict)
 
     @property
     def tired(self) -> bool:
         """Whether as much was simulated as is worth it."""
         return self.work > self.most
+
+    def allow(self, more: float) -> None:
+        """So much more may be simulated before it is tired."""
+        self.most = self.work + more
 
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))
@@ -68,8 +72,12 @@ def start(judge: Judge, mode: Parts, batches: list[Batch], nan_code: int | None)
     beside a late c does not tell them apart."""
     tried = [{**parts, "nan_code": nan_code} for parts in starts(judge.known, mode)]
     scored = [(judge.score(parts, batches), i) for i, parts in enumerate(tried)]
-    if mode.get("arithmetic", "aligned") in ("aligned", "two-stage") and max(scored)[0] < 1.0:
-        more = [{**parts, "rounding": r} for parts in tried for r in ROUNDINGS if r != parts["rounding"]]
+    if mode.get("arithmetic") not in ("integer", "fused") and max(scored)[0] < 1.0:
+        products = ROUNDINGS if mode.get("arithmetic") == "rounded" else (None,)
+        more = [
+            {**parts, "rounding": r, **({} if q is None else {"product_rounding": q})}
+            for parts in tried[: 2 if len(products) > 1 else None] for r in ROUNDINGS for q in products
+        ]  # fmt: skip
         scored += [(judge.score(parts, batches), len(tried) + i) for i, parts in enumerate(more)]
         tried += more
     ranked = sorted(scored, key=lambda pair: (-pair[0], pair[1]))

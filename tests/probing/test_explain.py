@@ -108,3 +108,26 @@ def test_schedules_as_text() -> None:
         parsed("Tree(3)")
     with pytest.raises(ValueError, match="splitz"):
         parsed("SplitK(splitz=3)")
+
+
+def test_a_library_that_forgets_the_end_of_k_is_caught() -> None:
+    whole = A.shape[1] // 64 * 64
+    d = tcsim.matmul(A[:, :whole], B[:whole], unit="h200:float16", schedule=tcsim.SplitK(4, tile_k=64))
+    (verdict,) = tcsim.audit([Call("tail", A, B, d, gpu="h200")]).verdicts
+    assert verdict.verdict == "dropped tail"
+    assert f"the last {A.shape[1] - whole} of {A.shape[1]} products are missing" in str(verdict)
+    assert verdict.missed > 400
+
+
+def test_a_declared_library_is_what_is_predicted() -> None:
+    shape = (311, 6023, 10303)
+    made = tcsim.predict(shape=shape)
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((6, 10303)).astype("float16"), rng.standard_normal((10303, 5)).astype("float16")
+    assert not isinstance(made.schedule, tcsim.Sequential | None)
+    d = tcsim.matmul(a, b, unit=made.unit, schedule=made.schedule)
+    assert (d != tcsim.matmul(a, b, unit=made.unit)).any()
+    calls = [Call("x", a, b, d, gpu="h200", library="cublas", shape="311x6023x10303")]
+    assert tcsim.audit(calls).clean
+    with pytest.raises(ValueError, match="needs the shape"):
+        tcsim.audit([Call("x", a, b, d, gpu="h200", library="cublas")])

@@ -36,7 +36,7 @@ def agrees(found: Unit, unit: Unit, seed: int) -> bool:
         for k in (1, 3, unit.instruction_k, 2 * unit.instruction_k + 1):
             a, b, c = operands(rng, unit, 12, 12, k, kind)
             known = Formats(unit.a_format, unit.b_format, unit.out_format, unit.scale_format, unit.scale_block)
-            scales = known.scales(rng, 1, 12, 12, k, families._scale)
+            scales = known.scales(rng, 1, 12, 12, k, families.scale)
             batch = Batch(kind, a[None], b[None], c[None], *scales)
             if not np.array_equal(simulated(found, batch), simulated(unit, batch)):
                 return False

@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tcsim_gpu.table import Instruction
 
 import tcsim
 from tcsim.cli import main
+from tcsim.kernels import dispatch
 from tcsim.probing import many, recorded
 from tcsim.probing.result import explains
+from tcsim.problem import Codes, Problem
 
 
 def test_what_was_kept_is_enough_to_find_the_unit_again(tmp_path: Path) -> None:
@@ -50,3 +53,23 @@ def test_a_question_that_was_not_recorded_is_an_error() -> None:
 def test_what_has_no_time_is_not_asked() -> None:
     found = list(many.probe_all(many.targets("v100", "cpu"), many.Options(), seconds=0.0))
     assert {one.verdict for one in found} == {"not asked"}
+
+
+def test_every_instruction_of_a_gpu_is_asked_in_its_own_k(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tcsim_gpu import instructions
+
+    asked = []
+
+    def run(problem: Problem, *, instruction: Instruction) -> Codes:
+        asked.append(instruction.name)
+        assert problem.a.codes.shape[2] % instruction.k == 0
+        return dispatch.run(problem, 1)
+
+    monkeypatch.setattr(instructions, "run", run)
+    chosen = many.targets("h200", "hardware")
+    assert len({target.name for target in chosen}) == len(chosen) > 40
+    target = next(t for t in chosen if t.name == "mma.m16n8k8.f16.f16.f32")
+    one = many.probed(target, many.Options(confirm=10_000, table=False))
+    assert one.verdict == "as in the table"
+    assert one.found["record"]["block_size"] == 8
+    assert set(asked) == {target.name}
