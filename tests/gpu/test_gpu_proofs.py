@@ -43,7 +43,11 @@ FLOAT32 = format_named("float32")
         (tcsim.unit("b200", "nvfp4"), "exact blocks"),
         (tcsim.unit("rtx-blackwell", "mxfp4"), "exact blocks"),
         (tcsim.unit("b200", "mxfp4_block16").replace(align_rounding="exact"), "exact blocks"),
-        (tcsim.unit("a100", "float16"), "emulator"),
+        (tcsim.unit("a100", "float16"), "ballast"),
+        (tcsim.unit("v100", "float16"), "ballast"),
+        (tcsim.unit("t4", "float16"), "ballast"),
+        (tcsim.unit("a100", "bfloat16"), "emulator"),
+        (tcsim.unit("a100", "float16").replace(fraction_bits=22), "emulator"),
         (tcsim.unit("b200", "mxfp8_e4m3"), "emulator"),
         (tcsim.unit("b200", "nvfp4").replace(rounding="rne"), "emulator"),
         (tcsim.unit("h200", "float16").replace(rounding="rne"), "emulator"),
@@ -58,7 +62,7 @@ FLOAT32 = format_named("float32")
 )
 def test_the_step_of_a_unit(unit: Unit, step: str) -> None:
     assert proofs.step_for(unit, Sequential().plan(256), "h200").name == step
-    assert proofs.step_for(unit, Sequential().plan(256), "a100").name == "emulator"
+    assert proofs.step_for(unit, Sequential().plan(256), "v100").name == "emulator"
     assert step in proofs.explain(unit, "h200")
 
 
