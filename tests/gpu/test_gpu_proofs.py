@@ -232,6 +232,7 @@ ON_HOST = """
 #include <strings.h>
 #define __device__
 #define __forceinline__ inline
+#define NOTHING -1e9f
 static inline int __ffs(unsigned x) { return ffs((int)x); }
 static inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long x) { return *p += x, *p - x; }
 typedef unsigned u32;

@@ -172,7 +172,13 @@ extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant_
     bool sure = good * p.a[5 * p.m + i] > 0 && s + p.a[p.m + i] <= p.fraction_bits && reach <= p.fraction_bits && low >= -149 && size <= 127;
     if (sure && p.c) sure = c_fits(p.c[i * p.n + j], size, reach + low, low, p.fraction_bits);
     if (sure && e + p.a[i] > 24) {
-      for (i64 t = 0; t < p.chunks && sure; t++) sure = p.a_excess[t * p.m + i] + p.b_excess[t * p.n + j] <= 24;
+      for (i64 t = 0; t < p.chunks && sure; t += 16) {  // many loads at once
+        float most = NOTHING;
+#pragma unroll
+        for (int u = 0; u < 16; u++)
+          if (t + u < p.chunks) most = fmaxf(most, p.a_excess[(t + u) * p.m + i] + p.b_excess[(t + u) * p.n + j]);
+        sure = most <= 24;
+      }
       if (sure) atomicAdd(p.count + 1, 1ull);
     }
     if (!sure) {
