@@ -20,11 +20,12 @@ from tcsim_gpu.source import kernel_text
 
 Survey = struct("Survey", "codes exponents tops facts rows pitch blocks groups")
 Ballast = struct(
-    "Ballast", "a b a_exponents b_exponents a_tops b_tops c d count list m n pitch blocks a_groups b_groups room offset"
+    "Ballast", "a b a_exponents b_exponents a_tops b_tops c d count list m n pitch blocks a_groups b_groups room offset limit"
 )
 SPECIAL, POSITIVE, NEGATIVE = 1, 2, 4  # facts of an operand, as kernels/ballast.cuh finds them
 MOST_PRODUCTS = 8  # of a block: the instruction has 16, two of which are ballast
 TILE, STAGE_BYTES, STAGES = 128, 4 * 4 * 130 * 16, 3  # as in kernels/ballast.cuh
+LIMIT = 4  # instructions a block of 16 x 8 outputs, on average, from which on the emulator is as fast
 ROOM = 1 << 22  # outputs left over that are listed; with more, all are recomputed
 
 # What of a unit the proof of `shift` speaks of.
@@ -125,15 +126,28 @@ def one_sign(a: int, b: int) -> bool:
 
 
 def multiply(
-    unit: Unit, by: int, a: Side, b: Side, c: Any, out: Any, left: tuple[Any, Any], offset: int, k: int, machine: Gpu = GPU
+    unit: Unit,
+    by: int,
+    a: Side,
+    b: Side,
+    c: Any,
+    out: Any,
+    left: tuple[Any, Any],
+    offset: int,
+    k: int,
+    limit: int = LIMIT,
+    machine: Gpu = GPU,
 ) -> None:
-    """c + a·b into out (m, n); outputs without a certificate are added to `left`: their number, and the first of them."""
+    """c + a·b into out (m, n); outputs without a certificate are added to `left`: their number, and the first of them.
+
+    The second number of left[0] becomes 1, and out is nobody's, where exponents are so many that `limit` is passed.
+    """
     (m, pitch), n = a.codes.shape, b.codes.shape[0]
     count, listed = left
     blocks = k_places(unit, Sequential().plan(k))[0].size // unit.block_size
     job = Ballast().set(a=a.codes, b=b.codes, a_exponents=a.exponents, b_exponents=b.exponents, a_tops=a.tops, b_tops=b.tops)
     job.set(c=c, d=out, count=count, list=listed, m=m, n=n, pitch=pitch, blocks=blocks)
-    job.set(a_groups=a.tops.shape[1], b_groups=b.tops.shape[1], room=listed.size, offset=offset)
+    job.set(a_groups=a.tops.shape[1], b_groups=b.tops.shape[1], room=listed.size, offset=offset, limit=limit)
     grid = (ceil(m / TILE) * ceil(n / TILE),)
     machine.launch(source(unit, by), "ballast_gemm", grid, 256, job, shared=STAGES * STAGE_BYTES)
 
@@ -141,12 +155,12 @@ def multiply(
 def run(problem: Problem, by: int, out: Any, any_sign: bool = False) -> tuple[Any, int] | None:
     """Every output into out (batch, m, n); the list of those without a certificate, and how many they are.
 
-    None, and out is nobody's, where an operand is infinite or NaN, or products have both signs: then the emulator is as fast,
-    unless `any_sign` asks for the tensor core all the same.
+    None, and out is nobody's, where an operand is infinite or NaN, or where the emulator is as fast: products have both signs, or
+    outputs side by side too many exponents; unless `any_sign` asks for the tensor core all the same.
     """
     xp = GPU.xp
     unit, (batch, m, n, k) = problem.unit, problem.shape
-    left = xp.zeros(1, xp.uint64), xp.empty(min(ROOM, out.size), xp.int64)
+    left = xp.zeros(2, xp.uint64), xp.empty(min(ROOM, out.size), xp.int64)
     order = xp.asarray(places(unit, k))
     columns = Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored)
     for z in range(batch):
@@ -155,5 +169,6 @@ def run(problem: Problem, by: int, out: Any, any_sign: bool = False) -> tuple[An
         if (of_a | of_b) & SPECIAL or not (any_sign or one_sign(of_a, of_b)):
             return None
         c = None if problem.c is None else xp.ascontiguousarray(on_device(problem.c)[z])
-        multiply(unit, by, a, b, c, out[z], left, z * m * n, k)
-    return left[1], int(left[0][0])
+        multiply(unit, by, a, b, c, out[z], left, z * m * n, k, 1 << 20 if any_sign else LIMIT)
+    without, stopped = (int(x) for x in xp.asarray(left[0]).tolist())
+    return None if stopped else (left[1], without)

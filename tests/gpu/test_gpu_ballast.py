@@ -177,8 +177,8 @@ def test_the_step_on_the_host_is_hoppers(tmp_path: Path) -> None:
         assert seen == cpu.run(Problem(CORE, Sequential().plan(16), *codes, c.view(np.uint32).reshape(1, 1, 1)), 1)[0, 0, 0]
 
 
-def on_host(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """The kernels' result (m, n), and which outputs they left over."""
+def on_host(problem: Problem, limit: int = 1 << 20) -> tuple[np.ndarray, np.ndarray] | None:
+    """The kernels' result (m, n), and which outputs they left over; None where they gave up."""
     machine, unit = host.Host(for_any=False), problem.unit
     by, order = ballast.shift(unit, CORE), ballast.places(unit, problem.shape[3])
     assert by is not None
@@ -186,9 +186,11 @@ def on_host(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     moved = [np.ascontiguousarray(np.where(order < 0, 0, x[:, order]).astype(np.uint16)) for x in codes]
     (a, _), (b, _) = (ballast.survey(unit, by, x, machine) for x in moved)
     _, m, n, k = problem.shape
-    out, left = np.zeros((m, n), np.uint32), (np.zeros(1, np.uint64), np.zeros(m * n, np.int64))
+    out, left = np.zeros((m, n), np.uint32), (np.zeros(2, np.uint64), np.zeros(m * n, np.int64))
     c = None if problem.c is None else np.ascontiguousarray(problem.c[0])
-    ballast.multiply(unit, by, a, b, c, out, left, 0, k, machine)
+    ballast.multiply(unit, by, a, b, c, out, left, 0, k, limit, machine)
+    if left[0][1]:
+        return None
     without = np.zeros(m * n, bool)
     without[left[1][: int(left[0][0])]] = True
     return out, without.reshape(m, n)
@@ -208,12 +210,27 @@ def test_the_kernel_on_the_host(seed: int) -> None:
             x, y = (np.exp(draw.rng.standard_normal(s) * draw.of((0.1, 1))).astype(np.float16) for s in ((1, m, k), (1, k, n)))
             operands = Operand(x.view(np.uint16), FLOAT16), Operand(y.view(np.uint16), FLOAT16)
             problem = Problem(unit, Sequential().plan(k), *operands, None)
-        out, without = on_host(problem)
+        found = on_host(problem)
+        assert found is not None
+        out, without = found
         left += int(without.sum())
         wrong = (out != reference.run(problem)[0]) & ~without
         assert not wrong.any(), f"seed {(seed, 1, index)}: {unit.label} {np.argwhere(wrong)[:4]}"
         assert not (index % 3 == 0 and without.any())
     assert left or seed != SEEDS["fixed"]
+
+
+@needs_compiler
+def test_too_many_exponents_are_the_emulators() -> None:
+    rng = np.random.default_rng(4)
+    wide, narrow = (np.exp2(spread * rng.uniform(-1, 1, (64, 160))).astype(np.float16).view(np.uint16) for spread in (14, 0.1))
+    for codes, gives_up in ((wide, True), (narrow, False)):
+        operands = Operand(codes[None, :32], FLOAT16), Operand(codes.T[None], FLOAT16)
+        problem = Problem(A100, Sequential().plan(160), *operands, None)
+        found = on_host(problem, 1)
+        assert (found is None) == gives_up
+        if found is not None:
+            assert (found[0] == reference.run(problem)[0]).all()
 
 
 @needs_compiler

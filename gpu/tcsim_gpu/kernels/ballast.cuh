@@ -72,9 +72,10 @@ struct Ballast {
   const short *a_tops, *b_tops;          // (blocks, groups)
   const u32 *c;
   u32 *d;
-  u64 *count;  // outputs left over
+  u64 *count;  // outputs left over; whether to stop
   i64 *list;   // the first `room` of them
   i64 m, n, pitch, blocks, a_groups, b_groups, room, offset;
+  i64 limit;  // instructions a tile and block that may be repeated before the emulator is the faster one
 };
 
 #define TILE 128
@@ -166,8 +167,8 @@ DEV int largest_product(const u32 *a, const u32 *b) {
 }
 
 // One block of 16 x 8 outputs, whatever their exponents: an instruction for each that occurs. An output that none can serve becomes
-// NaN, and stays it; where there are no products c stays.
-DEV void any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *ea0, const u32 *ea1, const u32 *eb0, const u32 *eb1, int lane) {
+// NaN, and stays it; where there are no products c stays. Returns how many instructions that took.
+DEV int any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *ea0, const u32 *ea1, const u32 *eb0, const u32 *eb1, int lane) {
   int e[4];
   float out[4];
 #pragma unroll
@@ -178,7 +179,8 @@ DEV void any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *ea0, cons
     if (e[i] > HIGH) out[i] = __uint_as_float(0x7FFFFFFFu);
     if (e[i] > HIGH || e[i] < LOW) e[i] = NONE;
   }
-  while (true) {
+  int instructions = 0;
+  for (;; instructions++) {
     const int next = __reduce_max_sync(FULL, max(max(e[0], e[1]), max(e[2], e[3])));
     if (next < LOW) break;
     const Pair with = ballast(next, lane);
@@ -190,6 +192,7 @@ DEV void any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *ea0, cons
   }
 #pragma unroll
   for (int i = 0; i < 4; i++) acc[i] = out[i];
+  return instructions;
 }
 
 // A warp owns 32 rows by 64 columns: two by eight tiles of the instruction.
@@ -219,9 +222,12 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
   }
   u32 field = 0;  // of the exponent that all outputs of the warp are hoped to share
   Pair with = {0, 0};
+  u64 stop = *(volatile u64 *)(p.count + 1);
+  i64 instructions = 0;  // of blocks whose outputs share no exponent
   for (i64 stage = 0; stage < stages; stage++) {
     wait_for_stage();
-    __syncthreads();
+    if (__syncthreads_or(stop != 0)) return;
+    stop = *(volatile u64 *)(p.count + 1);
     if (stage + STAGES - 1 < stages)
       load_stage(shared + (stage + STAGES - 1) % STAGES * STAGE_BYTES, p, row0, column0, stage + STAGES - 1);
     else end_of_stage();
@@ -289,7 +295,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
         for (int x = 0; x < 2; x++)
 #pragma unroll
           for (int y = 0; y < 8; y++)
-            any_block(acc[x][y], a[x][0], a[x][1], b[y], block_of(s + PLANE, block, my_row + x * 16 + g),
+            instructions += any_block(acc[x][y], a[x][0], a[x][1], b[y], block_of(s + PLANE, block, my_row + x * 16 + g),
                       block_of(s + PLANE, block, my_row + x * 16 + 8 + g), block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2),
                       block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2 + 1), lane);
         field = __shfl_sync(FULL, __float_as_uint(acc[0][0][0]) & 0x7F800000, 0);
@@ -305,6 +311,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
               if (ROW(x, i) >= p.m || COLUMN(y, i) >= p.n) acc[x][y][i] = __uint_as_float(field);
       }
     }
+    if (lane == 0 && instructions > 16 * (p.limit * (stage + 1) * STAGE_BLOCKS + 64)) *(volatile u64 *)(p.count + 1) = 1;
   }
 #pragma unroll
   for (int x = 0; x < 2; x++)

@@ -43,6 +43,13 @@ template <class Last> static void meet(Meeting &at, Last last) {
 }
 static void __syncthreads() { meet(everyone, [] {}); }
 
+static int any_in, any_out;
+static int __syncthreads_or(int x) {
+  any_in |= x;
+  meet(everyone, [] { any_out = any_in, any_in = 0; });
+  return any_out;
+}
+
 // Every lane's words to all lanes of its warp.
 static void together(const unsigned *mine, int count) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
