@@ -18,6 +18,12 @@ static inline float __uint_as_float(unsigned bits) {
 }
 static inline u64 atomicAdd(u64 *p, u64 x) { return *p += x, *p - x; }
 
+struct int2 {
+  int x, y;
+};
+static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
+
 struct Meeting {  // of a warp's lanes, or of all threads
   int size, arrived = 0;
   u64 turn = 0;
@@ -61,6 +67,13 @@ static unsigned told(unsigned lane) { return words_out[threadIdx.x / 32][lane][0
 template <class T> static T __shfl_sync(unsigned, T x, int lane) {
   together((const unsigned *)&x, 1);
   return (T)told(lane);
+}
+template <class T> static T __shfl_xor_sync(unsigned, T x, int step) {
+  unsigned words[2] = {0, 0};
+  memcpy(words, &x, sizeof x);
+  together(words, 2);
+  memcpy(&x, words_out[threadIdx.x / 32][threadIdx.x % 32 ^ step], sizeof x);
+  return x;
 }
 static int __any_sync(unsigned, int x) {
   together((const unsigned *)&x, 1);
