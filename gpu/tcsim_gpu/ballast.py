@@ -1,4 +1,4 @@
-"""fp16 of A100, V100 and their like on Hopper's tensor cores: two products that cancel make them cut where the other unit cuts."""
+"""fp16 and bf16 of A100, fp16 of V100, and their like on Hopper's tensor cores: two products that cancel make them cut where the other unit cuts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.gates import LABELS, ONE_NAN, Gate, any_format, count, only, operands, schedules
+from tcsim.gates import LABELS, ONE_NAN, Gate, any_format, count, one_of, only, operands, schedules
 from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
@@ -28,12 +28,16 @@ TILE, STAGE_BYTES, STAGES = 128, 4 * 4 * 130 * 16, 3  # as in kernels/ballast.cu
 LIMIT = 4  # instructions a block of 16 x 8 outputs, on average, from which on the emulator is as fast
 ROOM = 1 << 22  # outputs left over that are listed; with more, all are recomputed
 
+FORMATS = {"float16": "f16", "bfloat16": "bf16"}  # and PTX's names
+
 # What of a unit the proof of `shift` speaks of.
 BALLAST = Gate(
     "the kernel of ballast",
     {
         **LABELS,
-        **only(a="float16", b="float16", out="float32", operand_format=None, sum_format=None, arithmetic="aligned"),
+        **one_of("a", *FORMATS),
+        "b": lambda unit: unit.b == unit.a,
+        **only(out="float32", operand_format=None, sum_format=None, arithmetic="aligned"),
         "block_size": lambda unit: 1 <= unit.block_size <= MOST_PRODUCTS,
         "fraction_bits": lambda unit: unit.fraction_bits in (23, 24),
         **only(align_rounding="rz", rounding="rz"),
@@ -56,12 +60,20 @@ def shift(unit: Unit, core: Unit) -> int | None:
     Proof, for one block of an output, its operands finite; F of the unit, F' > F of the core. 1. Among the core's terms are the
     block's, c, zeros, +2^s and -2^s with s = e + F' - F >= e: its largest exponent is s, its last place 2^(s - F') = 2^(e - F), the
     unit's. 2. So both truncate each term alike; the ballast is a multiple of that place and sums to zero; the sums are the same
-    integers. 3. Both round toward zero to 24 bits, far from overflow and underflow: -29 <= e <= 29. 4. A block without nonzero
-    products, and a c below that, leaves c as it is, since F >= 23; -0 becomes +0. 5. e is computed for every output and block from
-    the operands and c; the output of an e that two float16 numbers do not reach becomes NaN, stays it, and is not certified.
+    integers. 3. Both round toward zero to float32; e <= 120, so nothing overflows; e >= -126, so no floor of theirs counts. 4. A
+    block without nonzero products, and a c below that, leaves c as it is, since F >= 23; -0 becomes +0. 5. e is computed for every
+    output and block from the operands and c; the output of an e without ballast (`reach`) becomes NaN, stays it, and is not certified.
     """
-    fine = (core.arithmetic, core.align_rounding, core.rounding, core.c_enters, core.zero_sign, core.a, core.b, str(core.out))
-    if fine != ("aligned", "rz", "rz", "aligned", "positive", "float16", "float16", "float32"):
+    fine = (
+        core.arithmetic,
+        core.align_rounding,
+        core.rounding,
+        core.c_enters,
+        core.zero_sign,
+        str(core.out),
+        core.operand_format,
+    )
+    if fine != ("aligned", "rz", "rz", "aligned", "positive", "float32", None) or (core.a, core.b) != (unit.a, unit.b):
         return None
     if core.kept_bits != 24 or core.scale is not None or core.subnormals != "keep" or not BALLAST.takes(unit):
         return None
@@ -79,6 +91,12 @@ def core_for(unit: Unit, gpu: str | None) -> Unit | None:
     return next((u for u in found if shift(unit, u) is not None), None)
 
 
+def reach(unit: Unit, by: int) -> tuple[int, int]:
+    """The least and the largest e of a block that have ballast: a product of two normal operands, `by` places above."""
+    fmt = unit.a_format
+    return max(2 * fmt.emin - by, -126), min(2 * fmt.emax - by, 120)
+
+
 def width(unit: Unit) -> int:
     """Products of a block as they lie in memory."""
     return 4 if unit.block_size <= 4 else MOST_PRODUCTS
@@ -86,7 +104,10 @@ def width(unit: Unit) -> int:
 
 def source(unit: Unit, by: int) -> str:
     """The kernels `survey` and `ballast_gemm`."""
-    return f"#define W {width(unit)}\n#define SHIFT {by}\n" + kernel_text("ballast.cuh")
+    fmt, (low, high) = unit.a_format, reach(unit, by)
+    values = {"W": width(unit), "SHIFT": by, "LOW": f"({low})", "HIGH": high, "MB": fmt.mantissa_bits, "BIAS": fmt.bias,
+              "INF_CODE": fmt.inf_code, "TYPE": f'"{FORMATS[fmt.name]}"'}  # fmt: skip
+    return "".join(f"#define {key} {value}\n" for key, value in values.items()) + kernel_text("ballast.cuh")
 
 
 def places(unit: Unit, k: int) -> Any:

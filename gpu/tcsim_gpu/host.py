@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import shutil
 import subprocess
 import tempfile
@@ -51,7 +52,8 @@ def library(source: str, name: str) -> ctypes.CDLL:
     if name != "general":
         shared = f"alignas(128) unsigned char shared[{SHARED_BYTES}];\n" if name in _TILED else ""
         warps, run = (kernel_text("on_host_warps.cuh"), "run_blocks") if name in _SIDE_BY_SIDE else ("", "run_grid")
-        text = kernel_text("on_host.cuh") + warps + shared + source
+        head = "".join(itertools.takewhile(lambda line: line.startswith("#define"), source.splitlines(True)))
+        text = head + kernel_text("on_host.cuh") + warps + shared + source
         text += (
             f'\nextern "C" void launch(const {_ARGUMENTS[name]} *argument, const unsigned *grid, unsigned threads) {{'
             f" {run}({name}, *argument, grid, threads); }}\n"

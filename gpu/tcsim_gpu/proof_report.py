@@ -38,7 +38,7 @@ DIFFERENCES = ("differ", "certified and different", "emulator and exact kernel d
 def units() -> dict[str, Unit]:
     """The units that are measured, by name."""
     named = {f"b200 {f}": tcsim.unit("b200", f) for f in ("nvfp4", "mxfp4", "float16", "bfloat16", "tfloat32")}
-    named |= {f"{gpu} float16": tcsim.unit(gpu, "float16") for gpu in ("a100", "v100")}
+    named |= {f"{gpu} {f}": tcsim.unit(gpu, f) for gpu, f in (("a100", "float16"), ("v100", "float16"), ("a100", "bfloat16"))}
     named |= {f"b200 {f}": tcsim.unit("b200", f) for f in ("mxfp8_e4m3", "mxfp6_e3m2", "mxfp4_e2m1_k32")}
     named |= {f"ada {f}": tcsim.unit("ada", f) for f in ("float8_e4m3fn", "float8_e5m2")}
     return named | {"volta with 25 fraction bits": tcsim.unit("v100", "float16").replace(fraction_bits=25)}

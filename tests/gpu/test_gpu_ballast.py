@@ -19,7 +19,7 @@ from tcsim_gpu.source import kernel_text
 
 import tcsim
 from tcsim import reference
-from tcsim.fp.formats import format_named
+from tcsim.fp.formats import Format, format_named
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.problem import Operand, Problem
@@ -27,15 +27,15 @@ from tcsim.reference.values import decode
 from tcsim.schedule import Sequential
 
 SEEDS = {"fixed": 20261122, "fresh": secrets.randbits(48)}
-CORE = tcsim.unit("h200", "float16", instruction="mma")
+CORES = {f: tcsim.unit("h200", f, instruction="mma") for f in ("float16", "bfloat16")}
+CORE = CORES["float16"]
 FLOAT16, FLOAT32 = format_named("float16"), format_named("float32")
-A100, V100 = tcsim.unit("a100", "float16"), tcsim.unit("v100", "float16")
-LEAST, MOST = -28, 30  # exponents of two normal float16's product
+A100, V100, BF16 = tcsim.unit("a100", "float16"), tcsim.unit("v100", "float16"), tcsim.unit("a100", "bfloat16")
 
 
 def drawn_unit(draw: what_ifs.Draw) -> Unit:
-    """A100's or V100's fp16, or a what-if of them that the gate takes."""
-    base = draw.of((A100, V100))
+    """A100's or V100's fp16, A100's bf16, or a what-if of them that the gate takes."""
+    base = draw.of((A100, V100, BF16))
     size = draw.between(1, 8)
     changes = {
         "gpu": "any",
@@ -55,7 +55,8 @@ def drawn_problem(draw: what_ifs.Draw, unit: Unit, most: int = 3) -> Problem:
     """Operands without specials; c of any size, zeros of both signs and specials among it."""
     m, n, k = draw.between(1, most), draw.between(1, most), draw.between(1, 40)
     kind = draw.of(("mid", "any", "zeros", "close", "tiny", "huge", "cancel"))
-    a, b = what_ifs.codes(draw, FLOAT16, (1, m, k), kind), what_ifs.codes(draw, FLOAT16, (1, k, n), kind)
+    fmt = unit.a_format
+    a, b = what_ifs.codes(draw, fmt, (1, m, k), kind), what_ifs.codes(draw, fmt, (1, k, n), kind)
     if draw.chance(0.3):
         a, b = a & 0x7FFF, b & 0x7FFF
     if kind == "cancel" and k > 1:
@@ -67,44 +68,45 @@ def drawn_problem(draw: what_ifs.Draw, unit: Unit, most: int = 3) -> Problem:
     c = np.where(draw.rng.random((1, m, n)) < 0.15, bits & 0x80000000, bits & 0x807FFFFF | field << 23)
     if draw.chance(0.2):
         c = what_ifs.codes(draw, FLOAT32, (1, m, n), draw.of(("any", "special", "tiny", "huge")))
-    x, y = Operand(a, FLOAT16), Operand(b, FLOAT16)
+    x, y = Operand(a, fmt), Operand(b, fmt)
     return Problem(unit, Sequential().plan(k), x, y, None if draw.chance(0.2) else c.astype(np.uint32))
 
 
-def exponent(codes: list[tuple[int, int]]) -> int | None:
-    """The largest exponent of products of float16 codes, None where all are zero."""
-    pairs = ((decode(x, FLOAT16), decode(y, FLOAT16)) for x, y in codes)
+def exponent(codes: list[tuple[int, int]], fmt: Format = FLOAT16) -> int | None:
+    """The largest exponent of products of codes, None where all are zero."""
+    pairs = ((decode(x, fmt), decode(y, fmt)) for x, y in codes)
     return max((x.exponent + y.exponent for x, y in pairs if x.significand and y.significand), default=None)
 
 
 def by_ballast(problem: Problem, i: int, j: int) -> int | None:
     """An output block by block on the Hopper unit with the ballast that its exponents ask for; None where there is none such."""
-    by, order = ballast.shift(problem.unit, CORE), ballast.places(problem.unit, problem.shape[3])
+    unit, fmt = problem.unit, problem.unit.a_format
+    core = CORES[fmt.name]
+    by, order = ballast.shift(unit, core), ballast.places(unit, problem.shape[3])
     assert by is not None
+    low, high = ballast.reach(unit, by)
     c = 0 if problem.c is None else int(problem.c[0, i, j])
-    for block in order.reshape(-1, ballast.width(problem.unit)):
+    for block in order.reshape(-1, ballast.width(unit)):
         ks = [int(k) for k in block if k >= 0]
         pairs = [(int(problem.a.codes[0, i, k]), int(problem.b.codes[0, k, j])) for k in ks]
-        value, largest = decode(c, FLOAT32), exponent(pairs)
+        value, largest = decode(c, FLOAT32), exponent(pairs, fmt)
         if value.special:
             return None
         found = [e for e in (largest, value.exponent if value.significand else None) if e is not None]
         if not ks:
             continue
-        if not found or max(found) < LEAST - by:
+        if not found or (max(found) < low and largest is None):
             c = c if found else 0
             continue
-        s = max(found) + by
-        if s > MOST:
+        if not low <= max(found) <= high:
             return None
+        s = max(found) + by
         half = s >> 1
-        x, y = (half + 15) << 10, (s - half + 15) << 10
-        a, b = (
-            np.array([*side, *more], np.uint16)
-            for side, more in zip(zip(*pairs, strict=True), ((x, x), (y, y | 0x8000)), strict=True)
-        )
-        operands = Operand(a.reshape(1, 1, -1), FLOAT16), Operand(b.reshape(1, -1, 1), FLOAT16)
-        c = int(cpu.run(Problem(CORE, Sequential().plan(a.size), *operands, np.array([[[c]]], np.uint32)), 1)[0, 0, 0])
+        x, y = (half + fmt.bias) << fmt.mantissa_bits, (s - half + fmt.bias) << fmt.mantissa_bits
+        more = ((x, x), (y, y | 0x8000))
+        a, b = (np.array([*side, *other], np.uint16) for side, other in zip(zip(*pairs, strict=True), more, strict=True))
+        operands = Operand(a.reshape(1, 1, -1), fmt), Operand(b.reshape(1, -1, 1), fmt)
+        c = int(cpu.run(Problem(core, Sequential().plan(a.size), *operands, np.array([[[c]]], np.uint32)), 1)[0, 0, 0])
     return c
 
 
@@ -130,7 +132,11 @@ def test_what_has_no_ballast() -> None:
                {"align_rounding": "rd"}, {"subnormals": "flush"}, {"zero_sign": "ieee"}, {"c_enters": "after"})  # fmt: skip
     for change in changes:
         assert ballast.shift(A100.replace(**change), CORE) is None, change
-    assert ballast.shift(A100, tcsim.unit("h200", "bfloat16", instruction="mma")) is None
+    assert ballast.shift(A100, CORES["bfloat16"]) is None
+    assert ballast.shift(BF16, CORE) is None
+    assert ballast.shift(BF16, CORES["bfloat16"]) == 1
+    assert ballast.shift(tcsim.unit("a100", "tfloat32"), CORES["bfloat16"]) is None
+    assert [ballast.reach(u, 1) for u in (A100, BF16)] == [(-29, 29), (-126, 120)]
     assert ballast.shift(A100, A100) is None
     assert (ballast.shift(A100, CORE), ballast.shift(V100, CORE)) == (1, 2)
     assert ballast.core_for(A100, "h200") == CORE
@@ -157,8 +163,10 @@ needs_compiler = pytest.mark.skipif(host.compiler() is None, reason="no C++ comp
 
 
 @needs_compiler
-def test_the_step_on_the_host_is_hoppers(tmp_path: Path) -> None:
-    text = kernel_text("on_host.cuh") + kernel_text("on_host_warps.cuh")
+@pytest.mark.parametrize("unit", [A100, BF16], ids=["float16", "bfloat16"])
+def test_the_step_on_the_host_is_hoppers(unit: Unit, tmp_path: Path) -> None:
+    fmt, core = unit.a_format, CORES[str(unit.a)]
+    text = ballast.source(unit, 1).split("//")[0] + kernel_text("on_host.cuh") + kernel_text("on_host_warps.cuh")
     text += 'extern "C" float step(const unsigned *a, const unsigned *b, float c) { return hopper_output(a, b, c); }\n'
     (tmp_path / "step.cpp").write_text(text)
     command = [str(host.compiler()), "-std=c++17", "-O1", "-w", "-shared", "-fPIC"]
@@ -167,20 +175,21 @@ def test_the_step_on_the_host_is_hoppers(tmp_path: Path) -> None:
     library.step.restype = ctypes.c_float
     for index in range(600):
         draw = what_ifs.Draw((5, index))
-        a, b = (what_ifs.codes(draw, FLOAT16, (16,), draw.of(("mid", "any", "zeros", "tiny", "huge"))) for _ in range(2))
-        a[8:10], b[8], b[9] = 15 << 10, draw.between(1, 30) << 10, 0
+        a, b = (what_ifs.codes(draw, fmt, (16,), draw.of(("mid", "any", "zeros", "tiny", "huge"))) for _ in range(2))
+        a[8:10], b[8] = fmt.bias << fmt.mantissa_bits, draw.between(1, 2 * fmt.bias) << fmt.mantissa_bits
         b[9] = b[8] | 0x8000
-        c = np.float32((draw.rng.random() - 0.5) * 2.0 ** draw.between(-20, 20))
+        c = np.float32((draw.rng.random() - 0.5) * 2.0 ** draw.between(-140, 100))
         words = [(ctypes.c_uint * 16)(*(int(v) for v in side)) for side in (a, b)]
-        seen = np.float32(library.step(*words, ctypes.c_float(c))).view(np.uint32)
-        codes = Operand(a.reshape(1, 1, 16), FLOAT16), Operand(b.reshape(1, 16, 1), FLOAT16)
-        assert seen == cpu.run(Problem(CORE, Sequential().plan(16), *codes, c.view(np.uint32).reshape(1, 1, 1)), 1)[0, 0, 0]
+        codes = Operand(a.reshape(1, 1, 16), fmt), Operand(b.reshape(1, 16, 1), fmt)
+        expected = cpu.run(Problem(core, Sequential().plan(16), *codes, c.view(np.uint32).reshape(1, 1, 1)), 1)[0, 0, 0]
+        if expected & 0x7F800000 != 0x7F800000:  # ballast lies far below what overflows
+            assert np.float32(library.step(*words, ctypes.c_float(c))).view(np.uint32) == expected
 
 
 def on_host(problem: Problem, limit: int = 1 << 20) -> tuple[np.ndarray, np.ndarray] | None:
     """The kernels' result (m, n), and which outputs they left over; None where they gave up."""
     machine, unit = host.Host(for_any=False), problem.unit
-    by, order = ballast.shift(unit, CORE), ballast.places(unit, problem.shape[3])
+    by, order = ballast.shift(unit, CORES[str(unit.a)]), ballast.places(unit, problem.shape[3])
     assert by is not None
     codes = (problem.a.codes[0], problem.b.codes[0].T)
     moved = [np.ascontiguousarray(np.where(order < 0, 0, x[:, order]).astype(np.uint16)) for x in codes]
@@ -203,12 +212,13 @@ def test_the_kernel_on_the_host(seed: int) -> None:
     left = 0
     for index in range(9):
         draw = what_ifs.Draw((seed, 1, index))
-        unit = draw.of((A100, V100, A100.replace(k_order=(1, 0, 2, 3, 7, 6, 5, 4))))
+        unit = (A100, V100, BF16)[index // 3]
         problem = drawn_problem(draw, unit, 12)
         if index % 3 == 0:  # ordinary data, which share their exponents sooner or later
             m, n, k = draw.between(1, 34), draw.between(1, 40), draw.between(40, 60)
-            x, y = (np.exp(draw.rng.standard_normal(s) * draw.of((0.1, 1))).astype(np.float16) for s in ((1, m, k), (1, k, n)))
-            operands = Operand(x.view(np.uint16), FLOAT16), Operand(y.view(np.uint16), FLOAT16)
+            x, y = (np.exp(draw.rng.standard_normal(s) * draw.of((0.1, 1))).astype(np.float32) for s in ((1, m, k), (1, k, n)))
+            bits = [v.view(np.uint32) >> 16 if unit is BF16 else v.astype(np.float16).view(np.uint16) for v in (x, y)]
+            operands = [Operand(v.astype(np.uint16), unit.a_format) for v in bits]
             problem = Problem(unit, Sequential().plan(k), *operands, None)
         found = on_host(problem)
         assert found is not None
@@ -267,12 +277,12 @@ def test_ballast_gives_the_emulators_bits(seed: int) -> None:
         problem = drawn_problem(draw, drawn_unit(draw), 200)
         moved = replace(
             problem,
-            a=Operand(cp.asarray(problem.a.codes), FLOAT16),
-            b=Operand(cp.asarray(problem.b.codes), FLOAT16),
+            a=Operand(cp.asarray(problem.a.codes), problem.a.stored),
+            b=Operand(cp.asarray(problem.b.codes), problem.b.stored),
             c=None if problem.c is None else cp.asarray(problem.c),
         )
         out = cp.zeros(problem.shape[:3], cp.uint32)
-        found = ballast.run(moved, ballast.shift(problem.unit, CORE) or 0, out, any_sign=True)
+        found = ballast.run(moved, ballast.shift(problem.unit, CORES[str(problem.unit.a)]) or 0, out, any_sign=True)
         assert found is not None
         expected = emulator.run_on_device(moved)
         wrong = (out != expected).ravel()

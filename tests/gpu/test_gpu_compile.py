@@ -93,9 +93,9 @@ def test_exact_blocks_compile() -> None:
     build("#define CODE unsigned char\n" + source.kernel_text("arrange.cuh"), "sm_90a")
 
 
-@pytest.mark.parametrize("gpu", ["a100", "v100"])
-def test_ballast_compiles(gpu: str) -> None:
-    unit = tcsim.unit(gpu, "float16")
+@pytest.mark.parametrize(("gpu", "fmt"), [("a100", "bfloat16"), ("v100", "float16")])
+def test_ballast_compiles(gpu: str, fmt: str) -> None:
+    unit = tcsim.unit(gpu, fmt)
     core = ballast.core_for(unit, "h200")
     assert core is not None
     build(ballast.source(unit, ballast.shift(unit, core) or 0), "sm_90a")

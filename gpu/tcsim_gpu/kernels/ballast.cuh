@@ -1,11 +1,12 @@
-// Units whose blocks keep fewer bits than the tensor core here, on that tensor core: A100's and V100's fp16 on Hopper.
+// Units whose blocks keep fewer bits than the tensor core here, on that tensor core: fp16 and bf16 of A100, fp16 of V100 on Hopper.
 //
 // Two more products, +2^s and -2^s with s = e + F' - F, cancel, but align a block of the core's, which keeps F' bits, where the unit
 // aligns its own, of largest exponent e and F bits. `ballast.py` has the proof. e is that of an output and a block: an instruction
 // serves those of its 16 x 8 outputs that share one, and is repeated for the next e. Where sums of one sign have grown beyond
 // every product, all outputs of a warp share one for most of k.
 //
-// The host defines W, the products of a block in memory (4 or 8), SHIFT = F' - F, and, but for CUDA, what CUDA's words mean.
+// The host defines W, the products of a block in memory (4 or 8), SHIFT = F' - F, LOW and HIGH, the least and the largest e that have
+// ballast, of the operands' format MB, BIAS, INF_CODE and TYPE, its name in PTX, and, but for CUDA, what CUDA's words mean.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -19,8 +20,6 @@ typedef long long i64;
 #endif
 
 #define NONE (-8192)             // the exponent of a zero
-#define LOW (-28 - SHIFT)        // e of the smallest and the largest ballast that two float16 multiply to
-#define HIGH (30 - SHIFT)
 #define PER_CHUNK (8 / W)        // blocks in 16 bytes
 #define FULL 0xFFFFFFFFu
 
@@ -48,9 +47,9 @@ extern "C" __global__ void survey(const __grid_constant__ Survey p) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
           const u32 code = pair >> 16 * half & 0xFFFF, magnitude = code & 0x7FFF;
-          const int e = magnitude ? max((int)(magnitude >> 10), 1) - 15 : NONE;
+          const int e = magnitude ? max((int)(magnitude >> MB), 1) - BIAS : NONE;
           top = max(top, e);
-          if (magnitude >= 0x7C00) facts |= 1;
+          if (magnitude >= INF_CODE) facts |= 1;
           if (magnitude) facts |= code >> 15 ? 4 : 2;
           out |= (u32)(e & 0xFFFF) << 16 * half;
         }
@@ -111,7 +110,7 @@ DEV void wait_for_stage() {
 // d = c + a·b of a 16 x 8 tile, by the tensor core.
 DEV void mma(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 b0, u32 b1, const float (&c)[4]) {
 #ifdef __CUDACC__
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %6}, {%7, %8}, {%9, %10, %11, %12};"
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %6}, {%7, %8}, {%9, %10, %11, %12};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 #else
@@ -148,7 +147,7 @@ struct Pair {
 
 DEV Pair ballast(int e, int lane) {
   const int s = e + SHIFT, half = s >> 1;
-  const u32 x = (u32)(half + 15) << 10, y = (u32)(s - half + 15) << 10;
+  const u32 x = (u32)(half + BIAS) << MB, y = (u32)(s - half + BIAS) << MB;
   Pair p = {lane % 4 == 0 ? x * 0x10001u : 0, lane % 4 == 0 ? (y | (y | 0x8000u) << 16) : 0};
   return p;
 }
@@ -173,10 +172,11 @@ DEV int any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *ea0, const
   float out[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    e[i] = max(exponent_of(acc[i]), largest_product(i < 2 ? ea0 : ea1, i % 2 ? eb1 : eb0));
+    const int products = largest_product(i < 2 ? ea0 : ea1, i % 2 ? eb1 : eb0);
+    e[i] = max(exponent_of(acc[i]), products);
     out[i] = acc[i];
-    if (e[i] == NONE || e[i] < -4096) out[i] = 0;
-    if (e[i] > HIGH) out[i] = __uint_as_float(0x7FFFFFFFu);
+    if (e[i] < NONE / 2) out[i] = 0;
+    if (e[i] > HIGH || (e[i] < LOW && products > NONE / 2)) out[i] = __uint_as_float(0x7FFFFFFFu);
     if (e[i] > HIGH || e[i] < LOW) e[i] = NONE;
   }
   int instructions = 0;

@@ -97,35 +97,34 @@ static unsigned __reduce_or_sync(unsigned, unsigned x) {
   return x;
 }
 
-static double half_value(unsigned code) {
-  const int field = code >> 10 & 31, body = code & 1023;
-  const double size = field == 31 ? (body ? NAN : INFINITY) : std::ldexp(field ? body + 1024 : body, (field ? field : 1) - 25);
+#ifdef MB
+static double operand_value(unsigned code) {
+  const int field = (code & 0x7FFF) >> MB, body = code & ((1 << MB) - 1);
+  if (field == INF_CODE >> MB) return body ? NAN : code >> 15 ? -INFINITY : INFINITY;
+  const double size = std::ldexp(body + (field ? 1 << MB : 0), (field ? field : 1) - BIAS - MB);
   return code >> 15 ? -size : size;
 }
 
-// One output of Hopper's unit: 16 products of float16 numbers and c, 25 bits kept, one rounding toward zero. No operand is infinite or
-// NaN, and the largest exponent is such that no sum is subnormal: a tensor core's step as this folder's kernels use it.
+// One output of Hopper's unit: 16 products of numbers of 16 bits and c, 25 bits kept, one rounding toward zero. No operand is infinite
+// or NaN: a tensor core's step as kernels/ballast.cuh uses it.
 static float hopper_output(const unsigned *a, const unsigned *b, float c) {
+  if (!std::isfinite(c)) return c;
   int top = -133;
   double terms[17];
-  for (int k = 0; k < 17; k++) {
-    if (k == 16) {
-      terms[k] = c;
-      if (c != 0) top = max(top, max(std::ilogb(c), -126));
-      continue;
-    }
-    const double x = half_value(a[k]), y = half_value(b[k]);
+  terms[16] = c;
+  if (c != 0) top = max(top, max(std::ilogb(c), -126));
+  for (int k = 0; k < 16; k++) {
+    const double x = operand_value(a[k]), y = operand_value(b[k]);
     terms[k] = x * y;
-    if (terms[k] != 0) top = max(top, max(std::ilogb(x), -14) + max(std::ilogb(y), -14));
+    if (terms[k] != 0) top = max(top, max(std::ilogb(x), 1 - BIAS) + max(std::ilogb(y), 1 - BIAS));
   }
-  if (!std::isfinite(c)) return c;
   long long sum = 0;
   for (double x : terms) sum += (long long)std::ldexp(x, 25 - top);  // toward zero
   const unsigned long long size = sum < 0 ? -sum : sum;
-  int drop = 0;
+  int drop = max(0, -149 - (top - 25));
   while (size >> drop >> 24) drop++;
   const float kept = (float)std::ldexp((double)(size >> drop << drop), top - 25);
-  return sum < 0 ? -kept : kept;
+  return sum < 0 && kept ? -kept : kept;
 }
 
 // mma.m16n8k16 with the fragments of the PTX ISA.
@@ -144,6 +143,8 @@ static void host_mma(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsig
     d[i] = hopper_output(a, b, c[i]);
   }
 }
+
+#endif
 
 // Every block of a grid in turn, its threads side by side.
 template <class Kernel, class Argument> void run_blocks(Kernel kernel, const Argument &argument, const unsigned *grid, unsigned threads) {
