@@ -22,6 +22,7 @@ from tcsim_gpu import ballast, certificates, device, emulator, folded, native
 from tcsim_gpu.launch import GPU, on_device
 
 FEW = 1 << 20  # multiply-adds of one product of a batch, below which launching one kernel a product does not pay
+MANY = 1 << 32  # multiply-adds from which on it pays to ask the data about ballast
 RECOMPUTED = 32  # one output in so many without a certificate, and all are recomputed: together they are that much faster
 
 
@@ -62,13 +63,9 @@ def _step(unit: Unit, one_chain: bool, gpu: str | None) -> Step:
     core = ballast.core_for(unit, gpu)
     if core is not None:
         by = 2 ** (ballast.shift(unit, core) or 0)
-        chunk = f"blocks of {unit.block_size} by {core.label}, beside two products of {by} times the largest exponent's power that cancel"
-        return Step(
-            "ballast",
-            core,
-            chunk,
-            "finite operands, products of one sign; each output's exponents: see tcsim_gpu.ballast.shift",
-        )
+        how = f"blocks of {unit.block_size} by {core.label}, beside two products of {by} times the largest exponent's power that cancel"
+        told = f"{MANY:.1e} finite products of one sign, or more; each output's exponents: see tcsim_gpu.ballast.shift"
+        return Step("ballast", core, how, told)
     stop = certificates.FOLDED.stops_at(unit)
     carrier = next((u for u in native.natives(gpu) if u.a == u.b == "bfloat16"), None)
     if stop is not None:
@@ -102,6 +99,8 @@ def run_on_device(problem: Problem, tally: Tally | None = None) -> Any:
     small = batch > 1 and m * n * k < FEW
     gate = {"exact blocks": certificates.FOLDED, "ballast": ballast.BALLAST}.get(step.name)
     if gate is not None and gate.refuses(asked_of(problem)) is not None:
+        small = True
+    if step.name == "ballast" and batch * m * n * k < MANY:
         small = True
     if step.native is None or small or 0 in problem.shape:
         tally.add("emulator", batch * m * n)
