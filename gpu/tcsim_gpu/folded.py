@@ -37,17 +37,22 @@ class Side(NamedTuple):
     facts: Any
 
 
-@cache
-def _table(fmt: Format | None, gpu: int) -> Any:
-    """`certificates.tables` as the kernel reads it: (256, 4) words of value, last place, exponent."""
+def table_words(fmt: Format | None) -> Any:
+    """`certificates.tables` as the kernel reads it: (256, 2) words of value with exponent, and last place."""
     values, exponents = tables(fmt)
-    words = np.zeros((256, 4), np.int32)
-    words[:, 0], words[:, 2] = values.view(np.int32), exponents
+    bits = np.where(values.view(np.int32) & 0xFFFF, np.int32(0x7FC00000), values.view(np.int32))  # a bfloat16 number, or none
+    words = np.empty((256, 2), np.int32)
+    words[:, 0] = bits | exponents & 0xFFFF
     whole = np.frexp(np.where(np.isfinite(values), values, 1).astype(np.float64))
     mantissa = (np.abs(whole[0]) * 2**53).astype(np.int64)
     trailing = np.frexp((mantissa & -mantissa).astype(np.float64))[1] - 1
     words[:, 1] = np.where(mantissa == 0, EMPTY, whole[1] - 53 + trailing)
-    return device.cupy().asarray(words)
+    return words
+
+
+@cache
+def _table(fmt: Format | None, gpu: int) -> Any:
+    return device.cupy().asarray(table_words(fmt))
 
 
 def fold(unit: Unit, codes: Any, scales: Any, side: str) -> Side:

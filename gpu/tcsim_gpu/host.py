@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import shutil
 import subprocess
 import tempfile
@@ -25,9 +26,10 @@ SHARED_BYTES = 1 << 20
 HOST_GROUP_TILE = Tile(bm=4, bn=4, tm=4, tn=4)
 _ARGUMENTS = {
     "aligned": "Job", "pack": "Packing", "general": "Task", "grouped": "Grouped", "listed": "Grouped",
-    "pack_groups": "PackGroups",
+    "pack_groups": "PackGroups", "survey": "Survey", "ballast_gemm": "Ballast",
 }  # fmt: skip
-_TILED = ("aligned", "grouped", "listed")
+_TILED = ("aligned", "grouped", "listed", "survey", "ballast_gemm")
+_SIDE_BY_SIDE = ("survey", "ballast_gemm")
 
 
 def compiler() -> str | None:
@@ -49,10 +51,12 @@ def library(source: str, name: str) -> ctypes.CDLL:
     text = source
     if name != "general":
         shared = f"alignas(128) unsigned char shared[{SHARED_BYTES}];\n" if name in _TILED else ""
-        text = kernel_text("on_host.cuh") + shared + source
+        warps, run = (kernel_text("on_host_warps.cuh"), "run_blocks") if name in _SIDE_BY_SIDE else ("", "run_grid")
+        head = "".join(itertools.takewhile(lambda line: line.startswith("#define"), source.splitlines(True)))
+        text = head + kernel_text("on_host.cuh") + warps + shared + source
         text += (
             f'\nextern "C" void launch(const {_ARGUMENTS[name]} *argument, const unsigned *grid, unsigned threads) {{'
-            f" run_grid({name}, *argument, grid, threads); }}\n"
+            f" {run}({name}, *argument, grid, threads); }}\n"
         )
     stem = Path(_folder().name) / f"{name}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     stem.with_suffix(".cpp").write_text(text)

@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,23 @@ from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
-from tcsim_gpu import certificates, cublas, device, draw, emulator, folded, proofs
+from tcsim_gpu import ballast, certificates, cublas, device, draw, emulator, folded, proofs
 from tcsim_gpu.bench import seconds
 
 VALUES = ("normal", "lognormal", "uniform")
 SIDE, LARGE = 8192, 8192
-SLOW_SIDE = 2048  # of the emulator's timing where it takes seconds
+WEIGHED = ("b200 nvfp4", "b200 mxfp4", "a100 float16", "v100 float16")  # units whose certificates depend on data
+SECOND = 768  # rows and columns that the exact kernel computes, too, of units with scales
+
+
+DIFFERENCES = ("differ", "certified and different", "emulator and exact kernel differ")
 
 
 def units() -> dict[str, Unit]:
     """The units that are measured, by name."""
     named = {f"b200 {f}": tcsim.unit("b200", f) for f in ("nvfp4", "mxfp4", "float16", "bfloat16", "tfloat32")}
+    named |= {f"{gpu} {f}": tcsim.unit(gpu, f) for gpu, f in (("a100", "float16"), ("v100", "float16"), ("a100", "bfloat16"))}
+    named |= {f"b200 {f}": tcsim.unit("b200", f) for f in ("mxfp8_e4m3", "mxfp6_e3m2", "mxfp4_e2m1_k32")}
     named |= {f"ada {f}": tcsim.unit("ada", f) for f in ("float8_e4m3fn", "float8_e5m2")}
     return named | {"volta with 25 fraction bits": tcsim.unit("v100", "float16").replace(fraction_bits=25)}
 
@@ -52,6 +59,21 @@ def quantised(x: Any, fmt: Format) -> Any:
     return found | (cp.signbit(x).astype(cp.uint8) * fmt.sign_bit if fmt.signed else 0)
 
 
+def in_blocks(x: Any, fmt: Format, scale: Format | None, block: int) -> tuple[Any, Any]:
+    """Values (rows, k) as codes, and the codes of their scales, each the nearest to a block's largest over the format's; or None."""
+    if scale is None:
+        return quantised(x, fmt), None
+    cp = device.cupy()
+    rows, k = x.shape
+    padded = cp.zeros((rows, -(-k // block) * block), cp.float32)
+    padded[:, :k] = x
+    grouped = padded.reshape(rows, -1, block)
+    largest = cp.abs(grouped).max(axis=2) / float(decode(np.array([fmt.max_code], np.uint8), fmt)[0])
+    codes = quantised(largest, scale)
+    by = cp.asarray(decode(np.arange(256 if scale.width == 8 else 1 << scale.width).astype(np.uint8), scale).astype(np.float32))
+    return quantised((grouped / by[codes][:, :, None]).reshape(rows, -1)[:, :k], fmt), codes
+
+
 def drawn(unit: Unit, m: int, n: int, k: int, kind: str, seed: int, with_c: bool) -> Problem:
     """A problem on the device: values of a distribution, scaled by blocks to their largest where the unit is, or `draw`'s codes."""
     cp = device.cupy()
@@ -60,7 +82,7 @@ def drawn(unit: Unit, m: int, n: int, k: int, kind: str, seed: int, with_c: bool
     sides: list[Any] = []
     scales: list[Any] = []
     for rows, fmt in ((m, unit.a_format), (n, unit.b_format)):
-        blocks = -(-k // block) if scale is not None else 0
+        blocks = -(-k // max(block, 1))
         if kind not in VALUES:
             sides.append(draw.codes(source, fmt, (1, rows, k), kind))
             scales.append(None if scale is None else draw.codes(source, scale, (1, rows, blocks), kind))
@@ -71,30 +93,30 @@ def drawn(unit: Unit, m: int, n: int, k: int, kind: str, seed: int, with_c: bool
             "lognormal": cp.exp,
             "uniform": lambda v: 1 - source.generator.random(v.shape, dtype=cp.float32),
         }[kind](normal)
-        if scale is None:
-            sides.append(quantised(x, fmt)[None])
-            scales.append(None)
-            continue
-        padded = cp.zeros((rows, blocks * block), cp.float32)
-        padded[:, :k] = x
-        grouped = padded.reshape(rows, blocks, block)
-        largest = cp.abs(grouped).max(axis=2) / float(decode(np.array([fmt.max_code], np.uint8), fmt)[0])
-        codes = quantised(largest, scale)
-        by = cp.asarray(
-            decode(np.arange(256 if scale.width == 8 else 1 << scale.width).astype(np.uint8), scale).astype(np.float32)
-        )
-        sides.append(quantised((grouped / by[codes][:, :, None]).reshape(rows, -1)[:, :k], fmt)[None])
-        scales.append(codes[None])
+        codes, by = in_blocks(x, fmt, scale, block)
+        sides.append(codes[None])
+        scales.append(None if by is None else by[None])
     c = draw.codes(source, unit.out_format, (1, m, n), kind if kind not in VALUES else "mid") if with_c else None
     a, b = Operand(sides[0], unit.a_format), Operand(cp.ascontiguousarray(sides[1].transpose(0, 2, 1)), unit.b_format)
     s = (None, None) if scale is None else (scales[0], cp.ascontiguousarray(scales[1].transpose(0, 2, 1)))
     return Problem(unit, Sequential().plan(k), a, b, c, *s)
 
 
+def forced(problem: Problem, out: Any) -> tuple[Any, int, int] | None:
+    """The tensor core's outputs wherever it has certificates, though the plan might not use them: the list of the others, how many
+    they are, and how many only chunks certify. None for units without certificates of data, and for operands with specials."""
+    unit, gpu = problem.unit, device.table_gpu()
+    core = ballast.core_for(unit, gpu)
+    if core is not None:
+        found = ballast.run(problem, ballast.shift(unit, core) or 0, out, any_sign=True)
+        return None if found is None else (*found, 0)
+    return folded.run(problem, out) if certificates.FOLDED.takes(unit) else None
+
+
 def compared(name: str, unit: Unit, kind: str, side: int, k: int, seed: int, with_c: bool) -> dict[str, Any]:
     """One problem by the plan and by the emulator: outputs, how many differ, who computed them.
 
-    Exact blocks are compared wherever they are certified, also where so few are that the plan would not use them.
+    Certified outputs are compared also where the plan would not use them, and the emulator of units with scales to the exact kernel.
     """
     cp = device.cupy()
     problem = drawn(unit, side, side, k, kind, seed, with_c)
@@ -103,9 +125,22 @@ def compared(name: str, unit: Unit, kind: str, side: int, k: int, seed: int, wit
     differ = int((proofs.run_on_device(problem, tally) != expected).sum())
     row = {"unit": name, "data": kind, "m": side, "n": side, "k": k, "c": with_c, "seed": seed, "outputs": expected.size,
            "differ": differ, "by": tally.outputs}  # fmt: skip
-    if certificates.FOLDED.takes(unit):
-        out = cp.empty_like(expected)
-        listed, without, by_chunks = folded.run(problem, out)
+    if problem.scale_a is not None and problem.scale_b is not None:
+        few = slice(0, SECOND)
+        part = replace(
+            problem,
+            a=Operand(problem.a.codes[:, few], problem.a.stored),
+            b=Operand(problem.b.codes[:, :, few], problem.b.stored),
+            c=None if problem.c is None else problem.c[:, few, few],
+            scale_a=problem.scale_a[:, few],
+            scale_b=problem.scale_b[:, :, few],
+        )
+        wrong = emulator.exact(part) != expected[:, few, few]
+        row |= {"outputs of the exact kernel": wrong.size, "emulator and exact kernel differ": int(wrong.sum())}
+    out = cp.empty_like(expected)
+    found = forced(problem, out)
+    if found is not None:
+        listed, without, by_chunks = found
         row |= {"without certificate": without, "by chunks": by_chunks}
         if without <= listed.size:
             wrong = (out != expected).ravel()
@@ -116,28 +151,55 @@ def compared(name: str, unit: Unit, kind: str, side: int, k: int, seed: int, wit
 
 
 def timed(name: str, unit: Unit, kind: str, k: int, seed: int) -> dict[str, Any]:
-    """Tera multiply-adds a second of the whole plan at k³, codes on the device, and the emulator's in the same run."""
+    """Tera multiply-adds a second of the whole plan at k³, codes on the device, of its parts, and of the emulator in the same run."""
     problem = drawn(unit, k, k, k, kind, seed, False)
     row: dict[str, Any] = {"unit": name, "data": kind, "m": k, "n": k, "k": k, "seed": seed}
-    if certificates.FOLDED.takes(unit):
-        out = device.cupy().empty((1, k, k), np.uint32)
-        _, row["without certificate"], row["by chunks"] = folded.run(problem, out)
-        row["TMAC/s of exact blocks"] = k**3 / seconds(lambda: folded.run(problem, out)) / 1e12
-        if row["without certificate"] > 1 << 14:
-            return row  # the rest is the emulator's time
-    row["TMAC/s"] = k**3 / seconds(lambda: proofs.run_on_device(problem)) / 1e12
-    if kind == "normal":
-        side = SLOW_SIDE if certificates.FOLDED.takes(unit) else k
-        small = problem if side == k else drawn(unit, side, side, side, kind, seed, False)
-        row["TMAC/s of the emulator"] = side**3 / seconds(lambda: emulator.run_on_device(small), 2) / 1e12
-        row["side of the emulator"] = side
+    tally = proofs.Tally()
+    proofs.run_on_device(problem, tally)
+    row |= {"by": tally.outputs, "TMAC/s": k**3 / seconds(lambda: proofs.run_on_device(problem), 3) / 1e12}
+    out = device.cupy().empty((1, k, k), np.uint32)
+    found = forced(problem, out)
+    if found is not None:
+        listed, row["without certificate"], row["by chunks"] = found
+        row["TMAC/s of the tensor core"] = k**3 / seconds(lambda: forced(problem, out), 3) / 1e12
+        if 0 < row["without certificate"] <= listed.size:
+            few = listed[: row["without certificate"]]
+            row["ms of the list"] = 1e3 * seconds(lambda: emulator.some(problem, out, few), 2)
+    if kind == VALUES[0] or found is not None:
+        row["TMAC/s of the emulator"] = k**3 / seconds(lambda: emulator.run_on_device(problem), 2) / 1e12
     return row
 
 
+def of_weights(name: str, unit: Unit, file: str, weights: Any, rows: int, seed: int) -> dict[str, Any]:
+    """Normal activations (rows, k) times a layer's weights (n, k): which share of outputs has a certificate, and who differs."""
+    cp = device.cupy()
+    (n, k), source = weights.shape, draw.Source(seed)
+    fmt, scale = unit.a_format, unit.scale_format
+    a, scale_a = in_blocks(source.generator.standard_normal((rows, k), dtype=cp.float32), fmt, scale, unit.scale_block)
+    b, scale_b = in_blocks(weights.astype(cp.float32), unit.b_format, scale, unit.scale_block)
+    sides = Operand(a[None], fmt), Operand(cp.ascontiguousarray(b.T)[None], unit.b_format)
+    s = (None, None) if scale is None else (scale_a[None], cp.ascontiguousarray(scale_b.T)[None])
+    problem = Problem(unit, Sequential().plan(k), *sides, None, *s)
+    out, expected = cp.empty((1, rows, n), cp.uint32), emulator.run_on_device(problem)
+    found = forced(problem, out)
+    assert found is not None
+    listed, without, _ = found
+    wrong = (out != expected).ravel()
+    wrong[listed[:without]] = False
+    differ = int((proofs.run_on_device(problem) != expected).sum())
+    return {"unit": name, "weights": file, "m": rows, "n": n, "k": k, "outputs": out.size, "certified": out.size - without,
+            "certified and different": int(wrong.sum()), "differ": differ}  # fmt: skip
+
+
+def kinds_of(unit: Unit) -> tuple[str, ...]:
+    """The distributions that a unit is timed on: all where data decide."""
+    return VALUES if certificates.FOLDED.takes(unit) or ballast.BALLAST.takes(unit) else VALUES[:1]
+
+
 def report(
-    seed: int, budget: float, say: Callable[[str], None] = print, side: int = SIDE, large: int = LARGE
+    seed: int, budget: float, say: Callable[[str], None] = print, side: int = SIDE, large: int = LARGE, weights: Any = None
 ) -> dict[str, Any]:
-    """Timings first, then comparisons in turn until `budget` seconds are over."""
+    """Timings first, then layers' weights, if there are any (arrays by name), then comparisons in turn until `budget` seconds are over."""
     started = time.perf_counter()
     if device.capability() != 90:
         raise unknown("GPU with kernels for its tensor cores", device.name(), ("H100", "H200"))
@@ -149,12 +211,15 @@ def report(
     found |= {"timed": [], "compared": []}
     cp = device.cupy()
     for name, unit in units().items():
-        for kind in VALUES if certificates.FOLDED.takes(unit) else VALUES[:1]:
+        for kind in kinds_of(unit):
             found["timed"].append(timed(name, unit, kind, large, seed))
             say(json.dumps(found["timed"][-1]))
     x = drawn(units()["b200 float16"], large, large, large, "normal", seed, False)
     rate = large**3 / seconds(lambda: cublas.gemm(x.a.codes[0], x.b.codes[0], "float16", names=False)) / 1e12
     found["TMAC/s of cublasGemmEx, float16"] = rate
+    for name in WEIGHED if weights else ():
+        found.setdefault("weights", [])
+        found["weights"] += [of_weights(name, units()[name], file, cp.asarray(x), 2048, seed) for file, x in weights.items()]
     kinds = [*VALUES, *draw.DISTRIBUTIONS]
     i = 0
     while time.perf_counter() - started < budget:
@@ -166,21 +231,23 @@ def report(
             size = side if kind in VALUES else side // 4
             row = compared(name, unit, kind, size, k, seed + i, i % 2 == 1)
             found["compared"].append(row)
-            if row["differ"] or row.get("certified and different"):
+            if any(row.get(key) for key in DIFFERENCES):
                 say(json.dumps(row))
         cp.get_default_memory_pool().free_all_blocks()
         i += 1
     rows = found["compared"]
     found["outputs"], found["differ"] = sum(r["outputs"] for r in rows), sum(r["differ"] for r in rows)
-    found["certified and different"] = sum(r.get("certified and different", 0) for r in rows)
+    for key in DIFFERENCES[1:]:
+        found[key] = sum(r.get(key, 0) for r in rows)
     found["seconds"] = time.perf_counter() - started
     return found
 
 
 def main() -> None:
-    """FILE [SEED [SECONDS]]"""
+    """FILE [SEED [SECONDS [FOLDER]]]: the folder has layers' weights, float16 arrays (n, k) as .npy."""
     path, seed, budget = Path(sys.argv[1]), int((sys.argv[2:] or ["0"])[0]), float((sys.argv[3:] or ["90"])[0])
-    found = report(seed, budget)
+    files = sorted(Path(sys.argv[4]).glob("*.npy")) if sys.argv[4:] else []
+    found = report(seed, budget, weights={f.stem: np.load(f) for f in files})
     path.write_text(json.dumps(found, indent=1) + "\n")
     print({k: v for k, v in found.items() if k not in ("timed", "compared")})
 

@@ -1,7 +1,7 @@
 """Every CUDA kernel compiles for every architecture it targets, GPU or not; what compiles is not thereby seen to run."""
 
 import pytest
-from tcsim_gpu import aligned, compile_check, grouped, source
+from tcsim_gpu import aligned, ballast, compile_check, grouped, source
 from tcsim_gpu import compile as compiler
 from tcsim_gpu.fabsum import CHAINED, chain_source, fabsum_source
 from tcsim_gpu.matrix_source import matrix_source
@@ -91,6 +91,14 @@ def test_exact_blocks_compile() -> None:
     build(fabsum_source(64, "float32", "bfloat16", "rz"), "sm_90a")
     build(source.kernel_text("fold.cuh"), "sm_90a")
     build("#define CODE unsigned char\n" + source.kernel_text("arrange.cuh"), "sm_90a")
+
+
+@pytest.mark.parametrize(("gpu", "fmt"), [("a100", "bfloat16"), ("v100", "float16")])
+def test_ballast_compiles(gpu: str, fmt: str) -> None:
+    unit = tcsim.unit(gpu, fmt)
+    core = ballast.core_for(unit, "h200")
+    assert core is not None
+    build(ballast.source(unit, ballast.shift(unit, core) or 0), "sm_90a")
 
 
 def test_compile_errors_carry_the_log() -> None:

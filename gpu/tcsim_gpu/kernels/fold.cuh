@@ -11,7 +11,8 @@ typedef long long i64;
 
 struct Fold {
   const u8 *codes, *scales;
-  const int4 *table, *scale_table;  // of each of 256 codes: value, last place (EMPTY of zeros), exponent with which it aligns
+  // of each of 256 codes: value (its upper 16 bits hold it) and, below, the exponent with which it aligns; last place (EMPTY of zeros)
+  const int2 *table, *scale_table;
   u16 *out;                         // (rows, pitch)
   double *norm;                     // (chunks, rows): sum of squares
   int *low, *high;                  // (chunks, rows): the last place of its numbers, the largest exponent they align by
@@ -19,6 +20,9 @@ struct Fold {
   i64 row_step, k_step, scale_row, scale_k, rows, k, pitch;
   int scale_block, grouped;
 };
+
+__device__ __forceinline__ float value_in(int2 entry) { return __uint_as_float((u32)entry.x & 0xFFFF0000); }
+__device__ __forceinline__ int exponent_in(int2 entry) { return (short)entry.x; }
 
 // The codes of 64 rows by 64 k, 16 at once where they lie side by side at multiples of 16.
 __device__ __forceinline__ void load(const Fold &p, u8 (&tile)[64][80], i64 row0, i64 k0) {
@@ -42,7 +46,7 @@ __device__ __forceinline__ void load(const Fold &p, u8 (&tile)[64][80], i64 row0
 // squares is taken before the scale multiplies it.
 extern "C" __global__ void __launch_bounds__(256) fold(const __grid_constant__ Fold p) {
   __shared__ __align__(16) u8 tile[64][80];
-  __shared__ int4 table[256];
+  __shared__ int2 table[256];
   const i64 k0 = (i64)blockIdx.x * 64, row0 = (i64)blockIdx.y * 64;
   table[threadIdx.x] = p.table[threadIdx.x];
   load(p, tile, row0, k0);
@@ -51,8 +55,8 @@ extern "C" __global__ void __launch_bounds__(256) fold(const __grid_constant__ F
   const i64 row = row0 + r;
   int code = 0;
   if (row < p.rows && k0 + j0 < p.k) code = p.scales[row * p.scale_row + (k0 + j0) / p.scale_block * p.scale_k];
-  const int4 by = p.scale_table[code];
-  const float scale = __int_as_float(by.x);
+  const int2 by = p.scale_table[code];
+  const float scale = value_in(by);
   const uint4 codes = *(const uint4 *)&tile[r][j0];
   const u32 packed[4] = {codes.x, codes.y, codes.z, codes.w};
   float squares = 0;
@@ -60,20 +64,20 @@ extern "C" __global__ void __launch_bounds__(256) fold(const __grid_constant__ F
   u32 rest = 0, most = 0, least = 0xFFFFFFFF, words[8];
 #pragma unroll
   for (int i = 0; i < 16; i++) {
-    const int4 of = table[packed[i / 4] >> i % 4 * 8 & 0xFF];
-    const float x = __int_as_float(of.x);
+    const int2 of = table[packed[i / 4] >> i % 4 * 8 & 0xFF];
+    const float x = value_in(of);
     const u32 bits = __float_as_uint(x * scale), size = bits & 0x7FFFFFFF;
     words[i / 2] = i % 2 ? words[i / 2] | (bits & 0xFFFF0000) : bits >> 16;
     rest |= bits & 0xFFFF;
     most = max(most, size);
     squares = fmaf(x, x, squares);
     low = min(low, of.y);
-    if (of.y != EMPTY) least = min(least, size), high = max(high, of.z);
+    if (of.y != EMPTY) least = min(least, size), high = max(high, exponent_in(of));
   }
   const bool some = low != EMPTY && by.y != EMPTY;
   int bad = most >= 0x7F800000 || rest || (some && least < 0x00800000);
   double norm = some ? (double)squares * ((double)scale * (double)scale) : 0;
-  high = some ? by.z + (p.grouped ? 0 : high) : -EMPTY;
+  high = some ? exponent_in(by) + (p.grouped ? 0 : high) : -EMPTY;
   low = some ? low + by.y : EMPTY;
 #pragma unroll
   for (int step = 1; step < 4; step *= 2) {
@@ -172,7 +176,13 @@ extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant_
     bool sure = good * p.a[5 * p.m + i] > 0 && s + p.a[p.m + i] <= p.fraction_bits && reach <= p.fraction_bits && low >= -149 && size <= 127;
     if (sure && p.c) sure = c_fits(p.c[i * p.n + j], size, reach + low, low, p.fraction_bits);
     if (sure && e + p.a[i] > 24) {
-      for (i64 t = 0; t < p.chunks && sure; t++) sure = p.a_excess[t * p.m + i] + p.b_excess[t * p.n + j] <= 24;
+      for (i64 t = 0; t < p.chunks && sure; t += 16) {  // many loads at once
+        float most = NOTHING;
+#pragma unroll
+        for (int u = 0; u < 16; u++)
+          if (t + u < p.chunks) most = fmaxf(most, p.a_excess[(t + u) * p.m + i] + p.b_excess[(t + u) * p.n + j]);
+        sure = most <= 24;
+      }
       if (sure) atomicAdd(p.count + 1, 1ull);
     }
     if (!sure) {

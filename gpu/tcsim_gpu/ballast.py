@@ -1,0 +1,195 @@
+"""fp16 and bf16 of A100, fp16 of V100, and their like on Hopper's tensor cores: two products that cancel make them cut where the other unit cuts."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcsim.gates import LABELS, ONE_NAN, Gate, any_format, count, one_of, only, operands, schedules
+from tcsim.hardware import UNITS
+from tcsim.hardware.unit import Unit
+from tcsim.problem import Operand, Problem
+from tcsim.schedule import Sequential
+from tcsim_gpu.emulator import k_places
+from tcsim_gpu.launch import GPU, Gpu, on_device, struct
+from tcsim_gpu.native import arranged
+from tcsim_gpu.source import kernel_text
+
+Survey = struct("Survey", "codes exponents tops facts rows pitch blocks groups")
+Ballast = struct(
+    "Ballast", "a b a_exponents b_exponents a_tops b_tops c d count list m n pitch blocks a_groups b_groups room offset limit"
+)
+SPECIAL, POSITIVE, NEGATIVE = 1, 2, 4  # facts of an operand, as kernels/ballast.cuh finds them
+MOST_PRODUCTS = 8  # of a block: the instruction has 16, two of which are ballast
+TILE, STAGE_BYTES, STAGES = 128, 4 * 4 * 130 * 16, 3  # as in kernels/ballast.cuh
+LIMIT = 4  # instructions a block of 16 x 8 outputs, on average, from which on the emulator is as fast
+ROOM = 1 << 22  # outputs left over that are listed; with more, all are recomputed
+
+FORMATS = {"float16": "f16", "bfloat16": "bf16"}  # and PTX's names
+
+# What of a unit the proof of `shift` speaks of.
+BALLAST = Gate(
+    "the kernel of ballast",
+    {
+        **LABELS,
+        **one_of("a", *FORMATS),
+        "b": lambda unit: unit.b == unit.a,
+        **only(out="float32", operand_format=None, sum_format=None, arithmetic="aligned"),
+        "block_size": lambda unit: 1 <= unit.block_size <= MOST_PRODUCTS,
+        "fraction_bits": lambda unit: unit.fraction_bits in (23, 24),
+        **only(align_rounding="rz", rounding="rz"),
+        "out_precision": lambda unit: unit.kept_bits == 24,
+        "min_exponent": lambda unit: unit.min_exponent is None or unit.min_exponent <= -126,
+        "k_order": lambda unit: unit.k_order is None or len(unit.k_order) <= 1 << 16,
+        **only(group_size=1, c_enters="aligned", chain=1, chains=1, subnormals="keep", scale=None, scale_block=0),
+        **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne", zero_sign="positive"),
+        **count("nan_code", 1 << 32),  # an output that may be NaN is left to the emulator
+        **ONE_NAN,
+        **only(overflow="wrap"),
+    },
+    {**schedules(None), **operands(any_format)},
+)
+
+
+def shift(unit: Unit, core: Unit) -> int | None:
+    """How far above a block's largest exponent e the ballast's must lie; None where the core's bits are not the unit's.
+
+    Proof, for one block of an output, its operands finite; F of the unit, F' > F of the core. 1. Among the core's terms are the
+    block's, c, zeros, +2^s and -2^s with s = e + F' - F >= e: its largest exponent is s, its last place 2^(s - F') = 2^(e - F), the
+    unit's. 2. So both truncate each term alike; the ballast is a multiple of that place and sums to zero; the sums are the same
+    integers. 3. Both round toward zero to float32; e <= 120, so nothing overflows; e >= -126, so no floor of theirs counts. 4. A
+    block without nonzero products, and a c below that, leaves c as it is, since F >= 23; -0 becomes +0. 5. e is computed for every
+    output and block from the operands and c; the output of an e without ballast (`reach`) becomes NaN, stays it, and is not certified.
+    """
+    fine = (
+        core.arithmetic,
+        core.align_rounding,
+        core.rounding,
+        core.c_enters,
+        core.zero_sign,
+        str(core.out),
+        core.operand_format,
+    )
+    if fine != ("aligned", "rz", "rz", "aligned", "positive", "float32", None) or (core.a, core.b) != (unit.a, unit.b):
+        return None
+    if core.kept_bits != 24 or core.scale is not None or core.subnormals != "keep" or not BALLAST.takes(unit):
+        return None
+    if core.block_size < MOST_PRODUCTS + 2 or (core.min_exponent or -133) > -126:
+        return None
+    assert unit.fraction_bits is not None
+    by = (core.fraction_bits or 0) - unit.fraction_bits
+    return by if by > 0 else None
+
+
+@cache
+def core_for(unit: Unit, gpu: str | None) -> Unit | None:
+    """The record of a GPU's mma.sync that computes the unit with ballast, None where none does."""
+    found = (u for u in UNITS if u.gpu == gpu and u.instruction == "mma")
+    return next((u for u in found if shift(unit, u) is not None), None)
+
+
+def reach(unit: Unit, by: int) -> tuple[int, int]:
+    """The least and the largest e of a block that have ballast: a product of two normal operands, `by` places above."""
+    fmt = unit.a_format
+    return max(2 * fmt.emin - by, -126), min(2 * fmt.emax - by, 120)
+
+
+def width(unit: Unit) -> int:
+    """Products of a block as they lie in memory."""
+    return 4 if unit.block_size <= 4 else MOST_PRODUCTS
+
+
+def source(unit: Unit, by: int) -> str:
+    """The kernels `survey` and `ballast_gemm`."""
+    fmt, (low, high) = unit.a_format, reach(unit, by)
+    values = {"W": width(unit), "SHIFT": by, "LOW": f"({low})", "HIGH": high, "MB": fmt.mantissa_bits, "BIAS": fmt.bias,
+              "INF_CODE": fmt.inf_code, "TYPE": f'"{FORMATS[fmt.name]}"'}  # fmt: skip
+    return "".join(f"#define {key} {value}\n" for key, value in values.items()) + kernel_text("ballast.cuh")
+
+
+def places(unit: Unit, k: int) -> Any:
+    """Which k stands where in the operands, -1 for a zero: blocks of `width`, 16 bytes filled up."""
+    mine, _ = k_places(unit, Sequential().plan(k))
+    blocks = mine.size // unit.block_size
+    filled = np.full((ceil(blocks * width(unit) / 8) * 8 // width(unit), width(unit)), -1, np.int32)
+    filled[:blocks, : unit.block_size] = mine.reshape(-1, unit.block_size)
+    return filled.ravel()
+
+
+class Side(NamedTuple):
+    """An operand (rows, places), the exponents of its numbers, and the largest of 32 rows in each block."""
+
+    codes: Any
+    exponents: Any
+    tops: Any
+
+
+def survey(unit: Unit, by: int, codes: Any, machine: Gpu = GPU) -> tuple[Side, int]:
+    """An operand's exponents, and the facts of it."""
+    xp = machine.xp
+    rows, pitch = codes.shape
+    blocks, groups = pitch // width(unit), ceil(rows / 32)
+    side = Side(codes, xp.empty((rows, pitch), xp.int16), xp.empty((blocks, groups), xp.int16))
+    facts = xp.zeros(1, xp.uint32)
+    job = Survey().set(codes=codes, exponents=side.exponents, tops=side.tops, facts=facts)
+    job.set(rows=rows, pitch=pitch, blocks=blocks, groups=groups)
+    machine.launch(source(unit, by), "survey", (groups, min(ceil(blocks / 8), 65535)), 256, job)
+    return side, int(facts[0])
+
+
+def one_sign(a: int, b: int) -> bool:
+    """Whether all products have one sign: then sums grow, outputs soon share their exponents, and the tensor core is worth it."""
+    mixed = POSITIVE | NEGATIVE
+    return a & mixed != mixed and b & mixed != mixed
+
+
+def multiply(
+    unit: Unit,
+    by: int,
+    a: Side,
+    b: Side,
+    c: Any,
+    out: Any,
+    left: tuple[Any, Any],
+    offset: int,
+    k: int,
+    limit: int = LIMIT,
+    machine: Gpu = GPU,
+) -> None:
+    """c + a·b into out (m, n); outputs without a certificate are added to `left`: their number, and the first of them.
+
+    The second number of left[0] becomes 1, and out is nobody's, where exponents are so many that `limit` is passed.
+    """
+    (m, pitch), n = a.codes.shape, b.codes.shape[0]
+    count, listed = left
+    blocks = k_places(unit, Sequential().plan(k))[0].size // unit.block_size
+    job = Ballast().set(a=a.codes, b=b.codes, a_exponents=a.exponents, b_exponents=b.exponents, a_tops=a.tops, b_tops=b.tops)
+    job.set(c=c, d=out, count=count, list=listed, m=m, n=n, pitch=pitch, blocks=blocks)
+    job.set(a_groups=a.tops.shape[1], b_groups=b.tops.shape[1], room=listed.size, offset=offset, limit=limit)
+    grid = (ceil(m / TILE) * ceil(n / TILE),)
+    machine.launch(source(unit, by), "ballast_gemm", grid, 256, job, shared=STAGES * STAGE_BYTES)
+
+
+def run(problem: Problem, by: int, out: Any, any_sign: bool = False) -> tuple[Any, int] | None:
+    """Every output into out (batch, m, n); the list of those without a certificate, and how many they are.
+
+    None, and out is nobody's, where an operand is infinite or NaN, or where the emulator is as fast: products have both signs, or
+    outputs side by side too many exponents; unless `any_sign` asks for the tensor core all the same.
+    """
+    xp = GPU.xp
+    unit, (batch, m, n, k) = problem.unit, problem.shape
+    left = xp.zeros(2, xp.uint64), xp.empty(min(ROOM, out.size), xp.int64)
+    order = xp.asarray(places(unit, k))
+    columns = Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored)
+    for z in range(batch):
+        a, of_a = survey(unit, by, arranged(problem.a, z, unit.a_operand, order, False))
+        b, of_b = survey(unit, by, arranged(columns, z, unit.b_operand, order, False))
+        if (of_a | of_b) & SPECIAL or not (any_sign or one_sign(of_a, of_b)):
+            return None
+        c = None if problem.c is None else xp.ascontiguousarray(on_device(problem.c)[z])
+        multiply(unit, by, a, b, c, out[z], left, z * m * n, k, 1 << 20 if any_sign else LIMIT)
+    without, stopped = (int(x) for x in xp.asarray(left[0]).tolist())
+    return None if stopped else (left[1], without)
