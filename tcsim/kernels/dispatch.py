@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from tcsim.kernels import narrow, payload
-from tcsim.kernels.choice import ARITHMETIC, FAST, Kernel, Kernels, chosen, compute
+from tcsim.kernels.choice import ARITHMETIC, FAST, Kernel, Kernels, chosen, compute_codes
 from tcsim.kernels.choice import GENERAL as EXACT_ARITHMETIC
 from tcsim.kernels.fast import run as fast
 from tcsim.kernels.fast.special import TO_HALF
@@ -23,9 +23,9 @@ from tcsim.problem import Codes, Problem
 def around(arithmetic: Kernels, before: Kernels = ()) -> Kernels:
     """These kernels, and before them the steps that stand around their arithmetic."""
     return (
-        Kernel("payload", payload.GATE, partial(payload.run, kernels=arithmetic), 0),
+        Kernel("payload", payload.GATE, partial(payload.multiply_with_payloads, kernels=arithmetic), 0),
         *before,
-        Kernel("narrow", narrow.GATE, partial(narrow.run, kernels=arithmetic), 0),
+        Kernel("narrow", narrow.GATE, partial(narrow.multiply_narrow, kernels=arithmetic), 0),
         *arithmetic,
     )
 
@@ -39,22 +39,28 @@ def _narrow_part(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int
         c=None if problem.c is None else problem.c[t : t + 1, i0:i1, j0:j1],
     )
     found = np.empty((1, i1 - i0, j1 - j0), out.dtype)
-    narrow.run(part, found, 1, ARITHMETIC)
+    narrow.multiply_narrow(part, found, 1, ARITHMETIC)
     out[t, i0:i1, j0:j1] = found[0]
 
 
 def _to_half(problem: Problem, out: Codes, threads: int | None) -> None:
-    fast.run(problem, out, threads, _narrow_part)
+    fast.multiply_fast(problem, out, threads, _narrow_part)
 
 
 KERNELS = around(ARITHMETIC, (Kernel("fast", TO_HALF, _to_half, FAST),))
 # The general kernel alone (and those of integers and of fused chains, of which there is one each): the second opinion of tests.
-GENERAL = around((*EXACT_ARITHMETIC, Kernel("integers", integers.GATE, integers.run), Kernel("fused", fused.GATE, fused.run)))
+GENERAL = around(
+    (
+        *EXACT_ARITHMETIC,
+        Kernel("integers", integers.GATE, integers.multiply_integers),
+        Kernel("fused", fused.GATE, fused.multiply_fused),
+    )
+)
 
 
-def run(problem: Problem, threads: int | None = None, kernels: Kernels = KERNELS) -> Codes:
+def multiply_cpu(problem: Problem, threads: int | None = None, kernels: Kernels = KERNELS) -> Codes:
     """Codes of D = C + A·B, (batch, m, n). ValueError for a problem with something in it that no kernel declares."""
-    return compute(problem, threads, kernels)
+    return compute_codes(problem, threads, kernels)
 
 
 def path(problem: Problem) -> str:

@@ -37,14 +37,14 @@ class Pair:
 
 def _quantised(x: Array, y: Array, u: Unit) -> Pair:
     """The matrices in the unit's block-scaled formats, a along its rows and b along its columns."""
-    from tcsim.quantize import dequantize, kinds, quantize
+    from tcsim.quantize import dequantize, quantize, scaled_formats
 
     found: list[tuple[Array, Array, Array]] = []
     for z, fmt, axis, name in ((x, u.a_format, -1, "a"), (y, u.b_format, -2, "b")):
-        named = [kind for kind, parts in kinds().items() if parts == (fmt, u.scale_format, u.scale_block)]
+        named = [kind for kind, parts in scaled_formats().items() if parts == (fmt, u.scale_format, u.scale_block)]
         if not named or z.dtype.kind == "u":
             raise ValueError(
-                f"{name} for {u.label}: compare quantises numbers to {', '.join(kinds())}; pass other codes and scales to tcsim.matmul"
+                f"{name} for {u.label}: compare quantises numbers to {', '.join(scaled_formats())}; pass other codes and scales to tcsim.matmul"
             )
         codes, scales = quantize(z, named[0], axis)
         found.append((codes, scales, dequantize(codes, scales, named[0], axis)))

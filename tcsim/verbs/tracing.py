@@ -14,8 +14,7 @@ from tcsim.hardware import as_unit
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.reference.dot import instructions
-from tcsim.reference.trace import Block
-from tcsim.reference.trace import trace as trace_block
+from tcsim.reference.trace import Block, trace_block
 
 Array = npt.NDArray[Any]
 
@@ -74,7 +73,7 @@ def _later(x: Array, y: Array, c: Any, unit: Unit, block: int, options: dict[str
         raise ValueError(
             f"trace shows one dot product: a and b are vectors of equal length; got shapes {x.shape} and {y.shape}"
         )
-    blocks = list(walked(unit, x.size))
+    blocks = list(block_places(unit, x.size))
     arguments.integer(block, "block", 0, len(blocks) - 1)
     if block and "sr" in (unit.rounding, unit.align_rounding, unit.product_rounding):
         raise ValueError(f"{unit.label} rounds stochastically, with random words of every block's own: only block 0 is shown")
@@ -113,11 +112,11 @@ def scales_at(unit: Unit, ks: list[int], given: dict[str, Any]) -> dict[str, Any
 
 def opened(x: Array, y: Array, c: Any, unit: Unit, base: int, scale_a: Any = None, scale_b: Any = None) -> Iterator[Block]:
     """Every block of a stretch of a longer dot product that begins at k = base, where an instruction does, with the sum c."""
-    for block in range(len(list(walked(unit, x.size)))):
+    for block in range(len(list(block_places(unit, x.size)))):
         yield _later(x, y, c, unit, block, {"seed": 0, "round": None, "scale_a": scale_a, "scale_b": scale_b}, base)
 
 
-def walked(unit: Unit, k: int) -> Iterator[list[int]]:
+def block_places(unit: Unit, k: int) -> Iterator[list[int]]:
     """The k of each block, in the order in which the unit takes them."""
     for blocks in instructions(unit, 0, k):
         yield from blocks
@@ -218,14 +217,14 @@ def _groups_named(found: Block, size: int, unit: Unit, ks: list[int], scaled: li
 def _scale_texts(unit: Unit, size: int, scales: dict[str, Any]) -> list[str]:
     """What is written after each pair of factors: its two scales, as values and codes; nothing of a unit without."""
     from tcsim.fp.codes import decode
-    from tcsim.verbs.bits import text
+    from tcsim.verbs.bits import hex_code
 
     fmt = unit.scale_format
     if fmt is None:
         return [""] * size
     left, right = (np.asarray(scales[name]) for name in ("scale_a", "scale_b"))
     pairs = [
-        f"  scales {p:g} * {q:g} [{text(int(i), fmt)} * {text(int(j), fmt)}]"
+        f"  scales {p:g} * {q:g} [{hex_code(int(i), fmt)} * {hex_code(int(j), fmt)}]"
         for p, q, i, j in zip(*(decode(z, fmt).astype(float).tolist() for z in (left, right)), left, right, strict=True)
     ]
     return [pairs[k // unit.scale_block] for k in range(size)]

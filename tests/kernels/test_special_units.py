@@ -24,7 +24,7 @@ def test_larger_problems(name: str, fresh_seed: int) -> None:
     for number in range(20):
         problem = larger_problem(np.random.default_rng([fresh_seed, number]), UNITS[name])
         fast += cpu.path(problem) == "fast"
-        got, expected = cpu.run(problem, 1), by_general(problem)
+        got, expected = cpu.multiply_cpu(problem, 1), by_general(problem)
         assert np.array_equal(got, expected), f"{name}: seed {fresh_seed}, problem {number}, shape {problem.shape}"
     assert fast
 
@@ -33,7 +33,7 @@ def test_larger_problems(name: str, fresh_seed: int) -> None:
 def test_small_problems(name: str, fresh_seed: int) -> None:
     for number in range(20):
         problem = draw_problem(np.random.default_rng([fresh_seed, number]), UNITS[name])
-        got, expected = cpu.run(problem, 1), reference.run(problem)
+        got, expected = cpu.multiply_cpu(problem, 1), reference.multiply_reference(problem)
         assert np.array_equal(got, expected), f"{name}: seed {fresh_seed}, problem {number}, shape {problem.shape}"
 
 
@@ -41,21 +41,21 @@ def test_small_problems(name: str, fresh_seed: int) -> None:
 def test_at_the_edge_of_the_proof(name: str, fresh_seed: int) -> None:
     for number in range(100):
         problem = at_the_edge(np.random.default_rng([fresh_seed, number]), UNITS[name])
-        assert np.array_equal(cpu.run(problem, 1), by_general(problem)), f"{name}: seed {fresh_seed}, problem {number}"
+        assert np.array_equal(cpu.multiply_cpu(problem, 1), by_general(problem)), f"{name}: seed {fresh_seed}, problem {number}"
 
 
 def test_wrong_proofs_are_found() -> None:
     """The edge is reached: with a norm that may be a little larger, the block as one sum is wrong somewhere."""
-    from tcsim.kernels.fast.plan import plan
+    from tcsim.kernels.fast.plan import fast_plan
     from tcsim.kernels.fast.round import Par
 
-    how = plan(NVFP4)
+    how = fast_plan(NVFP4)
     assert how is not None
     right = how.par[Par.MOST]
     try:
         how.par[Par.MOST] += 3 << 23
         problems = [at_the_edge(np.random.default_rng([5, number]), NVFP4) for number in range(400)]
-        assert any(not np.array_equal(cpu.run(p, 1), by_general(p)) for p in problems)
+        assert any(not np.array_equal(cpu.multiply_cpu(p, 1), by_general(p)) for p in problems)
     finally:
         how.par[Par.MOST] = right
 
@@ -64,12 +64,12 @@ def test_what_it_leaves() -> None:
     """Segments that start inside a block of a scaled unit, and short instructions of a random unit in an order of its own."""
     problem = larger_problem(np.random.default_rng(0), NVFP4)
     cut = Blocked(16, sum="float32").plan(problem.shape[3])
-    assert not simd.supports(Problem(NVFP4, cut, problem.a, problem.b, None, problem.scale_a, problem.scale_b))
+    assert not simd.fast_supports(Problem(NVFP4, cut, problem.a, problem.b, None, problem.scale_a, problem.scale_b))
     random = LATE.replace(rounding="sr")
     short = larger_problem(np.random.default_rng(0), random)
     whole = Problem(random, Sequential().plan(32), *(Operand(np.zeros((1, 32, 32), np.uint8), LATE.a_format),) * 2, None)
-    assert simd.supports(whole)
-    assert simd.supports(short) == (short.shape[3] % 32 == 0)
+    assert simd.fast_supports(whole)
+    assert simd.fast_supports(short) == (short.shape[3] % 32 == 0)
 
 
 def test_narrow_instructions(fresh_seed: int) -> None:
@@ -78,4 +78,6 @@ def test_narrow_instructions(fresh_seed: int) -> None:
     for number in range(20):
         problem = draw_problem(np.random.default_rng([fresh_seed, number]), unit)
         assert cpu.path(problem) == "narrow"
-        assert np.array_equal(cpu.run(problem, 1), reference.run(problem)), f"seed {fresh_seed}, problem {number}"
+        assert np.array_equal(cpu.multiply_cpu(problem, 1), reference.multiply_reference(problem)), (
+            f"seed {fresh_seed}, problem {number}"
+        )

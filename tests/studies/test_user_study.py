@@ -15,7 +15,7 @@ import tcsim
 from tcsim.cli import main
 from tcsim.schemes.recipes import mmm_chained
 from tcsim.studies.framework.axes import own_options
-from tcsim.studies.framework.run import run
+from tcsim.studies.framework.run import run_study
 from tcsim.studies.framework.store import source_hash
 
 H200 = tcsim.unit("h200", "float16")
@@ -52,10 +52,10 @@ def test_a_grid_from_a_file_and_its_page(tmp_path: Path) -> None:
 def test_a_wider_accumulator_errs_less(tmp_path: Path) -> None:
     units = {str(f): H200.replace(fraction_bits=f) for f in (10, 25)}
     study = tcsim.study.grid("two", units=units, schedules={"b": tcsim.Blocked(32)}, schemes=("plain",), ks=(512,))
-    data = run(study, out=tmp_path, jobs=1, figures=False).dataset
+    data = run_study(study, out=tmp_path, jobs=1, figures=False).dataset
     assert float(data.componentwise.sel(unit="10").max()) > 5 * float(data.componentwise.sel(unit="25").max())
     renamed = tcsim.study.grid("two", units={"narrow": units["10"]}, schedules={"x": tcsim.Blocked(32)}, ks=(512,))
-    assert run(renamed, out=tmp_path, jobs=1, figures=False).reused == 1
+    assert run_study(renamed, out=tmp_path, jobs=1, figures=False).reused == 1
 
 
 OWN = """
@@ -154,7 +154,7 @@ def test_matrices_of_ones_own_and_options_of_schemes(tmp_path: Path) -> None:
             "mine", units={"v100": "v100:fp16"}, ks=(64, 128), schemes=("plain", "mmm-fabsum:block=32,sum=float64"),
             distributions=("gauss", pair), m=4, n=4,
         )  # fmt: skip
-        return run(study, out=tmp_path / "out", jobs=1, figures=False)
+        return run_study(study, out=tmp_path / "out", jobs=1, figures=False)
 
     data = outcome().dataset
     x, y = a[:4, :64], b[:64, :4]
@@ -175,7 +175,7 @@ def test_references_and_metrics_are_axes(tmp_path: Path) -> None:
 
     def outcome(**more: Any) -> Any:
         study = tcsim.study.grid("axes", units={"v100": "v100:fp16"}, ks=(64,), m=4, n=4, seeds=(5,), **more)
-        return run(study, out=tmp_path, jobs=1, figures=False)
+        return run_study(study, out=tmp_path, jobs=1, figures=False)
 
     found = outcome(references=("exact", "rounded", "float64", "float32", "a100:fp16"), metrics=("componentwise", "normwise"))
     data = found.dataset.squeeze()
@@ -217,7 +217,7 @@ def test_options_of_recipes_are_an_axis(tmp_path: Path) -> None:
         schemes = {"split": "split:terms=2',scale=1.0", "chain": "mmm-chained:words=2|3", "mine": recipe}
         study = tcsim.study.grid("options", units={"v100": "v100:fp16"}, ks=(64,), schemes=schemes, m=4, n=4,
                                  schedules={"tiled": tcsim.schedule.Tiled(slice_k=32)})  # fmt: skip
-        return run(study, out=tmp_path, jobs=1, figures=False)
+        return run_study(study, out=tmp_path, jobs=1, figures=False)
 
     found = outcome(mine)
     assert found.failed == []
@@ -244,7 +244,7 @@ def test_a_grid_on_the_command_line(tmp_path: Path) -> None:
     units = {"x": tcsim.unit("v100:fp16"), "y": tcsim.unit("a100:fp16,rounding=rne")}
     study = tcsim.study.grid("typed", units=units, ks=(32, 64), schemes=("fabsum:block=16|32",), schedules={"b": tcsim.Blocked(32)},
                              references=("exact", "float32"), m=4, n=4)  # fmt: skip
-    assert run(study, out=tmp_path, jobs=1, figures=False).computed == 0
+    assert run_study(study, out=tmp_path, jobs=1, figures=False).computed == 0
     for wrong, says in (
         (["--k", "0"], "k takes integers from 1 on"),
         (["--metric", "norm"], "nearest: 'normwise'"),

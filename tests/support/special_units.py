@@ -131,7 +131,7 @@ def check(seed: int, number: int, tally: Tally) -> None:
         return
     grouped = unit.group_size > 1 and share < 0.75
     problem = at_the_edge(rng, unit) if grouped else larger_problem(rng, near(rng, unit) if share < 0.6 else unit)
-    got, expected = cpu.run(problem, 1), by_general(problem)
+    got, expected = cpu.multiply_cpu(problem, 1), by_general(problem)
     assert expected is not None
     tally.units, tally.outputs = tally.units + 1, tally.outputs + expected.size
     tally.blocks += expected.size * -(-problem.shape[3] // unit.block_size)

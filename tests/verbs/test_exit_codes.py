@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import tcsim
 from tcsim.cli import main
-from tcsim.verbs.vectors import write
+from tcsim.verbs.vectors import write_vectors
 
 COMMANDS: list[tuple[str, int]] = [
     ("list --format fp8", 0),
@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, shape in (("a", (8, 64)), ("b", (64, 8))):
         np.save(at / f"{name}.npy", rng.standard_normal(shape))
     groups = tcsim.vectors("a100:fp16", rows=2, distributions=["mid"])
-    write(groups, "a100:fp16", at / "right.hex")
+    write_vectors(groups, "a100:fp16", at / "right.hex")
     lines = (at / "right.hex").read_text().splitlines()
     last = f"{int(lines[-1][-8:], 16) ^ 1:08x}"
     (at / "wrong.hex").write_text("\n".join([*lines[:-1], lines[-1][:-8] + last]) + "\n")

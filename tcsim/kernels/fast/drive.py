@@ -18,7 +18,7 @@ from tcsim.codegen.jit import inline, inline_ir, kernel, noalias, variant
 from tcsim.codegen.vector_ops import LANES
 from tcsim.kernels.fast.late import add_late
 from tcsim.kernels.fast.pack import ALONE, BELOW, BESIDE, VALUES, make_contiguous, unpack_rows
-from tcsim.kernels.fast.results import NO_SUM, add_c, fold, start, store
+from tcsim.kernels.fast.results import NO_SUM, add_c, fold_segment, start, store
 from tcsim.kernels.fast.round import TREE
 from tcsim.kernels.fast.scales import pack_scales
 from tcsim.kernels.fast.tile import FOLDED, NO_SCALES, PANEL, VECTORS, strip
@@ -130,7 +130,7 @@ def fill_block(values, first, last):
 
 
 @inline
-def settle(job, columns, depth, rows, pitch, a, b):
+def settle_task(job, columns, depth, rows, pitch, a, b):
     """What operations of the machine's own want of packed operands: flushed ones, and a whole last block."""
     if job.least > 0:
         flush_all(a, rows, pitch, depth, np.float32(job.least))
@@ -152,7 +152,7 @@ def lines(count, kind):
 
 
 @cache
-def driver(kind: int, width: int, words: int, half: int, scaling: int = NO_SCALES) -> Any:
+def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_SCALES) -> Any:
     """The compiled driver for a kind of rounding (simd_round), a width of sums (simd_tile) and a use of scales (scales)."""
     code, per_lane = (np.uint16, 2) if words else (np.uint8, 4)
     ieee = kind >= TREE
@@ -215,7 +215,7 @@ def driver(kind: int, width: int, words: int, half: int, scaling: int = NO_SCALE
                         values_only,
                     )
                     if ieee:
-                        settle(job, columns, k1 - k0, rows, line, a[0], b[0])
+                        settle_task(job, columns, k1 - k0, rows, line, a[0], b[0])
                     if scaling:
                         pack_scales(scaling, job, t, i0, rows, j0, columns, k0, k1 - k0, line, slots, entries, a[0], b[0], found,
                                     sa, sb, table, row_marks, column_marks)  # fmt: skip
@@ -246,7 +246,7 @@ def driver(kind: int, width: int, words: int, half: int, scaling: int = NO_SCALE
                         if job.late:
                             c[:] = late
                             late[:] = 0
-                        fold(job, rows * pitch, c, total)
+                        fold_segment(job, rows * pitch, c, total)
             if job.late and job.sum == NO_SUM:
                 c[:] = late
             if job.sum != NO_SUM and job.c and not job.c_first:

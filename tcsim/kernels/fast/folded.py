@@ -26,7 +26,7 @@ from typing import Any
 from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.vector_ops import F32, I8, I32, I64, LANES, Value, Variable
+from tcsim.codegen.vector_ops import F32, I8, I32, I64, LANES, Emitted, Variable
 from tcsim.kernels.fast.round import FIELD, PAR_COUNT, Par
 
 ROWS = 4  # of a tile, against all columns of a panel
@@ -37,27 +37,27 @@ GROUP = LANES  # products of a group
 class Folded:
     """Emits the blocks of a strip: `width` columns, 64 or 16."""
 
-    def __init__(self, b: ir.IRBuilder, width: int, arg: dict[str, Any], v: dict[str, Value]) -> None:
+    def __init__(self, b: ir.IRBuilder, width: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
         self.b, self.width, self.arg, self.v = b, width, arg, v
         self.vectors = width // LANES
-        self.par = [ops.load(b, arg["par"], p) for p in range(PAR_COUNT)]
+        self.par = [ops.emit_load(b, arg["par"], p) for p in range(PAR_COUNT)]
 
-    def number(self, which: Par) -> Value:
+    def number(self, which: Par) -> Emitted:
         return self.par[which].cast(I32, "trunc").spread(LANES)
 
-    def tile(self, i: Value, rows: int) -> None:
+    def tile(self, i: Emitted, rows: int) -> None:
         """`rows` rows from i on, through all blocks."""
-        slot = Variable(self.b, Value(self.b, I64(0)))
+        slot = Variable(self.b, Emitted(self.b, I64(0)))
         with ops.loop(self.b, self.v["depth"], self.par[Par.BLOCK]) as k:
             stop = (k + self.par[Par.BLOCK]).call("smin", self.v["depth"])
             self.block(i, rows, k, stop, slot.get())
             slot.set(slot.get() + self.v["fields"])
 
-    def block(self, i: Value, rows: int, k: Value, stop: Value, slot: Value) -> None:
+    def block(self, i: Emitted, rows: int, k: Emitted, stop: Emitted, slot: Emitted) -> None:
         b, arg, v = self.b, self.arg, self.v
         members = [(r, col * LANES) for r in range(rows) for col in range(self.vectors)]
         places = [(i + r) * v["ldc"] + col for r, col in members]
-        c = [ops.load(b, arg["c"], place, LANES) for place in places]
+        c = [ops.emit_load(b, arg["c"], place, LANES) for place in places]
         unproved = self.unproved(i, rows, slot, c)
         with b.if_else(unproved.v, likely=False) as (slow, fast):
             with slow, ops.loop(b, i + rows, 1, i) as row:
@@ -67,29 +67,29 @@ class Folded:
                 zero = ops.constant(b, ir.VectorType(F32, LANES), 0.0)
                 total = [Variable(b, zero) for _ in members]
 
-                def add(k: Value) -> None:
-                    right = [ops.load(b, arg["bm"], k * self.width + col * LANES, LANES) for col in range(self.vectors)]
+                def add(k: Emitted) -> None:
+                    right = [ops.emit_load(b, arg["bm"], k * self.width + col * LANES, LANES) for col in range(self.vectors)]
                     for r in range(rows):
-                        left = ops.load(b, arg["a"], (i + r) * v["lda"] + k).spread(LANES)
+                        left = ops.emit_load(b, arg["a"], (i + r) * v["lda"] + k).spread(LANES)
                         for col in range(self.vectors):
                             at = total[r * self.vectors + col]
                             at.set(left.call("fma", right[col], at.get()))
 
                 ops.each(b, k, stop, add)
                 for place, x, s in zip(places, c, total, strict=True):
-                    ops.store(b, x + s.get(), arg["c"], place)
+                    ops.emit_store(b, x + s.get(), arg["c"], place)
 
-    def unproved(self, i: Value, rows: int, slot: Value, c: list[Value]) -> Value:
+    def unproved(self, i: Emitted, rows: int, slot: Emitted, c: list[Emitted]) -> Emitted:
         """Whether the three conditions fail for some output."""
         b, arg, v = self.b, self.arg, self.v
         numbers = (LOW, HIGH, NORM)
         right = [
-            [ops.load(b, arg["sb"], (slot + n) * self.width + col * LANES, LANES) for n in numbers]
+            [ops.emit_load(b, arg["sb"], (slot + n) * self.width + col * LANES, LANES) for n in numbers]
             for col in range(self.vectors)
         ]
         fails, most = [], self.number(Par.MOST).bits_as(F32)
         for r in range(rows):
-            left = [ops.load(b, arg["sa"], (i + r) * v["lsa"] + slot + n).spread(LANES) for n in numbers]
+            left = [ops.emit_load(b, arg["sa"], (i + r) * v["lsa"] + slot + n).spread(LANES) for n in numbers]
             for col in range(self.vectors):
                 low, high = left[LOW] + right[col][LOW], left[HIGH] + right[col][HIGH]
                 e = (c[r * self.vectors + col].bits_as(I32) << 1) >> 24
@@ -101,7 +101,7 @@ class Folded:
                 fails.append(b.or_(b.or_(short.v, cut.v), b.and_(nonzero.v, cut_c.v)))
         while len(fails) > 1:
             fails = [b.or_(x, y) for x, y in zip(fails[::2], fails[1::2], strict=True)]
-        return Value(b, fails[0]).any()
+        return Emitted(b, fails[0]).any()
 
     # group by group: a function of its own, one row against the panel
 
@@ -109,25 +109,28 @@ class Folded:
         pointers = {"a": F32, "bm": F32, "c": F32, "bad": I8, "sa": I32, "sb": I32, "par": I64}
         return {name: kind.as_pointer() for name, kind in pointers.items()} | {"depth": I64}
 
-    def _passed(self, row: Value, k: Value, stop: Value, slot: Value) -> list[ir.Value]:
+    def _passed(self, row: Emitted, k: Emitted, stop: Emitted, slot: Emitted) -> list[ir.Value]:
         at = {"a": row * self.v["lda"] + k, "bm": k * self.width, "c": row * self.v["ldc"], "bad": row * self.v["ldc"],
               "sa": row * self.v["lsa"] + slot, "sb": slot * self.width}  # fmt: skip
         moved = [self.b.gep(self.arg[name], [place.v]) for name, place in at.items()]
         return [*moved, self.arg["par"], (stop - k).v]
 
     def _group_by_group(self, b: ir.IRBuilder, **arg: Any) -> None:
-        par = [ops.load(b, arg["par"], p) for p in range(PAR_COUNT)]
-        depth = Value(b, arg["depth"])
+        par = [ops.emit_load(b, arg["par"], p) for p in range(PAR_COUNT)]
+        depth = Emitted(b, arg["depth"])
 
-        def number(which: Par) -> Value:
+        def number(which: Par) -> Emitted:
             return par[which].cast(I32, "trunc").spread(LANES)
 
         for col in range(0, self.width, LANES):
-            c = ops.load(b, arg["c"], col, LANES)
+            c = ops.emit_load(b, arg["c"], col, LANES)
             emax = Variable(b, c.bits_as(I32) & FIELD)
             with ops.loop(b, depth, GROUP) as k:
                 g = (k >> 4) + GROUPS
-                mine, other = ops.load(b, arg["sa"], g).spread(LANES), ops.load(b, arg["sb"], g * self.width + col, LANES)
+                mine, other = (
+                    ops.emit_load(b, arg["sa"], g).spread(LANES),
+                    ops.emit_load(b, arg["sb"], g * self.width + col, LANES),
+                )
                 meet = ((mine & other) & 0xFFFF).compare("!=", 0)
                 field = ((mine >> 16) + (other >> 16) - 1) << 23
                 emax.set(emax.get().call("smax", meet.where(field, 0)))
@@ -136,22 +139,22 @@ class Folded:
             with ops.loop(b, depth, GROUP) as k:
                 group = Variable(b, ops.constant(b, ir.VectorType(F32, LANES), 0.0))
 
-                def add(k: Value, group: Variable = group, col: int = col) -> None:
-                    left = ops.load(b, arg["a"], k).spread(LANES)
-                    group.set(left.call("fma", ops.load(b, arg["bm"], k * self.width + col, LANES), group.get()))
+                def add(k: Emitted, group: Variable = group, col: int = col) -> None:
+                    left = ops.emit_load(b, arg["a"], k).spread(LANES)
+                    group.set(left.call("fma", ops.emit_load(b, arg["bm"], k * self.width + col, LANES), group.get()))
 
                 ops.each(b, k, (k + GROUP).call("smin", depth), add)
                 total.set(total.get() + (group.get() * s).cast(I64, "fptosi"))
             unscale = (emax.get() - number(Par.UNSCALE)).bits_as(F32)
-            ops.store(b, total.get().cast(F32, "sitofp") * unscale, arg["c"], col)
+            ops.emit_store(b, total.get().cast(F32, "sitofp") * unscale, arg["c"], col)
             low, high = number(Par.LOW) << 23, number(Par.HIGH) << 23
             bad = b.or_((emax.get() - 1).compare("u<", low - 1).v, emax.get().compare("u>", high).v)
             bad = b.and_(bad, emax.get().compare("!=", 0).v)
-            marks = ops.load(b, arg["bad"], col, LANES)
-            ops.store(b, marks | Value(b, bad).cast(I8, "zext"), arg["bad"], col)
+            marks = ops.emit_load(b, arg["bad"], col, LANES)
+            ops.emit_store(b, marks | Emitted(b, bad).cast(I8, "zext"), arg["bad"], col)
 
 
-def folded_strip(b: ir.IRBuilder, panel: int, arg: dict[str, Any], v: dict[str, Value]) -> None:
+def folded_strip(b: ir.IRBuilder, panel: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
     """All rows of a strip against one panel: c and bad are updated in place."""
     made = Folded(b, panel, arg, v)
     ops.set_rounding(b, made.par[Par.MODE].cast(I32, "trunc"))
@@ -160,4 +163,4 @@ def folded_strip(b: ir.IRBuilder, panel: int, arg: dict[str, Any], v: dict[str, 
         made.tile(i, ROWS)
     with ops.loop(b, v["height"], 1, whole) as i:
         made.tile(i, 1)
-    ops.set_rounding(b, Value(b, I32(ops.NEAREST)))
+    ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))

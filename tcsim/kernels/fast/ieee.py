@@ -17,20 +17,20 @@ from typing import Any
 from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.vector_ops import F32, I32, LANES, Value, Variable
+from tcsim.codegen.vector_ops import F32, I32, LANES, Emitted, Variable
 from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, FIELD, HALVES, TREE_FLUSHING, Par
 
 ROWS = 4
 _SIGN, _LEAST, _INFINITY = -(1 << 31), 1 << 23, 0x7F800000
 
 
-def flushed(x: Value) -> Value:
+def flushed_sum(x: Emitted) -> Emitted:
     """Subnormal numbers as zeros of their sign."""
     pattern = x.bits_as(I32)
     return (pattern & 0x7FFFFFFF).compare("u<", _LEAST).where(pattern & _SIGN, pattern).bits_as(F32)
 
 
-def to_half(x: Value) -> Value:
+def to_half(x: Emitted) -> Emitted:
     """x rounded to float16, ties to even, infinite from 65520 on: 1.5·2^23 of its last places are added and taken off."""
     pattern = x.bits_as(I32)
     small = (pattern & 0x7FFFFFFF).compare("u<", (127 + 17) << 23)
@@ -51,7 +51,7 @@ class _Block:
     def __init__(self, b: ir.IRBuilder, kind: int, length: int) -> None:
         self.b, self.kind, self.length = b, kind, length
 
-    def after(self, left: list[Value], right: list[Value], c: Value) -> Value:
+    def after(self, left: list[Emitted], right: list[Emitted], c: Emitted) -> Emitted:
         zero = ops.constant(self.b, ir.VectorType(F32, LANES), 0.0 if self.kind == CHAIN else -0.0)
         if self.kind == HALVES:
             for i in range(0, self.length, 2):
@@ -59,42 +59,42 @@ class _Block:
             return to_half(c)
         if self.kind in (CHAIN, CHAIN_NEGATIVE):
             return c + self._chain(left, right, zero)
-        flush = flushed if self.kind == TREE_FLUSHING else lambda x: x
+        flush = flushed_sum if self.kind == TREE_FLUSHING else lambda x: x
         level = [flush(x * y) for x, y in zip(left, right, strict=True)]
         while len(level) > 1:
             level = [flush(x + y) for x, y in zip(level[::2], level[1::2], strict=True)]
         return flush(c + level[0])
 
-    def _chain(self, left: list[Value], right: list[Value], total: Value) -> Value:
+    def _chain(self, left: list[Emitted], right: list[Emitted], total: Emitted) -> Emitted:
         for x, y in zip(left, right, strict=True):
             total = x.call("fma", y, total)
         return total
 
 
-def ieee_strip(b: ir.IRBuilder, kind: int, length: int, panel: int, arg: dict[str, Any], v: dict[str, Value]) -> None:
+def ieee_strip(b: ir.IRBuilder, kind: int, length: int, panel: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
     """All rows of a strip against one panel of columns: c is updated in place."""
-    ops.set_rounding(b, ops.load(b, arg["par"], Par.MODE).cast(I32, "trunc"))
+    ops.set_rounding(b, ops.emit_load(b, arg["par"], Par.MODE).cast(I32, "trunc"))
     whole = v["height"] & -ROWS
     with ops.loop(b, whole, ROWS) as i:
         _tile(b, kind, length, panel, ROWS, i, arg, v)
     with ops.loop(b, v["height"], 1, whole) as i:
         _tile(b, kind, length, panel, 1, i, arg, v)
-    ops.set_rounding(b, Value(b, I32(ops.NEAREST)))
+    ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
 
 
 def _tile(
-    b: ir.IRBuilder, kind: int, length: int, panel: int, rows: int, i: Value, arg: dict[str, Any], v: dict[str, Value]
+    b: ir.IRBuilder, kind: int, length: int, panel: int, rows: int, i: Emitted, arg: dict[str, Any], v: dict[str, Emitted]
 ) -> None:
     columns = range(0, panel, LANES)
     places = [(i + r) * v["ldc"] + col for r in range(rows) for col in columns]
-    c = [Variable(b, ops.load(b, arg["c"], place, LANES)) for place in places]
+    c = [Variable(b, ops.emit_load(b, arg["c"], place, LANES)) for place in places]
     block = _Block(b, kind, length)
     with ops.loop(b, v["depth"], length) as k:
-        right = [[ops.load(b, arg["bm"], (k + t) * panel + col, LANES) for t in range(length)] for col in columns]
+        right = [[ops.emit_load(b, arg["bm"], (k + t) * panel + col, LANES) for t in range(length)] for col in columns]
         for r in range(rows):
-            left = [ops.load(b, arg["a"], (i + r) * v["lda"] + k + t).spread(LANES) for t in range(length)]
+            left = [ops.emit_load(b, arg["a"], (i + r) * v["lda"] + k + t).spread(LANES) for t in range(length)]
             for n in range(len(columns)):
                 at = c[r * len(columns) + n]
                 at.set(block.after(left, right[n], at.get()))
     for place, x in zip(places, c, strict=True):
-        ops.store(b, x.get(), arg["c"], place)
+        ops.emit_store(b, x.get(), arg["c"], place)

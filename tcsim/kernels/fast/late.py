@@ -9,24 +9,24 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.vector_ops import F32, I8, I32, I64, LANES, Value
+from tcsim.codegen.vector_ops import F32, I8, I32, I64, LANES, Emitted
 from tcsim.kernels.fast.ieee import to_half
 from tcsim.kernels.fast.pack import SPECIAL
 
 
 def _add(b: ir.IRBuilder, half: bool, **arg: Any) -> None:
-    n = {name: Value(b, arg[name]) for name in _NUMBERS}
+    n = {name: Emitted(b, arg[name]) for name in _NUMBERS}
     zero = ops.constant(b, ir.VectorType(F32, LANES), 0.0)
     with ops.loop(b, n["rows"]) as i, ops.loop(b, n["width"], LANES) as j:
         at = i * n["pitch"] + j
-        total = ops.load(b, arg["late"], at, LANES) + ops.load(b, arg["c"], at, LANES)
+        total = ops.emit_load(b, arg["late"], at, LANES) + ops.emit_load(b, arg["c"], at, LANES)
         if half:  # rounded twice without harm; infinities, and accumulators that stand for them, are left to others
             total = to_half(total)
             infinite = (total.bits_as(I32) & 0x7F800000).compare(">=", (127 + 16) << 23)
             marks = infinite.cast(I8, "zext") * SPECIAL
-            ops.store(b, ops.load(b, arg["bad"], at, LANES) | marks, arg["bad"], at)
-        ops.store(b, total, arg["late"], at)
-        ops.store(b, zero, arg["c"], at)
+            ops.emit_store(b, ops.emit_load(b, arg["bad"], at, LANES) | marks, arg["bad"], at)
+        ops.emit_store(b, total, arg["late"], at)
+        ops.emit_store(b, zero, arg["c"], at)
 
 
 _POINTERS = {"late": F32, "c": F32, "bad": I8}

@@ -9,7 +9,7 @@ import numpy as np
 from tcsim.problem import Operand, Problem
 
 
-def ordered(problem: Problem) -> Problem:
+def in_order(problem: Problem) -> Problem:
     """An equal problem of the same unit with ascending k: every instruction's products in the unit's order.
 
     What a segment's last instruction lacks is filled with zeros, so that no block moves. Zero terms change nothing there: the

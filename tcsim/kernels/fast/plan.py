@@ -35,7 +35,7 @@ from math import floor
 
 from tcsim.fp.formats import FORMATS
 from tcsim.fp.modes import mode
-from tcsim.gates import ANY_ORDER, LABELS, ONE_NAN, Asked, Gate, count, formats, one_of, only, operands, schedules
+from tcsim.gates import ANY_ORDER, LABELS, ONE_NAN, Asked, Gate, any_formats, one_of, only, operands, schedules, up_to
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast import exact as simd_exact
 from tcsim.kernels.fast.record import (
@@ -43,7 +43,7 @@ from tcsim.kernels.fast.record import (
     B_OFFSET,
     MOST_BLOCK,
     SAFE,
-    Plan,
+    FastPlan,
     most_significand,
     operand_held,
     par_of,
@@ -87,7 +87,7 @@ GATE = Gate(
         "a": lambda unit: operand_held(unit.a_operand),
         "b": lambda unit: operand_held(unit.b_operand),
         "out": lambda unit: unit.out_format in (FORMATS["float32"], FORMATS["float16"]),
-        **formats("operand_format"),
+        **any_formats("operand_format"),
         **only(arithmetic="aligned", align_rounding="rz", chains=1, sum_format=None, group_size=1),
         **only(subnormals="keep", zero_sign="positive"),
         **one_of("c_enters", "aligned", "after"),
@@ -102,9 +102,9 @@ GATE = Gate(
         **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne", overflow="wrap"),
         **one_of("rounding", "rz", "rne", "rna", "sr", "ru", "rd", "ro"),
         "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK,
-        **count("out_precision", 24),
-        **count("min_exponent", 1 << 20),
-        **count("nan_code", 1 << 32),
+        **up_to("out_precision", 24),
+        **up_to("min_exponent", 1 << 20),
+        **up_to("nan_code", 1 << 32),
         **ONE_NAN,
         "fraction_bits": lambda unit: (
             unit.fraction_bits is not None and 2 <= unit.fraction_bits <= 29 and _plan(unit, unit.fraction_bits) is not None
@@ -124,7 +124,7 @@ EXACT_SUMS = Gate(
         "a": lambda unit: operand_held(unit.a_operand),
         "b": lambda unit: operand_held(unit.b_operand),
         "out": lambda unit: unit.out_format == FORMATS["float32"],
-        **formats("operand_format"),
+        **any_formats("operand_format"),
         **only(arithmetic="aligned", align_rounding="exact", c_enters="aligned", chain=1, chains=1, sum_format=None),
         **only(k_order=None, group_size=1, scale=None, scale_block=0, subnormals="keep", overflow="wrap"),
         **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne"),
@@ -132,10 +132,10 @@ EXACT_SUMS = Gate(
         # ties to even go by the last kept bit, which no pattern holds where one is kept
         "out_precision": lambda unit: 2 - (unit.rounding != "rne") <= unit.kept_bits <= 24 and simd_exact.FE_INEXACT != 0,
         "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK,
-        **count("fraction_bits", 1 << 20),  # of no effect where alignment is exact, nor has the floor of the exponent
-        **count("min_exponent", 1 << 20),
+        **up_to("fraction_bits", 1 << 20),  # of no effect where alignment is exact, nor has the floor of the exponent
+        **up_to("min_exponent", 1 << 20),
         **one_of("zero_sign", "positive", "ieee"),
-        **count("nan_code", 1 << 32),
+        **up_to("nan_code", 1 << 32),
         **ONE_NAN,
     },
     {**schedules(None, "float32", "float64"), **operands(lambda asked, stored: stored_held(stored))},
@@ -143,7 +143,7 @@ EXACT_SUMS = Gate(
 
 
 @lru_cache(maxsize=256)
-def plan(unit: Unit) -> Plan | None:
+def fast_plan(unit: Unit) -> FastPlan | None:
     """How the fast path runs a unit, or None where none of its gates takes it."""
     if EXACT_SUMS.takes(unit):
         return _exact_plan(unit)
@@ -152,16 +152,16 @@ def plan(unit: Unit) -> Plan | None:
     return special_plan(unit)
 
 
-def _exact_plan(unit: Unit) -> Plan:
+def _exact_plan(unit: Unit) -> FastPlan:
     par = simd_exact.exact_par(unit)
     a, b = unit.a_operand, unit.b_operand
     ranged = a.emax + b.emax > SAFE or a.emin - a.mantissa_bits + b.emin - b.mantissa_bits < -126
     least, most = (1, 254) if ranged else (127 - _C_EXPONENT, 127 + _C_EXPONENT)
     kind = {"nearest": simd_exact.NEAREST, "zero": simd_exact.NEAREST, "random": simd_exact.RANDOM}[mode(unit.rounding).toward]
-    return Plan(kind, EXACT, ranged, par, least << 23, most << 23)
+    return FastPlan(kind, EXACT, ranged, par, least << 23, most << 23)
 
 
-def _plan(unit: Unit, f: int) -> Plan | None:
+def _plan(unit: Unit, f: int) -> FastPlan | None:
     """Exponent codes, the floor of emax, and the width of sums; None where a number would not fit."""
     a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     lowest, half = a.emin + b.emin, out.width == 16
@@ -205,8 +205,8 @@ def _plan(unit: Unit, f: int) -> Plan | None:
     ranged = words or scaled
     c_least, c_most = (1 << 23, 0x7F7FFFFF) if ranged else (base << 23, (127 + _C_EXPONENT) << 23)
     if unit.c_enters == "after":
-        return Plan(kind, width, words, par_of(unit, f, numbers, group), 0, 0x7F7FFFFF, late=True)
-    return Plan(kind, width, words, par_of(unit, f, numbers, group), c_least, c_most, SHIFTED if scaled else NO_SCALES)
+        return FastPlan(kind, width, words, par_of(unit, f, numbers, group), 0, 0x7F7FFFFF, late=True)
+    return FastPlan(kind, width, words, par_of(unit, f, numbers, group), c_least, c_most, SHIFTED if scaled else NO_SCALES)
 
 
 def _kind(unit: Unit) -> int | None:

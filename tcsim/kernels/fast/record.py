@@ -18,7 +18,7 @@ MOST_BLOCK = 1024
 SAFE = 60  # sums of exponents up to here need no checks
 
 
-class Plan(NamedTuple):
+class FastPlan(NamedTuple):
     """What the kernels need to know of a unit."""
 
     kind: int

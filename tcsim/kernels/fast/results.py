@@ -18,7 +18,7 @@ NO_SUM, SUM16, SUM32, SUM64 = range(4)
 _INFINITE = np.uint32(STICKY)  # float16 accumulator, see simd_round
 
 
-class Job(NamedTuple):
+class FastJob(NamedTuple):
     """A problem as numbers. Steps of a, b and c are bytes, those of the result elements."""
 
     m: int
@@ -131,7 +131,7 @@ def rounded_sum(job, x):
 
 
 @inline
-def fold(job, size, c, total):
+def fold_segment(job, size, c, total):
     """Add a segment's results to the sums; the accumulators start over."""
     for at in range(size):
         part = np.float64(c[at])

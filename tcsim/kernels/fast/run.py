@@ -18,14 +18,14 @@ from tcsim.codegen.vector_ops import LANES
 from tcsim.fp.formats import Format
 from tcsim.gates import asked_of, first
 from tcsim.kernels.fast import exact as simd_exact
-from tcsim.kernels.fast.drive import driver
+from tcsim.kernels.fast.drive import fast_driver
 from tcsim.kernels.fast.folded import GROUP
 from tcsim.kernels.fast.infinities import decide
-from tcsim.kernels.fast.order import ordered
+from tcsim.kernels.fast.order import in_order
 from tcsim.kernels.fast.pack import decoding
-from tcsim.kernels.fast.plan import EXACT, GATES, plan
-from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, Plan
-from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, Job
+from tcsim.kernels.fast.plan import EXACT, GATES, fast_plan
+from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, FastPlan
+from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
 from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
 from tcsim.kernels.fast.scales import scale_table
 from tcsim.kernels.fast.special import TO_HALF
@@ -39,7 +39,7 @@ _UNRESOLVED32, _UNRESOLVED16 = 0x7FBADBAD, 0x7DAD
 _SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
 
 
-def supports(problem: Problem) -> bool:
+def fast_supports(problem: Problem) -> bool:
     """Whether the fast path computes this problem, by what its unit's record and its schedule say."""
     return first((*GATES, TO_HALF), asked_of(problem)) is not None
 
@@ -67,7 +67,7 @@ def _tasks(batch: int, m: int, n: int, threads: int, most: int) -> tuple[int, in
     return rows, columns
 
 
-def _job(problem: Problem, how: Plan, out: Codes, threads: int) -> Job:
+def _job(problem: Problem, how: FastPlan, out: Codes, threads: int) -> FastJob:
     a, b, c = problem.a.codes, problem.b.codes, problem.c
     batch, m, n, k = problem.shape
     at, ai, ak = a.strides
@@ -91,7 +91,7 @@ def _job(problem: Problem, how: Plan, out: Codes, threads: int) -> Job:
         scales.reverse()
     folded = how.scaling == FOLDED
     units = [f.mantissa_bits - f.emin for f in (unit.a_operand, unit.b_operand)]
-    return Job(
+    return FastJob(
         m, n, k, rows, columns, chunk, sub, block,
         a.__array_interface__["data"][0], at, ai, ak, a.itemsize, b.__array_interface__["data"][0], bt, bk, bj, b.itemsize,
         address, ct, ci, cj, ot, oi, oj, int(half), _SUMS[problem.plan.sum], int(problem.plan.c_first),
@@ -116,18 +116,18 @@ def _numbers(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarra
     return decoding(stored, fmt, offset, words)
 
 
-def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callable[..., None]) -> None:
+def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_tile: Callable[..., None]) -> None:
     """Write the codes of a supported problem into `out`, C-contiguous (batch, m, n).
 
     What the fast arithmetic does not hold is computed by ``general_tile(problem, out, t, i0, i1, j0, j1)``.
     """
-    how = plan(problem.unit)
+    how = fast_plan(problem.unit)
     assert how is not None
-    whole, problem = problem, ordered(problem)
+    whole, problem = problem, in_order(problem)
     threads = fed(problem, threads or default_threads())
     job = _job(problem, how, out, threads)
     par = how.par.copy()
-    par[simd_exact.Par.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
+    par[simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
     numbers_a = _numbers(problem.a.stored, problem.unit.a_operand, A_OFFSET, how.words)
     numbers_b = _numbers(problem.b.stored, problem.unit.b_operand, B_OFFSET, how.words)
     if _transposed(problem):
@@ -138,16 +138,16 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     table = scale_table(problem.unit.scale_format) if problem.unit.scale_format is not None else np.zeros(0, np.int64)
     numbers = (job, par, numbers_a, numbers_b, bounds)
     if how.width == EXACT:
-        run_tasks(simd_exact.driver(how.kind, int(how.words)), tasks, threads, *numbers, out.reshape(-1), left)
+        run_tasks(simd_exact.exact_driver(how.kind, int(how.words)), tasks, threads, *numbers, out.reshape(-1), left)
     else:
-        work = driver(how.kind, how.width, int(how.words), job.half, how.scaling)
+        work = fast_driver(how.kind, how.width, int(how.words), job.half, how.scaling)
         run_tasks(work, tasks, threads, *numbers, table, out.reshape(-1), left)
     if left.any():
         _unresolved(whole, out, job, np.flatnonzero(left), threads, general_tile)
 
 
 def _unresolved(
-    problem: Problem, out: Codes, job: Job, tasks: Any, threads: int | None, general_tile: Callable[..., None]
+    problem: Problem, out: Codes, job: FastJob, tasks: Any, threads: int | None, general_tile: Callable[..., None]
 ) -> None:
     """Compute every output that was left as `unresolved`: infinities by their signs, the rest in few rectangles."""
     transposed = _transposed(problem)

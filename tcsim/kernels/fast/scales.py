@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import inline, inline_ir
 from tcsim.codegen.vector_memory import peek8
-from tcsim.codegen.vector_ops import F32, I16, I32, I64, LANES, Value, Variable
+from tcsim.codegen.vector_ops import F32, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import Format
 from tcsim.kernels.fast.folded import GROUP, GROUPS, HIGH, LOW, NORM
@@ -102,13 +102,13 @@ class _Numbers:
         self.low, self.high = Variable(b, ops.constant(b, kind, _NONE)), Variable(b, ops.constant(b, kind, -_NONE))
         self.squares = Variable(b, ops.constant(b, ir.VectorType(F32, LANES), 0.0))  # lane by lane
 
-    def norm(self, squares: Value) -> Value:
+    def norm(self, squares: Emitted) -> Emitted:
         """The pattern of the norm over 2^low from the sum of squares; both may be a little too large, never too small."""
         low = self.low.get()
         unscale = low.compare("==", _NONE).where(low.like(0), (low * -1 + 127) << 23).bits_as(F32)
         return ((squares * (1 + 2.0**-12)).call("sqrt") * unscale * (1 + 2.0**-12)).bits_as(I32)
 
-    def see(self, mask: Value, top: Value, bits: Value, exponent: Value, last: Value) -> None:
+    def see(self, mask: Emitted, top: Emitted, bits: Emitted, exponent: Emitted, last: Emitted) -> None:
         """A group: which elements are not zero, the largest pattern, all set bits of its elements as integers."""
         none = mask.compare("==", 0)
         low = bits.call("cttz", flags=(False,)) + last
@@ -117,53 +117,60 @@ class _Numbers:
         self.high.set(self.high.get().call("smax", none.where(high.like(-_NONE), high)))
 
 
-def _together(v: Value, how: str) -> Value:
+def _together(v: Emitted, how: str) -> Emitted:
     """The lanes of a vector reduced to one by umax, or, sum."""
     count = LANES
     while count > 1:
         count //= 2
         x, y = v.lanes(list(range(count))), v.lanes(list(range(count, 2 * count)))
         v = {"umax": lambda x, y: x.call("umax", y), "or": lambda x, y: x | y, "sum": lambda x, y: x + y}[how](x, y)
-    return Value(v.b, v.b.extract_element(v.v, I32(0)))
+    return Emitted(v.b, v.b.extract_element(v.v, I32(0)))
 
 
 def _fold(b: ir.IRBuilder, rows: bool, wide: bool, **arg: Any) -> None:
-    n = {name: Value(b, arg[name]) for name in _NUMBERS}
+    n = {name: Emitted(b, arg[name]) for name in _NUMBERS}
     unit = ((n["unit"] + 127) << 23).cast(I32, "trunc").bits_as(F32)
     loops = _fold_row if rows else _fold_columns
     with ops.loop(b, n["lines"], 1 if rows else LANES) as line:
-        block = Variable(b, Value(b, I64(0)))
+        block = Variable(b, Emitted(b, I64(0)))
         with ops.loop(b, n["depth"], n["block"]) as k:
             loops(b, arg, n, unit, line, block.get() * n["fields"], k, PANEL if wide else LANES)
             block.set(block.get() + 1)
 
 
 def _fold_row(
-    b: ir.IRBuilder, arg: dict[str, Any], n: dict[str, Value], unit: Value, row: Value, slot: Value, k: Value, _: int
+    b: ir.IRBuilder, arg: dict[str, Any], n: dict[str, Emitted], unit: Emitted, row: Emitted, slot: Emitted, k: Emitted, _: int
 ) -> None:
     """One block of one row of a."""
     seen, to = _Numbers(b, 0), row * n["slots"] + slot
     group = Variable(b, to + GROUPS)
     with ops.loop(b, (k + n["block"]).call("smin", n["depth"]), GROUP, k) as at:
         s = row * n["entries"] + (at >> 4)
-        factor, exponent, last = (ops.load(b, arg["found"], n["plane"] * i + s) for i in range(3))
-        v = ops.load(b, arg["values"], row * n["pitch"] + at, LANES)
+        factor, exponent, last = (ops.emit_load(b, arg["found"], n["plane"] * i + s) for i in range(3))
+        v = ops.emit_load(b, arg["values"], row * n["pitch"] + at, LANES)
         x = v * factor.bits_as(F32)
-        ops.store(b, x, arg["values"], row * n["pitch"] + at)
+        ops.emit_store(b, x, arg["values"], row * n["pitch"] + at)
         seen.squares.set(x.call("fma", x, seen.squares.get()))
         pattern = x.bits_as(I32) & 0x7FFFFFFF
-        mask = Value(b, b.bitcast(pattern.compare("!=", 0).v, I16)).cast(I32, "zext")
+        mask = Emitted(b, b.bitcast(pattern.compare("!=", 0).v, I16)).cast(I32, "zext")
         bits = _together((v * unit).cast(I32, "fptosi"), "or")
         seen.see(mask, _together(pattern, "umax"), bits, exponent, last - n["unit"].cast(I32, "trunc"))
-        ops.store(b, ((exponent + OFFSET) << 16) | mask, arg["to"], group.get())
+        ops.emit_store(b, ((exponent + OFFSET) << 16) | mask, arg["to"], group.get())
         group.set(group.get() + 1)
-    ops.store(b, seen.low.get(), arg["to"], to + LOW)
-    ops.store(b, seen.high.get(), arg["to"], to + HIGH)
-    ops.store(b, seen.norm(_together(seen.squares.get(), "sum")), arg["to"], to + NORM)
+    ops.emit_store(b, seen.low.get(), arg["to"], to + LOW)
+    ops.emit_store(b, seen.high.get(), arg["to"], to + HIGH)
+    ops.emit_store(b, seen.norm(_together(seen.squares.get(), "sum")), arg["to"], to + NORM)
 
 
 def _fold_columns(
-    b: ir.IRBuilder, arg: dict[str, Any], n: dict[str, Value], unit: Value, column: Value, slot: Value, k: Value, width: int
+    b: ir.IRBuilder,
+    arg: dict[str, Any],
+    n: dict[str, Emitted],
+    unit: Emitted,
+    column: Emitted,
+    slot: Emitted,
+    k: Emitted,
+    width: int,
 ) -> None:
     """One block of 16 columns of a panel of b."""
     seen, to = _Numbers(b, LANES), slot * width + column
@@ -172,14 +179,14 @@ def _fold_columns(
     zero = ops.constant(b, ir.VectorType(I32, LANES), 0)
     with ops.loop(b, stop, GROUP, k) as at:
         s = (at >> 4) * width + column
-        factor, exponent, last = (ops.load(b, arg["found"], n["plane"] * i + s, LANES) for i in range(3))
+        factor, exponent, last = (ops.emit_load(b, arg["found"], n["plane"] * i + s, LANES) for i in range(3))
         top, bits, mask = (Variable(b, zero) for _ in range(3))
-        bit = Variable(b, Value(b, I32(1)))
+        bit = Variable(b, Emitted(b, I32(1)))
         with ops.loop(b, (at + GROUP).call("smin", stop), 1, at) as kk:
             place = kk * width + column
-            v = ops.load(b, arg["values"], place, LANES)
+            v = ops.emit_load(b, arg["values"], place, LANES)
             x = v * factor.bits_as(F32)
-            ops.store(b, x, arg["values"], place)
+            ops.emit_store(b, x, arg["values"], place)
             seen.squares.set(x.call("fma", x, seen.squares.get()))
             pattern = x.bits_as(I32) & 0x7FFFFFFF
             top.set(top.get().call("umax", pattern))
@@ -187,11 +194,11 @@ def _fold_columns(
             mask.set(mask.get() | pattern.compare("!=", 0).where(bit.get().spread(LANES), 0))
             bit.set(bit.get() << 1)
         seen.see(mask.get(), top.get(), bits.get(), exponent, last - n["unit"].cast(I32, "trunc"))
-        ops.store(b, ((exponent + OFFSET) << 16) | mask.get(), arg["to"], group.get())
+        ops.emit_store(b, ((exponent + OFFSET) << 16) | mask.get(), arg["to"], group.get())
         group.set(group.get() + width)
-    ops.store(b, seen.low.get(), arg["to"], to + LOW * width)
-    ops.store(b, seen.high.get(), arg["to"], to + HIGH * width)
-    ops.store(b, seen.norm(seen.squares.get()), arg["to"], to + NORM * width)
+    ops.emit_store(b, seen.low.get(), arg["to"], to + LOW * width)
+    ops.emit_store(b, seen.high.get(), arg["to"], to + HIGH * width)
+    ops.emit_store(b, seen.norm(seen.squares.get()), arg["to"], to + NORM * width)
 
 
 _POINTERS = {"values": F32, "found": I32, "to": I32}

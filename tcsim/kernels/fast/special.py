@@ -8,7 +8,7 @@ import numpy as np
 
 from tcsim.fp.formats import FORMATS
 from tcsim.fp.modes import processor_mode
-from tcsim.gates import LABELS, ONE_NAN, Asked, Gate, Rest, Test, count, formats, one_of, only, operands, schedules
+from tcsim.gates import LABELS, ONE_NAN, Asked, Gate, Rest, Test, any_formats, one_of, only, operands, schedules, up_to
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast import staged
 from tcsim.kernels.fast.folded import GROUP, GROUPS
@@ -17,7 +17,7 @@ from tcsim.kernels.fast.record import (
     B_OFFSET,
     MOST_BLOCK,
     SAFE,
-    Plan,
+    FastPlan,
     most_significand,
     operand_held,
     par_of,
@@ -31,7 +31,7 @@ from tcsim.kernels.fast.tile import FOLDED, PLAIN
 _TREE_LEAST = -100  # with all products multiples of 2^this, no sum with a normal float32 is subnormal
 
 
-def _staged_plan(unit: Unit) -> Plan | None:
+def _staged_plan(unit: Unit) -> FastPlan | None:
     """CDNA3's two-stage sums (`staged`)."""
     a, b = unit.a_operand, unit.b_operand
     held = (unit.fraction_bits, unit.late_fraction_bits, unit.rounding) == (staged.FRACTION, staged.LATE, "rne") and (
@@ -48,7 +48,7 @@ def _staged_plan(unit: Unit) -> Plan | None:
     numbers = {Par.HIGH: high, Par.LOW: low, Par.LEAST: low - 1, Par.NONE: single}
     par = par_of(unit, staged.FRACTION, numbers, 0)
     par[Par.MODE] = 1
-    return Plan(PARITY if unit.parity_split else STAGED, PLAIN, words, par, 1 << 23, 0x7F7FFFFF)
+    return FastPlan(PARITY if unit.parity_split else STAGED, PLAIN, words, par, 1 << 23, 0x7F7FFFFF)
 
 
 def _directed(unit: Unit) -> bool:
@@ -63,7 +63,7 @@ def _directed(unit: Unit) -> bool:
     return unit.arithmetic == "rounded" and exact and unit.rounding in ways
 
 
-def _ieee_plan(unit: Unit) -> Plan | None:
+def _ieee_plan(unit: Unit) -> FastPlan | None:
     """Units whose operations are float32's own (`ieee`)."""
     a, b, kept = unit.a_operand, unit.b_operand, unit.subnormals == "keep"
     halves = unit.sum_format is not None
@@ -81,17 +81,17 @@ def _ieee_plan(unit: Unit) -> Plan | None:
         if unit.product_rounding != "rne" or unit.block_size not in (2, 4, 8) or (not kept and a.emin != b.emin):
             return None
         never = kept or a.emin - a.mantissa_bits + b.emin - b.mantissa_bits >= _TREE_LEAST
-        return Plan(TREE if never else TREE_FLUSHING, unit.block_size, False, par, 0 if kept else 1 << 23, none,
+        return FastPlan(TREE if never else TREE_FLUSHING, unit.block_size, False, par, 0 if kept else 1 << 23, none,
                     flushed=0.0 if kept else 2.0**a.emin)  # fmt: skip
     if unit.arithmetic != "aligned" or unit.block_size != 1 or not kept or unit.scale is not None:
         return None
     signed = unit.zero_sign == "ieee"
     if halves:
-        return Plan(HALVES, 4, False, par, 0, none) if (unit.chain, unit.chains, signed) == (2, 2, True) else None
-    return Plan(CHAIN_NEGATIVE if signed else CHAIN, unit.chain, False, par, 0, none) if unit.chain in (2, 4, 8) else None
+        return FastPlan(HALVES, 4, False, par, 0, none) if (unit.chain, unit.chains, signed) == (2, 2, True) else None
+    return FastPlan(CHAIN_NEGATIVE if signed else CHAIN, unit.chain, False, par, 0, none) if unit.chain in (2, 4, 8) else None
 
 
-def _folded_plan(unit: Unit) -> Plan | None:
+def _folded_plan(unit: Unit) -> FastPlan | None:
     """Exact groups of 16 with block scales (`folded`), where float32 holds a group's sum and 64 bits a block's."""
     a, b, scale, f = unit.a_operand, unit.b_operand, unit.scale_format, unit.fraction_bits
     held = (
@@ -127,7 +127,7 @@ def _folded_plan(unit: Unit) -> Plan | None:
     par = par_of(unit, f, numbers, 0)
     least = -1 if unit.min_exponent is None else unit.min_exponent + 127
     uncut = max(least - f + 23, 1) << 23  # a smaller c may lose bits at the floor, scaled products are far above it
-    return Plan(NATIVE, PLAIN, False, par, uncut, 0x7F7FFFFF, FOLDED, GROUPS + unit.block_size // GROUP)
+    return FastPlan(NATIVE, PLAIN, False, par, uncut, 0x7F7FFFFF, FOLDED, GROUPS + unit.block_size // GROUP)
 
 
 def _common(out: str) -> dict[str, Test]:
@@ -137,9 +137,9 @@ def _common(out: str) -> dict[str, Test]:
         "b": lambda unit: operand_held(unit.b_operand),
         "out": lambda unit: unit.out_format == FORMATS[out],
         "out_precision": lambda unit: unit.kept_bits == unit.out_format.precision,
-        **formats("operand_format"),
+        **any_formats("operand_format"),
         **only(k_order=None, overflow="wrap", product_rounding="rne", lanes=1),
-        **count("nan_code", 1 << 32),
+        **up_to("nan_code", 1 << 32),
         **ONE_NAN,
     }
 
@@ -188,8 +188,8 @@ _CHAINED = {
     **_UNSCALED,
     **_NO_STAGES,
     **only(arithmetic="aligned", align_rounding="exact", rounding="rne", c_enters="after", block_size=1, subnormals="keep"),
-    **count("fraction_bits", 1 << 20),
-    **count("min_exponent", 1 << 20),
+    **up_to("fraction_bits", 1 << 20),
+    **up_to("min_exponent", 1 << 20),
 }
 CHAINS = Gate(
     "the fast path's chains with a late c",
@@ -215,7 +215,7 @@ GROUPED = Gate(
         **only(arithmetic="aligned", align_rounding="rz", c_enters="aligned", chain=1, chains=1, sum_format=None),
         **only(subnormals="keep", zero_sign="positive", group_size=GROUP),
         **one_of("rounding", "rz", "rne"),
-        **count("min_exponent", 1 << 20),
+        **up_to("min_exponent", 1 << 20),
         "block_size": lambda unit: GROUP <= unit.block_size <= MOST_BLOCK,
         "scale": lambda unit: unit.scale_format is not None and scale_held(unit.scale_format),
         "scale_block": lambda unit: GROUP <= unit.scale_block <= 1 << 20,
@@ -225,7 +225,7 @@ GROUPED = Gate(
 )
 
 
-def special_plan(unit: Unit) -> Plan | None:
+def special_plan(unit: Unit) -> FastPlan | None:
     """How the fast path runs a unit that one of these gates takes; None for any other."""
     if TWO_STAGE.takes(unit):
         return _staged_plan(unit)

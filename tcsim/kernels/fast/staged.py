@@ -11,24 +11,24 @@ Where even and odd products are summed apart, the sum of the lower exponent is f
 
 from __future__ import annotations
 
-from tcsim.codegen.vector_ops import F32, F64, I32, I64, Value
+from tcsim.codegen.vector_ops import F32, F64, I32, I64, Emitted
 
 FRACTION, LATE = 24, 31
 _BELOW = (1 << 21) - 1  # the bits of a float64 below its first 32
 
 
-def _shift(x: Value, by: Value) -> Value:
+def _shift(x: Emitted, by: Emitted) -> Emitted:
     """x·2^-by rounded down, by from 0 on."""
-    return Value(x.b, x.b.ashr(x.v, by.call("smin", 31).v))
+    return Emitted(x.b, x.b.ashr(x.v, by.call("smin", 31).v))
 
 
-def joined(even: Value, e_even: Value, odd: Value, e_odd: Value) -> tuple[Value, Value]:
+def joined_stages(even: Emitted, e_even: Emitted, odd: Emitted, e_odd: Emitted) -> tuple[Emitted, Emitted]:
     """The two sums floored to the larger exponent's grid and added, and that exponent."""
     e = e_even.call("smax", e_odd)
     return _shift(even, e - e_even) + _shift(odd, e - e_odd), e
 
 
-def with_c(total: Value, e: Value, c: Value, drops: bool) -> tuple[Value, Value]:
+def with_c(total: Emitted, e: Emitted, c: Emitted, drops: bool) -> tuple[Emitted, Emitted]:
     """The new accumulators from T, its exponent as a number (0: no nonzero product), and c; and the exponent of the block."""
     b = total.b
     e_c = (c.bits_as(I32) << 1) >> 24
@@ -44,7 +44,7 @@ def with_c(total: Value, e: Value, c: Value, drops: bool) -> tuple[Value, Value]
     factor = ((behind.call("smin", 8) * -1 + (127 + 8)) << 23).bits_as(F32)
     wide = cut.cast(F64, "sitofp").call("fma", factor.cast(F64, "fpext"), c_floor.cast(F64, "fpext"))
     pattern = wide.bits_as(I64)
-    negative = Value(b, b.ashr(pattern.v, pattern.like(63).v))
+    negative = Emitted(b, b.ashr(pattern.v, pattern.like(63).v))
     floored = ((pattern + (negative & _BELOW)) & ~_BELOW).bits_as(F64)
     unscale = ((emax - (LATE + 1)).call("smax", 0) << 23).bits_as(F32)  # 0 where c and all products are
     return floored.cast(F32, "fptrunc") * unscale, emax << 23

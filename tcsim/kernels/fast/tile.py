@@ -32,11 +32,11 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Value, Variable
+from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.kernels.fast import staged
 from tcsim.kernels.fast.folded import folded_strip
 from tcsim.kernels.fast.ieee import ieee_strip
-from tcsim.kernels.fast.random import Draws
+from tcsim.kernels.fast.random import VectorDraws
 from tcsim.kernels.fast.round import FIELD, PARITY, RANDOM, STAGED, TREE, Par, Rounding
 
 PLAIN, CARRY, WIDE = range(3)
@@ -51,7 +51,7 @@ class Terms(NamedTuple):
 
     a: Any
     b: Any
-    places: list[tuple[Value, int]]
+    places: list[tuple[Emitted, int]]
 
 
 class Tile:
@@ -72,11 +72,13 @@ class Tile:
 
     # 1. exponents
 
-    def exponents(self, ea: Any, eb: Any, row: Value, pitch: Value, k: Value, stop: Value, step: int = 1) -> list[Value]:
+    def exponents(
+        self, ea: Any, eb: Any, row: Emitted, pitch: Emitted, k: Emitted, stop: Emitted, step: int = 1
+    ) -> list[Emitted]:
         """The largest code sums of every `step`th product of a block, row by row, as exponent fields in place."""
         words, lanes = self.code == I16, LANES * 32 // self.code.width
         floor = self.par[Par.NONE if self.aware else Par.FLOOR].cast(I8, "trunc")
-        least = Value(self.b, I16(-(1 << 15))) if words else floor
+        least = Emitted(self.b, I16(-(1 << 15))) if words else floor
         # the lines of ea and eb whose codes go together; in narrow tiles a line of ea has those of 2 or 4 rows
         lines = (
             [(r, g) for r in range(self.rows) for g in range(self.groups)]
@@ -85,39 +87,39 @@ class Tile:
         )
         tops = [Variable(self.b, least.spread(lanes)) for _ in lines]
 
-        def raise_tops(k: Value) -> None:
+        def raise_tops(k: Emitted) -> None:
             for (line, group), top in zip(lines, tops, strict=True):
-                mine = ops.load(self.b, ea, row + k + pitch * line).spread(LANES)
-                other = ops.load(self.b, eb, (k * self.groups + group) * LANES if self.wide else k * LANES, LANES)
+                mine = ops.emit_load(self.b, ea, row + k + pitch * line).spread(LANES)
+                other = ops.emit_load(self.b, eb, (k * self.groups + group) * LANES if self.wide else k * LANES, LANES)
                 sums = mine.bits_as(self.code, lanes) + other.bits_as(self.code, lanes)
                 top.set(top.get().call("smax" if words else "umax", sums))
 
-        every(self.b, k, stop, raise_tops, step)
+        every_lane(self.b, k, stop, raise_tops, step)
         packed = [(self._in_range(top.get()) if words else top.get()).bits_as(I32, LANES) for top in tops]
         return [self._field(x, place) for x in packed for place in range(0, 32, self.code.width)]
 
-    def _field(self, codes: Value, place: int) -> Value:
+    def _field(self, codes: Emitted, place: int) -> Emitted:
         """The codes at bit `place` of every 32, below 256, moved to where float32 has its exponent."""
         return (codes << (23 - place) if place <= 23 else codes >> (place - 23)) & FIELD
 
-    def _in_range(self, top: Value) -> Value:
+    def _in_range(self, top: Emitted) -> Emitted:
         """Word codes with zero products at FLOOR, and what is too small or too large at marks beside the range."""
         floor, least, high = (self.par[p].cast(I16, "trunc") for p in (Par.FLOOR, Par.LEAST, Par.HIGH))
         raised = top.call("smax", least).call("smin", high + 1)
         return top.compare(">", -4096).where(raised, floor)
 
-    def number_of(self, top: Value) -> Value:
+    def number_of(self, top: Emitted) -> Emitted:
         """The exponent field of a block's products as a number, 0 where none is nonzero."""
         if self.code == I16:
             return top >> 23
         return top.compare(">", self.number(Par.NONE) << 23).where(top >> 23, 0)
 
-    def shift(self, top: Value, shift: Value) -> tuple[Value, Value]:
+    def shift(self, top: Emitted, shift: Emitted) -> tuple[Emitted, Emitted]:
         """The largest exponent moved by a block's scales, and by how much; both 0 where no product is nonzero."""
         some = top.compare(">", self.number(Par.NONE) << 23)
         return some.where(top + shift, 0), some.where(shift, 0)
 
-    def with_c(self, top: Value, c: Value) -> Value:
+    def with_c(self, top: Emitted, c: Emitted) -> Emitted:
         """emax of the block: the products' and c's."""
         pattern = c.bits_as(I32)
         field = pattern & FIELD
@@ -127,20 +129,22 @@ class Tile:
 
     # 2., 3. the sum
 
-    def products(self, terms: Terms, s: list[Value], k: Value, stop: Value, acc: list[Value], step: int = 1) -> list[Value]:
+    def products(
+        self, terms: Terms, s: list[Emitted], k: Emitted, stop: Emitted, acc: list[Emitted], step: int = 1
+    ) -> list[Emitted]:
         """acc plus every `step`th of the truncated products k … stop; LLVM loads what vectors have in common once."""
         totals = [Variable(self.b, x) for x in acc]
 
-        def add(k: Value) -> None:
+        def add(k: Emitted) -> None:
             for (row, column), scale, total in zip(terms.places, s, totals, strict=True):
-                factor = ops.load(self.b, terms.a, row + k).spread(LANES)
-                x = ops.load(self.b, terms.b, k * (LANES * self.vectors) + column, LANES) * factor * scale
+                factor = ops.emit_load(self.b, terms.a, row + k).spread(LANES)
+                x = ops.emit_load(self.b, terms.b, k * (LANES * self.vectors) + column, LANES) * factor * scale
                 total.set(total.get() + x.cast(I32, "fptosi"))
 
-        every(self.b, k, stop, add, step)
+        every_lane(self.b, k, stop, add, step)
         return [total.get() for total in totals]
 
-    def wide_products(self, terms: Terms, s: list[Value], k: Value, stop: Value, acc: list[Value]) -> list[Value]:
+    def wide_products(self, terms: Terms, s: list[Emitted], k: Emitted, stop: Emitted, acc: list[Emitted]) -> list[Emitted]:
         """The same in 64 bits, from groups that 32 bits hold."""
         totals = [Variable(self.b, x.cast(I64, "sext")) for x in acc]
         zeros = [x.like(0) for x in acc]
@@ -155,13 +159,13 @@ class Tile:
     def block(
         self,
         terms: Terms,
-        emax: list[Value],
-        c: list[Value],
-        k: Value,
-        stop: Value,
-        random: list[Value | None],
-        shifts: list[Value],
-    ) -> list[Value]:
+        emax: list[Emitted],
+        c: list[Emitted],
+        k: Emitted,
+        stop: Emitted,
+        random: list[Emitted | None],
+        shifts: list[Emitted],
+    ) -> list[Emitted]:
         """The accumulators after products k … stop; `shifts`: how far the products' exponents are moved, if they are."""
         fields = [self.number(Par.SCALE) - e for e in emax]
         start = [(x * y.bits_as(F32)).cast(I32, "fptosi") for x, y in zip(c, fields, strict=True)]
@@ -174,8 +178,8 @@ class Tile:
         return [finish(*each) for each in zip(total, start, emax, random, strict=True)]
 
     def two_stage_block(
-        self, terms: Terms, tops: list[list[Value]], c: list[Value], k: Value, stop: Value, seen: list[Range]
-    ) -> list[Value]:
+        self, terms: Terms, tops: list[list[Emitted]], c: list[Emitted], k: Emitted, stop: Emitted, seen: list[Range]
+    ) -> list[Emitted]:
         """The accumulators of a two-stage sum after products k … stop; `tops`: exponents of each part of the products."""
         parts = []
         for start, top in enumerate(tops):
@@ -187,14 +191,14 @@ class Tile:
                 range_.see(e << 23)
         found = parts[0]
         if len(parts) > 1:
-            each = [staged.joined(*x) for x in zip(*parts[0], *parts[1], strict=True)]
+            each = [staged.joined_stages(*x) for x in zip(*parts[0], *parts[1], strict=True)]
             found = [t for t, _ in each], [e for _, e in each]
         after = [staged.with_c(t, e, x, len(tops) > 1) for t, e, x in zip(*found, c, strict=True)]
         for range_, (_, e) in zip(seen, after, strict=True):
             range_.see(e)
         return [x for x, _ in after]
 
-    def carried(self, part: Value, start: Value, emax: Value, random: Value | None) -> Value:
+    def carried(self, part: Emitted, start: Emitted, emax: Emitted, random: Emitted | None) -> Emitted:
         """The rounded sum of the products and c, which may pass 32 bits."""
         total = part + start
         result = Variable(self.b, self.rounded(total, emax, random))
@@ -204,12 +208,12 @@ class Tile:
         return result.get()
 
 
-def every(b: ir.IRBuilder, k: Value, stop: Value, body: Callable[[Value], None], step: int) -> None:
+def every_lane(b: ir.IRBuilder, k: Emitted, stop: Emitted, body: Callable[[Emitted], None], step: int) -> None:
     """body of every `step`th number (1 or 2) from k below stop."""
     if step == 1:
         ops.each(b, k, stop, body)
     else:
-        ops.each(b, Value(b, I64(0)), (stop - k + 1) >> 1, lambda i: body(k + (i << 1)))
+        ops.each(b, Emitted(b, I64(0)), (stop - k + 1) >> 1, lambda i: body(k + (i << 1)))
 
 
 class Range:
@@ -220,20 +224,20 @@ class Range:
         zero = ops.constant(tile.b, ir.VectorType(I32, LANES), 0)
         self.most, self.least = Variable(tile.b, zero), Variable(tile.b, zero | -1)
 
-    def see(self, emax: Value) -> None:
+    def see(self, emax: Emitted) -> None:
         self.most.set(self.most.get().call("umax", emax))
         self.least.set(self.least.get().call("umin", emax - 1))
 
-    def bad(self) -> Value:
+    def bad(self) -> Emitted:
         high, low = self.tile.number(Par.HIGH) << 23, self.tile.number(Par.LOW) << 23
-        return Value(
+        return Emitted(
             self.tile.b, self.tile.b.or_(self.most.get().compare("u>", high).v, self.least.get().compare("u<", low - 1).v)
         )
 
 
 def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, scaling: int, panel: int, **arg: Any) -> None:
     """All rows of a packed strip against one panel of columns: c is read, walked through `depth` products, written."""
-    v = {name: Value(b, arg[name]) for name in _NUMBERS}
+    v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
     if scaling == FOLDED:
         folded_strip(b, panel, arg, v)
         return
@@ -249,19 +253,21 @@ def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, scal
         tile.rows = 1
         with ops.loop(b, v["height"], 1, whole) as i:
             _tile(b, tile, i, arg, v)
-    ops.set_rounding(b, Value(b, I32(ops.NEAREST)))
+    ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
 
 
-def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[str, Value]) -> None:
+def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
     """One tile at row i: its four vectors are members (row, vector) (0, 0) … (0, 3), or (0, 0) … (3, 0)."""
     members = [(r, col) for r in range(tile.rows) for col in range(tile.vectors)]
     at = [(i + r) * v["ldc"] + col * LANES for r, col in members]
     rows = [(i + r) * v["lda"] for r, _ in members]
     codes_row = i * v["lda"] if tile.wide else (i >> 2) * tile.groups * v["lda"]
-    c = [Variable(b, ops.load(b, arg["c"], place, LANES)) for place in at]
+    c = [Variable(b, ops.emit_load(b, arg["c"], place, LANES)) for place in at]
     seen = [Range(tile) for _ in members] if tile.code == I16 or tile.aware else []
-    draws = Draws(b, tile.par[Par.SEED], [elements(b, i + r, col, v) for r, col in members]) if tile.kind == RANDOM else None
-    step, slot = Variable(b, v["step"]), Variable(b, Value(b, I64(0)))
+    draws = (
+        VectorDraws(b, tile.par[Par.SEED], [elements(b, i + r, col, v) for r, col in members]) if tile.kind == RANDOM else None
+    )
+    step, slot = Variable(b, v["step"]), Variable(b, Emitted(b, I64(0)))
     with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
         stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
         parts, shifts = 2 if tile.kind == PARITY else 1, []
@@ -269,8 +275,8 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[st
         tops = found[0]
         if tile.shifted:
             for p, (r, col) in enumerate(members):
-                mine = ops.load(b, arg["sa"], (i + r) * v["lsa"] + slot.get()).spread(LANES)
-                other = ops.load(b, arg["sb"], (slot.get() * tile.vectors + col) * LANES, LANES)
+                mine = ops.emit_load(b, arg["sa"], (i + r) * v["lsa"] + slot.get()).spread(LANES)
+                other = ops.emit_load(b, arg["sb"], (slot.get() * tile.vectors + col) * LANES, LANES)
                 tops[p], shift = tile.shift(tops[p], mine + other)
                 shifts.append(shift)
             slot.set(slot.get() + 1)
@@ -291,15 +297,15 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[st
                 c[p].set(x)
         step.set(step.get() + 1)
     for p, place in enumerate(at):
-        ops.store(b, c[p].get(), arg["c"], place)
+        ops.emit_store(b, c[p].get(), arg["c"], place)
         if seen:
-            old = ops.load(b, arg["bad"], place, LANES)
-            ops.store(b, old | seen[p].bad().cast(I8, "zext"), arg["bad"], place)
+            old = ops.emit_load(b, arg["bad"], place, LANES)
+            ops.emit_store(b, old | seen[p].bad().cast(I8, "zext"), arg["bad"], place)
 
 
-def elements(b: ir.IRBuilder, row: Value, vector: int, v: dict[str, Value]) -> Value:
+def elements(b: ir.IRBuilder, row: Emitted, vector: int, v: dict[str, Emitted]) -> Emitted:
     """Places of 16 outputs in the whole result, in C order."""
-    count = Value(b, ir.Constant(ir.VectorType(I64, LANES), [vector * LANES + j for j in range(LANES)]))
+    count = Emitted(b, ir.Constant(ir.VectorType(I64, LANES), [vector * LANES + j for j in range(LANES)]))
     return count * v["column_step"] + (v["element"] + row * v["row_step"])
 
 

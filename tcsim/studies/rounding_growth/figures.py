@@ -30,10 +30,10 @@ _OPEN = {"hardware": 9.0, "final RN": 6.5}  # large open markers, so that what l
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
     """Figures by file stem."""
-    made = {f"roundings-{_stem(b)}": roundings(data, b) for b in data.blocking.values}
+    made = {f"roundings-{_stem(b)}": roundings_figure(data, b) for b in data.blocking.values}
     chain, split = {"blocking": ("recursive",)}, {"blocking": ("16 blocks",)}
     if not left_out(data, chain):
-        made |= {f"figure-3.1-{_stem(d)}": simulated(data, d) for d in data.distribution.values}
+        made |= {f"figure-3.1-{_stem(d)}": scalar_fma_figure(data, d) for d in data.distribution.values}
     if not left_out(data, {**split, "rounding": ("hardware",)}):
         made["figure-4.2"] = as_built(data)
     if not left_out(data, {**split, "rounding": ("hardware", "RN throughout"), "distribution": (POSITIVE,)}):
@@ -43,7 +43,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
     if not left_out(data, {**chain, "distribution": (POSITIVE,)}):
         made["table-2.1"] = table_21(data)
         if not left_out(data, {"rounding": tuple(_LOOKS)}):
-            made["drift"] = drift(data)
+            made["drift"] = drift_figure(data)
     return made
 
 
@@ -51,7 +51,7 @@ def _stem(label: str) -> str:
     return _FILE.get(label) or "-".join(re.findall(r"[\w.]+", label))
 
 
-def draw(axis: Any, errors: xr.DataArray, *, look: int, line: str = "-", label: str | None = None, black: bool = False,
+def draw_band(axis: Any, errors: xr.DataArray, *, look: int, line: str = "-", label: str | None = None, black: bool = False,
          wide: float = 0) -> None:  # fmt: skip
     """The median of errors(k, seed) and the band from the least to the largest; open markers of `wide` points under other curves."""
     if not errors.k.size:
@@ -77,13 +77,13 @@ def guides(axis: Any, errors: xr.DataArray, powers: Sequence[float] = (1.0, 0.5)
         axis.annotate(name, (k[-1], values[-1]), textcoords="offset points", xytext=(6, -2), fontsize=7.5, color="0.4")
 
 
-def finish(axis: Any, title: str, ylabel: str = COMPONENTWISE) -> None:
+def finish_axis(axis: Any, title: str, ylabel: str = COMPONENTWISE) -> None:
     axis.set_xscale("log", base=2)
     axis.set(xlabel=INNER, ylabel=ylabel, title=title)
     axis.margins(x=0.09)
 
 
-def roundings(data: xr.Dataset, blocking: str) -> Any:
+def roundings_figure(data: xr.Dataset, blocking: str) -> Any:
     """double-fp16 in every rounding of a unit, a panel a unit, with fp32: what cures the drift and what does not."""
     d = str(data.distribution.values[0])
     figure, axes = subplots(1, data.unit.size, width=3.1, height=3.5, sharey=True)
@@ -91,22 +91,22 @@ def roundings(data: xr.Dataset, blocking: str) -> Any:
         for i, rounding in enumerate(data.rounding.values):
             errors = curve(data, u, rounding, distribution=d, blocking=blocking)
             look, line = _LOOKS.get(rounding, (i, "-."))
-            draw(axis, errors, look=look, line=line, label=_NAMES.get(rounding, rounding), wide=_OPEN.get(rounding, 0))
-        draw(axis, software(data, FP32, d, blocking), look=6, line=":", label="fp32", black=True)
+            draw_band(axis, errors, look=look, line=line, label=_NAMES.get(rounding, rounding), wide=_OPEN.get(rounding, 0))
+        draw_band(axis, software(data, FP32, d, blocking), look=6, line=":", label="fp32", black=True)
         guides(axis, curve(data, u, distribution=d, blocking=blocking), (1.0,))
         guides(axis, software(data, FP32, d, blocking), (0.5,))
-        finish(axis, f"{u}, {blocking}, entries from {d}")
+        finish_axis(axis, f"{u}, {blocking}, entries from {d}")
         axis.label_outer()
     legend_below(figure, axes[0, 0], columns=4)
     return figure
 
 
-def simulated(data: xr.Dataset, distribution: str) -> Any:
+def scalar_fma_figure(data: xr.Dataset, distribution: str) -> Any:
     """Figure 3.1: block FMA of dimension 1, rounding to nearest, with the bounds of Table 2.1."""
     figure, axes = subplots(width=4.6, height=3.8)
     axis = axes[0, 0]
     for i, method in enumerate((FP32, "fp16", "double-fp16", FOUR)):
-        draw(axis, software(data, method, distribution), look=i, line="--" if method == FOUR else "-", label=method,
+        draw_band(axis, software(data, method, distribution), look=i, line="--" if method == FOUR else "-", label=method,
              wide={FP32: 10, "double-fp16": 6.5}.get(method, 0))  # fmt: skip
     for scheme, line in (("fp16", "-."), ("double-fp16", ":")):
         axis.loglog(data.k, data.bound.sel(scheme=scheme), line, color="grey", label=f"bound, {scheme}")
@@ -115,7 +115,7 @@ def simulated(data: xr.Dataset, distribution: str) -> Any:
         axis.annotate("fp16 = double-fp16\nin the paper: 6·10⁴", (60_000, 0.04), xycoords=("data", "axes fraction"), fontsize=7,
                       textcoords="offset points", xytext=(-4, 0), ha="right")  # fmt: skip
     guides(axis, software(data, FP32, distribution))
-    finish(axis, f"block FMA of dimension 1, rounding to nearest\nentries from {distribution}")
+    finish_axis(axis, f"block FMA of dimension 1, rounding to nearest\nentries from {distribution}")
     legend_below(figure, axis)
     return figure
 
@@ -138,10 +138,10 @@ def truncated_and_nearest(data: xr.Dataset) -> Any:
     figure, axes = subplots(1, 2, width=3.6, height=3.5, sharey=True)
     for axis, rounding in zip(axes[0], ("hardware", "RN throughout"), strict=True):
         for i, scheme in enumerate(("fp16", "double-fp16")):
-            draw(axis, curve(data, u, rounding, scheme), look=i, label=scheme)
-        draw(axis, software(data, FP32, blocking="16 blocks"), look=6, line=":", label="fp32", black=True)
+            draw_band(axis, curve(data, u, rounding, scheme), look=i, label=scheme)
+        draw_band(axis, software(data, FP32, blocking="16 blocks"), look=6, line=":", label="fp32", black=True)
         guides(axis, curve(data, u, rounding))
-        finish(
+        finish_axis(
             axis, f"{u}, {'round toward zero' if rounding == 'hardware' else 'round to nearest throughout'}\n16 blocks, (0, 1]"
         )
         axis.label_outer()
@@ -155,9 +155,9 @@ def panel(axis: Any, data: xr.Dataset, distribution: str, blocking: str, roundin
         for scheme, line in (("double-fp16", "-"), ("fp16", "--")):
             errors = curve(data, u, rounding, scheme, distribution, blocking)
             wide = 3.5 + 2.5 * (data.unit.size - 1 - i) if scheme == "fp16" else 0
-            draw(axis, errors, look=i, line=line, label=f"{u} {scheme}", wide=wide)
-    draw(axis, software(data, FP32, distribution, blocking), look=6, line=":", label="fp32", black=True)
-    finish(axis, f"{_NAMES.get(rounding, rounding)}\n{blocking}, {distribution}")
+            draw_band(axis, errors, look=i, line=line, label=f"{u} {scheme}", wide=wide)
+    draw_band(axis, software(data, FP32, distribution, blocking), look=6, line=":", label="fp32", black=True)
+    finish_axis(axis, f"{_NAMES.get(rounding, rounding)}\n{blocking}, {distribution}")
 
 
 def overview(data: xr.Dataset, blocking: str) -> Any:
@@ -178,27 +178,27 @@ def table_21(data: xr.Dataset) -> Any:
     for axis, name in zip(axes[0], ["", *names], strict=True):
         for i, scheme in enumerate(SCHEMES):
             errors = curve(data, name, scheme=scheme, blocking="recursive") if name else software(data, scheme)
-            draw(axis, errors, look=i, label=scheme)
+            draw_band(axis, errors, look=i, label=scheme)
             bound = data.bound.sel(scheme=scheme)
             line = (0, (1, 2)) if scheme != "triple-bf16" else (3, (1, 4))  # double-fp16 has the same bound
             axis.loglog(data.k, bound, linestyle=line, color=COLOURS[i], label="their bounds" if i == 0 else None)
-        finish(axis, f"{name + ' as built' if name else 'block FMA of dimension 1, RN'}\nrecursive, entries from (0, 1]")
+        finish_axis(axis, f"{name + ' as built' if name else 'block FMA of dimension 1, RN'}\nrecursive, entries from (0, 1]")
         axis.label_outer()
     legend_below(figure, axes[0, 0])
     return figure
 
 
-def drift(data: xr.Dataset) -> Any:
+def drift_figure(data: xr.Dataset) -> Any:
     """The error for each unit of k against its closed form, and what every rounding leaves of it."""
     figure, axes = subplots(1, 2, width=4.0, height=3.6)
     left, right = axes[0]
     for i, u in enumerate(data.unit.values):
         for rounding, line in (("hardware", "-"), ("final RN", "--")):
             errors = curve(data, u, rounding, blocking="recursive")
-            draw(left, errors / errors.k, look=i, line=line, label=f"{u}, {_NAMES.get(rounding, rounding)}")
+            draw_band(left, errors / errors.k, look=i, line=line, label=f"{u}, {_NAMES.get(rounding, rounding)}")
             closed = 2.0**-23 / 3 * float(data.kappa.sel(unit=u, rounding=rounding))
             left.axhline(closed, color="grey", linestyle=":", label="closed form" if i == 0 and line == "-" else None)
-    finish(left, "drift for each unit of k\nrecursive, (0, 1], double-fp16", f"{COMPONENTWISE} / k")
+    finish_axis(left, "drift for each unit of k\nrecursive, (0, 1], double-fp16", f"{COMPONENTWISE} / k")
     shown = [r for r in _LOOKS if r != "hardware"]
     last = {(u, r): curve(data, u, r, blocking="recursive") for u in data.unit.values for r in shown}
     k = min((int(e.k[-1]) for e in last.values() if e.k.size), default=0)
