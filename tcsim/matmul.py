@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 BACKENDS = ("cpu", "reference", "cuda", "hardware")
 
 
-@door("a", "b", "c", "scale_a", "scale_b", multiplies=True, gpu="tcsim.on_gpu:matmul")
+@door("a", "b", "c", "scale_a", "scale_b", multiplies=True, gpu="tcsim.on_gpu:matmul_on_gpu")
 def matmul(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
@@ -107,7 +107,7 @@ def matmul(
     if isinstance(plan_of, Tiled | Lanes):
         from tcsim import composed
 
-        return _result(composed.run(problem, plan_of, run, threads).reshape(shape), unit.out_format, drop)
+        return _result(composed.run_composed(problem, plan_of, run, threads).reshape(shape), unit.out_format, drop)
     return _result(run(problem, threads).reshape(shape), unit.out_format, drop)
 
 
@@ -119,7 +119,7 @@ def _backend(name: str, unit: Unit) -> Callable[[Problem, int | None], Codes]:
     if name == "reference":
         from tcsim import reference
 
-        return lambda problem, threads: reference.run(problem)
+        return lambda problem, threads: reference.multiply_reference(problem)
     if name == "hardware" and unit.gpu in CPUS:
         from tcsim.kernels.native import x86
 
@@ -127,8 +127,12 @@ def _backend(name: str, unit: Unit) -> Callable[[Problem, int | None], Codes]:
     if name in ("cuda", "hardware"):
         from importlib import import_module
 
-        module = import_module({"cuda": "tcsim_gpu.proofs", "hardware": "tcsim_gpu.instructions"}[name])
-        return lambda problem, threads: module.run(problem)
+        module, function = {
+            "cuda": ("tcsim_gpu.proofs", "multiply_cuda"),
+            "hardware": ("tcsim_gpu.instructions", "multiply_hardware"),
+        }[name]
+        run = getattr(import_module(module), function)
+        return lambda problem, threads: run(problem)
     raise unknown("backend", name, BACKENDS)
 
 

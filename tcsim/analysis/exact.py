@@ -23,7 +23,7 @@ _CHUNK = 2**16  # terms of k that are in slices at a time: it bounds the memory
 _PRECISION = {"float64": (53, -1022), "float32": (24, -126), "float16": (11, -14)}
 
 
-class Slices(NamedTuple):
+class ExactSlices(NamedTuple):
     """x = sum_t parts[t] · 2^(exponent - bits·levels[t]), exactly: integer parts below 2^bits, one exponent a row."""
 
     parts: list[Doubles]
@@ -32,7 +32,7 @@ class Slices(NamedTuple):
     bits: int
 
 
-def integer_slices(x: npt.ArrayLike, bits: int, *, axis: int, exponent: Ints | None = None) -> Slices:
+def integer_slices(x: npt.ArrayLike, bits: int, *, axis: int, exponent: Ints | None = None) -> ExactSlices:
     """Cut x into integer slices along its rows, without any error.
 
     `axis` is the summation axis: the entries along it share the exponent 2^exponent > max |x|, the least such one unless
@@ -53,7 +53,7 @@ def integer_slices(x: npt.ArrayLike, bits: int, *, axis: int, exponent: Ints | N
             parts.append(part)
             levels.append(level)
             rest -= np.ldexp(part, exponent - bits * level)
-    return Slices(parts, levels, np.squeeze(exponent, axis=axis), bits)
+    return ExactSlices(parts, levels, np.squeeze(exponent, axis=axis), bits)
 
 
 class ExactSum:

@@ -70,11 +70,11 @@ def run_study(declared: Any, **given: Any) -> None:
     Exit status: 0 where everything was computed, whatever the verdicts; 1 where a cell failed or something could not be made
     of the data; 130 after Ctrl-C.
     """
-    from tcsim.studies.framework.run import run
+    from tcsim.studies.framework.run import run_study
 
     out = given.pop("out") or Path("results") / declared.name
     try:
-        outcome = run(declared, out=out, **given)
+        outcome = run_study(declared, out=out, **given)
     except KeyboardInterrupt as stopped:
         click.echo(f"\n{stopped}", err=True)
         raise SystemExit(130) from None
@@ -106,9 +106,9 @@ def list_studies() -> None:
 
 def run_file(file: Path, **given: Any) -> None:
     """Run the STUDY that a Python file defines."""
-    from tcsim.studies.framework.user import load
+    from tcsim.studies.framework.user import load_study
 
-    run_study(load(file), **given)
+    run_study(load_study(file), **given)
 
 
 study.add_command(
@@ -129,6 +129,6 @@ def report(folder: Path, out: Path | None) -> None:
 
     It needs nothing else: verdicts, figures, parameters, versions, seeds.
     """
-    from tcsim.studies.framework.report import report as write_report
+    from tcsim.studies.framework.report import write_report
 
     click.echo(f"wrote {write_report(folder, out)}")

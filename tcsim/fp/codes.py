@@ -231,7 +231,7 @@ def _encode_integers(x: npt.ArrayLike, fmt: Format, round: str | None, options: 
 
     array = arguments.array(x)
     if round is not None:
-        arguments.choice(round, "rounding", rounding.ROUNDINGS)
+        arguments.known_name(round, "rounding", rounding.ROUNDINGS)
     if array.dtype.kind not in "iu":
         array = exact_floats(array)
         if round is not None:

@@ -24,7 +24,7 @@ from tcsim.gates import (
 )
 from tcsim.kernels.choice import Kernels, compute
 from tcsim.problem import Codes, Operand, Problem
-from tcsim.schedule import Sequential, walk
+from tcsim.schedule import Sequential, walk_plan
 
 # Random words are numbered along the whole of k, which one instruction at a time does not see.
 _STEADY = tuple(name for name in UNIT_MODES if MODES[name].toward != "random")
@@ -66,7 +66,7 @@ def run(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -> 
         return x.astype(plan.sum) + y.astype(plan.sum)
 
     with np.errstate(over="ignore", invalid="ignore"):
-        total = walk(plan, c, np.zeros(out.shape, np.float16), chain, add)
+        total = walk_plan(plan, c, np.zeros(out.shape, np.float16), chain, add)
         narrow = _signed(problem, total.astype(np.float16))
     out[:] = np.where(np.isnan(narrow), out.dtype.type(problem.unit.nan), narrow.view(out.dtype))
 

@@ -125,4 +125,4 @@ def test_formats_at_the_ends_of_the_codes(unit: Unit) -> None:
         a, b, c = limits(rng, unit, 3, 3, 19, 1, Sequential())
         operands = Operand(a[None], unit.a_format), Operand(b[None], unit.b_format)
         problem = Problem(unit, Sequential().plan(19), *operands, c[None])
-        assert np.array_equal(cpu.run(problem, 1), reference.run(problem)), i
+        assert np.array_equal(cpu.run(problem, 1), reference.multiply_reference(problem)), i

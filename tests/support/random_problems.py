@@ -160,7 +160,7 @@ def check(seed: int, number: int, tally: Tally, sums: tuple[str, ...] = SUMS) ->
     name = cpu.path(problem)
     tally.units += 1
     try:
-        expected = reference.run(problem)
+        expected = reference.multiply_reference(problem)
     except Exception as error:
         tally.found.append(f"seed {seed} unit {number}: the reference raises {type(error).__name__}: {error}; {written(unit)}")
         return

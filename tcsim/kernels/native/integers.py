@@ -16,7 +16,7 @@ from tcsim.fp.modes import UNIT_MODES
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, count, one_of, only, operands, schedules
 from tcsim.kernels.general.spec import order_of
 from tcsim.problem import Codes, Problem
-from tcsim.schedule import walk
+from tcsim.schedule import walk_plan
 
 GATE = Gate(
     "the kernel of integers of any width",
@@ -77,7 +77,7 @@ def _saturating(problem: Problem, t: int) -> Any:
     def chain(start: Any, first: int, last: int) -> Any:
         return _chain(problem, a, b, start, first, last)
 
-    return walk(problem.plan, c, np.zeros(problem.shape[1:3]), chain, add=np.add)
+    return walk_plan(problem.plan, c, np.zeros(problem.shape[1:3]), chain, add=np.add)
 
 
 def _chain(problem: Problem, a: Any, b: Any, total: Any, start: int, stop: int) -> Any:
