@@ -62,14 +62,14 @@ def prepared_method(method: str, a: Any, b: Any) -> Callable[[], Any]:
     if total is None:
         return lambda: _chained_by_cublas(a_words, b_words, fmt)
     laid_out = [cp.ascontiguousarray(w.T) for w in b_words]
-    pairs = fabsum.word_pairs(words)
+    pairs = fabsum.word_products(words)
     return lambda: fabsum.chained_words((a_words, laid_out), pairs, block=block, sum=total, fmt=fmt, transposed=True)
 
 
 def _chained_by_cublas(a_words: list[Any], b_words: list[Any], fmt: str) -> Any:
     """Algorithm 4.1: C <- A2·B1, C <- C + A1·B2, C <- C + A1·B1 by cublasGemmEx."""
     c = None
-    for i, j in fabsum.word_pairs(len(a_words)):
+    for i, j in fabsum.word_products(len(a_words)):
         c = cublas.cublas_gemm(a_words[i], b_words[j], fmt, c=c, names=False).codes
     return c.view(device.cupy().float32)  # type: ignore[union-attr]
 

@@ -251,7 +251,7 @@ def word_codes(x: Any, words: int, fmt: str) -> list[Any]:
     return found
 
 
-def word_pairs(words: int) -> list[tuple[int, int]]:
+def word_products(words: int) -> list[tuple[int, int]]:
     """Products A_i·B_j with i + j <= words + 1, smallest first, A_1·B_1 last (Algorithm 4.1's order)."""
     pairs = [(i, j) for i in range(words) for j in range(words) if i + j < words]
     return sorted(pairs, key=lambda p: (-(p[0] + p[1]), -p[0]))
@@ -269,5 +269,5 @@ def multiword_gemm(a: Any, b: Any, *, words: int = 2, fmt: str = "float16", bloc
     host = isinstance(a, np.ndarray)
     a_words = word_codes(on_device(a), words, fmt)
     b_words = word_codes(device.cupy().ascontiguousarray(on_device(b).T), words, fmt)
-    out = chained_words((a_words, b_words), word_pairs(words), block=block, sum=sum, fmt=fmt, transposed=True)
+    out = chained_words((a_words, b_words), word_products(words), block=block, sum=sum, fmt=fmt, transposed=True)
     return device.cupy().asnumpy(out) if host else out

@@ -58,10 +58,10 @@ def sampled_codes(prediction: Prediction, call: survey.GemmCall) -> np.ndarray[A
     a = hashed.values(rows, call.k, prediction.kind.fmt, "a", call.seed)
     b = hashed.values(columns, call.k, prediction.kind.fmt, "b", call.seed)
     d = replace(prediction, shape=(len(rows), len(columns), call.k)).matmul(a, b.T)
-    return output_codes(d, prediction.kind.out)
+    return value_patterns(d, prediction.kind.out)
 
 
-def output_codes(d: np.ndarray[Any, Any], fmt: str) -> np.ndarray[Any, Any]:
+def value_patterns(d: np.ndarray[Any, Any], fmt: str) -> np.ndarray[Any, Any]:
     """The patterns of an output's values, NaN as it is."""
     if fmt == "bfloat16":
         return (np.ascontiguousarray(d, np.float32).view(np.uint32) >> 16).astype(np.uint16)

@@ -171,7 +171,7 @@ def _nearest(top: Any, tail: Any, sticky: Any, place: Ints, drop: Ints) -> tuple
     return hi, np.where(np.isfinite(hi), lo, 0.0)
 
 
-def slice_bits(k: int, budget: int = 53) -> int:
+def exact_slice_bits(k: int, budget: int = 53) -> int:
     """Bits w of a slice for which k products of two slices add exactly in `budget` bits: floor((budget - log2 k)/2)."""
     return (budget - max(int(k) - 1, 0).bit_length()) // 2
 
@@ -180,7 +180,7 @@ def exact_sum(a: npt.ArrayLike, b: npt.ArrayLike) -> ExactSum:
     """A·B held exactly, for A (m, k) and B (k, n) of finite float64 values of any exponents."""
     a2, b2 = np.asarray(array(a, "a"), dtype=np.float64), np.asarray(array(b, "b"), dtype=np.float64)
     k = a2.shape[1]
-    w = slice_bits(max(min(k, _CHUNK), 1))
+    w = exact_slice_bits(max(min(k, _CHUNK), 1))
     (rows, deep), (columns, down) = _extent(a2, 1), _extent(b2, 0)
     last = w * (-(-deep // w) + -(-down // w))
     total = ExactSum(rows + columns - last, last + 64)

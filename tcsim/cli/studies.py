@@ -42,7 +42,7 @@ def study_command(declared: Any) -> click.Command:
     def callback(**given: Any) -> None:
         own = {o.name: o for o in declared.options}
         values = {k: (own[k].parse(v) if k in own and v is not None else v) for k, v in given.items()}
-        run_study(declared, **values)
+        run_and_print(declared, **values)
 
     return click.Command(declared.name, callback=callback, params=options, help=f"{declared.title}.\n\n{declared.reproduces}.")
 
@@ -64,7 +64,7 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def run_study(declared: Any, **given: Any) -> None:
+def run_and_print(declared: Any, **given: Any) -> None:
     """Run, print what came out, and say where it lies; on Ctrl-C say how to go on.
 
     Exit status: 0 where everything was computed, whatever the verdicts; 1 where a cell failed or something could not be made
@@ -108,7 +108,7 @@ def run_file(file: Path, **given: Any) -> None:
     """Run the STUDY that a Python file defines."""
     from tcsim.studies.framework.user import load_study
 
-    run_study(load_study(file), **given)
+    run_and_print(load_study(file), **given)
 
 
 study.add_command(

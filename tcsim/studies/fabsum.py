@@ -20,6 +20,7 @@ from tcsim.studies.framework.grid import (
     FP32,
     INNER,
     SEED,
+    aligned_table,
     count_option,
     curves,
     gather,
@@ -27,7 +28,6 @@ from tcsim.studies.framework.grid import (
     legend_right,
     outputs,
     powers_to,
-    text_table,
     verdict,
 )
 from tcsim.studies.rounding_growth import slope
@@ -276,7 +276,7 @@ def table(data: xr.Dataset) -> str:
     for g, (s, v) in product(GPUS, (("float32", "v1"), ("float64", "v2"))):
         at = data.error.sel(gpu=g, words="double-fp16", sum=s).isel(k=-1).median("seed")
         body.append([f"{g} {v}", *(f"{float(at.sel(block=n)):.2e}" for n in BLOCKS)])
-    return f"double-fp16 with FABsum, median error at k = {int(data.k[-1])}\n" + text_table(
+    return f"double-fp16 with FABsum, median error at k = {int(data.k[-1])}\n" + aligned_table(
         ["", *(f"b={n}" for n in BLOCKS)], body
     )
 

@@ -19,6 +19,7 @@ from tcsim.studies.framework.grid import (
     FROBENIUS,
     INNER,
     SEED,
+    aligned_table,
     count_option,
     curves,
     gather,
@@ -27,7 +28,6 @@ from tcsim.studies.framework.grid import (
     listing,
     outputs,
     powers_to,
-    text_table,
     verdict,
 )
 
@@ -199,7 +199,7 @@ def table(data: xr.Dataset) -> str:
     body = [
         [f"{g}, {d}", *(f"{float(median.sel(gpu=g, inputs=d, scheme=n)):.1e}" for n in NAMES)] for g, d in product(GPUS, INPUTS)
     ]
-    return f"normalised L2 error at k = {int(data.k[-1])}\n" + text_table(["", *NAMES], body)
+    return f"normalised L2 error at k = {int(data.k[-1])}\n" + aligned_table(["", *NAMES], body)
 
 
 STUDY = Study(

@@ -18,6 +18,7 @@ from tcsim.studies.framework.grid import (
     COMPONENTWISE,
     INNER,
     SEED,
+    aligned_table,
     count_option,
     curves,
     gather,
@@ -25,7 +26,6 @@ from tcsim.studies.framework.grid import (
     legend_right,
     outputs,
     powers_to,
-    text_table,
     verdict,
 )
 from tcsim.studies.rounding_growth import slope
@@ -171,7 +171,7 @@ def table(data: xr.Dataset) -> str:
     body = [
         [f"{g}, {d}", *(f"{float(at.sel(gpu=g, inputs=d, promotion=n)):.1e}" for n in NAMES)] for g, d in product(GPUS, INPUTS)
     ]
-    return f"median error at k = {int(data.k[-1])} by promotion interval\n" + text_table(["", *NAMES], body)
+    return f"median error at k = {int(data.k[-1])} by promotion interval\n" + aligned_table(["", *NAMES], body)
 
 
 STUDY = Study(

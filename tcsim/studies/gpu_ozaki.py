@@ -17,7 +17,7 @@ import numpy as np
 
 from tcsim.errors import unknown
 from tcsim.studies.framework.base import Cell, Claim, Option, Params, Result, Study
-from tcsim.studies.framework.grid import COMPONENTWISE, curves, gather, legend_right, text_table, verdict
+from tcsim.studies.framework.grid import COMPONENTWISE, aligned_table, curves, gather, legend_right, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -151,7 +151,7 @@ def table(data: xr.Dataset) -> str:
 
     body = [[m, *(shown(data.tflops.sel(scheme=m, n=n, phi=PHIS[0])) for n in SIDES)] for m in METHODS]
     head = f"effective Tflop/s, φ = {PHIS[0]}; machine: {data.attrs['machine']}; {data.attrs['date']}\n"
-    return head + text_table(["method", *(f"n = {n}" for n in SIDES)], body)
+    return head + aligned_table(["method", *(f"n = {n}" for n in SIDES)], body)
 
 
 STUDY = Study(

@@ -20,13 +20,13 @@ from tcsim.studies.framework.grid import (
     FROBENIUS,
     INNER,
     SEED,
+    aligned_table,
     count_option,
     curves,
     gather,
     gpu,
     largest,
     powers_to,
-    text_table,
     verdict,
 )
 
@@ -156,7 +156,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 def table(data: xr.Dataset) -> str:
     at = data.residual.median("seed").isel(k=-1)
-    return f"median relative residual at k = {int(data.k[-1])}\n" + text_table(
+    return f"median relative residual at k = {int(data.k[-1])}\n" + aligned_table(
         ["method", *RANGES], [[m, *(float(at.sel(range=r, scheme=m)) for r in RANGES)] for m in METHODS]
     )
 

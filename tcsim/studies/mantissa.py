@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.grid import count_option, curves, gather, legend_below, text_table, verdict
+from tcsim.studies.framework.grid import aligned_table, count_option, curves, gather, legend_below, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -161,7 +161,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 def table(data: xr.Dataset) -> str:
     loss = {s: float(data.loss.sel(split=s)) for s in SPLITS}
     body = [[s, loss[s], f"{23 - loss[s]:.4f}", float(data.error.sel(split=s))] for s in SPLITS]
-    return text_table(["split", "P(loss)", "bits", "mean error / ulp"], body)
+    return aligned_table(["split", "P(loss)", "bits", "mean error / ulp"], body)
 
 
 STUDY = Study(

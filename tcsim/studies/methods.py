@@ -15,6 +15,7 @@ from tcsim.studies.framework.draws import draws_text, guide, spreads
 from tcsim.studies.framework.grid import (
     CAPPED,
     FP32,
+    aligned_table,
     count_option,
     curves,
     gather,
@@ -22,7 +23,6 @@ from tcsim.studies.framework.grid import (
     largest,
     legend_right,
     powers_to,
-    text_table,
     verdict,
 )
 
@@ -243,7 +243,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 def table(data: xr.Dataset) -> str:
     body = [[t, *_last(data, t).values()] for t in TYPES]
-    return f"median capped relative error at size {int(data['size'][-1])}\n" + text_table(["type", *NAMES], body)
+    return f"median capped relative error at size {int(data['size'][-1])}\n" + aligned_table(["type", *NAMES], body)
 
 
 STUDY = Study(

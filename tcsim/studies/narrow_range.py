@@ -21,12 +21,12 @@ from tcsim.studies.framework.grid import (
     INNER,
     NORMWISE,
     SEED,
+    aligned_table,
     count_option,
     curves,
     gather,
     legend_right,
     listing,
-    text_table,
     verdict,
 )
 from tcsim.studies.rounding_growth import slope
@@ -289,7 +289,7 @@ def table(data: xr.Dataset) -> str:
          *(f"{float(last.sel(unit=u, words=w)):.2e}" if u in BUILT else "" for w in WORDS)]
         for u in UNITS
     ]  # fmt: skip
-    return f"median error at k = {int(data.k[-1])} by words, and the published one\n" + text_table(
+    return f"median error at k = {int(data.k[-1])} by words, and the published one\n" + aligned_table(
         ["", "1", "2", "3", "published 1", "2", "3"], body
     )
 

@@ -21,6 +21,7 @@ from tcsim.studies.framework.grid import (
     INNER,
     LARGEST,
     SEED,
+    aligned_table,
     count_option,
     curves,
     gather,
@@ -29,7 +30,6 @@ from tcsim.studies.framework.grid import (
     legend_right,
     outputs,
     powers_to,
-    text_table,
     verdict,
 )
 
@@ -212,7 +212,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 def table(data: xr.Dataset) -> str:
     at = data.isel(k=-1).error.median("seed")
-    return f"largest relative error at k = {int(data.k[-1])}, median over the draws\n" + text_table(
+    return f"largest relative error at k = {int(data.k[-1])}, median over the draws\n" + aligned_table(
         ["φ", *METHODS], [[f"{p:g}", *(float(at.sel(phi=p, scheme=m)) for m in METHODS)] for p in PHIS]
     )
 

@@ -18,12 +18,12 @@ from tcsim.studies.framework.grid import (
     COMPONENTWISE,
     LARGEST,
     SEED,
+    aligned_table,
     count_option,
     curves,
     gather,
     legend_right,
     outputs,
-    text_table,
     verdict,
 )
 
@@ -202,7 +202,7 @@ def table(data: xr.Dataset) -> str:
         [f"φ = {p:g}, {mode}", *(f"{float(data.relative.sel(phi=p, mode=mode, moduli=n).median()):.1e}" for n in shown)]
         for p, mode in product(PHIS, MODES)
     ]
-    return "largest relative error, median over the draws\n" + text_table(["", *(f"N={n}" for n in shown)], body)
+    return "largest relative error, median over the draws\n" + aligned_table(["", *(f"N={n}" for n in shown)], body)
 
 
 STUDY = Study(

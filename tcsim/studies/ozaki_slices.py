@@ -15,7 +15,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, draws_text, seeds
-from tcsim.studies.framework.grid import INNER, SEED, count_option, curves, gather, legend_right, text_table, verdict
+from tcsim.studies.framework.grid import INNER, SEED, aligned_table, count_option, curves, gather, legend_right, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -268,7 +268,7 @@ def table(data: xr.Dataset) -> str:
         ]
         for k in data.k.values
     ]
-    return f"φ = 0.1, 1, 2; {data.attrs['rows']} rows\n" + text_table(
+    return f"φ = 0.1, 1, 2; {data.attrs['rows']} rows\n" + aligned_table(
         ["", "bits", "DP d", "DP products", "CR slices", "SP d"], body
     )
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import band, draws_text, seeds
-from tcsim.studies.framework.grid import SEED, count_option, curves, gather, legend_right, text_table, verdict
+from tcsim.studies.framework.grid import SEED, aligned_table, count_option, curves, gather, legend_right, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -211,7 +211,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 def table(data: xr.Dataset) -> str:
     middle = data.median("seed")
     body = [[f"{h}, 2^{s}", *(_entry(middle.sel(shape=h, span=s), r) for r in RULES)] for h, s in product(SHAPES, SPANS)]
-    return "median slices of A x B (* where the target 2^-46 is missed)\n" + text_table(["row", *RULES], body)
+    return "median slices of A x B (* where the target 2^-46 is missed)\n" + aligned_table(["row", *RULES], body)
 
 
 def _entry(at: xr.Dataset, rule: str) -> str:

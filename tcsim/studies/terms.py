@@ -14,7 +14,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
 from tcsim.studies.framework.draws import draws_text, spreads
-from tcsim.studies.framework.grid import FP32, count_option, gather, gpu, text_table, verdict
+from tcsim.studies.framework.grid import FP32, aligned_table, count_option, gather, gpu, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -149,7 +149,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 def table(data: xr.Dataset) -> str:
     median, fp32 = data.error.median("seed"), data.fp32.median("seed")
     body = [[t, *(float(median.sel(type=t, terms=n)) for n in TERMS), float(fp32.sel(type=t))] for t in TYPES]
-    return f"median capped relative error at size {data.attrs['size']}\n" + text_table(["type", *TERMS, "fp32"], body)
+    return f"median capped relative error at size {data.attrs['size']}\n" + aligned_table(["type", *TERMS, "fp32"], body)
 
 
 STUDY = Study(

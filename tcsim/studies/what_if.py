@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.grid import SEED, count_option, gather, legend_below, text_table
+from tcsim.studies.framework.grid import SEED, aligned_table, count_option, gather, legend_below
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -195,8 +195,8 @@ def table(data: xr.Dataset) -> str:
         for n in BLOCKS
     ]
     return (
-        f"error on (0, 1] at k = {data.attrs['k']}\n" + text_table(["", *(f"F={f or 'exact'}" for f in BITS)], body)
-        + "\n\nevery operation rounded\n" + text_table(["", *OPERATIONS], every)
+        f"error on (0, 1] at k = {data.attrs['k']}\n" + aligned_table(["", *(f"F={f or 'exact'}" for f in BITS)], body)
+        + "\n\nevery operation rounded\n" + aligned_table(["", *OPERATIONS], every)
     )  # fmt: skip
 
 

@@ -156,7 +156,7 @@ def legend_below(figure: Any, axis: Any, columns: int = 3) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncol=columns, frameon=False, handlelength=2.4)
 
 
-def text_table(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
+def aligned_table(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
     """A text table: numbers in three digits, columns aligned."""
     cells = [list(header), *([v if isinstance(v, str) else f"{v:.3g}" for v in row] for row in body)]
     widths = [max(len(r[i]) for r in cells) for i in range(len(header))]

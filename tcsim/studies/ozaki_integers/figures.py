@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.analysis.plot import COLOURS, subplots
 from tcsim.studies.framework.draws import band
-from tcsim.studies.framework.grid import COMPONENTWISE, INNER, LARGEST, curves, legend_right, text_table
+from tcsim.studies.framework.grid import COMPONENTWISE, INNER, LARGEST, aligned_table, curves, legend_right
 from tcsim.studies.ozaki_integers.cells import PHIS, TAPER, TS, VARIANTS, WIDE_PHIS, WIDE_SLICES, label
 from tcsim.studies.ozaki_integers.claims import DRAWN, published_curve
 
@@ -76,4 +76,6 @@ def table(data: xr.Dataset) -> str:
         ]
         for p, v in product(PHIS, VARIANTS)
     ]
-    return "largest |E| / (|A||B|), median over the draws\n" + text_table(["", *(f"s={s}" for s in (3, 5, 7, 8, 10, 12))], body)
+    return "largest |E| / (|A||B|), median over the draws\n" + aligned_table(
+        ["", *(f"s={s}" for s in (3, 5, 7, 8, 10, 12))], body
+    )
