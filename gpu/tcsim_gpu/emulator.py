@@ -6,7 +6,6 @@ speed (kernels/chains.cuh), and everything else in exact fixed point (kernels/ge
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -130,7 +129,7 @@ def _general(problem: Problem, out: Any, elements: Any, machine: PresentGpu) -> 
         task.set(**dict(zip(("sa_batch", "sa_row", "sa_k"), sa.strides, strict=True)))
         task.set(**dict(zip(("sb_batch", "sb_k", "sb_column"), sb.strides, strict=True)))
     task.set(batch=batch, m=m, n=n, count=count, seed=problem.seed & (2**64 - 1), segments=len(plan.bounds) - 1)
-    task.set(sum_format=0 if plan.sum is None else int(plan.sum.removeprefix("float")), c_first=int(plan.c_first))
+    task.set(sum_format=plan.sum_bits, c_first=int(plan.c_first))
     which = (problem.unit, problem.a.stored, problem.b.stored)
     source, record = (general_for_any(), general_record(*which)) if machine.for_any else (general_source(*which), None)
     machine.launch(source, "general", (min(ceil(count / 128), 65535),), 128, task, record)
@@ -152,8 +151,7 @@ def k_places(unit: Unit, plan: Plan) -> tuple[Any, int]:
 
     Every block of the walk takes block_size places; a short one is padded, an empty one is left out.
     """
-    bounds = plan.bounds.tolist()
-    segments = [_segment_places(unit, start, stop) for start, stop in itertools.pairwise(bounds) if stop > start]
+    segments = [_segment_places(unit, start, stop) for start, stop in plan.segments if stop > start]
     return np.concatenate(segments).astype(np.int32), len(segments[0]) // unit.block_size
 
 

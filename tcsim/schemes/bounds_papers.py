@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tcsim.fp.formats import Format, format_named
 from tcsim.hardware.unit import Unit
-from tcsim.schedule import Blocked
+from tcsim.schedule import Blocked, Sequential
 from tcsim.schemes.bounds_units import Statement, unit_growth
 from tcsim.schemes.multiword import Recipe
 
@@ -124,6 +124,8 @@ def _group_growth(made: Recipe, group: tuple[tuple[int, int], ...], k: int, high
     terms = k * len(group)
     if made.chunk and len(group) > 1:
         terms = -(-k // made.chunk) * made.chunk * len(group)
+    if not isinstance(schedule, Sequential | Blocked | None):
+        raise ValueError(f"no growth is known of a recipe's products under {schedule}; Sequential() and Blocked(...) are")
     block = min(schedule.b, terms) if isinstance(schedule, Blocked) else terms
     chain = gamma(block, roundoff(high)) if unit is None else unit_growth(unit, block).factor
     if not isinstance(schedule, Blocked):

@@ -203,9 +203,8 @@ def scheduled_growth(unit: Unit, schedule: Schedule | None, k: int, *, c: bool =
     plan = (Sequential() if schedule is None else schedule).plan(k)
     if plan.sum is None or unit.arithmetic == "integer":
         return unit_growth(unit, k, c=c)
-    lengths = np.diff(plan.bounds)
-    segments = int(lengths.size)
-    one = unit_growth(unit, int(lengths.max(initial=0)))
+    segments = len(plan.segments)
+    one = unit_growth(unit, max((last - first for first, last in plan.segments), default=0))
     total, out = format_named(plan.sum), unit.out_format
     add = _rounding(total, total.precision, "rne", flush=False)
     grown = Growth(one.factor, one.absolute * segments, one.largest)

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 
 from tcsim.fp.formats import Format
-from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Plan, Schedule
 from tcsim.torch.memory import codes_of_tensor, format_of, on_gpu, tensor_of
@@ -52,7 +51,7 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
     shape = (m, n) if a.dim() == 2 else (batch, m, n)
     if 0 in (batch, m, n, k):
         return torch.zeros(shape, dtype=getattr(torch, unit.out_format.name), device=a.device)
-    seed = _seed(run.seed, x.codes, y.codes) if is_stochastic(unit) else 0
+    seed = _seed(run.seed, x.codes, y.codes) if unit.stochastic else 0
     problem = Problem(unit, plan_for(run.schedule, k), x, y, None, seed=seed)
     compute = _backend(run.backend or _DEFAULT[a.device.type])
     if a.is_cpu:
@@ -67,11 +66,6 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
 def plan_for(schedule: Schedule, k: int) -> Plan:
     """A schedule's plan for one k."""
     return schedule.plan(k)
-
-
-def is_stochastic(unit: Unit) -> bool:
-    """Whether a unit's bits depend on a seed."""
-    return "sr" in (unit.rounding, unit.align_rounding, unit.product_rounding)
 
 
 def _seed(seed: int, a: Any, b: Any) -> int:
