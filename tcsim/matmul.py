@@ -115,7 +115,7 @@ def _backend(name: str, unit: Unit) -> Callable[[Problem, int | None], Codes]:
     if name == "cpu":
         from tcsim.kernels import dispatch as cpu
 
-        return cpu.run
+        return cpu.multiply_cpu
     if name == "reference":
         from tcsim import reference
 
@@ -123,7 +123,7 @@ def _backend(name: str, unit: Unit) -> Callable[[Problem, int | None], Codes]:
     if name == "hardware" and unit.gpu in CPUS:
         from tcsim.kernels.native import x86
 
-        return x86.run
+        return x86.multiply_x86
     if name in ("cuda", "hardware"):
         from importlib import import_module
 

@@ -179,7 +179,7 @@ def test_the_way_on_a_gpu_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
             return x
 
     class Emulator:
-        multiply_emulated = staticmethod(dispatch.run)
+        multiply_emulated = staticmethod(dispatch.multiply_cpu)
 
     monkeypatch.setattr(on_gpu, "import_module", lambda name: Emulator)
     like, unit = Numpy("CuPy", A), tcsim.unit("v100", "float16")

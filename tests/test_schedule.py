@@ -130,7 +130,7 @@ def test_composed_schedules_ask_a_backend_for_one_chain_from_zero(kind: type) ->
 
     def backend(part: Problem, threads: int | None) -> Codes:
         asked.append(part)
-        return dispatch.run(part, threads)
+        return dispatch.multiply_cpu(part, threads)
 
     a, b = (Operand(x.view(np.uint16)[None], unit.a_format) for x in (A, B))
     problem = Problem(unit, Sequential().plan(200), a, b, C.view(np.uint32)[None])

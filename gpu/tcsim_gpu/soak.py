@@ -101,7 +101,7 @@ def _cpu(problem: Problem) -> Codes | str:
     from tcsim.kernels import dispatch as cpu
 
     try:
-        return cpu.run(problem, 1)
+        return cpu.multiply_cpu(problem, 1)
     except ValueError as error:
         return str(error)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.fp.formats import Format, format_named
-from tcsim.fp.modes import EXACT_CODE, c_source, code
+from tcsim.fp.modes import EXACT_CODE, c_source, mode_code
 from tcsim.hardware.unit import Unit
 from tcsim_gpu.gates import FUSED, GENERAL, INTEGERS
 
@@ -96,9 +96,9 @@ def unit_numbers(unit: Unit) -> Numbers:
         "NARROWS": int(unit.sum_format is not None),
         "FRACTION_BITS": unit.fraction_bits or 0,
         "LATE_FRACTION_BITS": unit.late_fraction_bits or 0,
-        "ALIGN": EXACT_CODE if unit.align_rounding == "exact" else code(unit.align_rounding),
-        "ROUNDING": code(unit.rounding),
-        "PRODUCT_ROUNDING": code(unit.product_rounding),
+        "ALIGN": EXACT_CODE if unit.align_rounding == "exact" else mode_code(unit.align_rounding),
+        "ROUNDING": mode_code(unit.rounding),
+        "PRODUCT_ROUNDING": mode_code(unit.product_rounding),
         "KEPT": unit.kept_bits if unit.sum_format is None else unit.inner.kept_bits,
         "HAS_MIN_EXPONENT": int(unit.min_exponent is not None),
         "MIN_EXPONENT": unit_least_exponent(unit),

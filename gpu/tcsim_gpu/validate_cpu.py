@@ -96,7 +96,7 @@ def compare_processor(unit: Unit, distribution: str, source: HostSource, rounds:
     count = Count(unit.instruction, unit.label, distribution)
     for i, k in zip(range(rounds), _lengths(unit), strict=False):
         problem = draw_processor_problem(unit, distribution, source, side, k)
-        seen, expected = x86.run(problem), dispatch.run(problem)
+        seen, expected = x86.multiply_x86(problem), dispatch.multiply_cpu(problem)
         count.outputs += seen.size
         differ = seen != expected
         count.mismatches += int(differ.sum())
@@ -128,7 +128,7 @@ def counterexample_on_processor(problem: Problem, at: tuple[int, ...]) -> dict[s
     def both(a: Codes, b: Codes) -> tuple[int, int]:
         x, y = Operand(a[None, None], problem.a.stored), Operand(b[None, :, None], problem.b.stored)
         one = replace(problem, a=x, b=y, c=c)
-        return int(x86.run(one)[0, 0, 0]), int(dispatch.run(one)[0, 0, 0])
+        return int(x86.multiply_x86(one)[0, 0, 0]), int(dispatch.multiply_cpu(one)[0, 0, 0])
 
     for k in range(a.size):
         x, y = a.copy(), b.copy()
@@ -161,7 +161,7 @@ def capture_processor(
             k = unit.instruction_k * (3 if name in ("mid", "cancel") else 1)
             a, b = random_operands(source, unit.a_format, unit.b_format, 16, 32, k, name)
             c = random_codes(source, unit.out_format, (1, 16, 32), name)
-            d = x86.run(Problem(unit, Sequential().plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), c))
+            d = x86.multiply_x86(Problem(unit, Sequential().plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), c))
             arrays |= {f"{unit.instruction}/{name}/{key}": x[0] for key, x in (("a", a), ("b", b), ("c", c), ("d", d))}
     date = datetime.now(UTC).isoformat(timespec="seconds")
     meta = {**describe_processor(), "date": date, "seed": seed, "instructions": [u.instruction for u in wanted]}

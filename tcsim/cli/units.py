@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import tcsim
-from tcsim.cli.group import DIFFERS, UNIT, json_option, main, say_json, table
+from tcsim.cli.group import DIFFERS, UNIT, json_option, main, print_table, say_json
 from tcsim.verbs.records import record_lines, shown_gpus, shown_inputs, unit_record
 
 
@@ -46,7 +46,7 @@ def line_table(units: list[Any]) -> str:
         )
         for x in record_lines(units)
     ]  # fmt: skip
-    return table(("gpu (evidence)", *HEAD[1:-1]), rows) + f"\n{len(units)} units in {len(rows)} lines; --all lists each"
+    return print_table(("gpu (evidence)", *HEAD[1:-1]), rows) + f"\n{len(units)} units in {len(rows)} lines; --all lists each"
 
 
 def unit_table(units: list[Any]) -> str:
@@ -58,7 +58,7 @@ def unit_table(units: list[Any]) -> str:
         )
         for u in units
     ]  # fmt: skip
-    return table(HEAD, rows)
+    return print_table(HEAD, rows)
 
 
 @main.command()
@@ -108,7 +108,7 @@ def diff(first: Any, second: Any, as_json: bool) -> None:
         say_json({"units": [first.label, second.label], "differ": found})
     else:
         shown = [(name, *("-" if v is None else v for v in pair)) for name, pair in found.items()]
-        click.echo(table(("field", first.label, second.label), shown))
+        click.echo(print_table(("field", first.label, second.label), shown))
     arithmetic = [name for name in found if name not in ("gpu", "instruction")]
     if not arithmetic:
         click.echo("one arithmetic under two names", err=True)

@@ -136,7 +136,7 @@ def encode(
     description = fields(fmt, storage, "rz", "inf", "keep")
     rules = _code_rules(fmt, storage)
     flat, into = work.reshape(-1).view(storage.uint_dtype), result.reshape(-1)
-    jit.run_tasks(kernels.pack, -(-flat.size // CHUNK), None, flat, into, description, rules)
+    jit.run_tasks(kernels.pack_codes, -(-flat.size // CHUNK), None, flat, into, description, rules)
     return result
 
 

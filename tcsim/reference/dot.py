@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tcsim.fp.formats import Format, format_named
-from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, count, formats, one_of, operands, schedules
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, any_formats, one_of, operands, schedules, up_to
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Problem
 from tcsim.reference.blocks import ZERO, Draws, block, flushed_operand, flushed_result, integer_block, to_output
@@ -35,7 +35,7 @@ GATE = Gate(
     "the reference",
     {
         **LABELS,
-        **formats("a", "b", "out", "scale", "operand_format", "sum_format"),
+        **any_formats("a", "b", "out", "scale", "operand_format", "sum_format"),
         **one_of("arithmetic", "aligned", "two-stage", "rounded", "fused", "integer"),
         **one_of("align_rounding", *ROUNDINGS, "exact"),
         **one_of("rounding", *ROUNDINGS),
@@ -46,18 +46,18 @@ GATE = Gate(
         **one_of("nan_from", "code", "operand"),
         **one_of("overflow", "wrap", "saturate"),
         **one_of("parity_split", False, True),
-        **count("block_size", 1 << 62),
-        **count("group_size", 1 << 62),
-        **count("scale_block", 1 << 62),
-        **count("chain", 1 << 62),
-        **count("chains", 1 << 62),
-        **count("lanes", 1 << 62),
-        **count("fraction_bits", 1 << 20),
-        **count("late_fraction_bits", 1 << 20),
-        **count("min_exponent", 1 << 20),
-        **count("out_precision", 1 << 20),
+        **up_to("block_size", 1 << 62),
+        **up_to("group_size", 1 << 62),
+        **up_to("scale_block", 1 << 62),
+        **up_to("chain", 1 << 62),
+        **up_to("chains", 1 << 62),
+        **up_to("lanes", 1 << 62),
+        **up_to("fraction_bits", 1 << 20),
+        **up_to("late_fraction_bits", 1 << 20),
+        **up_to("min_exponent", 1 << 20),
+        **up_to("out_precision", 1 << 20),
         **ANY_ORDER,
-        **count("nan_code", 1 << 64),
+        **up_to("nan_code", 1 << 64),
     },
     {**schedules(*ANY_SUM), **operands(any_format, empty=True)},
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tcsim.fp.modes import mode
-from tcsim.gates import ANY_ORDER, LABELS, Gate, Test, count, formats, one_of, roundings
+from tcsim.gates import ANY_ORDER, LABELS, Gate, Test, any_formats, one_of, roundings, up_to
 
 # The largest error of a rounding in last places of the result, by where it goes.
 LOST_AT_MOST = {"nearest": 0.5, "zero": 1.0, "+infinity": 1.0, "-infinity": 1.0, "odd": 1.0, "random": 1.0}
@@ -39,7 +39,7 @@ def mean_loss(rounding: str) -> float:
 
 _ALL_BUT_ROUNDINGS: dict[str, Test] = {
     **LABELS,
-    **formats("a", "b", "out", "scale", "operand_format", "sum_format"),
+    **any_formats("a", "b", "out", "scale", "operand_format", "sum_format"),
     **one_of("arithmetic", "aligned", "two-stage", "rounded", "fused", "integer"),
     **one_of("c_enters", "aligned", "after"),
     **one_of("subnormals", "keep", "flush"),
@@ -47,18 +47,18 @@ _ALL_BUT_ROUNDINGS: dict[str, Test] = {
     **one_of("nan_from", "code", "operand"),
     **one_of("overflow", "wrap", "saturate"),
     **one_of("parity_split", False, True),
-    **count("block_size", 1 << 62),
-    **count("group_size", 1 << 62),
-    **count("scale_block", 1 << 62),
-    **count("chain", 1 << 62),
-    **count("chains", 1 << 62),
-    **count("lanes", 1 << 62),
-    **count("fraction_bits", 1 << 20),
-    **count("late_fraction_bits", 1 << 20),
-    **count("min_exponent", 1 << 20),
-    **count("out_precision", 1 << 20),
+    **up_to("block_size", 1 << 62),
+    **up_to("group_size", 1 << 62),
+    **up_to("scale_block", 1 << 62),
+    **up_to("chain", 1 << 62),
+    **up_to("chains", 1 << 62),
+    **up_to("lanes", 1 << 62),
+    **up_to("fraction_bits", 1 << 20),
+    **up_to("late_fraction_bits", 1 << 20),
+    **up_to("min_exponent", 1 << 20),
+    **up_to("out_precision", 1 << 20),
     **ANY_ORDER,
-    **count("nan_code", 1 << 64),
+    **up_to("nan_code", 1 << 64),
 }
 BOUNDED = Gate(
     "the bound",

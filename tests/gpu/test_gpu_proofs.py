@@ -104,7 +104,7 @@ def through(problem: Problem, unit: Unit) -> np.ndarray:
     a = np.where(order < 0, 0, problem.a.codes[:, :, order]).astype(problem.a.codes.dtype)
     b = np.where(order[:, None] < 0, 0, problem.b.codes[:, order]).astype(problem.b.codes.dtype)
     x, y = Operand(a, problem.a.stored), Operand(b, problem.b.stored)
-    return cpu.run(replace(problem, unit=unit, plan=Sequential().plan(order.size), a=x, b=y), 1)
+    return cpu.multiply_cpu(replace(problem, unit=unit, plan=Sequential().plan(order.size), a=x, b=y), 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
@@ -134,7 +134,7 @@ def test_what_padding_refuses_can_differ() -> None:
         assert certificates.padding(unit, base) is not None
         problems = (what_ifs.problem(what_ifs.Draw((7, i)), unit) for i in range(600))
         alike = (replace(p, plan=Sequential().plan(p.shape[3])) for p in problems)
-        assert any((through(p, base) != cpu.run(p, 1)).any() for p in alike), change
+        assert any((through(p, base) != cpu.multiply_cpu(p, 1)).any() for p in alike), change
 
 
 def folded_unit(draw: what_ifs.Draw) -> Unit:
@@ -194,7 +194,7 @@ def by_blocks(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         codes = np.pad(codes, ((0, 0), (0, chunks * 64 - k)))
         sides.append(codes.reshape(-1, chunks, 64).transpose(1, 0, 2))
     a, b = (Operand(s, format_named("bfloat16")) for s in (sides[0], sides[1].transpose(0, 2, 1)))
-    sums = cpu.run(Problem(BF16, Sequential().plan(64), a, b, None), 1)
+    sums = cpu.multiply_cpu(Problem(BF16, Sequential().plan(64), a, b, None), 1)
     out = np.zeros((m, n), np.uint32) if problem.c is None else problem.c[0].copy()
     for i, j in np.ndindex(m, n):
         for chunk in sums[:, i, j]:

@@ -72,8 +72,8 @@ def run(backend: str, problem: Problem) -> np.ndarray:
     if backend == "reference":
         return reference.multiply_reference(problem)
     if backend == "cpu":
-        return cpu.run(problem, 2)
-    return cpu.run(problem, 1, cpu.GENERAL)
+        return cpu.multiply_cpu(problem, 2)
+    return cpu.multiply_cpu(problem, 1, cpu.GENERAL)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=label)
@@ -103,8 +103,8 @@ def test_large_tiles_and_threads(unit: Unit, kind: str) -> None:
     problem = Problem(
         unit, schedule.plan(k), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None], *scales, seed=3
     )
-    one = cpu.run(problem, 1)
-    assert first_difference(cpu.run(problem, 2), one) == ""
+    one = cpu.multiply_cpu(problem, 1)
+    assert first_difference(cpu.multiply_cpu(problem, 2), one) == ""
     assert first_difference(run("general", problem), one) == ""
     rows, columns = rng.integers(0, m, 1), rng.integers(0, n, 2)
     few = Problem(

@@ -64,7 +64,7 @@ def test_the_same_cells_and_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     def emulated(problem: Any) -> Any:
         calls.append(problem)
-        return cpu.run(problem, 1)
+        return cpu.multiply_cpu(problem, 1)
 
     expected = running.run_study(small_grid(), out=tmp_path / "cpu", jobs=1, figures=False)
     monkeypatch.setattr(proofs, "multiply_cuda", emulated)

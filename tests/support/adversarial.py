@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,8 +52,8 @@ class Case:
     seed: int = field(default=0)
 
 
-def run(unit: Unit, case: Case, module: Any = reference) -> int:
-    """The code that the reference (or a module like it) gives."""
+def run(unit: Unit, case: Case, multiply: Callable[[Problem], Any] = reference.multiply_reference) -> int:
+    """The code that the reference (or a function like it) gives."""
     a, b = np.array(case.a, unit.a_format.storage), np.array(case.b, unit.b_format.storage)
     scales: list[Any] = []
     if unit.scale_format is not None:
@@ -69,7 +70,7 @@ def run(unit: Unit, case: Case, module: Any = reference) -> int:
         *scales,
         seed=case.seed,
     )
-    return int(module.run(problem)[0, 0, 0])
+    return int(multiply(problem)[0, 0, 0])
 
 
 def power(fmt: Format, exponent: int, negative: bool, fraction: int) -> int:
