@@ -1,7 +1,7 @@
 """The emulator on CUDA cores: every unit, what-if and schedule, bit for bit. `backend="cuda"` asks it for what `proofs` does not prove.
 
 Aligned-sum units run in double precision (kernels/aligned.cuh), fused multiply-add chains and integers at library-like
-speed (kernels/chains.cuh), and everything else in exact fixed point (kernels/general_blocks.cuh).
+speed (kernels/chains.cuh), and everything else in exact fixed point (kernels/general_walk.cuh).
 """
 
 from __future__ import annotations
