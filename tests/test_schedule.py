@@ -43,7 +43,7 @@ def test_blocked_adds_blocks_outside(unit: tcsim.Unit, c: np.ndarray | None, sum
 @pytest.mark.parametrize("unit", UNITS, ids=lambda u: u.label)
 @pytest.mark.parametrize("c", [None, C], ids=["from zero", "from c"])
 def test_split_k_is_the_vendors(unit: tcsim.Unit, c: np.ndarray | None) -> None:
-    """Facts, section 4: T tiles of 64, every split takes ceil(T / S) consecutive tiles, partials added ascending, c last."""
+    """As cublasGemmEx was seen to do on an H200: T tiles of 64, every split ceil(T / S) consecutive ones, partials ascending, c last."""
     tiles, splits = -(-200 // 64), 3
     step = -(-tiles // splits) * 64
     parts = [tcsim.matmul(A[:, k : k + step], B[k : k + step], unit=unit) for k in range(0, 200, step)]

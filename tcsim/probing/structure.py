@@ -14,7 +14,6 @@ from tcsim.probing.search import Found, Judge
 from tcsim.problem import Codes
 
 REACH = 144  # blocks up to half of this are seen twice
-LONG = 288  # for orders of k: twice the longest period looked for
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
 
 
@@ -104,7 +103,6 @@ def ordered(judge: Judge, batch: Batch, found: Found, sizes: list[int], length: 
         unit = unit_of_parts(judge.known, {**found.parts, **shape})
         if unit is None:
             continue
-        judge.simulations += 1
         rows = answer_rows(simulated(unit, batch, seed=judge.seed))
         agree = sum(min(n, len(by_row.get(row, ()))) for row, n in Counter(r.tobytes() for r in rows).items())
         if best is None or agree > best[0]:

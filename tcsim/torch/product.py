@@ -11,7 +11,7 @@ with alpha = beta = 1, for float16 and bfloat16.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib import import_module
@@ -172,8 +172,3 @@ def rounded_tensor(x: Any, dtype: Any) -> Any:
     if quiet is not None and x.device.type == "cpu" and bool(torch.isnan(x.sum())):
         y.view(torch.int16).masked_fill_(torch.isnan(x), quiet)
     return y
-
-
-def with_schedule(run: Run, schedule: Schedule) -> Run:
-    """The same run on another schedule."""
-    return replace(run, schedule=schedule)

@@ -10,7 +10,7 @@ import numpy as np
 
 from support.patterns import KINDS, codes, corners, operands
 from tcsim import reference
-from tcsim.fp.formats import FORMATS, Format
+from tcsim.fp.formats import Format
 from tcsim.hardware.choices import (
     ALIGN_ROUNDINGS,
     ARITHMETICS,
@@ -301,7 +301,3 @@ def changed(unit: Unit, name: str, value: Any) -> Unit | None:
 def record(unit: Unit) -> dict[str, Any]:
     """The numbers of a unit: all fields that say what is computed."""
     return {name: value for name, value in unit.as_dict(compared=True).items() if name not in ("gpu", "instruction")}
-
-
-def is_table_format(name: object) -> bool:
-    return isinstance(name, str) and name in FORMATS
