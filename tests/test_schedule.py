@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -150,3 +152,28 @@ class Stranger:
 def test_a_schedule_of_no_known_kind_is_refused_by_every_backend(backend: str) -> None:
     with pytest.raises(TypeError, match="schedule must be"):
         tcsim.matmul(A, B, unit="a100:float16", schedule=Stranger(), backend=backend)  # type: ignore[arg-type]
+
+
+ROOT = Path(__file__).parents[1]
+# What carries a plan out, as CONTRIBUTING.md says: by `walk_plan`, or as a loop of its own; and what says something of a plan.
+BY_WALK_PLAN = (
+    "tcsim/reference/dot.py", "tcsim/schemes/multiplier.py", "tcsim/kernels/narrow.py", "tcsim/kernels/native/integers.py",
+    "tcsim/kernels/native/outside.py",
+)  # fmt: skip
+BY_THEMSELVES = (
+    "tcsim/schedule.py", "tcsim/kernels/general", "tcsim/kernels/fast", "tcsim/kernels/native/float32.py",
+    "tcsim/kernels/native/library.py", "gpu/tcsim_gpu/emulator.py", "gpu/tcsim_gpu/aligned.py",
+    "gpu/tcsim_gpu/instructions.py", "gpu/tcsim_gpu/matrix_source.py",
+)  # fmt: skip
+SAY_OF_IT = ("tcsim/gates.py", "gpu/tcsim_gpu/soak.py")
+
+
+def test_nothing_else_interprets_a_plan() -> None:
+    """Who reads whether c comes first, or how wide the sum is, interprets the schedule."""
+    for folder in ("tcsim", "gpu/tcsim_gpu"):
+        for path in (ROOT / folder).rglob("*.py"):
+            where, nodes = str(path.relative_to(ROOT)), list(ast.walk(ast.parse(path.read_text())))
+            reads = any(isinstance(n, ast.Attribute) and n.attr in ("c_first", "sum_bits") for n in nodes)
+            walks = any(isinstance(n, ast.Name) and n.id == "walk_plan" for n in nodes)
+            assert not reads or where.startswith((*BY_THEMSELVES, *SAY_OF_IT)), where
+            assert walks == (where in BY_WALK_PLAN), where
