@@ -133,8 +133,7 @@ def _named(unit: Unit, tile: BlockTile) -> dict[str, Numbers]:
 
 
 def _aligned(unit: Unit, plan: Plan, special: bool, tile: BlockTile, named: str, unroll: int) -> str:
-    body = kernel_text("aligned_numbers.cuh", "aligned_stages.cuh", "aligned.cuh")
-    return kernel_text("numbers.cuh") + _defines(unit, plan, special, tile, unroll) + named + body
+    return kernel_text("numbers.cuh") + _defines(unit, plan, special, tile, unroll) + named + kernel_text("aligned.cuh")
 
 
 def aligned_source(unit: Unit, plan: Plan, special: bool, tile: BlockTile) -> str:

@@ -9,7 +9,218 @@
 // |S| < (L + 1) * 4 * 2^emax < 2^(50 + emax - F) is what the host checks. Everything is scaled by 2^(F - 52), a's
 // values as they are packed, so M = 1.5 * 2^emax and its exponent field is emax itself.
 //
-// Begins with aligned_numbers.cuh and aligned_stages.cuh.
+// The host defines the structs of numbers.cuh, and: ALIGN_RZ ALIGN_RNE ALIGN_RD ALIGN_EXACT (one of them 1), SPECIALS SUM LATE_C, the tile
+// BM BN TM TN, and STAGES.
+
+#define L Unit::BLOCK()
+#define F Unit::KEPT_FRACTION()
+#define FLOOR Unit::FLOOR()  // least emax of a block with a zero term, or NO_FLOOR
+#define NO_FLOOR (-100000)
+#define SIMPLE Unit::SIMPLE()
+#define PER_INSTRUCTION Unit::PER_INSTRUCTION()
+#define KB Unit::STAGE_K()  // k in a stage
+#define BIAS64 1023
+#define BOTTOM 123  // biased emax where nothing is known to be larger; far below any format's exponents
+#define SCALE (F - 52)
+#define HAS_FLOOR (FLOOR != NO_FLOOR)
+#if ALIGN_RZ + ALIGN_RNE + ALIGN_RD + ALIGN_EXACT != 1
+#error "terms are cut by a rounding that this kernel does not have"
+#endif
+#define SIGN_CHANGES ALIGN_RZ
+
+DEV double from_words(u32 high, u32 low) { return __hiloint2double((int)high, (int)low); }
+DEV u32 high_word(double x) { return (u32)__double2hiint(x); }
+DEV double power_of_two(u32 biased) { return from_words(biased << 20, 0); }
+
+DEV double to_double(Value v, int scale) {
+  v.lsb += scale;
+  const u32 sign = v.negative ? 0x80000000u : 0;
+  if (v.kind == NOT_A_NUMBER) return from_words(0x7FF80000u, 0);
+  if (v.kind == INFINITE) return from_words(sign | 0x7FF00000u, 0);
+  const u64 s = (u64)v.significand;
+  if (!s) return from_words(sign, 0);
+  const int top = top_bit(s);
+  const u64 bits = (u64)(top + v.lsb + BIAS64) << 52 | ((s << (52 - top)) & 0xFFFFFFFFFFFFFull);
+  return from_words(sign | (u32)(bits >> 32), (u32)bits);
+}
+
+// x rounded to P bits with last place at least 2^(EMIN_ - P + 1), infinite from 2^(EMAX_ + 1) on.
+DEV double rounded(double x, int P, int EMIN_, int EMAX_, int MODE, u32 random) {
+  const u32 sign = high_word(x) & 0x80000000u;
+  const u32 field = (high_word(x) >> 20) & 0x7FF;
+  const int lowest = EMIN_ + BIAS64;
+  const u32 place = ((int)field > lowest ? field : lowest) - (P - 1);  // biased exponent of the last place
+  const double magnitude = fabs(x), grid = power_of_two(place + 52);
+  double y;
+  if (MODE == RNE) {
+    y = __dadd_rn(magnitude, grid);
+  } else if (MODE == RNA) {
+    y = __dadd_rz(__dadd_rz(magnitude, power_of_two(place - 1)), grid);
+  } else if (MODE == SR) {
+    const double fraction = __dadd_rn(from_words(0x43300000u, random), -4503599627370496.0);  // 2^52
+    y = __dadd_rz(__dadd_rz(magnitude, __dmul_rn(fraction, power_of_two(place - 32))), grid);
+  } else if ((MODE == RU && !sign) || (MODE == RD && sign)) {
+    y = __dadd_ru(magnitude, grid);
+  } else if (MODE == RZ || MODE == RO || MODE == RU || MODE == RD) {
+    y = __dadd_rz(magnitude, grid);
+  } else {
+    no_such_rounding();
+    y = magnitude;
+  }
+  double z = __dadd_rn(y, -grid);
+  if (MODE == RO && z != magnitude) z = __dadd_rn(from_words(high_word(y), (u32)__double2loint(y) | 1), -grid);
+  if (high_word(z) >= (u32)(EMAX_ + 1 + BIAS64) << 20) z = from_words(0x7FF00000u, 0);
+  if (field == 0x7FF) z = magnitude;
+  return from_words(high_word(z) | sign, __double2loint(z));
+}
+
+// Whether rounding can wait for the last block: c's truncation to the bits that alignment keeps cuts what rounding would.
+#define LAZY (SIMPLE && ALIGN_RZ && !SUM && !LATE_C && F < Unit::KEPT())
+
+// A block's exact sum as the unit's output.
+DEV double block_result(double x, u32 random) {
+  if (SIMPLE) {  // truncation where neither subnormals nor overflow can occur: drop the bits
+    const int drop = 52 - (Unit::KEPT() - 1);
+    const u32 low = drop >= 32 ? 0 : ~0u << (drop & 31), high = drop > 32 ? ~0u << ((drop - 32) & 31) : ~0u;
+    return from_words(high_word(x) & high, (u32)__double2loint(x) & low);
+  }
+  return rounded(x, Unit::KEPT(), O::EMIN() + SCALE, O::EMAX() + SCALE, Unit::ROUNDING(), random);
+}
+
+// x + y rounded to odd, so that a rounding to fewer bits that follows is the only one.
+DEV double sum_to_odd(double x, double y) {
+  const double z = __dadd_rz(x, y);
+  return __dadd_rd(x, y) < __dadd_ru(x, y) ? from_words(high_word(z), (u32)__double2loint(z) | 1) : z;
+}
+
+DEV double add_outside(double x, double y) {
+  if (SUM == 16) return rounded(sum_to_odd(x, y), 11, -14, 15, RNE, 0);  // c and results may have more bits than float16
+  const double sum = __dadd_rn(x, y);  // two numbers of 24 bits: a second rounding to as many changes nothing
+  if (SUM == 32) return rounded(sum, 24, -126, 127, RNE, 0);
+  return sum;
+}
+
+DEV u64 encode_double(double x) {
+  const u32 high = high_word(x);
+  const u64 bits = (u64)(high & 0x7FFFFFFFu) << 32 | (u32)__double2loint(x);
+  const u64 sign = (u64)(high >> 31) << (O::WIDTH() - 1);
+  if (bits > 0x7FF0000000000000ull) return Unit::NAN_CODE();
+  if (bits == 0x7FF0000000000000ull) return sign | O::INF_CODE();
+  if (!bits) return 0;
+  const int exponent = (int)(bits >> 52) - BIAS64;
+  const u64 significand = (bits & 0xFFFFFFFFFFFFFull) | 1ull << 52;
+  const int at = exponent > O::EMIN() ? exponent : O::EMIN();
+  const u64 kept = significand >> (52 - O::MB() + at - exponent);
+  return sign | (((u64)(at + O::BIAS() - 1) << O::MB()) + kept) << O::PAD();
+}
+
+struct Planes {  // packed operands, [batch][k][row or column] or [batch][block][row or column]
+  const u32 *value, *change, *exponent;  // high word of the double; sign change; exponent (twice 16 bits, or once)
+  const u32 *floor, *last;               // least emax of the block, as exponent is; sign of its last product
+  i64 pitch, k_pad, blocks_pad;
+};
+
+struct Job {
+  Planes a, b;
+  const u8 *c;
+  void *d;
+  u32 *inexact;  // outputs whose exact alignment did not fit: count, then elements (as two words each)
+  u64 seed;
+  i64 batch, m, n;
+  int blocks, segment_blocks, c_first;
+  u32 field, sign;  // 0x7FF00000 and 0x80000000 of a double: not literals, so that one instruction can mask and set
+};
+
+DEV void copy16(void *to, const void *from) {
+#if __CUDA_ARCH__ >= 800
+  const u32 at = (u32)__cvta_generic_to_shared(to);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
+#else
+  *(uint4 *)to = *(const uint4 *)from;
+#endif
+}
+
+DEV void end_of_stage() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;");
+#endif
+}
+
+DEV void wait_for_stage() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
+#endif
+}
+
+// `rows` rows of WIDTH_ bytes, `pitch` bytes apart in global memory, to shared memory.
+template <int WIDTH_> DEV void copy_rows(int rows, u8 *to, const void *from, i64 pitch) {
+  constexpr int chunks = WIDTH_ / 16, threads = (BM / TM) * (BN / TN);
+#pragma unroll
+  for (int i = threadIdx.x; i < rows * chunks; i += threads)
+    copy16(to + i * 16, (const u8 *)from + (i / chunks) * pitch + (i % chunks) * 16);
+}
+
+#define BLOCKS (KB / L)
+#define A_VALUE 0
+#define A_CHANGE (A_VALUE + KB * BM * 4)
+#define A_EXPONENT (A_CHANGE + (SIGN_CHANGES ? KB * BM * 4 : 0))
+#define B_VALUE (A_EXPONENT + KB * BM * 4)
+#define B_CHANGE (B_VALUE + KB * BN * 4)
+#define B_EXPONENT (B_CHANGE + (SIGN_CHANGES ? KB * BN * 4 : 0))
+#define A_FLOOR (B_EXPONENT + KB * BN * 2)
+#define B_FLOOR (A_FLOOR + (HAS_FLOOR ? BLOCKS * BM * 4 : 0))
+#define A_LAST (B_FLOOR + (HAS_FLOOR ? BLOCKS * BN * 2 : 0))
+#define B_LAST (A_LAST + (SPECIALS && SIGN_CHANGES ? BLOCKS * BM * 4 : 0))
+#define STAGE_BYTES (B_LAST + (SPECIALS && SIGN_CHANGES ? BLOCKS * BN * 4 : 0))
+
+DEV void load_stage(u8 *s, const Job &job, i64 batch, i64 row, i64 column, int stage) {
+  const i64 ka = batch * job.a.k_pad + (i64)stage * KB, kb = batch * job.b.k_pad + (i64)stage * KB;
+  const i64 a = ka * job.a.pitch + row, b = kb * job.b.pitch + column;
+  copy_rows<BM * 4>(KB, s + A_VALUE, job.a.value + a, job.a.pitch * 4);
+  copy_rows<BM * 4>(KB, s + A_EXPONENT, job.a.exponent + a, job.a.pitch * 4);
+  copy_rows<BN * 4>(KB, s + B_VALUE, job.b.value + b, job.b.pitch * 4);
+  copy_rows<BN * 2>(KB, s + B_EXPONENT, (const u16 *)job.b.exponent + b, job.b.pitch * 2);
+  if (SIGN_CHANGES) {
+    copy_rows<BM * 4>(KB, s + A_CHANGE, job.a.change + a, job.a.pitch * 4);
+    copy_rows<BN * 4>(KB, s + B_CHANGE, job.b.change + b, job.b.pitch * 4);
+  }
+  const i64 fa = (batch * job.a.blocks_pad + (i64)stage * BLOCKS) * job.a.pitch + row;
+  const i64 fb = (batch * job.b.blocks_pad + (i64)stage * BLOCKS) * job.b.pitch + column;
+  if (HAS_FLOOR) {
+    copy_rows<BM * 4>(BLOCKS, s + A_FLOOR, job.a.floor + fa, job.a.pitch * 4);
+    copy_rows<BN * 2>(BLOCKS, s + B_FLOOR, (const u16 *)job.b.floor + fb, job.b.pitch * 2);
+  }
+  if (SPECIALS && SIGN_CHANGES) {
+    copy_rows<BM * 4>(BLOCKS, s + A_LAST, job.a.last + fa, job.a.pitch * 4);
+    copy_rows<BN * 4>(BLOCKS, s + B_LAST, job.b.last + fb, job.b.pitch * 4);
+  }
+  end_of_stage();
+}
+
+// N words of this thread's rows (contiguous) or columns (four, then four from the middle of the tile on).
+template <int N, int SPLIT> DEV void words(u32 (&to)[N], const u8 *from, int first) {
+  const u32 *p = (const u32 *)from + first;
+  if constexpr (N == 2) {
+    const uint2 v = *(const uint2 *)p;
+    to[0] = v.x, to[1] = v.y;
+  } else {
+#pragma unroll
+    for (int q = 0; q < N / 4; q++) {
+      const uint4 v = *(const uint4 *)(p + q * SPLIT);
+      to[4 * q] = v.x, to[4 * q + 1] = v.y, to[4 * q + 2] = v.z, to[4 * q + 3] = v.w;
+    }
+  }
+}
+
+// The exponents of this thread's columns, two a word.
+DEV void pairs(u32 (&to)[TN / 2], const u8 *from, int first) {
+  const u16 *p = (const u16 *)from + first;
+#pragma unroll
+  for (int q = 0; q < TN / 4; q++) {
+    const uint2 v = *(const uint2 *)(p + q * (BN / 2));
+    to[2 * q] = v.x, to[2 * q + 1] = v.y;
+  }
+}
 
 // (x & y) | z as one instruction, which the compiler would otherwise take apart.
 DEV u32 and_or(u32 x, u32 y, u32 z) {
