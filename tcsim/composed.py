@@ -49,7 +49,7 @@ def _tiled(problem: Problem, schedule: Tiled, ks: Places, backend: Run, threads:
     unit = problem.unit
     if schedule.instruction_k is not None:
         unit = shortened(unit, schedule.instruction_k)
-    places = first_remainder(ks, schedule.tile_k if schedule.turns == 1 else None, unit.instruction_k)
+    places = schedule.places(ks, unit.instruction_k)
     step = schedule.promote_k or places.size
     sums = [
         _values(backend(_at(problem, unit, places[start : start + step]), threads), unit.out_format)
@@ -74,12 +74,6 @@ def shortened(unit: Unit, k: int) -> Unit:
     )
 
 
-def first_remainder(ks: Places, tile: int | None, step: int) -> Places:
-    """Which k stands where, -1 for a zero: the remainder by `tile` first, filled up to whole steps."""
-    rest = 0 if tile is None else ks.size % tile
-    return np.concatenate([ks[:rest], np.full(-rest % step, -1), ks[rest:]])
-
-
 def _taken(operand: Operand, places: Places, axis: int) -> Operand:
     """The operand at some k, +0 where a place is -1."""
     if places.size and places[0] >= 0 and (np.diff(places) == 1).all():
@@ -92,7 +86,7 @@ def _taken(operand: Operand, places: Places, axis: int) -> Operand:
 
 def _lanes(problem: Problem, schedule: Lanes, ks: Places, backend: Run, threads: int | None) -> Floats:
     """A batch of chains, one a lane, tile and element of the batch; then the tree."""
-    places = lane_places(schedule, ks)
+    places = schedule.places(ks)
     lanes, tiles, length = places.shape
     batch, m, n, _ = problem.shape
     flat = places.reshape(-1, length)
@@ -117,22 +111,6 @@ def _spread(codes: Codes, places: Places) -> Codes:
     taken = codes[:, :, np.maximum(places, 0)]
     taken[:, :, places < 0] = 0
     return np.ascontiguousarray(taken.transpose(2, 0, 1, 3))
-
-
-def lane_places(schedule: Lanes, ks: Places) -> Places:
-    """Which k each lane takes, (lanes, tiles, products of a tile), -1 for none."""
-    length = ks.size
-    share = -(-length // schedule.lanes)
-    chunk = share if schedule.chunk is None else schedule.chunk
-    lane = np.arange(length) // chunk % schedule.lanes
-    counts = np.bincount(lane, minlength=schedule.lanes)
-    order = np.argsort(lane, kind="stable")
-    place_in_lane = np.arange(length) - np.repeat(np.cumsum(counts) - counts, counts)
-    tile = schedule.tile or int(counts.max())
-    tiles = -(-int(counts.max()) // tile)
-    places = np.full((schedule.lanes, tiles * tile), -1, dtype=np.int64)
-    places[lane[order], place_in_lane] = ks[order]
-    return places.reshape(schedule.lanes, tiles, tile)
 
 
 def _ascending(totals: Floats) -> Floats:

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 BACKENDS = ("cpu", "reference", "cuda", "hardware")
 
 
-@door("a", "b", "c", "scale_a", "scale_b", multiplies=True, gpu="tcsim.on_gpu:matmul")
+@door("a", "b", "c", "scale_a", "scale_b", multiplies=True, gpu="tcsim.on_gpu:matmul_on_gpu")
 def matmul(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
@@ -127,8 +127,12 @@ def _backend(name: str, unit: Unit) -> Callable[[Problem, int | None], Codes]:
     if name in ("cuda", "hardware"):
         from importlib import import_module
 
-        module = import_module({"cuda": "tcsim_gpu.proofs", "hardware": "tcsim_gpu.instructions"}[name])
-        return lambda problem, threads: module.run(problem)
+        module, function = {
+            "cuda": ("tcsim_gpu.proofs", "multiply_cuda"),
+            "hardware": ("tcsim_gpu.instructions", "multiply_hardware"),
+        }[name]
+        run = getattr(import_module(module), function)
+        return lambda problem, threads: run(problem)
     raise unknown("backend", name, BACKENDS)
 
 

@@ -1,4 +1,9 @@
-"""How a GEMM walks a unit along k: a schedule cuts k into segments and says how their results are added."""
+"""How a GEMM walks a unit along k: a schedule cuts k into segments and says how their results are added.
+
+A schedule is read in one place, here, and comes out in one of two forms. Sequential, SplitK and Blocked become a `Plan`, which
+`walk_plan` carries out for whatever runs a chain as one call, and whose bounds, `sum_bits` and `c_first` compiled kernels take
+as they are. Tiled and Lanes say which k stands where (`slices`, `places`), and `tcsim.composed` adds the products.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +36,16 @@ class Plan:
     bounds: npt.NDArray[np.int64]
     sum: str | None
     c_first: bool
+
+    @property
+    def segments(self) -> list[tuple[int, int]]:
+        """The first k of each segment and the one after its last."""
+        return list(pairwise(self.bounds.tolist()))
+
+    @property
+    def sum_bits(self) -> int:
+        """The width of the format in which segments are added, as kernels take it: 16, 32 or 64; 0 for one chain."""
+        return 0 if self.sum is None else format_named(self.sum).width
 
 
 @dataclass(frozen=True)
@@ -132,6 +147,11 @@ class Tiled:
         dealt = every // (self.tile_k or 1) % self.turns
         return [every[dealt == turn] for turn in range(self.turns) if (dealt == turn).any()]
 
+    def places(self, ks: npt.NDArray[np.int64], step: int) -> npt.NDArray[np.int64]:
+        """Which k of a slice stands where, -1 for a zero: the remainder by `tile_k` first, filled up to whole steps."""
+        rest = 0 if self.tile_k is None or self.turns > 1 else ks.size % self.tile_k
+        return np.concatenate([ks[:rest], np.full(-rest % step, -1), ks[rest:]])
+
     def plan(self, k: int) -> Plan:
         raise _composed(self)
 
@@ -179,6 +199,20 @@ class Lanes:
         """The k of each slice, ascending."""
         return _slices(k, self.slice_k)
 
+    def places(self, ks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Which k of a slice each lane takes, (lanes, tiles, products of a tile), -1 for none."""
+        share = -(-ks.size // self.lanes)
+        chunk = share if self.chunk is None else self.chunk
+        lane = np.arange(ks.size) // chunk % self.lanes
+        counts = np.bincount(lane, minlength=self.lanes)
+        order = np.argsort(lane, kind="stable")
+        place_in_lane = np.arange(ks.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        tile = self.tile or int(counts.max())
+        tiles = -(-int(counts.max()) // tile)
+        places = np.full((self.lanes, tiles * tile), -1, dtype=np.int64)
+        places[lane[order], place_in_lane] = ks[order]
+        return places.reshape(self.lanes, tiles, tile)
+
     def plan(self, k: int) -> Plan:
         raise _composed(self)
 
@@ -192,11 +226,10 @@ def walk_plan(plan: Plan, c: Any, zero: Any, chain: Callable[[Any, int, int], An
     c may be None. One chain from c (or from zero) where nothing is added outside; otherwise every segment from zero, its
     result added to the sum so far, which begins with c or ends with it.
     """
-    bounds = plan.bounds.tolist()
     if plan.sum is None:
-        return chain(zero if c is None else c, bounds[0], bounds[-1])
+        return chain(zero if c is None else c, int(plan.bounds[0]), int(plan.bounds[-1]))
     total = c if c is not None and plan.c_first else zero
-    for start, stop in pairwise(bounds):
+    for start, stop in plan.segments:
         total = add(total, chain(zero, start, stop))
     return total if c is None or plan.c_first else add(total, c)
 

@@ -110,7 +110,7 @@ def sparse_matmul(
     kept, group = pattern(unit)
     if options.get("backend") == "hardware":
         raise ValueError(
-            "backend='hardware' runs dense instructions (tcsim_gpu.sparse.run: mma.sp); here: 'cpu', 'reference', 'cuda'"
+            "backend='hardware' runs dense instructions (tcsim_gpu.sparse.multiply_sparse: mma.sp); here: 'cpu', 'reference', 'cuda'"
         )
     if x.ndim != 2 or y.ndim != 2 or at.shape != x.shape or x.shape[1] * group != y.shape[0] * kept:
         raise ValueError(

@@ -272,7 +272,9 @@ def shown_by_rows(mutant: Mutant) -> bool:
             module = sys.modules[name] = ModuleType(name)
             exec(compile(mutant.text if file == mutant.file else (ROOT / file).read_text(), file, "exec"), module.__dict__)
         changed = sys.modules["tcsim.reference.dot"]
-        return any(code_of(stored.unit, case, changed) != code for stored in read() for case, code in stored.cases)
+        return any(
+            code_of(stored.unit, case, changed.multiply_reference) != code for stored in read() for case, code in stored.cases
+        )
     except Exception:
         return True
     finally:

@@ -166,7 +166,7 @@ def test_which_values_a_format_has(fmt: str, dtype: Any) -> None:
 
 
 def test_the_way_on_a_gpu_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """on_gpu.matmul with numpy in CuPy's place and the cpu backend in the emulator's."""
+    """on_gpu.matmul_on_gpu with numpy in CuPy's place and the cpu backend in the emulator's."""
     from tcsim.kernels import dispatch
 
     on_gpu = import_module("tcsim.on_gpu")
@@ -179,7 +179,7 @@ def test_the_way_on_a_gpu_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
             return x
 
     class Emulator:
-        run = staticmethod(dispatch.multiply_cpu)
+        multiply_emulated = staticmethod(dispatch.multiply_cpu)
 
     monkeypatch.setattr(on_gpu, "import_module", lambda name: Emulator)
     like, unit = Numpy("CuPy", A), tcsim.unit("v100", "float16")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.composed import lane_places
 from tcsim.schedule import Blocked, Lanes, Sequential, SplitK, Tiled
 
 SEED = secrets.randbits(32)
@@ -99,7 +98,7 @@ def test_every_product_has_one_place() -> None:
         k, lanes = int(rng.integers(1, 400)), 2 ** int(rng.integers(0, 8))
         chunk = None if rng.random() < 0.3 else int(rng.integers(1, 9))
         tile = None if rng.random() < 0.5 else int(rng.integers(1, 9))
-        places = lane_places(Lanes(lanes, chunk, tile=tile), np.arange(7, 7 + k))
+        places = Lanes(lanes, chunk, tile=tile).places(np.arange(7, 7 + k))
         assert sorted(places[places >= 0].tolist()) == list(range(7, 7 + k))
 
 

@@ -134,7 +134,7 @@ def defines(unit: Unit, plan: Plan, special: bool, tile: BlockTile, unroll: int)
         "KEEP_MAGIC": int(tile.keep_magic),
         **{f"ALIGN_{r.upper()}": int(unit.align_rounding == r) for r in ("rz", "rne", "rd", "exact")},
         "SPECIALS": int(special),
-        "SUM": 0 if plan.sum is None else int(plan.sum.removeprefix("float")),
+        "SUM": plan.sum_bits,
         "LATE_C": int(unit.zeros.late),
         "BM": tile.bm,
         "BN": tile.bn,

@@ -1,12 +1,11 @@
 """The emulator on CUDA cores: every unit, what-if and schedule, bit for bit. `backend="cuda"` asks it for what `proofs` does not prove.
 
 Aligned-sum units run in double precision (kernels/aligned.cuh, kernels/grouped.cuh), fused multiply-add chains and integers at library-like
-speed (kernels/chains.cuh), and everything else in exact fixed point (kernels/general_blocks.cuh).
+speed (kernels/chains.cuh), and everything else in exact fixed point (kernels/general_walk.cuh).
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from functools import lru_cache
 from math import ceil
@@ -74,7 +73,7 @@ def multiply_emulated(problem: Problem) -> Codes:
 
 
 def multiply_emulated_on_device(problem: Problem, tile: BlockTile | None = None, machine: PresentGpu = GPU) -> Any:
-    """`run` for CuPy arrays (arrays of the machine's): (batch, m, n) codes on the device."""
+    """`multiply_emulated` for CuPy arrays (arrays of the machine's): (batch, m, n) codes on the device."""
     xp = machine.xp
     batch, m, n, _ = problem.shape
     c = None if problem.c is None else xp.ascontiguousarray(problem.c)
@@ -134,7 +133,7 @@ def _general(problem: Problem, out: Any, elements: Any, machine: PresentGpu) -> 
         task.set(**dict(zip(("sa_batch", "sa_row", "sa_k"), sa.strides, strict=True)))
         task.set(**dict(zip(("sb_batch", "sb_k", "sb_column"), sb.strides, strict=True)))
     task.set(batch=batch, m=m, n=n, count=count, seed=problem.seed & (2**64 - 1), segments=len(plan.bounds) - 1)
-    task.set(sum_format=0 if plan.sum is None else int(plan.sum.removeprefix("float")), c_first=int(plan.c_first))
+    task.set(sum_format=plan.sum_bits, c_first=int(plan.c_first))
     which = (problem.unit, problem.a.stored, problem.b.stored)
     source, record = (general_for_any(), general_record(*which)) if machine.for_any else (general_source(*which), None)
     machine.launch(source, "general", (min(ceil(count / 128), 65535),), 128, task, record)
@@ -171,12 +170,12 @@ def k_places(unit: Unit, plan: Plan) -> tuple[Any, int]:
 
     Every block of the walk takes block_size places; a short one is padded, an empty one is left out.
     """
-    return _k_places(unit, tuple(plan.bounds.tolist()))
+    return _k_places(unit, tuple(plan.segments))
 
 
 @lru_cache(maxsize=256)
-def _k_places(unit: Unit, bounds: tuple[int, ...]) -> tuple[Any, int]:
-    segments = [_segment_places(unit, start, stop) for start, stop in itertools.pairwise(bounds) if stop > start]
+def _k_places(unit: Unit, cuts: tuple[tuple[int, int], ...]) -> tuple[Any, int]:
+    segments = [_segment_places(unit, start, stop) for start, stop in cuts if stop > start]
     places = np.concatenate(segments).astype(np.int32)
     places.setflags(write=False)
     return places, len(segments[0]) // unit.block_size

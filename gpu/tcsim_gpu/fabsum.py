@@ -1,8 +1,8 @@
 """FABsum and multiword products fused in one tensor-core kernel (Hopper): Algorithms 4.2, 4.3 and 4.4 of Fasi, Higham,
 Lopez, Mary and Mikaitis.
 
-`fabsum(a, b, block, sum)` equals ``tcsim.matmul(a, b, unit=<the GPU's wgmma unit>, schedule=Blocked(block, sum))`` bit
-for bit. `multiword` splits float32 matrices into words and chains the small products before it.
+`fabsum_gemm(a, b, block, sum)` equals ``tcsim.matmul(a, b, unit=<the GPU's wgmma unit>, schedule=Blocked(block, sum))`` bit
+for bit. `multiword_gemm` splits float32 matrices into words and chains the small products before it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def fabsum_source(block: int, sum_format: str, fmt: str, rounding: str = "rn") -
             f"#define CONVERTED {CONVERTED}\n",
             f'#define VALUE_OF "cvt.f32.{_TENSOR[fmt][0]}"\n',
             _mma(n, 16, _TENSOR[fmt][0], _TENSOR[fmt][0], ", 0, 0"),
-            kernel_text("fabsum.cuh"),
+            kernel_text("fabsum_sums.cuh", "fabsum.cuh"),
         ]
     )
 
@@ -87,7 +87,7 @@ def wgmma_chain_source(a: str, b: str, columns: int = CHAIN_COLUMNS) -> str:
             f"#define BN {n}\n#define BK {ROW_BYTES // size}\n#define B {ROW_BYTES // size}\n#define WIDE_SUM 0\n",
             f'#define STAGES {_stages(n)}\n#define CHAINED 1\n#define TURNS 0\n#define ADD "add.rn.f32"\n#define CONVERTED 1\n',
             _mma(n, 32 // size, CHAINED[a][0], CHAINED[b][0], ", 0, 0" if size == 2 else ""),
-            kernel_text("fabsum.cuh"),
+            kernel_text("fabsum_sums.cuh", "fabsum.cuh"),
         ]
     )
 

@@ -1,6 +1,6 @@
 """The emulator's kernels run on the host: the same source text, compiled by a C++ compiler, one thread after the other.
 
-For tests where there is no GPU. `Host()` stands in for `launch.Gpu()`: ``run_on_device(problem, machine=Host())``.
+For tests where there is no GPU. `Host()` stands in for `launch.PresentGpu()`: ``multiply_emulated_on_device(problem, machine=Host())``.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def multiply_hardware(problem: Problem, *, as_is: bool = False, instruction: Gpu
 
 
 def multiply_hardware_on_device(problem: Problem, row: GpuInstruction) -> Any:
-    """`run` with codes on the device in and out."""
+    """`multiply_hardware` with codes on the device in and out."""
     cp = device.cupy()
     a, b, out_format = row.formats
     pa, pb = converted(problem.a, a), converted(problem.b, b)

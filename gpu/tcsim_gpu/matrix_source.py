@@ -131,7 +131,7 @@ def matrix_source(row: GpuInstruction, plan: Plan | None = None, unit: Unit | No
         "SIGNED_ZERO": int(unit is not None and unit.zeros.signed),
         "NAN_CODE": f"{nan or 0:#x}ull",
         # integers wrap: one chain is the sum of any segments
-        "SUM": 0 if plan is None or plan.sum is None or out.integer else int(plan.sum.removeprefix("float")),
+        "SUM": 0 if plan is None or out.integer else plan.sum_bits,
     }
     return "".join(
         [

@@ -1,4 +1,4 @@
-"""`predict(source="library")`: the call runs on the GPU present, its kernel is looked up, and the rule's bits are compared."""
+"""`tcsim.predict(source="library")`: the call runs on the GPU present, its kernel is looked up, and the rule's bits are compared."""
 
 from __future__ import annotations
 

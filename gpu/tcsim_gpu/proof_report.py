@@ -1,6 +1,6 @@
 """The plan of proofs measured on the GPU present: its bits against the emulator's, the share certified, and its speed.
 
-`report(seed, seconds)` is what `python -m tcsim_gpu.proof_report FILE` writes as JSON: the machine, the date, every comparison.
+`measure_proofs(seed, seconds)` is what `python -m tcsim_gpu.proof_report FILE` writes as JSON: the machine, the date, every comparison.
 """
 
 from __future__ import annotations

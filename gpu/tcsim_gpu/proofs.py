@@ -3,7 +3,7 @@
 1. native: the GPU's own tensor core has the unit's record. 2. padded: it has, once zeros fill up the unit's shorter blocks.
 3. exact blocks: 64 products exactly, then one rounding, where the data certify it; other outputs go to the emulator.
 4. ballast: two products that cancel make the tensor core cut where the unit does, where all products have one sign.
-5. emulator: everything else, on CUDA cores. `emulator.run` is that one alone. The proofs are in `certificates`.
+5. emulator: everything else, on CUDA cores. `multiply_emulated` is that one alone. The proofs are in `certificates`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def multiply_cuda(problem: Problem, tally: StepTally | None = None) -> Codes:
 
 
 def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) -> Any:
-    """`run` for CuPy arrays; `tally` is told which step took how many outputs."""
+    """`multiply_cuda` for CuPy arrays; `tally` is told which step took how many outputs."""
     tally = StepTally() if tally is None else tally
     batch, m, n, k = problem.shape
     step = step_for(problem.unit, problem.plan, _present())

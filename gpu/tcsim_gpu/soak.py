@@ -1,8 +1,8 @@
 """What-ifs by the hundred thousand: the cuda backend against the cpu backend and the definition, bit for bit.
 
-Each unit is drawn afresh (`what_ifs.draw`), with a problem of its own: all fields, formats, schedules, specials, signs of
+Each unit is drawn afresh (`draw_what_if`), with a problem of its own: all fields, formats, schedules, specials, signs of
 zero and c. Worker processes draw and compute what is expected, this one asks the GPU, whose kernels read each unit from a
-record and so are compiled once (`launch.Gpu(for_any=True)`). With `compiled` the workers ask the GPU themselves, through
+record and so are compiled once (`launch.PresentGpu(for_any=True)`). With `compiled` the workers ask the GPU themselves, through
 kernels compiled for one unit and through every tile, as a user's call does; that takes seconds a unit.
 """
 

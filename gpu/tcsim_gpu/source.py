@@ -23,9 +23,9 @@ NAN_CODES = {"ieee": 0, "all-ones": 1, "negative-zero": 2, "none": 3}
 
 
 @cache
-def kernel_text(name: str) -> str:
-    """The text of a file of gpu/kernels, with the rounding modes of `tcsim.fp.modes` where it has a place for them."""
-    return (KERNELS / name).read_text().replace("ROUNDING_MODES\n", c_source())
+def kernel_text(*names: str) -> str:
+    """The text of files of gpu/kernels one after the other, with the rounding modes of `tcsim.fp.modes` where they have a place for them."""
+    return "".join((KERNELS / name).read_text() for name in names).replace("ROUNDING_MODES\n", c_source())
 
 
 ANY = Unit("any", "any", "float16", "float16", "float32", 1, align_rounding="exact")  # for the names of the numbers
@@ -145,7 +145,7 @@ def extent(unit: Unit) -> tuple[int, int]:
     """(low, high): every term, sum and cut of a block is a multiple of 2^low and below 2^high in magnitude.
 
     Operands may come with up to mantissa_bits zeros below their last bit, a group is a sum before its scales multiply and
-    move it, and `least_exponent` lets a cut reach 2^ABOVE above the largest term.
+    move it, and `unit_least_exponent` lets a cut reach 2^ABOVE above the largest term.
     """
     if unit.out_format.integer:
         return 0, 120
@@ -223,9 +223,8 @@ def general_record(unit: Unit, stored_a: Format, stored_b: Format) -> npt.NDArra
 
 
 def _general(head: str, numbers: str, order: str) -> str:
-    return "".join(
-        [kernel_text("numbers.cuh"), head, numbers, order, kernel_text("general.cuh"), kernel_text("general_blocks.cuh")]
-    )
+    body = kernel_text("general.cuh", "general_blocks.cuh", "general_walk.cuh")
+    return kernel_text("numbers.cuh") + head + numbers + order + body
 
 
 def is_chain(unit: Unit) -> bool:

@@ -1,6 +1,6 @@
 """Random what-ifs, and problems that try hard to tell two backends apart: every field of a Unit, every kind of number.
 
-`draw(seed)` is a Problem, the same for the same seed wherever it is drawn.
+`draw_what_if(seed)` is a Problem, the same for the same seed wherever it is drawn.
 """
 
 from __future__ import annotations

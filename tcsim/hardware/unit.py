@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format, format_named
+from tcsim.fp.modes import MODES
 from tcsim.hardware.part import Part, choice, refusal
 from tcsim.hardware.parts import Evidence, Instruction, LateC, Operands, Output, Scaling, Specials, Walk
 from tcsim.hardware.sums import Aligned, Fused, Integer, Rounded, Sum, TwoStage
@@ -186,6 +187,12 @@ class Unit(_Flat):
         """The code of a NaN result."""
         code = self.out_format.nan_code if self.nan_code is None else self.nan_code
         return 0 if code is None else code
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether a rounding of the unit draws random words, so that its bits depend on a seed."""
+        roundings = (self.rounding, self.align_rounding, self.product_rounding)
+        return any(name in MODES and MODES[name].toward == "random" for name in roundings)
 
     @property
     def keeps_nan(self) -> bool:

@@ -20,7 +20,6 @@ from tcsim.matmul import matmul
 from tcsim.schedule import Schedule, Sequential
 from tcsim.schemes.by_format import Target
 
-Dimensions = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
 _EXACT = ("HIGHEST", "HIGH")  # precisions that keep float32 products from tf32
 
 

@@ -114,7 +114,7 @@ def audit(
     """Every call of a log compared, bit by bit, with what its GPU and schedule are declared to compute.
 
     log
-        An npz file, a folder of them, or `Call`s. A file holds a, b, d (and c) of one call and its metadata as strings: gpu, dtype,
+        An npz file, a folder of them, or `SampledCall`s. A file holds a, b, d (and c) of one call and its metadata as strings: gpu, dtype,
         schedule, instruction, library, shape ("MxNxK"), layout; or of many, each behind a prefix "NAME.".
     gpu, instruction, schedule
         Declared for calls that do not say.

@@ -225,7 +225,9 @@ def _as_cut(schedule: Schedule, k: int) -> Schedule:
     if isinstance(schedule, SplitK):
         step = int(schedule.plan(k).bounds[1])
         return SplitK(-(-k // step), step, schedule.reduce)
-    return schedule if isinstance(schedule, Sequential | Blocked) else Sequential()
+    if not isinstance(schedule, Sequential | Blocked):
+        raise ValueError(f"where {schedule} cuts a shorter k is not known; Sequential(), SplitK(...) and Blocked(...) are")
+    return schedule
 
 
 def _trace(model: Model, one: Batch, start: int, stop: int) -> str:

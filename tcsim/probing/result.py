@@ -45,7 +45,7 @@ class ProbeResult:
 
     @property
     def stochastic(self) -> bool:
-        return "sr" in (self.nearest.rounding, self.nearest.align_rounding, self.nearest.product_rounding)
+        return self.nearest.stochastic
 
     def __str__(self) -> str:
         lines = [self._verdict(), f"{self.calls} calls, {self.outputs} outputs asked for, {self.confirmed} of them to confirm"]

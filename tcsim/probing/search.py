@@ -20,7 +20,6 @@ class Judge:
 
     known: Formats
     seed: int = 0
-    simulations: int = 0
     work: float = 0.0  # products simulated so far, those of sums too wide for 64 bits counted as many
     most: float = 0.0
     _kept: dict[tuple[Unit, int], int] = field(default_factory=dict)
@@ -37,7 +36,6 @@ class Judge:
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))
         if key not in self._kept:
-            self.simulations += 1
             self.work += batch.size * batch.a.shape[2] * (10 if (unit.fraction_bits or 0) > 50 else 1) + 2e4
             self._kept[key] = int(np.count_nonzero(simulated(unit, batch, seed=self.seed) == batch.d))
         return self._kept[key]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from tcsim.reference.values import (
     sum_of_values,
     value_of_code,
 )
-from tcsim.schedule import Plan
+from tcsim.schedule import Plan, walk_plan
 
 # Each value has its own words in this package; nothing of it is derived from the table that the kernels read.
 GATE = Gate(
@@ -162,15 +161,14 @@ class Dot:
 
     def walk(self, plan: Plan, c: Value | None) -> Value:
         """The schedule's segments, and their sum."""
-        bounds = plan.bounds.tolist()
+
+        def add(x: Value | None, y: Value) -> Value:
+            return add_rounded(self.unit, ZERO if x is None else x, y, str(plan.sum))
+
+        walked: Value | None = walk_plan(plan, c, None, self.chain, add)
+        total = ZERO if walked is None else walked
         if plan.sum is None:
-            total = self.chain(c, bounds[0], bounds[-1])
-            return total if self.unit.keeps_nan and bounds[-1] else total._replace(payload=None)
-        total = c if c is not None and plan.c_first else ZERO
-        for start, stop in pairwise(bounds):
-            total = add_rounded(self.unit, total, self.chain(None, start, stop), plan.sum)
-        if c is not None and not plan.c_first:
-            total = add_rounded(self.unit, total, c, plan.sum)
+            return total if self.unit.keeps_nan and plan.bounds[-1] else total._replace(payload=None)
         if self.unit.arithmetic == "integer":
             return total
         total = total._replace(payload=None)

@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.fp.modes import mode
 from tcsim.hardware.unit import Unit
+from tcsim.schemes.bounds_gates import DRIFTS, mean_loss
 
 _MOST_STEPS = 1 << 14  # beyond so many quanta in (0, 1] the loss of a term is q/2 to four digits
 
@@ -30,8 +32,10 @@ def drift_constant(unit: Unit) -> float | None:
     """κ, the mean loss of a product in last places of the accumulator while products are large against what is cut.
 
     κ = t·2^-n + ρ/L, t = 1/2 for terms cut toward zero or down, -1/2 for up, and 0 otherwise (see the module).
-    Positive where the result is too small. None where no closed form is known: scaled and integer units.
+    Positive where the result is too small. None where no closed form is known: scaled and integer units. ValueError for a unit
+    with something in it that the closed form has not heard of (`bounds_gates`).
     """
+    DRIFTS.check(unit)
     if unit.scale is not None or unit.arithmetic == "integer":
         return None
     if unit.c_enters == "after":
@@ -41,8 +45,7 @@ def drift_constant(unit: Unit) -> float | None:
         return float(0.5 * 2.0**-n + _final(unit, n)) / unit.block_size
     if math.isinf(n):
         return _final(unit, n) / unit.block_size
-    side = {"rz": 0.5, "rd": 0.5, "ru": -0.5}.get(unit.align_rounding, 0.0)
-    return float(side * 2.0**-n) + _final(unit, n) / unit.block_size
+    return float(mean_loss(unit.align_rounding) * 2.0**-n) + _final(unit, n) / unit.block_size
 
 
 def drift(unit: Unit, k: int) -> float | None:
@@ -102,7 +105,8 @@ def _final(unit: Unit, n: float) -> float:
         mean, tie = 0.5, float(n == 1)
     elif odd_terms:
         mean, tie = 0.5 - grid, 2 * grid * (n >= 2)
-    return float({"rz": mean, "rd": mean, "ru": -mean, "rna": -0.5 * tie}.get(unit.rounding, 0.0))
+    ties = -0.5 * tie if mode(unit.rounding).rule == "away" else 0.0  # which all go up
+    return float(2.0 * mean_loss(unit.rounding) * mean + ties)
 
 
 def _gain(unit: Unit, m: int) -> float:
@@ -117,16 +121,17 @@ def _gain(unit: Unit, m: int) -> float:
 
 def _mean_rounded(rounding: str, q: float) -> float:
     """E[round_q(x)] of x = ab with a, b uniform on (0, 1]; 1/4 is the mean of x itself."""
-    if rounding in ("sr", "exact"):
+    if rounding == "exact" or mode(rounding).toward == "random":
         return 0.25
+    loss, toward = mean_loss(rounding), mode(rounding).toward
     if q * _MOST_STEPS < 1.0:
-        return 0.25 + {"rz": -0.5, "rd": -0.5, "ru": 0.5}.get(rounding, 0.0) * q
+        return 0.25 - loss * q
     j = np.arange(1, math.ceil(1.0 / q) + 1)
-    if rounding in ("rne", "rna"):
+    if toward == "nearest":
         return float(q * _beyond((j - 0.5) * q).sum())
-    if rounding == "ro":
+    if toward == "odd":
         return float(q * (1.0 + 2.0 * _beyond(2 * j * q).sum()))
-    return float(q * ((rounding == "ru") + _beyond(j * q).sum()))
+    return float(q * ((toward == "+infinity") + _beyond(j * q).sum()))
 
 
 def _beyond(t: npt.NDArray[Any]) -> npt.NDArray[Any]:

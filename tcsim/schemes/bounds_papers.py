@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tcsim.fp.formats import Format, format_named
 from tcsim.hardware.unit import Unit
-from tcsim.schedule import Blocked
+from tcsim.schedule import Blocked, Sequential
 from tcsim.schemes.bounds_units import Statement, unit_growth
 from tcsim.schemes.multiword import Recipe
 
@@ -48,7 +48,7 @@ def elementwise(factor: float, a: npt.ArrayLike, b: npt.ArrayLike) -> Doubles:
 def multiword_all(
     a_words: Sequence[Array], b_words: Sequence[Array], *, low: str = "float16", high: str = "float32"
 ) -> Doubles:
-    """(2.5), an array: (2u^p + u^2p)|A||B| + γ_{k+p²-1} sum_ij |A_i||B_j| for all p² products of unscaled words."""
+    """Fasi et al. 2022 (2.5), an array: (2u^p + u^2p)|A||B| + γ_{k+p²-1} sum_ij |A_i||B_j| for all p² products of unscaled words."""
     p, u = len(a_words), roundoff(low)
     k = np.asarray(a_words[0]).shape[1]
     left, right = (sum(np.asarray(w, dtype=np.float64) for w in words) for words in (a_words, b_words))
@@ -58,7 +58,7 @@ def multiword_all(
 
 
 def multiword_full(k: int, words: int, *, low: str = "float16", high: str = "float32") -> float:
-    """(2.7), first line, for the products i + j <= p + 1: nothing of first order dropped."""
+    """Fasi et al. 2022 (2.7), first line, for the products i + j <= p + 1: nothing of first order dropped."""
     p, u = words, roundoff(low)
     kept = gamma(k + p * p - 1, roundoff(high)) * (1 + sum(u**i for i in range(1, p)))
     dropped = sum((p - i) * u ** (p + i - 1) for i in range(1, p))
@@ -66,12 +66,12 @@ def multiword_full(k: int, words: int, *, low: str = "float16", high: str = "flo
 
 
 def multiword(k: int, words: int, *, low: str = "float16", high: str = "float32") -> float:
-    """(2.8): (p + 1)u^p + γ_{k+p²-1}, to first order."""
+    """Fasi et al. 2022 (2.8): (p + 1)u^p + γ_{k+p²-1}, to first order."""
     return (words + 1) * roundoff(low) ** words + gamma(k + words * words - 1, roundoff(high))
 
 
 def multiword_probable(k: int, words: int, *, low: str = "float16", high: str = "float32") -> float:
-    """(2.8) with sqrt(k) for k: what mean-independent rounding errors of zero mean give, as to nearest often does.
+    """Fasi et al. 2022 (2.8) with sqrt(k) for k: what mean-independent rounding errors of zero mean give, as to nearest often does.
 
     It does not hold for truncation of sums of one sign.
     """
@@ -79,7 +79,7 @@ def multiword_probable(k: int, words: int, *, low: str = "float16", high: str = 
 
 
 def dominant(k: int, words: int, *, low: str = "float16", high: str = "float32") -> float:
-    """Table 2.1: the dominant terms of (2.8); the splitting term is left out where u_low^p is of the size of u_high.
+    """Fasi et al. 2022, Table 2.1: the dominant terms of (2.8); the splitting term is left out where u_low^p is of the size of u_high.
 
     2·2^-11 + k·2^-24 for fp16, k·2^-24 for double-fp16, 2·2^-8 + k·2^-24, 3·2^-16 + k·2^-24 and k·2^-24 for one, two
     and three words of bf16.
@@ -124,6 +124,8 @@ def _group_growth(made: Recipe, group: tuple[tuple[int, int], ...], k: int, high
     terms = k * len(group)
     if made.chunk and len(group) > 1:
         terms = -(-k // made.chunk) * made.chunk * len(group)
+    if not isinstance(schedule, Sequential | Blocked | None):
+        raise ValueError(f"no growth is known of a recipe's products under {schedule}; Sequential() and Blocked(...) are")
     block = min(schedule.b, terms) if isinstance(schedule, Blocked) else terms
     chain = gamma(block, roundoff(high)) if unit is None else unit_growth(unit, block).factor
     if not isinstance(schedule, Blocked):

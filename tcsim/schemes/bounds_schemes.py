@@ -82,7 +82,7 @@ def _ideal(schedule: Schedule, k: int) -> Growth:
     growth = Growth(gamma(k + 1, 2.0**-53), (k + 1) * LEAST, float(np.finfo(np.float64).max))
     if plan.sum is None:
         return growth
-    fmt, segments = format_named(plan.sum), len(plan.bounds) - 1
+    fmt, segments = format_named(plan.sum), len(plan.segments)
     growth = Growth(growth.factor, growth.absolute * segments, growth.largest)
     return growth.then(2.0**-fmt.precision, 2.0 ** max(fmt.emin - fmt.mantissa_bits, -1074), segments + 2, fmt.max_finite)
 

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from tcsim.fp.formats import Format, format_named
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Schedule, Sequential
+from tcsim.schemes.bounds_gates import BOUNDED, lost_at_most
 from tcsim.schemes.bounds_sizes import LEAST, Sizes, above, sizes
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -93,7 +94,7 @@ class _Rounding:
 
 
 def _rounding(fmt: Format, precision: int, mode: str, flush: bool) -> _Rounding:
-    half = 0.5 if mode in ("rne", "rna") else 1.0
+    half = lost_at_most(mode)
     lost = math.ldexp(half, max(fmt.emin - precision + 1, -1074)) + (math.ldexp(1.0, fmt.emin) if flush else 0.0)
     return _Rounding(half * 2.0 ** (1 - precision), lost)
 
@@ -102,8 +103,10 @@ def unit_growth(unit: Unit, k: int, *, c: bool = False) -> Growth:
     """The error of k products chained on a unit from zero, or from C with `c`: see the module for the proof.
 
     On V100 the factor is 2.5·2^-24 a product, two and a half times the u_high of Fasi et al. (2.1), because every product
-    is cut; on H100 it is 0.63·2^-24. Integer units err not at all up to 2^31 - 1.
+    is cut; on H100 it is 0.63·2^-24. Integer units err not at all up to 2^31 - 1. ValueError for
+    a unit with something in it of which nothing is proved (`bounds_gates`).
     """
+    BOUNDED.check(unit)
     if unit.arithmetic == "integer":
         return Growth(0.0, 0.0, 2.0**31 - 1)
     if unit.arithmetic == "fused":
@@ -183,7 +186,7 @@ def _cut(unit: Unit, c: bool) -> float:
     terms = unit.block_size // unit.group_size
     start_bits = (unit.out_format.precision if c else unit.kept_bits) - 1
     whole = max(_term_bits(unit), start_bits) <= unit.fraction_bits
-    return (terms if whole else terms + 1) * (0.5 if unit.align_rounding in ("rne", "rna") else 1.0) * 2.0**-unit.fraction_bits
+    return (terms if whole else terms + 1) * lost_at_most(unit.align_rounding) * 2.0**-unit.fraction_bits
 
 
 def _term_bits(unit: Unit) -> int:
@@ -200,9 +203,8 @@ def scheduled_growth(unit: Unit, schedule: Schedule | None, k: int, *, c: bool =
     plan = (Sequential() if schedule is None else schedule).plan(k)
     if plan.sum is None or unit.arithmetic == "integer":
         return unit_growth(unit, k, c=c)
-    lengths = np.diff(plan.bounds)
-    segments = int(lengths.size)
-    one = unit_growth(unit, int(lengths.max(initial=0)))
+    segments = len(plan.segments)
+    one = unit_growth(unit, max((last - first for first, last in plan.segments), default=0))
     total, out = format_named(plan.sum), unit.out_format
     add = _rounding(total, total.precision, "rne", flush=False)
     grown = Growth(one.factor, one.absolute * segments, one.largest)

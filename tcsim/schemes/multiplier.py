@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +19,7 @@ from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import BACKENDS
-from tcsim.schedule import Blocked, Schedule, Sequential
+from tcsim.schedule import Blocked, Schedule, Sequential, walk_plan
 
 Array: TypeAlias = npt.NDArray[Any]
 Product: TypeAlias = Callable[..., Array]
@@ -135,20 +134,19 @@ class Multiplier:
 def _walk(function: Product, a: Array, b: Array, c: Array | None, schedule: Schedule) -> Array:
     """A schedule around a callable: the additions between segments are numpy's, to nearest-even."""
     plan = schedule.plan(a.shape[-1])
-    if plan.sum is None:
-        return _call(function, a, b, c)
-    cuts = plan.bounds
-    total: Array | None = c.astype(plan.sum) if c is not None and plan.c_first else None
-    out = np.dtype(np.float32)
-    for first, last in pairwise(cuts.tolist()):
-        part = _call(function, a[..., first:last], b[..., first:last, :], None)
-        out = part.dtype
-        total = part.astype(plan.sum) if total is None else total + part.astype(plan.sum)
+    made: list[Array] = []
+
+    def chain(start: Array | None, first: int, last: int) -> Array:
+        made.append(_call(function, a[..., first:last], b[..., first:last, :], start))
+        return made[-1]
+
+    def add(x: Array | None, y: Array) -> Array:
+        return y.astype(plan.sum) if x is None else x.astype(plan.sum) + y.astype(plan.sum)
+
+    total: Array | None = walk_plan(plan, c, None, chain, add)
     if total is None:
-        total = np.zeros((*a.shape[:-1], b.shape[-1]), dtype=plan.sum)
-    if c is not None and not plan.c_first:
-        total = total + c.astype(plan.sum)
-    return total.astype(out)
+        total = np.zeros((*a.shape[:-1], b.shape[-1]), np.float32)
+    return total.astype(made[-1].dtype if made else np.float32)
 
 
 def _call(function: Product, a: Array, b: Array, c: Array | None) -> Array:

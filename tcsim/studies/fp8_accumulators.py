@@ -144,10 +144,6 @@ def claims(data: xr.Dataset) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _on_positive(errors: dict[str, float]) -> dict[str, float]:
-    return {name: e for name, e in errors.items() if name.endswith("(0, 1]")}
-
-
 def figures(data: xr.Dataset) -> dict[str, Any]:
     from tcsim.analysis.plot import subplots
 

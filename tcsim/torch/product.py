@@ -23,7 +23,6 @@ import torch
 
 from tcsim import composed
 from tcsim.fp.formats import Format
-from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Schedule, Sequential
 from tcsim.torch.memory import codes_of_tensor, format_of, on_gpu, tensor_of
@@ -55,7 +54,7 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
     shape = (m, n) if a.dim() == 2 else (batch, m, n)
     if 0 in (batch, m, n, k):
         return torch.zeros(shape, dtype=getattr(torch, unit.out_format.name), device=a.device)
-    seed = _seed(run.seed, x.codes, y.codes) if is_stochastic(unit) else 0
+    seed = _seed(run.seed, x.codes, y.codes) if unit.stochastic else 0
     compute = _backend(run.backend or _DEFAULT[a.device.type])
     found = planned(run.schedule, unit, k)
     if found is None:
@@ -71,11 +70,6 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
     with on_gpu(a.device):
         out = compute(problem, run.threads)
         return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
-
-
-def is_stochastic(unit: Unit) -> bool:
-    """Whether a unit's bits depend on a seed."""
-    return "sr" in (unit.rounding, unit.align_rounding, unit.product_rounding)
 
 
 def _seed(seed: int, a: Any, b: Any) -> int:
@@ -123,16 +117,17 @@ def _cast(x: Any, to: Format) -> Operand:
 
 
 BACKENDS = {
-    "cpu": "tcsim.kernels.dispatch",
-    "reference": "tcsim.reference",
-    "cuda": "tcsim_gpu.emulator",
-    "hardware": "tcsim_gpu.instructions",
+    "cpu": ("tcsim.kernels.dispatch", "run"),
+    "reference": ("tcsim.reference", "multiply_reference"),
+    "cuda": ("tcsim_gpu.emulator", "multiply_emulated"),
+    "hardware": ("tcsim_gpu.instructions", "multiply_hardware"),
 }
 
 
 @cache
 def _backend(name: str) -> Any:
-    run = import_module(BACKENDS[name]).run
+    module, function = BACKENDS[name]
+    run = getattr(import_module(module), function)
     return run if name == "cpu" else lambda problem, threads: run(problem)
 
 
@@ -181,8 +176,3 @@ def rounded_tensor(x: Any, dtype: Any) -> Any:
     if quiet is not None and x.is_cpu and isnan(x.sum().item()):
         y.view(torch.int16).masked_fill_(torch.isnan(x), quiet)
     return y
-
-
-def with_schedule(run: Run, schedule: Schedule) -> Run:
-    """The same run on another schedule."""
-    return replace(run, schedule=schedule)

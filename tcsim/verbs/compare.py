@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from math import lcm
 from typing import Any
 
@@ -235,15 +234,15 @@ def _ulps(units: tuple[Unit, Unit], ds: list[Array]) -> tuple[dict[int, int] | N
 
 def _parting(units: tuple[Unit, Unit], pairs: list[Pair], c: Any, plan: Schedule, different: Array) -> Parting | None:
     """The first differing output walked along k; None where none differs, or where it cannot be walked alone."""
-    stochastic = any("sr" in (u.rounding, u.align_rounding, u.product_rounding) for u in units)
+    stochastic = any(u.stochastic for u in units)
     if not different.any() or stochastic or units[0].out_format != units[1].out_format:
         return None
     i, j = (int(x) for x in np.argwhere(different)[0])
     rows = [Row.of(p, u, i, j) for p, u in zip(pairs, units, strict=True)]
     k = rows[0].a.size
-    bounds = plan.plan(k)
-    start = np.broadcast_to(np.asarray(c), different.shape)[i, j] if c is not None and bounds.sum is None else None
-    for low, high in pairwise(bounds.bounds.tolist()):
+    cut = plan.plan(k)
+    start = np.broadcast_to(np.asarray(c), different.shape)[i, j] if c is not None and cut.sum is None else None
+    for low, high in cut.segments:
         found = _walk(units, rows, start, low, high)
         if found is not None:
             return Parting((i, j), *found)

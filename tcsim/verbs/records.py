@@ -21,7 +21,7 @@ def field_names() -> list[str]:
 
 
 def unit_record(unit: Unit) -> dict[str, Any]:
-    """A unit as a dict for JSON: its label and its fields, those left at nothing excepted. `unit_of` makes it a unit again."""
+    """A unit as a dict for JSON: its label and its fields, those left at nothing excepted. `unit_from_record` makes it a unit again."""
     found: dict[str, Any] = {"label": unit.label}
     for name, value in unit.as_dict().items():
         if value in (None, "") and value == Unit.named()[name].default:
@@ -31,7 +31,7 @@ def unit_record(unit: Unit) -> dict[str, Any]:
 
 
 def unit_from_record(document: dict[str, Any], where: str = "unit") -> Unit:
-    """The unit of a dict: ``{"unit": "a100:fp16", "replace": {"rounding": "rne"}}``, or what `record` gives.
+    """The unit of a dict: ``{"unit": "a100:fp16", "replace": {"rounding": "rne"}}``, or what `unit_record` gives.
 
     ValueError names the key that is missing or unknown.
     """

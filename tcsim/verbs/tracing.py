@@ -75,7 +75,7 @@ def _later(x: Array, y: Array, c: Any, unit: Unit, block: int, options: dict[str
         )
     blocks = list(block_places(unit, x.size))
     arguments.integer(block, "block", 0, len(blocks) - 1)
-    if block and "sr" in (unit.rounding, unit.align_rounding, unit.product_rounding):
+    if block and unit.stochastic:
         raise ValueError(f"{unit.label} rounds stochastically, with random words of every block's own: only block 0 is shown")
     ks = blocks[block]
     options = {**options, **whole_scales(unit, x.size, options["scale_a"], options["scale_b"])}

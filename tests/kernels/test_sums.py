@@ -152,9 +152,3 @@ def test_sums_of_numbers_beyond_float64_are_refused() -> None:
     """No unit has such an output: outside sums are taken in float64."""
     with pytest.raises(ValueError, match="beyond those of float64"):
         FP64.replace(out=Format(11, 20, "e11m20b1500", bias=1500), nan_from="code", nan_code=None)
-
-
-def _problem(unit: Unit, like: Problem, codes: list[np.ndarray]) -> Problem:
-    from tcsim.problem import Operand
-
-    return Problem(unit, tcsim.Blocked(1).plan(2), Operand(codes[0], unit.a_format), Operand(codes[1], unit.b_format), None)

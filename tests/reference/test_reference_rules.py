@@ -185,7 +185,7 @@ MI300, FNUZ = tcsim.unit("mi300x", "float16"), tcsim.unit("mi300x", "e4m3fnuz")
 
 
 def staged(unit: tcsim.Unit, products: list[tuple[int, int]], c: tuple[int, int]) -> Fraction:
-    """Facts, section 3: products given as (significand, exponent) of powers of two."""
+    """The aligned block written out anew: products given as (significand, exponent) of powers of two."""
     terms = [Value(s, e, e, s < 0, zero=s == 0) for s, e in products]
     start = Value(c[0], c[1], max(c[1], -126) if c[0] else -126, c[0] < 0, zero=c[0] == 0)
     got = two_stage_block(unit, terms, start, Draws(0, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from support.patterns import KINDS, codes, corners, operands
 from tcsim import reference
-from tcsim.fp.formats import FORMATS, Format
+from tcsim.fp.formats import Format
 from tcsim.hardware.choices import (
     ALIGN_ROUNDINGS,
     ARITHMETICS,
@@ -51,8 +52,8 @@ class Case:
     seed: int = field(default=0)
 
 
-def run(unit: Unit, case: Case, module: Any = reference) -> int:
-    """The code that the reference (or a module like it) gives."""
+def run(unit: Unit, case: Case, multiply: Callable[[Problem], Any] = reference.multiply_reference) -> int:
+    """The code that the reference (or a function like it) gives."""
     a, b = np.array(case.a, unit.a_format.storage), np.array(case.b, unit.b_format.storage)
     scales: list[Any] = []
     if unit.scale_format is not None:
@@ -69,7 +70,7 @@ def run(unit: Unit, case: Case, module: Any = reference) -> int:
         *scales,
         seed=case.seed,
     )
-    return int(module.run(problem)[0, 0, 0])
+    return int(multiply(problem)[0, 0, 0])
 
 
 def power(fmt: Format, exponent: int, negative: bool, fraction: int) -> int:
@@ -300,7 +301,3 @@ def changed(unit: Unit, name: str, value: Any) -> Unit | None:
 def record(unit: Unit) -> dict[str, Any]:
     """The numbers of a unit: all fields that say what is computed."""
     return {name: value for name, value in unit.as_dict(compared=True).items() if name not in ("gpu", "instruction")}
-
-
-def is_table_format(name: object) -> bool:
-    return isinstance(name, str) and name in FORMATS

@@ -11,7 +11,6 @@ import numpy as np
 
 from support.adversarial import Case
 from tcsim.hardware.unit import Unit
-from tcsim.problem import Problem
 
 FOLDER = Path(__file__).parents[1] / "golden" / "rows"
 
@@ -63,9 +62,4 @@ def kernel_code(unit: Unit, case: Case) -> int:
     from support import adversarial
     from tcsim.kernels import dispatch as cpu
 
-    class Module:
-        @staticmethod
-        def run(problem: Problem) -> Any:
-            return cpu.multiply_cpu(problem, 1, cpu.GENERAL)
-
-    return adversarial.run(unit, case, Module)
+    return adversarial.run(unit, case, lambda problem: cpu.multiply_cpu(problem, 1, cpu.GENERAL))

@@ -120,28 +120,27 @@ def notices(stored: list[Any], problems: list[tuple[Any, Any]], seconds: int = 1
     signal.alarm(seconds)
     try:
         general = load()
+        narrow = importlib.import_module("tcsim.kernels.narrow")
+        choice = importlib.import_module("tcsim.kernels.choice")
 
-        class Module:
-            @staticmethod
-            def run(problem: Any) -> Any:
-                out = np.empty(problem.shape[:3], problem.unit.out_format.storage)
-                if problem.unit.sum_format is not None:
-                    sys.modules["tcsim.kernels.native.narrow"].run(problem, out, Module.run)
-                    return out
-                general.run(problem, out, 1)
-                return out
+        def multiply(problem: Any) -> Any:
+            out = np.empty(problem.shape[:3], problem.unit.out_format.storage)
+            if problem.unit.sum_format is not None:
+                narrow.multiply_narrow(problem, out, 1, choice.GENERAL)
+            else:
+                general.multiply_general(problem, out, 1)
+            return out
 
-        importlib.import_module("tcsim.kernels.native.narrow")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for one in stored:
                 if one.unit.arithmetic == "integer" or one.unit.keeps_nan:
                     continue
                 for case, code in one.cases:
-                    if code_of(one.unit, case, Module) != code:
+                    if code_of(one.unit, case, multiply) != code:
                         return f"another code: {one.name}"
             for problem, expected in problems:
-                if (Module.run(problem) != expected).any():
+                if (multiply(problem) != expected).any():
                     return "another code of a drawn unit"
         return ""
     except Exception as error:

@@ -78,18 +78,8 @@ def first_bad(x, p, infinite, nan, zero):
 
 
 @kernel
-def any_bad(first, last, x, p, infinite, nan, zero):
-    """Whether the format lacks one of the patterns [first, last)."""
-    x = x[first:last]
-    found = False
-    for i in range(x.size):
-        found |= _bad(x[i], p, infinite, nan, zero)
-    return found
-
-
-@kernel
 def any_bad_rows(base, offsets, stride, count, p, infinite, nan, zero):
-    """The same for rows of `count` patterns, `stride` apart, that begin at `offsets` of the flat array `base`."""
+    """Whether the format lacks a pattern of rows of `count`, `stride` apart, that begin at `offsets` of the flat array `base`."""
     for row in range(offsets.size):
         start = offsets[row]
         found = False

@@ -35,7 +35,7 @@ from tcsim.kernels.fast.results import NO_SUM, add_c, fold_segment, start, store
 from tcsim.kernels.fast.tile import elements
 
 FE_INEXACT = {"x86_64": 0x20, "AMD64": 0x20, "aarch64": 0x10, "arm64": 0x10}.get(platform.machine(), 0)
-ROWS, HALF, SUB = 4, 8, 64
+ROWS, HALF = 4, 8
 NEAREST, RANDOM = 0, 1
 
 

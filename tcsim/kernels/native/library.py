@@ -267,7 +267,7 @@ def _job(problem: Problem, kind: int, threads: int) -> LibraryJob:
     batch, m, n, k = problem.shape
     rows, columns = _tasks(batch, m, n, threads)
     address = 0 if c is None else c.__array_interface__["data"][0]
-    sums = {None: 0, "float32": 32, "float64": 64}[None if kind == INTEGER else problem.plan.sum]
+    sums = 0 if kind == INTEGER else problem.plan.sum_bits
     at, ai, ak = a.strides
     bt, bk, bj = b.strides
     ct, ci, cj = (0, 0, 0) if c is None else c.strides

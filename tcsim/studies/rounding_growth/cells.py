@@ -129,7 +129,7 @@ def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Datase
 
 
 def bound(scheme: str, k: int) -> float:
-    """The dominant terms of (2.8) as Table 2.1 has them, for u_high = 2^-24 whatever the unit's rounding."""
+    """The dominant terms of (2.8) as Table 2.1 of Fasi et al. 2022 has them, for u_high = 2^-24 whatever the unit's rounding."""
     low = {"fp16": 2 * 2.0**-11, "bf16": 2 * 2.0**-8, "double-bf16": 3 * 2.0**-16}.get(scheme, 0.0)
     return low + k * 2.0**-24
 

@@ -1,0 +1,137 @@
+// What fabsum.cuh is made of: its arguments, barriers and copies, tensor instructions, and the outer additions.
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define BM 128
+#define ROW_BYTES 128
+#define A_TILE (BM * ROW_BYTES)
+#define B_TILE (BN * ROW_BYTES)
+#define R (BN / 2)  // accumulator registers of a thread
+#if WIDE_SUM
+typedef double Sum;
+#else
+typedef float Sum;
+#endif
+
+struct __align__(64) Map {
+  u8 bytes[128];
+};
+
+struct Product {
+  Map a[3], b[3];
+  const float *c;
+  float *d;
+  i64 m, n, k;
+  int phases, which_a[6], which_b[6];
+  int shift;           // 2^29: not a literal, so that one instruction multiplies
+  const u32 *largest;  // largest |a| and |b| of the last phase, float bits
+};
+
+// Where shared memory begins, in a register: the compiler would otherwise work it out again at every use.
+__device__ __forceinline__ u32 shared_base(const void *p) {
+  u32 base;
+  asm volatile("mov.u32 %0, %1;" : "=r"(base) : "r"((u32)__cvta_generic_to_shared(p)));
+  return base;
+}
+
+__device__ __forceinline__ void wait(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra READY;\nbra AGAIN;\nREADY:\n}"
+      ::"r"(barrier), "r"(parity) : "memory");
+}
+
+__device__ __forceinline__ void arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void expect(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void fetch(u32 to, const Map *map, int k, int row, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+      ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier) : "memory");
+}
+
+// Rows of 128 bytes along k with the 128-byte swizzle: 1,024 bytes from one eight rows to the next.
+__device__ __forceinline__ u64 descriptor(u32 at) {
+  return (u64)((at & 0x3FFFF) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+}
+
+// Keeps the compiler from moving accumulators across the start or the end of an instruction.
+__device__ __forceinline__ void hold(float (&d)[R]) {
+#pragma unroll
+  for (int i = 0; i < R; i++) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+__device__ __forceinline__ void begin(float (&d)[R]) {
+  hold(d);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+template <int PENDING> __device__ __forceinline__ void finish(float (&d)[R]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+  hold(d);
+}
+
+// Every CONVERTED-th sum takes the slow conversion unit's way, unscaled: the unit would otherwise be idle.
+__device__ __forceinline__ constexpr bool converted(int i) { return i % CONVERTED == CONVERTED - 1; }
+
+// Floats are converted and added in PTX: CuPy compiles with -ftz=true, which would lose their subnormals, and no copy of an
+// accumulator may stand where the tensor core still writes it.
+#if WIDE_SUM
+__device__ __forceinline__ Sum widened(float x) {
+  Sum wide;
+  asm("cvt.f64.f32 %0, %1;" : "=d"(wide) : "f"(x));
+  return wide;
+}
+
+// 2^-896 x: x's bits with three more of exponent, subnormals and zeros too, so that one multiplication by 2^29 and one mask
+// make it without the slow conversion unit. Infinities and NaN are the caller's to exclude.
+__device__ __forceinline__ Sum scaled(float x, int shift) {
+  Sum wide;
+  asm("{\n.reg .b32 x, low, high;\n.reg .b64 bits;\nmov.b32 x, %1;\nmul.wide.s32 bits, x, %2;\n"
+      "mov.b64 {low, high}, bits;\nand.b32 high, high, 0x8FFFFFFF;\nmov.b64 %0, {low, high};\n}"
+      : "=d"(wide) : "f"(x), "r"(shift));
+  return wide;
+}
+
+__device__ __forceinline__ Sum sum(Sum x, float y, bool as_scaled, int shift) {
+  return x + (as_scaled ? scaled(y, shift) : widened(y));
+}
+
+__device__ __forceinline__ float result(Sum x, Sum up_by) {
+  float narrow;
+  x *= up_by;
+  asm("cvt.rn.f32.f64 %0, %1;" : "=f"(narrow) : "d"(x));
+  return x == x ? narrow : __int_as_float(0x7FFFFFFF);
+}
+#else
+__device__ __forceinline__ Sum widened(float x) { return x; }
+
+__device__ __forceinline__ Sum sum(Sum x, float y, bool, int) {
+  asm(ADD " %0, %0, %1;" : "+f"(x) : "f"(y));
+  return x;
+}
+
+__device__ __forceinline__ float result(Sum x, Sum) { return x; }
+#endif
+
+// With small blocks the two warpgroups take turns: one adds up while the other has the tensor cores.
+__device__ __forceinline__ void take_turn(int me) {
+#if TURNS
+  asm volatile("bar.sync %0, 256;" ::"r"(1 + me) : "memory");
+#endif
+}
+
+__device__ __forceinline__ void give_turn(int me) {
+#if TURNS
+  asm volatile("bar.arrive %0, 256;" ::"r"(2 - me) : "memory");
+#endif
+}
