@@ -112,7 +112,7 @@ def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) ->
         tally.add(step.name, out.size)
         return out
     if step.name == "ballast":
-        found = ballast.run(problem, ballast.shift(problem.unit, step.native) or 0, out)
+        found = ballast.multiply_ballast(problem, ballast.shift(problem.unit, step.native) or 0, out)
         if found is None:
             tally.add("emulator", out.size)
             return emulator.multiply_emulated_on_device(problem)

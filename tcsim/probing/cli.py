@@ -124,14 +124,14 @@ def _probe_gpu(gpu: str, backend: str, options: Any, jobs: int, seconds: float |
     machine = many.machine(gpu) if backend == "hardware" else {}
     lines: list[dict[str, Any]] = []
     recordings = {}
-    for one in many.probe_all(many.targets(gpu, backend), options, jobs, seconds):
+    for one in many.probe_all(many.probe_targets(gpu, backend), options, jobs, seconds):
         click.echo(str(one))
         lines.append(one.as_dict())
         recordings[one.target.name] = one.target.formats, one.target.k_step, one.batches
     lines.sort(key=lambda line: str(line["unit"]))
     _written(lambda: json.dumps(lines, indent=1), json_path)
     if keep is not None:
-        recorded.save(keep, dict(sorted(recordings.items())), **machine, seed=options.seed)
+        recorded.save_recording(keep, dict(sorted(recordings.items())), **machine, seed=options.seed)
     verdicts = {line["verdict"] for line in lines}
     raise SystemExit(FOUND if verdicts <= {"as in the table", "not asked"} and len(verdicts - {"not asked"}) else NOT_FOUND)
 

@@ -128,7 +128,6 @@ def placed(
             batch = marks(n) if left and n > 1 else None
             if batch is None or unit is None or batch.d is None:
                 continue
-            judge.simulations += 1
             judge.work += batch.size * batch.a.shape[2] + 2e4
             seen = [row.tobytes() for row in answer_rows(batch.d)]
             places = [row.tobytes() for row in answer_rows(simulated(unit, batch, seed=judge.seed))]
@@ -164,7 +163,6 @@ def by_pairs(judge: Judge, pairs: Batch, length: int, parts: Parts) -> Parts | N
     if unit is None or pairs.d is None:
         return None
     seen, wanted = answer_rows(pairs.d), answer_rows(simulated(unit, pairs, seed=judge.seed))
-    judge.simulations += 1
     number = _numbered(np.concatenate([seen, wanted]))
     of_k, of_place = number[: length * length].reshape(length, length), number[length * length :].reshape(length, length)
     order: list[int] = []

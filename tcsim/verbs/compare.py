@@ -20,7 +20,7 @@ from tcsim.matmul import matmul
 from tcsim.reference.trace import Block
 from tcsim.schedule import Schedule, Sequential
 from tcsim.verbs.bits import result_codes
-from tcsim.verbs.pairs import Pair, Row, held
+from tcsim.verbs.pairs import Pair, PairRow, held_pair
 from tcsim.verbs.tracing import for_vectors, opened
 
 Array = npt.NDArray[Any]
@@ -167,7 +167,7 @@ def compare(
     units = (_unit(first, fmt), _unit(second, fmt))
     x, y, said = _inputs(a, b, distribution, shape, seed)
     plan = Sequential() if schedule is None else schedule
-    pairs = [held(x, y, u) for u in units]
+    pairs = [held_pair(x, y, u) for u in units]
     ds = [
         np.asarray(matmul(p.a, p.b, c, unit=u, schedule=plan, backend=backend, seed=seed, **p.scales))
         for p, u in zip(pairs, units, strict=True)
@@ -238,7 +238,7 @@ def _parting(units: tuple[Unit, Unit], pairs: list[Pair], c: Any, plan: Schedule
     if not different.any() or stochastic or units[0].out_format != units[1].out_format:
         return None
     i, j = (int(x) for x in np.argwhere(different)[0])
-    rows = [Row.of(p, u, i, j) for p, u in zip(pairs, units, strict=True)]
+    rows = [PairRow.of(p, u, i, j) for p, u in zip(pairs, units, strict=True)]
     k = rows[0].a.size
     cut = plan.plan(k)
     start = np.broadcast_to(np.asarray(c), different.shape)[i, j] if c is not None and cut.sum is None else None
@@ -249,7 +249,7 @@ def _parting(units: tuple[Unit, Unit], pairs: list[Pair], c: Any, plan: Schedule
     return None
 
 
-def _walk(units: tuple[Unit, Unit], rows: list[Row], c: Any, low: int, high: int) -> Any:
+def _walk(units: tuple[Unit, Unit], rows: list[PairRow], c: Any, low: int, high: int) -> Any:
     """k, the sums before and after, and the blocks where the running sums of one segment part."""
     step = lcm(*(n for u in units for n in (u.instruction_k, u.scale_block or 1)))
     sums: list[Any] = [c, c]

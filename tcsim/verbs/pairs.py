@@ -53,7 +53,7 @@ def _quantised(x: Array, y: Array, u: Unit) -> Pair:
     return Pair(a, b, rounded, scale_a, scale_b, (left, right))
 
 
-def held(x: Array, y: Array, u: Unit) -> Pair:
+def held_pair(x: Array, y: Array, u: Unit) -> Pair:
     """Codes stay; values are rounded to nearest where the format cannot hold them."""
     from tcsim.fp.codes import decode, encode
 
@@ -73,7 +73,7 @@ def held(x: Array, y: Array, u: Unit) -> Pair:
 
 
 @dataclass(frozen=True)
-class Row:
+class PairRow:
     """The inputs of one output."""
 
     a: Array
@@ -90,7 +90,7 @@ class Row:
         return self.a[start:stop], self.b[start:stop], {"scale_a": self.scale_a[own], "scale_b": self.scale_b[own]}
 
     @classmethod
-    def of(cls, pair: Pair, u: Unit, i: int, j: int) -> Row:
+    def of(cls, pair: Pair, u: Unit, i: int, j: int) -> PairRow:
         """The inputs of output (i, j)."""
         left, right = (None if x is None else x[at] for x, at in ((pair.scale_a, i), (pair.scale_b, (slice(None), j))))
         return cls(pair.a[i], pair.b[:, j], left, right, u.scale_block)

@@ -47,12 +47,14 @@ def cells(params: Params) -> list[Cell]:
         return [{"kind": kind, "distribution": d, "k": k, "seed": s, **more} for d, k, s in product(distributions, ks, seeds)]
 
     less, more = [k for k in few if k <= SLOW_K], [k for k in few if k > SLOW_K]
-    distributions, blockings, roundings = chosen(params)
+    distributions, blockings, roundings = chosen_cells(params)
     one_sided, two_sided = ([d for d in distributions if (d == SYMMETRIC) is both] for both in (False, True))
-    slow = [r for r in roundings if not choices.fast(r)]
+    slow = [r for r in roundings if not choices.fast_choice(r)]
     far = [r for r in slow if r == choices.NEAREST or choices.of_ones_own(r)]
     walks = {"blockings": blockings}
-    made = of("built", distributions, all_ks(k_max), units=names, roundings=[r for r in roundings if choices.fast(r)], **walks)
+    made = of(
+        "built", distributions, all_ks(k_max), units=names, roundings=[r for r in roundings if choices.fast_choice(r)], **walks
+    )
     made += of("bf16", distributions, less, units=names, roundings=[r for r in roundings if r == choices.BUILT], **walks)
     for name, (ds, ks, some) in product(names, ((one_sided, less, slow), (one_sided, more, far), (two_sided, less, far))):
         made += of("throughout", ds, ks, units=[name], roundings=some, **walks) if some else []
@@ -61,12 +63,12 @@ def cells(params: Params) -> list[Cell]:
     return made
 
 
-def chosen(params: Params) -> tuple[list[str], list[str], list[str]]:
+def chosen_cells(params: Params) -> tuple[list[str], list[str], list[str]]:
     """The labels of a run's distributions, blockings and roundings."""
     return (
-        choices.labels(choices.distribution_label, params["distributions"]),
-        choices.labels(choices.blocking_label, params["blockings"]),
-        choices.labels(choices.rounding_label, params["roundings"]),
+        choices.choice_labels(choices.distribution_label, params["distributions"]),
+        choices.choice_labels(choices.blocking_label, params["blockings"]),
+        choices.choice_labels(choices.rounding_label, params["roundings"]),
     )
 
 
@@ -98,7 +100,7 @@ def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Datase
 
     ks, names = all_ks(params["k_max"]), list(params["units"])
     seeds = [params["seed"] + i for i in range(params["seeds"])]
-    distributions, blockings, roundings = chosen(params)
+    distributions, blockings, roundings = chosen_cells(params)
     coords = {"distribution": distributions, "blocking": blockings, "unit": names, "rounding": roundings, "scheme": list(SCHEMES), "arithmetic": list(SIMULATED), "k": ks, "seed": seeds}  # fmt: skip
     on_unit = ("distribution", "blocking", "unit", "rounding", "scheme", "k", "seed")
     in_software = ("distribution", "blocking", "arithmetic", "k", "seed")

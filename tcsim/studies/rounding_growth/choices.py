@@ -62,7 +62,7 @@ def changes(label: str) -> dict[str, str]:
     return {"align_rounding": pair[1], "rounding": pair[2]} if pair else ROUNDINGS[label]
 
 
-def fast(label: str) -> bool:
+def fast_choice(label: str) -> bool:
     """Whether compiled for speed: terms truncated, or not cut; the rest take tens of times longer."""
     return changes(label).get("align_rounding", "rz") in ("rz", "exact")
 
@@ -106,7 +106,7 @@ def distribution_label(text: str) -> str:
     return f"({_number(low)}, {_number(high)}]"
 
 
-def span(label: str) -> tuple[float, float]:
+def k_span(label: str) -> tuple[float, float]:
     """The ends of a distribution."""
     low, high = label.strip("(]").split(", ")
     return float(low), float(high)
@@ -116,7 +116,7 @@ def _number(x: float) -> str:
     return repr(x).removesuffix(".0")
 
 
-def labels(of: Callable[[str], str], typed: Iterable[str]) -> list[str]:
+def choice_labels(of: Callable[[str], str], typed: Iterable[str]) -> list[str]:
     """The labels of what was typed, each once."""
     return list(dict.fromkeys(of(text) for text in typed))
 

@@ -14,7 +14,7 @@ import numpy as np
 from tcsim.hardware import unit
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
-from tcsim.studies.rounding_growth.choices import changes, span
+from tcsim.studies.rounding_growth.choices import changes, k_span
 
 # The rows of Table 2.1: input format and number of words.
 SCHEMES = {
@@ -46,7 +46,7 @@ class Measured:
     def __init__(self, distribution: str, k: int, seed: int) -> None:
         from tcsim.analysis import exact, inputs
 
-        low, high = span(distribution)
+        low, high = k_span(distribution)
         self.a, self.b = inputs.uniform(ROWS, k, ROWS, low=low, high=high, seed=seed)
         self.reference, self.magnitude = exact.product(self.a, self.b), exact.magnitude(self.a, self.b)
         self.scale = float(np.linalg.norm(self.a.astype(np.float64)) * np.linalg.norm(self.b.astype(np.float64)))
