@@ -29,7 +29,7 @@ NO_FLOOR = -100000
 
 
 @dataclass(frozen=True)
-class Tile:
+class BlockTile:
     """Outputs of a thread block and of a thread, and how many k are staged at once."""
 
     bm: int = 64
@@ -118,7 +118,7 @@ def term_numbers(unit: Unit) -> Numbers:
     }
 
 
-def numbers(unit: Unit, tile: Tile) -> Numbers:
+def aligned_numbers(unit: Unit, tile: BlockTile) -> Numbers:
     """What the kernels read of a unit."""
     return {
         **unit_numbers(unit),
@@ -128,7 +128,7 @@ def numbers(unit: Unit, tile: Tile) -> Numbers:
     }
 
 
-def defines(unit: Unit, plan: Plan, special: bool, tile: Tile, unroll: int) -> str:
+def defines(unit: Unit, plan: Plan, special: bool, tile: BlockTile, unroll: int) -> str:
     """What the kernels are told by the preprocessor."""
     values = {
         "KEEP_MAGIC": int(tile.keep_magic),
@@ -147,38 +147,38 @@ def defines(unit: Unit, plan: Plan, special: bool, tile: Tile, unroll: int) -> s
     return head + f"constexpr int UNROLL = {unroll}, UNROLL_BLOCKS = {tile.unroll_blocks};\n"
 
 
-def stage_k(unit: Unit, tile: Tile) -> int:
+def stage_k(unit: Unit, tile: BlockTile) -> int:
     """Products staged at once: whole blocks, at least `min_k`."""
     return unit.block_size * ceil(tile.min_k / unit.block_size)
 
 
-def _named(unit: Unit, tile: Tile) -> dict[str, Numbers]:
-    return {"Unit": numbers(unit, tile), "O": format_numbers(unit.out_format)}
+def _named(unit: Unit, tile: BlockTile) -> dict[str, Numbers]:
+    return {"Unit": aligned_numbers(unit, tile), "O": format_numbers(unit.out_format)}
 
 
-def _aligned(unit: Unit, plan: Plan, special: bool, tile: Tile, named: str, unroll: int) -> str:
+def _aligned(unit: Unit, plan: Plan, special: bool, tile: BlockTile, named: str, unroll: int) -> str:
     head = kernel_text("numbers.cuh") + defines(unit, plan, special, tile, unroll) + named
     return head + kernel_text("doubles.cuh") + kernel_text("aligned.cuh")
 
 
-def aligned_source(unit: Unit, plan: Plan, special: bool, tile: Tile) -> str:
+def aligned_source(unit: Unit, plan: Plan, special: bool, tile: BlockTile) -> str:
     """The tiled kernel of a unit and a schedule's kind of sum."""
     unroll = max(u for u in range(1, tile.unroll + 1) if unit.block_size % u == 0)
     return _aligned(unit, plan, special, tile, structs(_named(unit, tile)), unroll)
 
 
-def aligned_for_any(unit: Unit, plan: Plan, special: bool, tile: Tile) -> str:
+def aligned_for_any(unit: Unit, plan: Plan, special: bool, tile: BlockTile) -> str:
     """The same kernel for every unit that aligns as this one does and takes c when it does."""
     named = _structs_for_any(tile)
     return f"#define RECORD_WORDS {RECORD_WORDS}\n" + _aligned(unit, plan, special, tile, named, 1)
 
 
 @cache
-def _structs_for_any(tile: Tile) -> str:
+def _structs_for_any(tile: BlockTile) -> str:
     return structs(_named(ANY, tile), from_record=True)
 
 
-def aligned_record(unit: Unit, tile: Tile) -> npt.NDArray[np.int64]:
+def aligned_record(unit: Unit, tile: BlockTile) -> npt.NDArray[np.int64]:
     """The record of a unit for `aligned_for_any`."""
     return record_of(_named(unit, tile))
 
@@ -186,7 +186,7 @@ def aligned_record(unit: Unit, tile: Tile) -> npt.NDArray[np.int64]:
 def _packing(unit: Unit, stored: Format, side: str) -> dict[str, Numbers]:
     mine = unit.a_operand if side == "a" else unit.b_operand
     formats = {"STORED": stored, "MINE": mine, "S": unit.scale_format or mine}
-    return {"Unit": numbers(unit, Tile()), **{name: format_numbers(fmt) for name, fmt in formats.items()}}
+    return {"Unit": aligned_numbers(unit, BlockTile()), **{name: format_numbers(fmt) for name, fmt in formats.items()}}
 
 
 def pack_source(unit: Unit, stored: Format, side: str) -> str:
@@ -209,7 +209,7 @@ def _pack(named: str, side: str) -> str:
     return kernel_text("numbers.cuh") + f"#define SIDE_A {int(side == 'a')}\n" + named + kernel_text("pack.cuh")
 
 
-def stage_bytes(unit: Unit, special: bool, tile: Tile) -> int:
+def stage_bytes(unit: Unit, special: bool, tile: BlockTile) -> int:
     """Shared memory of one stage, as kernels/aligned.cuh lays it out."""
     k = stage_k(unit, tile)
     blocks, changes = k // unit.block_size, unit.align_rounding == "rz"

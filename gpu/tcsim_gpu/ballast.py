@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.gates import LABELS, ONE_NAN, Gate, any_format, count, one_of, only, operands, schedules
+from tcsim.gates import LABELS, ONE_NAN, Gate, any_format, one_of, only, operands, schedules, up_to
 from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim_gpu.emulator import k_places
-from tcsim_gpu.launch import GPU, Gpu, on_device, struct
+from tcsim_gpu.launch import GPU, PresentGpu, argument_struct, on_device
 from tcsim_gpu.native import arranged
 from tcsim_gpu.source import kernel_text
 
-Survey = struct("Survey", "codes exponents tops facts rows pitch blocks groups")
-Ballast = struct(
+Survey = argument_struct("Survey", "codes exponents tops facts rows pitch blocks groups")
+Ballast = argument_struct(
     "Ballast", "a b a_exponents b_exponents a_tops b_tops c d count list m n pitch blocks a_groups b_groups room offset limit"
 )
 SPECIAL, POSITIVE, NEGATIVE = 1, 2, 4  # facts of an operand, as kernels/ballast.cuh finds them
@@ -50,7 +50,7 @@ BALLAST = Gate(
         "k_order": lambda unit: unit.k_order is None or len(unit.k_order) <= 1 << 16,
         **only(group_size=1, c_enters="aligned", chain=1, chains=1, subnormals="keep", scale=None, scale_block=0),
         **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne", zero_sign="positive"),
-        **count("nan_code", 1 << 32),  # an output that may be NaN is left to the emulator
+        **up_to("nan_code", 1 << 32),  # an output that may be NaN is left to the emulator
         **ONE_NAN,
         **only(overflow="wrap"),
     },
@@ -131,7 +131,7 @@ class Side(NamedTuple):
     tops: Any
 
 
-def survey(unit: Unit, by: int, codes: Any, machine: Gpu = GPU) -> tuple[Side, int]:
+def survey(unit: Unit, by: int, codes: Any, machine: PresentGpu = GPU) -> tuple[Side, int]:
     """An operand's exponents, and the facts of it."""
     xp = machine.xp
     rows, pitch = codes.shape
@@ -169,7 +169,7 @@ def multiply(
     offset: int,
     k: int,
     limit: int = LIMIT,
-    machine: Gpu = GPU,
+    machine: PresentGpu = GPU,
 ) -> None:
     """c + a·b into out (m, n); outputs without a certificate are added to `left`: their number, and the first of them.
 

@@ -10,26 +10,26 @@ import numpy as np
 
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import Format
-from tcsim.gates import LABELS, ONE_NAN, Gate, any_format, count, one_of, only, operands, schedules
+from tcsim.gates import LABELS, ONE_NAN, Gate, any_format, one_of, only, operands, schedules, up_to
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Problem
 from tcsim.schedule import Sequential
 from tcsim_gpu import aligned
-from tcsim_gpu.aligned import Tile
+from tcsim_gpu.aligned import BlockTile
 from tcsim_gpu.gates import ascending, single
-from tcsim_gpu.launch import Gpu, struct
+from tcsim_gpu.launch import PresentGpu, argument_struct
 from tcsim_gpu.source import ANY, RECORD_WORDS, Numbers, format_numbers, kernel_text, record_of, structs, unit_numbers
 
 GROUP = 16  # products of a group: what four dot products of four add
 MOST_GROUPS = 8  # of a block, as in kernels/grouped.cuh
 TERM_BITS = 50  # of a term above its last place, so that the sum with M stays in M's binade
-GROUP_TILE = Tile(bm=64, bn=64, tm=4, tn=4, min_ctas=2)
+GROUP_TILE = BlockTile(bm=64, bn=64, tm=4, tn=4, min_ctas=2)
 
 _SIDE = "numbers about rows groups"
-Grouped = struct(
+Grouped = argument_struct(
     "Grouped", " ".join(f"{s}_{f}" for s in "ab" for f in _SIDE.split()) + " c d list seed batch m n count", "blocks field"
 )
-PackGroups = struct(
+PackGroups = argument_struct(
     "PackGroups",
     "codes scales numbers about batch_step row_step k_step scale_batch scale_row scale_step batch rows k pitch groups",
 )
@@ -64,7 +64,7 @@ GROUPED = Gate(
         "fraction_bits": _fraction_has_room,
         **one_of("align_rounding", "rz"),
         **one_of("rounding", "rz", "rne", "rna", "ru", "rd", "ro", "sr"),
-        **count("out_precision", 24),
+        **up_to("out_precision", 24),
         "min_exponent": lambda unit: unit.min_exponent is None or -500 < unit.min_exponent < 300,
         "k_order": ascending,
         **only(group_size=GROUP, c_enters="aligned", chain=1, chains=1, subnormals="keep"),
@@ -116,7 +116,7 @@ def _packing(unit: Unit, stored: Format, side: str) -> dict[str, Numbers]:
     return {"Unit": numbers(unit), **{name: format_numbers(fmt) for name, fmt in formats.items()}}
 
 
-def _source(head: str, unit: Unit, tile: Tile, named: str) -> str:
+def _source(head: str, unit: Unit, tile: BlockTile, named: str) -> str:
     defines = aligned.defines(unit, Sequential().plan(1), True, tile, 1)
     return head + kernel_text("numbers.cuh") + defines + named + kernel_text("doubles.cuh") + kernel_text("grouped.cuh")
 
@@ -125,13 +125,13 @@ def _pack(head: str, named: str, side: str) -> str:
     return head + kernel_text("numbers.cuh") + f"#define SIDE_A {int(side == 'a')}\n" + named + kernel_text("pack_groups.cuh")
 
 
-def grouped_source(unit: Unit, tile: Tile = GROUP_TILE) -> str:
+def grouped_source(unit: Unit, tile: BlockTile = GROUP_TILE) -> str:
     """The kernels `grouped`, of all outputs, and `listed`, of some, for one unit."""
     return _source("", unit, tile, structs(_named(unit)))
 
 
 @cache
-def grouped_for_any(tile: Tile = GROUP_TILE) -> str:
+def grouped_for_any(tile: BlockTile = GROUP_TILE) -> str:
     """The same kernels for any unit."""
     head = f"#define RECORD_WORDS {RECORD_WORDS}\n"
     return _source(head, _stand_in(), tile, structs(_named(_stand_in()), from_record=True))
@@ -149,13 +149,13 @@ def pack_for_any(side: str) -> str:
     return _pack(f"#define RECORD_WORDS {RECORD_WORDS}\n", named, side)
 
 
-def stage_bytes(unit: Unit, tile: Tile) -> int:
+def stage_bytes(unit: Unit, tile: BlockTile) -> int:
     """Shared memory of one stage, as kernels/grouped.cuh lays it out."""
     at_once = numbers(unit)["STAGE_GROUPS"]
     return at_once * ((tile.bm + 1 + tile.bn + 1) * 16 + (tile.bm + 2 + tile.bn + 2) * 8)
 
 
-def _packed(problem: Problem, side: str, rows: int, groups: int, machine: Gpu) -> dict[str, Any]:
+def _packed(problem: Problem, side: str, rows: int, groups: int, machine: PresentGpu) -> dict[str, Any]:
     """Operand `side` as groups, rows and groups filled up."""
     xp, unit = machine.xp, problem.unit
     operand, scales = (problem.a, problem.scale_a) if side == "a" else (problem.b, problem.scale_b)
@@ -175,7 +175,7 @@ def _packed(problem: Problem, side: str, rows: int, groups: int, machine: Gpu) -
     return {**found, "rows": rows, "groups": groups}
 
 
-def run(problem: Problem, out: Any, elements: Any, machine: Gpu) -> None:
+def run(problem: Problem, out: Any, elements: Any, machine: PresentGpu) -> None:
     """All outputs (batch, m, n), or the listed elements; c is contiguous."""
     unit, tile = problem.unit, machine.group_tile or GROUP_TILE
     batch, m, n, k = problem.shape

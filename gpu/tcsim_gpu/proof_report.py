@@ -35,7 +35,7 @@ SECOND = 768  # rows and columns that the exact kernel computes, too, of units w
 DIFFERENCES = ("differ", "certified and different", "emulator and exact kernel differ")
 
 
-def units() -> dict[str, Unit]:
+def measured_units() -> dict[str, Unit]:
     """The units that are measured, by name."""
     named = {f"b200 {f}": tcsim.unit("b200", f) for f in ("nvfp4", "mxfp4", "float16", "bfloat16", "tfloat32")}
     named |= {f"{gpu} {f}": tcsim.unit(gpu, f) for gpu, f in (("a100", "float16"), ("v100", "float16"), ("a100", "bfloat16"))}
@@ -77,15 +77,15 @@ def in_blocks(x: Any, fmt: Format, scale: Format | None, block: int) -> tuple[An
 def drawn(unit: Unit, m: int, n: int, k: int, kind: str, seed: int, with_c: bool) -> Problem:
     """A problem on the device: values of a distribution, scaled by blocks to their largest where the unit is, or `draw`'s codes."""
     cp = device.cupy()
-    source = draw.Source(seed)
+    source = draw.GpuSource(seed)
     scale, block = unit.scale_format, unit.scale_block
     sides: list[Any] = []
     scales: list[Any] = []
     for rows, fmt in ((m, unit.a_format), (n, unit.b_format)):
         blocks = -(-k // max(block, 1))
         if kind not in VALUES:
-            sides.append(draw.codes(source, fmt, (1, rows, k), kind))
-            scales.append(None if scale is None else draw.codes(source, scale, (1, rows, blocks), kind))
+            sides.append(draw.random_codes(source, fmt, (1, rows, k), kind))
+            scales.append(None if scale is None else draw.random_codes(source, scale, (1, rows, blocks), kind))
             continue
         normal = source.generator.standard_normal((rows, k), dtype=cp.float32)
         x = {
@@ -96,7 +96,7 @@ def drawn(unit: Unit, m: int, n: int, k: int, kind: str, seed: int, with_c: bool
         codes, by = in_blocks(x, fmt, scale, block)
         sides.append(codes[None])
         scales.append(None if by is None else by[None])
-    c = draw.codes(source, unit.out_format, (1, m, n), kind if kind not in VALUES else "mid") if with_c else None
+    c = draw.random_codes(source, unit.out_format, (1, m, n), kind if kind not in VALUES else "mid") if with_c else None
     a, b = Operand(sides[0], unit.a_format), Operand(cp.ascontiguousarray(sides[1].transpose(0, 2, 1)), unit.b_format)
     s = (None, None) if scale is None else (scales[0], cp.ascontiguousarray(scales[1].transpose(0, 2, 1)))
     return Problem(unit, Sequential().plan(k), a, b, c, *s)
@@ -110,7 +110,7 @@ def forced(problem: Problem, out: Any) -> tuple[Any, int, int] | None:
     if core is not None:
         found = ballast.run(problem, ballast.shift(unit, core) or 0, out, any_sign=True)
         return None if found is None else (*found, 0)
-    return folded.run(problem, out) if certificates.FOLDED.takes(unit) else None
+    return folded.multiply_folded(problem, out) if certificates.FOLDED.takes(unit) else None
 
 
 def compared(name: str, unit: Unit, kind: str, side: int, k: int, seed: int, with_c: bool) -> dict[str, Any]:
@@ -120,9 +120,9 @@ def compared(name: str, unit: Unit, kind: str, side: int, k: int, seed: int, wit
     """
     cp = device.cupy()
     problem = drawn(unit, side, side, k, kind, seed, with_c)
-    expected = emulator.run_on_device(problem)
-    tally = proofs.Tally()
-    differ = int((proofs.run_on_device(problem, tally) != expected).sum())
+    expected = emulator.multiply_emulated_on_device(problem)
+    tally = proofs.StepTally()
+    differ = int((proofs.multiply_cuda_on_device(problem, tally) != expected).sum())
     row = {"unit": name, "data": kind, "m": side, "n": side, "k": k, "c": with_c, "seed": seed, "outputs": expected.size,
            "differ": differ, "by": tally.outputs}  # fmt: skip
     if problem.scale_a is not None and problem.scale_b is not None:
@@ -154,9 +154,9 @@ def timed(name: str, unit: Unit, kind: str, k: int, seed: int) -> dict[str, Any]
     """Tera multiply-adds a second of the whole plan at k³, codes on the device, of its parts, and of the emulator in the same run."""
     problem = drawn(unit, k, k, k, kind, seed, False)
     row: dict[str, Any] = {"unit": name, "data": kind, "m": k, "n": k, "k": k, "seed": seed}
-    tally = proofs.Tally()
-    proofs.run_on_device(problem, tally)
-    row |= {"by": tally.outputs, "TMAC/s": k**3 / seconds(lambda: proofs.run_on_device(problem), 3) / 1e12}
+    tally = proofs.StepTally()
+    proofs.multiply_cuda_on_device(problem, tally)
+    row |= {"by": tally.outputs, "TMAC/s": k**3 / seconds(lambda: proofs.multiply_cuda_on_device(problem), 3) / 1e12}
     out = device.cupy().empty((1, k, k), np.uint32)
     found = forced(problem, out)
     if found is not None:
@@ -166,27 +166,27 @@ def timed(name: str, unit: Unit, kind: str, k: int, seed: int) -> dict[str, Any]
             few = listed[: row["without certificate"]]
             row["ms of the list"] = 1e3 * seconds(lambda: emulator.some(problem, out, few), 2)
     if found is not None or len(kinds_of(unit)) == 1:
-        row["TMAC/s of the emulator"] = k**3 / seconds(lambda: emulator.run_on_device(problem), 2) / 1e12
+        row["TMAC/s of the emulator"] = k**3 / seconds(lambda: emulator.multiply_emulated_on_device(problem), 2) / 1e12
     return row
 
 
 def of_weights(name: str, unit: Unit, file: str, weights: Any, rows: int, seed: int) -> dict[str, Any]:
     """Normal activations (rows, k) times a layer's weights (n, k): which share of outputs has a certificate, and who differs."""
     cp = device.cupy()
-    (n, k), source = weights.shape, draw.Source(seed)
+    (n, k), source = weights.shape, draw.GpuSource(seed)
     fmt, scale = unit.a_format, unit.scale_format
     a, scale_a = in_blocks(source.generator.standard_normal((rows, k), dtype=cp.float32), fmt, scale, unit.scale_block)
     b, scale_b = in_blocks(weights.astype(cp.float32), unit.b_format, scale, unit.scale_block)
     sides = Operand(a[None], fmt), Operand(cp.ascontiguousarray(b.T)[None], unit.b_format)
     s = (None, None) if scale is None else (scale_a[None], cp.ascontiguousarray(scale_b.T)[None])
     problem = Problem(unit, Sequential().plan(k), *sides, None, *s)
-    out, expected = cp.empty((1, rows, n), cp.uint32), emulator.run_on_device(problem)
+    out, expected = cp.empty((1, rows, n), cp.uint32), emulator.multiply_emulated_on_device(problem)
     found = forced(problem, out)
     assert found is not None
     listed, without, _ = found
     wrong = (out != expected).ravel()
     wrong[listed[:without]] = False
-    differ = int((proofs.run_on_device(problem) != expected).sum())
+    differ = int((proofs.multiply_cuda_on_device(problem) != expected).sum())
     return {"unit": name, "weights": file, "m": rows, "n": n, "k": k, "outputs": out.size, "certified": out.size - without,
             "certified and different": int(wrong.sum()), "differ": differ}  # fmt: skip
 
@@ -196,7 +196,7 @@ def kinds_of(unit: Unit) -> tuple[str, ...]:
     return VALUES if certificates.FOLDED.takes(unit) or ballast.BALLAST.takes(unit) else VALUES[-1:]
 
 
-def report(
+def measure_proofs(
     seed: int, budget: float, say: Callable[[str], None] = print, side: int = SIDE, large: int = LARGE, weights: Any = None
 ) -> dict[str, Any]:
     """Timings first, then layers' weights, if there are any (arrays by name), then comparisons in turn until `budget` seconds are over."""
@@ -210,20 +210,22 @@ def report(
     }
     found |= {"timed": [], "compared": []}
     cp = device.cupy()
-    for name, unit in units().items():
+    for name, unit in measured_units().items():
         for kind in kinds_of(unit):
             found["timed"].append(timed(name, unit, kind, large, seed))
             say(json.dumps(found["timed"][-1]))
-    x = drawn(units()["b200 float16"], large, large, large, "normal", seed, False)
-    rate = large**3 / seconds(lambda: cublas.gemm(x.a.codes[0], x.b.codes[0], "float16", names=False)) / 1e12
+    x = drawn(measured_units()["b200 float16"], large, large, large, "normal", seed, False)
+    rate = large**3 / seconds(lambda: cublas.cublas_gemm(x.a.codes[0], x.b.codes[0], "float16", names=False)) / 1e12
     found["TMAC/s of cublasGemmEx, float16"] = rate
     for name in WEIGHED if weights else ():
         found.setdefault("weights", [])
-        found["weights"] += [of_weights(name, units()[name], file, cp.asarray(x), 2048, seed) for file, x in weights.items()]
+        found["weights"] += [
+            of_weights(name, measured_units()[name], file, cp.asarray(x), 2048, seed) for file, x in weights.items()
+        ]
     kinds = [*VALUES, *draw.DISTRIBUTIONS]
     i = 0
     while time.perf_counter() - started < budget:
-        for name, unit in units().items():
+        for name, unit in measured_units().items():
             if time.perf_counter() - started > budget:
                 break
             kind = kinds[i % len(kinds)]
@@ -247,7 +249,7 @@ def main() -> None:
     """FILE [SEED [SECONDS [FOLDER]]]: the folder has layers' weights, float16 arrays (n, k) as .npy."""
     path, seed, budget = Path(sys.argv[1]), int((sys.argv[2:] or ["0"])[0]), float((sys.argv[3:] or ["90"])[0])
     files = sorted(Path(sys.argv[4]).glob("*.npy")) if sys.argv[4:] else []
-    found = report(seed, budget, weights={f.stem: np.load(f) for f in files})
+    found = measure_proofs(seed, budget, weights={f.stem: np.load(f) for f in files})
     path.write_text(json.dumps(found, indent=1) + "\n")
     print({k: v for k, v in found.items() if k not in ("timed", "compared")})
 

@@ -23,7 +23,7 @@ from tcsim.fp.formats import Format, format_named
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.problem import Operand, Problem
-from tcsim.reference.values import decode
+from tcsim.reference.values import value_of_code
 from tcsim.schedule import Sequential
 
 SEEDS = {"fixed": 20261122, "fresh": secrets.randbits(48)}
@@ -56,7 +56,7 @@ def drawn_problem(draw: what_ifs.Draw, unit: Unit, most: int = 3) -> Problem:
     m, n, k = draw.between(1, most), draw.between(1, most), draw.between(1, 40)
     kind = draw.of(("mid", "any", "zeros", "close", "tiny", "huge", "cancel"))
     fmt = unit.a_format
-    a, b = what_ifs.codes(draw, fmt, (1, m, k), kind), what_ifs.codes(draw, fmt, (1, k, n), kind)
+    a, b = what_ifs.codes_of_kind(draw, fmt, (1, m, k), kind), what_ifs.codes_of_kind(draw, fmt, (1, k, n), kind)
     if draw.chance(0.3):
         a, b = a & 0x7FFF, b & 0x7FFF
     if kind == "cancel" and k > 1:
@@ -67,14 +67,14 @@ def drawn_problem(draw: what_ifs.Draw, unit: Unit, most: int = 3) -> Problem:
     bits = draw.rng.integers(0, 2**32, (1, m, n), dtype=np.uint32)
     c = np.where(draw.rng.random((1, m, n)) < 0.15, bits & 0x80000000, bits & 0x807FFFFF | field << 23)
     if draw.chance(0.2):
-        c = what_ifs.codes(draw, FLOAT32, (1, m, n), draw.of(("any", "special", "tiny", "huge")))
+        c = what_ifs.codes_of_kind(draw, FLOAT32, (1, m, n), draw.of(("any", "special", "tiny", "huge")))
     x, y = Operand(a, fmt), Operand(b, fmt)
     return Problem(unit, Sequential().plan(k), x, y, None if draw.chance(0.2) else c.astype(np.uint32))
 
 
 def exponent(codes: list[tuple[int, int]], fmt: Format = FLOAT16) -> int | None:
     """The largest exponent of products of codes, None where all are zero."""
-    pairs = ((decode(x, fmt), decode(y, fmt)) for x, y in codes)
+    pairs = ((value_of_code(x, fmt), value_of_code(y, fmt)) for x, y in codes)
     return max((x.exponent + y.exponent for x, y in pairs if x.significand and y.significand), default=None)
 
 
@@ -89,7 +89,7 @@ def by_ballast(problem: Problem, i: int, j: int) -> int | None:
     for block in order.reshape(-1, ballast.width(unit)):
         ks = [int(k) for k in block if k >= 0]
         pairs = [(int(problem.a.codes[0, i, k]), int(problem.b.codes[0, k, j])) for k in ks]
-        value, largest = decode(c, FLOAT32), exponent(pairs, fmt)
+        value, largest = value_of_code(c, FLOAT32), exponent(pairs, fmt)
         if value.special:
             return None
         found = [e for e in (largest, value.exponent if value.significand else None) if e is not None]
@@ -106,7 +106,7 @@ def by_ballast(problem: Problem, i: int, j: int) -> int | None:
         more = ((x, x), (y, y | 0x8000))
         a, b = (np.array([*side, *other], np.uint16) for side, other in zip(zip(*pairs, strict=True), more, strict=True))
         operands = Operand(a.reshape(1, 1, -1), fmt), Operand(b.reshape(1, -1, 1), fmt)
-        c = int(cpu.run(Problem(core, Sequential().plan(a.size), *operands, np.array([[[c]]], np.uint32)), 1)[0, 0, 0])
+        c = int(cpu.multiply_cpu(Problem(core, Sequential().plan(a.size), *operands, np.array([[[c]]], np.uint32)), 1)[0, 0, 0])
     return c
 
 
@@ -118,7 +118,7 @@ def test_a_block_with_ballast_has_the_bits_of_the_unit(seed: int) -> None:
         draw = what_ifs.Draw((seed, index))
         unit = drawn_unit(draw)
         problem = drawn_problem(draw, unit)
-        expected = reference.run(problem)[0]
+        expected = reference.multiply_reference(problem)[0]
         for i, j in itertools.product(*map(range, expected.shape)):
             seen = by_ballast(problem, i, j)
             sure, unsure = sure + (seen is not None), unsure + (seen is None)
@@ -151,12 +151,12 @@ def test_other_ballast_would_give_wrong_bits() -> None:
     for by, alike in ((0, False), (1, True), (2, False)):
         for r in range(200):
             pairs = [(int(x), int(y)) for x, y in zip(a[r, :8], b[r, :8], strict=True)]
-            e = max(exponent(pairs) or 0, decode(int(c[r, 0, 0]), FLOAT32).exponent) + by
+            e = max(exponent(pairs) or 0, value_of_code(int(c[r, 0, 0]), FLOAT32).exponent) + by
             a[r, 8:], b[r, 8:] = (e // 2 + 15) << 10, ((e - e // 2 + 15) << 10) + np.array([0, 0x8000])
         x, y = Operand(a[:, None, :], FLOAT16), Operand(b[:, :, None], FLOAT16)
-        seen = cpu.run(Problem(CORE, Sequential().plan(10), x, y, c), 1)
+        seen = cpu.multiply_cpu(Problem(CORE, Sequential().plan(10), x, y, c), 1)
         x, y = Operand(a[:, None, :8], FLOAT16), Operand(b[:, :8, None], FLOAT16)
-        assert (seen == cpu.run(Problem(A100, Sequential().plan(8), x, y, c), 1)).all() == alike
+        assert (seen == cpu.multiply_cpu(Problem(A100, Sequential().plan(8), x, y, c), 1)).all() == alike
 
 
 needs_compiler = pytest.mark.skipif(host.compiler() is None, reason="no C++ compiler here (g++ or clang++)")
@@ -175,13 +175,15 @@ def test_the_step_on_the_host_is_hoppers(unit: Unit, tmp_path: Path) -> None:
     library.step.restype = ctypes.c_float
     for index in range(600):
         draw = what_ifs.Draw((5, index))
-        a, b = (what_ifs.codes(draw, fmt, (16,), draw.of(("mid", "any", "zeros", "tiny", "huge"))) for _ in range(2))
+        a, b = (what_ifs.codes_of_kind(draw, fmt, (16,), draw.of(("mid", "any", "zeros", "tiny", "huge"))) for _ in range(2))
         a[8:10], b[8] = fmt.bias << fmt.mantissa_bits, draw.between(1, 2 * fmt.bias) << fmt.mantissa_bits
         b[9] = b[8] | 0x8000
         c = np.float32((draw.rng.random() - 0.5) * 2.0 ** draw.between(-140, 100))
         words = [(ctypes.c_uint * 16)(*(int(v) for v in side)) for side in (a, b)]
         codes = Operand(a.reshape(1, 1, 16), fmt), Operand(b.reshape(1, 16, 1), fmt)
-        expected = cpu.run(Problem(core, Sequential().plan(16), *codes, c.view(np.uint32).reshape(1, 1, 1)), 1)[0, 0, 0]
+        expected = cpu.multiply_cpu(Problem(core, Sequential().plan(16), *codes, c.view(np.uint32).reshape(1, 1, 1)), 1)[
+            0, 0, 0
+        ]
         if expected & 0x7F800000 != 0x7F800000:  # ballast lies far below what overflows
             assert np.float32(library.step(*words, ctypes.c_float(c))).view(np.uint32) == expected
 
@@ -224,7 +226,7 @@ def test_the_kernel_on_the_host(seed: int) -> None:
         assert found is not None
         out, without = found
         left += int(without.sum())
-        wrong = (out != reference.run(problem)[0]) & ~without
+        wrong = (out != reference.multiply_reference(problem)[0]) & ~without
         assert not wrong.any(), f"seed {(seed, 1, index)}: {unit.label} {np.argwhere(wrong)[:4]}"
         assert not (index % 3 == 0 and without.any())
     assert left or seed != SEEDS["fixed"]
@@ -240,7 +242,7 @@ def test_too_many_exponents_are_the_emulators() -> None:
         found = on_host(problem, 1)
         assert (found is None) == gives_up
         if found is not None:
-            assert (found[0] == reference.run(problem)[0]).all()
+            assert (found[0] == reference.multiply_reference(problem)[0]).all()
 
 
 @needs_compiler
@@ -265,7 +267,7 @@ def test_what_the_survey_finds() -> None:
     assert not ballast.one_sign(6, 2)
 
 
-@pytest.mark.skipif(not device.available() or device.capability() != 90, reason="the tensor-core kernels need Hopper")
+@pytest.mark.skipif(not device.gpu_available() or device.capability() != 90, reason="the tensor-core kernels need Hopper")
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_ballast_gives_the_emulators_bits(seed: int) -> None:
     from tcsim_gpu import emulator
@@ -284,11 +286,11 @@ def test_ballast_gives_the_emulators_bits(seed: int) -> None:
         out = cp.zeros(problem.shape[:3], cp.uint32)
         found = ballast.run(moved, ballast.shift(problem.unit, CORES[str(problem.unit.a)]) or 0, out, any_sign=True)
         assert found is not None
-        expected = emulator.run_on_device(moved)
+        expected = emulator.multiply_emulated_on_device(moved)
         wrong = (out != expected).ravel()
         wrong[found[0][: found[1]]] = False
         assert not wrong.any(), f"seed {(seed, 2, index)}: {written(problem.unit)}"
-        assert (proofs.run_on_device(moved) == expected).all()
+        assert (proofs.multiply_cuda_on_device(moved) == expected).all()
 
 
 def test_places_are_whole_chunks() -> None:

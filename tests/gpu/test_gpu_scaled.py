@@ -86,8 +86,8 @@ def compare(units: Callable[[what_ifs.Draw], Unit], seed: int, problems: int) ->
     for i in range(problems):
         draw = what_ifs.Draw((seed, i))
         problem = scaled(draw, units(draw))
-        expected, stated = reference.run(problem), f"seed {(seed, i)}: {written(problem.unit)}"
-        np.testing.assert_array_equal(emulator.run_on_device(problem, machine=host.Host()), expected, stated)
+        expected, stated = reference.multiply_reference(problem), f"seed {(seed, i)}: {written(problem.unit)}"
+        np.testing.assert_array_equal(emulator.multiply_emulated_on_device(problem, machine=host.Host()), expected, stated)
         if problem.unit.group_size > 1:
             np.testing.assert_array_equal(some(problem, expected), expected, stated)
         if str(problem.unit.out) == "float32":
@@ -114,5 +114,5 @@ def test_a_group_that_cancels_still_aligns() -> None:
         b, scales = np.full((1, 32, 1), 0x2, np.uint8), np.full((1, 1, 1), 127 + 20, np.uint8)
         codes = Operand(a, unit.a_format), Operand(b, unit.b_format)
         problem = Problem(unit, Sequential().plan(32), *codes, np.full((1, 1, 1), 0x3F800000, np.uint32), scales, scales)
-        assert reference.run(problem)[0, 0, 0] == kept
-        assert emulator.run_on_device(problem, machine=host.Host())[0, 0, 0] == kept
+        assert reference.multiply_reference(problem)[0, 0, 0] == kept
+        assert emulator.multiply_emulated_on_device(problem, machine=host.Host())[0, 0, 0] == kept

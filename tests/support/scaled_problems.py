@@ -14,8 +14,8 @@ def scaled_problem(draw: what_ifs.Draw, unit: Unit) -> Problem:
     rng, fmt = draw.rng, unit.scale_format
     assert fmt is not None
     kinds = ("mid", "any", "zeros", "close", "special", "cancel", "huge")
-    a = what_ifs.codes(draw, unit.a_format, (1, m, k), draw.of(kinds))
-    b = what_ifs.codes(draw, unit.b_format, (1, k, n), draw.of(kinds))
+    a = what_ifs.codes_of_kind(draw, unit.a_format, (1, m, k), draw.of(kinds))
+    b = what_ifs.codes_of_kind(draw, unit.b_format, (1, k, n), draw.of(kinds))
     blocks, width = -(-k // unit.scale_block), fmt.mantissa_bits
     scales = []
     for shape in ((1, m, blocks), (1, blocks, n)):
