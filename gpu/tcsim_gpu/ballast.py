@@ -101,7 +101,7 @@ def reach(unit: Unit, by: int) -> tuple[int, int]:
     return max(2 * fmt.emin - by, -126), min(2 * fmt.emax - by, 120)
 
 
-def width(unit: Unit) -> int:
+def ballast_width(unit: Unit) -> int:
     """Products of a block as they lie in memory."""
     return 4 if unit.block_size <= 4 else MOST_PRODUCTS
 
@@ -109,21 +109,21 @@ def width(unit: Unit) -> int:
 def source(unit: Unit, by: int) -> str:
     """The kernels `survey` and `ballast_gemm`."""
     fmt, (low, high) = unit.a_format, reach(unit, by)
-    values = {"W": width(unit), "SHIFT": by, "LOW": f"({low})", "HIGH": high, "MB": fmt.mantissa_bits, "BIAS": fmt.bias,
+    values = {"W": ballast_width(unit), "SHIFT": by, "LOW": f"({low})", "HIGH": high, "MB": fmt.mantissa_bits, "BIAS": fmt.bias,
               "INF_CODE": fmt.inf_code, "TYPE": f'"{FORMATS[fmt.name]}"'}  # fmt: skip
     return "".join(f"#define {key} {value}\n" for key, value in values.items()) + kernel_text("ballast.cuh")
 
 
-def places(unit: Unit, k: int) -> Any:
+def ballast_places(unit: Unit, k: int) -> Any:
     """Which k stands where in the operands, -1 for a zero: blocks of `width`, 16 bytes filled up."""
     mine, _ = k_places(unit, Sequential().plan(k))
     blocks = mine.size // unit.block_size
-    filled = np.full((ceil(blocks * width(unit) / 8) * 8 // width(unit), width(unit)), -1, np.int32)
+    filled = np.full((ceil(blocks * ballast_width(unit) / 8) * 8 // ballast_width(unit), ballast_width(unit)), -1, np.int32)
     filled[:blocks, : unit.block_size] = mine.reshape(-1, unit.block_size)
     return filled.ravel()
 
 
-class Side(NamedTuple):
+class BallastSide(NamedTuple):
     """An operand (rows, places), the exponents of its numbers, and the largest of 32 rows in each block."""
 
     codes: Any
@@ -131,12 +131,12 @@ class Side(NamedTuple):
     tops: Any
 
 
-def survey(unit: Unit, by: int, codes: Any, machine: PresentGpu = GPU) -> tuple[Side, int]:
+def survey_operands(unit: Unit, by: int, codes: Any, machine: PresentGpu = GPU) -> tuple[BallastSide, int]:
     """An operand's exponents, and the facts of it."""
     xp = machine.xp
     rows, pitch = codes.shape
-    blocks, groups = pitch // width(unit), ceil(rows / 32)
-    side = Side(codes, xp.empty((rows, pitch), xp.int16), xp.empty((blocks, groups), xp.int16))
+    blocks, groups = pitch // ballast_width(unit), ceil(rows / 32)
+    side = BallastSide(codes, xp.empty((rows, pitch), xp.int16), xp.empty((blocks, groups), xp.int16))
     facts = xp.zeros(1, xp.uint32)
     job = Survey().set(codes=codes, exponents=side.exponents, tops=side.tops, facts=facts)
     job.set(rows=rows, pitch=pitch, blocks=blocks, groups=groups)
@@ -161,8 +161,8 @@ def mixed(operand: Operand) -> bool:
 def multiply(
     unit: Unit,
     by: int,
-    a: Side,
-    b: Side,
+    a: BallastSide,
+    b: BallastSide,
     c: Any,
     out: Any,
     left: tuple[Any, Any],
@@ -185,7 +185,7 @@ def multiply(
     machine.launch(source(unit, by), "ballast_gemm", grid, 256, job, shared=STAGES * STAGE_BYTES)
 
 
-def run(problem: Problem, by: int, out: Any, any_sign: bool = False) -> tuple[Any, int] | None:
+def multiply_ballast(problem: Problem, by: int, out: Any, any_sign: bool = False) -> tuple[Any, int] | None:
     """Every output into out (batch, m, n); the list of those without a certificate, and how many they are.
 
     None, and out is nobody's, where an operand is infinite or NaN, or where the emulator is as fast: products have both signs, or
@@ -196,11 +196,11 @@ def run(problem: Problem, by: int, out: Any, any_sign: bool = False) -> tuple[An
     if not any_sign and (mixed(problem.a) or mixed(problem.b)):
         return None
     left = xp.zeros(2, xp.uint64), xp.empty(min(ROOM, out.size), xp.int64)
-    order = xp.asarray(places(unit, k))
+    order = xp.asarray(ballast_places(unit, k))
     columns = Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored)
     for z in range(batch):
-        a, of_a = survey(unit, by, arranged(problem.a, z, unit.a_operand, order, False))
-        b, of_b = survey(unit, by, arranged(columns, z, unit.b_operand, order, False))
+        a, of_a = survey_operands(unit, by, arranged(problem.a, z, unit.a_operand, order, False))
+        b, of_b = survey_operands(unit, by, arranged(columns, z, unit.b_operand, order, False))
         if (of_a | of_b) & SPECIAL or not (any_sign or one_sign(of_a, of_b)):
             return None
         c = None if problem.c is None else xp.ascontiguousarray(on_device(problem.c)[z])

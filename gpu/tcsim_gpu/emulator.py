@@ -87,7 +87,7 @@ def multiply_emulated_on_device(problem: Problem, tile: BlockTile | None = None,
     elif ALIGNED.refuses(asked) is None:
         _aligned(problem, out, tile or machine.tile or tile_for(problem, machine), machine)
     elif grouped.GROUPED.refuses(asked) is None:
-        grouped.run(problem, out, None, machine)
+        grouped.multiply_grouped(problem, out, None, machine)
     else:
         GENERAL.check_problem(problem)
         _general(problem, out, None, machine)
@@ -139,7 +139,7 @@ def _general(problem: Problem, out: Any, elements: Any, machine: PresentGpu) -> 
     machine.launch(source, "general", (min(ceil(count / 128), 65535),), 128, task, record)
 
 
-def exact(problem: Problem, machine: PresentGpu = GPU) -> Any:
+def exact_outputs(problem: Problem, machine: PresentGpu = GPU) -> Any:
     """Codes (batch, m, n) by the exact fixed-point kernel, whatever kernel is faster: a second opinion."""
     GENERAL.check_problem(problem)
     xp = machine.xp
@@ -154,7 +154,7 @@ def exact(problem: Problem, machine: PresentGpu = GPU) -> Any:
 def some(problem: Problem, out: Any, elements: Any, machine: PresentGpu = GPU) -> None:
     """The listed elements of `out`; c is contiguous."""
     if grouped.GROUPED.refuses(asked_of(problem)) is None:
-        grouped.run(problem, out, elements, machine)
+        grouped.multiply_grouped(problem, out, elements, machine)
         return
     GENERAL.check_problem(problem)
     _general(problem, out, elements, machine)

@@ -21,7 +21,7 @@ from tcsim.gates import (
 )
 from tcsim.hardware.unit import Unit
 
-__all__ = ["ALIGNED", "FUSED", "GENERAL", "INTEGERS", "Gate", "ascending", "single"]
+__all__ = ["ALIGNED", "FUSED", "GENERAL", "INTEGERS", "Gate", "in_ascending_order", "single"]
 
 SUM_BITS = 50  # of the double-precision kernel: |S| < 2^50 last places keeps M + S in M's binade
 LARGEST_BLOCK = 64  # a stage of its shared memory holds whole blocks
@@ -119,7 +119,7 @@ ALIGNED = Gate(
 )
 
 
-def ascending(unit: Unit) -> bool:
+def in_ascending_order(unit: Unit) -> bool:
     """Whether products are taken as they come along k."""
     return unit.k_order is None or unit.k_order == tuple(range(len(unit.k_order)))
 
@@ -143,7 +143,7 @@ FUSED = Gate(
         **only(align_rounding="exact", rounding="rne"),
         "out_precision": lambda unit: unit.kept_bits == unit.out_format.precision,
         **up_to("min_exponent", 1 << 20),
-        "k_order": ascending,
+        "k_order": in_ascending_order,
         **only(
             group_size=1,
             c_enters="aligned",

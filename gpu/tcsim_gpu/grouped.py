@@ -16,7 +16,7 @@ from tcsim.problem import Problem
 from tcsim.schedule import Sequential
 from tcsim_gpu import aligned
 from tcsim_gpu.aligned import BlockTile
-from tcsim_gpu.gates import ascending, single
+from tcsim_gpu.gates import in_ascending_order, single
 from tcsim_gpu.launch import PresentGpu, argument_struct
 from tcsim_gpu.source import ANY, RECORD_WORDS, Numbers, format_numbers, kernel_text, record_of, structs, unit_numbers
 
@@ -66,7 +66,7 @@ GROUPED = Gate(
         **one_of("rounding", "rz", "rne", "rna", "ru", "rd", "ro", "sr"),
         **up_to("out_precision", 24),
         "min_exponent": lambda unit: unit.min_exponent is None or -500 < unit.min_exponent < 300,
-        "k_order": ascending,
+        "k_order": in_ascending_order,
         **only(group_size=GROUP, c_enters="aligned", chain=1, chains=1, subnormals="keep"),
         "scale": lambda unit: (
             unit.scale_format is not None
@@ -137,19 +137,19 @@ def grouped_for_any(tile: BlockTile = GROUP_TILE) -> str:
     return _source(head, _stand_in(), tile, structs(_named(_stand_in()), from_record=True))
 
 
-def pack_source(unit: Unit, stored: Format, side: str) -> str:
+def pack_groups_source(unit: Unit, stored: Format, side: str) -> str:
     """The packing kernel of operand `side` ("a" or "b")."""
     return _pack("", structs(_packing(unit, stored, side)), side)
 
 
 @cache
-def pack_for_any(side: str) -> str:
+def pack_groups_for_any(side: str) -> str:
     """The same kernel for any unit."""
     named = structs(_packing(_stand_in(), _stand_in().a_format, side), from_record=True)
     return _pack(f"#define RECORD_WORDS {RECORD_WORDS}\n", named, side)
 
 
-def stage_bytes(unit: Unit, tile: BlockTile) -> int:
+def group_stage_bytes(unit: Unit, tile: BlockTile) -> int:
     """Shared memory of one stage, as kernels/grouped.cuh lays it out."""
     at_once = numbers(unit)["STAGE_GROUPS"]
     return at_once * ((tile.bm + 1 + tile.bn + 1) * 16 + (tile.bm + 2 + tile.bn + 2) * 8)
@@ -168,14 +168,14 @@ def _packed(problem: Problem, side: str, rows: int, groups: int, machine: Presen
     job.set(**dict(zip(("batch_step", "row_step", "k_step"), codes.strides, strict=True)))
     job.set(**dict(zip(("scale_batch", "scale_row", "scale_step"), scales.strides, strict=True)))
     job.set(batch=batch, rows=count, k=k, pitch=rows, groups=groups)
-    source, record = pack_source(unit, operand.stored, side), None
+    source, record = pack_groups_source(unit, operand.stored, side), None
     if machine.for_any:
-        source, record = pack_for_any(side), record_of(_packing(unit, operand.stored, side))
+        source, record = pack_groups_for_any(side), record_of(_packing(unit, operand.stored, side))
     machine.launch(source, "pack_groups", (ceil(rows * groups / 128), min(batch, 65535)), 128, job, record)
     return {**found, "rows": rows, "groups": groups}
 
 
-def run(problem: Problem, out: Any, elements: Any, machine: PresentGpu) -> None:
+def multiply_grouped(problem: Problem, out: Any, elements: Any, machine: PresentGpu) -> None:
     """All outputs (batch, m, n), or the listed elements; c is contiguous."""
     unit, tile = problem.unit, machine.group_tile or GROUP_TILE
     batch, m, n, k = problem.shape
@@ -196,6 +196,6 @@ def run(problem: Problem, out: Any, elements: Any, machine: PresentGpu) -> None:
     if elements is not None:
         machine.launch(source, "listed", (ceil(count / 64),), 64, job, record)
         return
-    shared = tile.stages * stage_bytes(unit, tile)
+    shared = tile.stages * group_stage_bytes(unit, tile)
     grid = (ceil(m / tile.bm) * ceil(n / tile.bn), min(batch, 65535), ceil(batch / 65535))
     machine.launch(source, "grouped", grid, tile.threads, job, record, shared)

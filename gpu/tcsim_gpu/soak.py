@@ -241,7 +241,7 @@ def sources() -> list[str]:
     """Every source that the kernels for any unit come from."""
     base = Unit("any", "any", "float16", "float16", "float32", 1, fraction_bits=24)
     found = [general_for_any(), aligned.pack_for_any("a"), aligned.pack_for_any("b")]
-    found += [grouped.grouped_for_any(), grouped.pack_for_any("a"), grouped.pack_for_any("b")]
+    found += [grouped.grouped_for_any(), grouped.pack_groups_for_any("a"), grouped.pack_groups_for_any("b")]
     found += [
         chain_for_any(Unit("any", "any", f, f, f, 1, align_rounding="exact", rounding="rne")) for f in ("float32", "float64")
     ]

@@ -82,11 +82,11 @@ def by_ballast(problem: Problem, i: int, j: int) -> int | None:
     """An output block by block on the Hopper unit with the ballast that its exponents ask for; None where there is none such."""
     unit, fmt = problem.unit, problem.unit.a_format
     core = CORES[fmt.name]
-    by, order = ballast.shift(unit, core), ballast.places(unit, problem.shape[3])
+    by, order = ballast.shift(unit, core), ballast.ballast_places(unit, problem.shape[3])
     assert by is not None
     low, high = ballast.reach(unit, by)
     c = 0 if problem.c is None else int(problem.c[0, i, j])
-    for block in order.reshape(-1, ballast.width(unit)):
+    for block in order.reshape(-1, ballast.ballast_width(unit)):
         ks = [int(k) for k in block if k >= 0]
         pairs = [(int(problem.a.codes[0, i, k]), int(problem.b.codes[0, k, j])) for k in ks]
         value, largest = value_of_code(c, FLOAT32), exponent(pairs, fmt)
@@ -191,11 +191,11 @@ def test_the_step_on_the_host_is_hoppers(unit: Unit, tmp_path: Path) -> None:
 def on_host(problem: Problem, limit: int = 1 << 20) -> tuple[np.ndarray, np.ndarray] | None:
     """The kernels' result (m, n), and which outputs they left over; None where they gave up."""
     machine, unit = host.Host(for_any=False), problem.unit
-    by, order = ballast.shift(unit, CORES[str(unit.a)]), ballast.places(unit, problem.shape[3])
+    by, order = ballast.shift(unit, CORES[str(unit.a)]), ballast.ballast_places(unit, problem.shape[3])
     assert by is not None
     codes = (problem.a.codes[0], problem.b.codes[0].T)
     moved = [np.ascontiguousarray(np.where(order < 0, 0, x[:, order]).astype(np.uint16)) for x in codes]
-    (a, _), (b, _) = (ballast.survey(unit, by, x, machine) for x in moved)
+    (a, _), (b, _) = (ballast.survey_operands(unit, by, x, machine) for x in moved)
     _, m, n, k = problem.shape
     out, left = np.zeros((m, n), np.uint32), (np.zeros(2, np.uint64), np.zeros(m * n, np.int64))
     c = None if problem.c is None else np.ascontiguousarray(problem.c[0])
@@ -257,7 +257,7 @@ def test_what_the_survey_finds() -> None:
     ):
         rows = np.zeros((40, 16), np.uint16)
         rows[33, : len(codes)] = codes
-        side, found = ballast.survey(A100, 1, rows, host.Host(for_any=False))
+        side, found = ballast.survey_operands(A100, 1, rows, host.Host(for_any=False))
         assert found == facts
         expected = [-8192 if not c & 0x7FFF else max(c >> 10 & 31, 1) - 15 for c in codes]
         assert side.exponents[33, : len(codes)].tolist() == expected
@@ -284,7 +284,9 @@ def test_ballast_gives_the_emulators_bits(seed: int) -> None:
             c=None if problem.c is None else cp.asarray(problem.c),
         )
         out = cp.zeros(problem.shape[:3], cp.uint32)
-        found = ballast.run(moved, ballast.shift(problem.unit, CORES[str(problem.unit.a)]) or 0, out, any_sign=True)
+        found = ballast.multiply_ballast(
+            moved, ballast.shift(problem.unit, CORES[str(problem.unit.a)]) or 0, out, any_sign=True
+        )
         assert found is not None
         expected = emulator.multiply_emulated_on_device(moved)
         wrong = (out != expected).ravel()
@@ -295,10 +297,10 @@ def test_ballast_gives_the_emulators_bits(seed: int) -> None:
 
 def test_places_are_whole_chunks() -> None:
     for unit, k in ((A100, 1), (A100, 17), (V100, 5), (V100, 8), (V100.replace(block_size=3), 7)):
-        order = ballast.places(unit, k)
+        order = ballast.ballast_places(unit, k)
         assert order.size % 8 == 0
         assert sorted(order[order >= 0].tolist()) == list(range(k))
-        first = order.reshape(-1, ballast.width(unit))[0]
+        first = order.reshape(-1, ballast.ballast_width(unit))[0]
         assert first[first >= 0].tolist() == list(range(min(k, unit.block_size)))
 
 

@@ -74,7 +74,7 @@ def test_other_emulator_kernels_compile(kernel: str) -> None:
 def test_the_kernels_of_groups_compile(fmt: str) -> None:
     unit = tcsim.unit("b200", fmt)
     build(grouped.grouped_source(unit), "sm_80")
-    build(grouped.pack_source(unit, unit.a_format, "a"), "sm_80")
+    build(grouped.pack_groups_source(unit, unit.a_format, "a"), "sm_80")
 
 
 @pytest.mark.parametrize(("block", "total", "fmt"), [(64, "float64", "float16"), (48, "float32", "bfloat16")])
