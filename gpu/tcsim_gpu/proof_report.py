@@ -26,7 +26,7 @@ from tcsim.schedule import Sequential
 from tcsim_gpu import ballast, certificates, cublas, device, draw, emulator, folded, proofs
 from tcsim_gpu.bench import seconds
 
-VALUES = ("normal", "lognormal", "uniform")
+VALUES = ("uniform", "lognormal", "normal")
 SIDE, LARGE = 8192, 8192
 WEIGHED = ("b200 nvfp4", "b200 mxfp4", "a100 float16", "v100 float16")  # units whose certificates depend on data
 SECOND = 768  # rows and columns that the exact kernel computes, too, of units with scales
@@ -105,7 +105,7 @@ def drawn(unit: Unit, m: int, n: int, k: int, kind: str, seed: int, with_c: bool
 def forced(problem: Problem, out: Any) -> tuple[Any, int, int] | None:
     """The tensor core's outputs wherever it has certificates, though the plan might not use them: the list of the others, how many
     they are, and how many only chunks certify. None for units without certificates of data, and for operands with specials."""
-    unit, gpu = problem.unit, device.table_gpu()
+    unit, gpu = problem.unit, proofs.present()
     core = ballast.core_for(unit, gpu)
     if core is not None:
         found = ballast.multiply_ballast(problem, ballast.shift(unit, core) or 0, out, any_sign=True)
@@ -165,7 +165,7 @@ def timed(name: str, unit: Unit, kind: str, k: int, seed: int) -> dict[str, Any]
         if 0 < row["without certificate"] <= listed.size:
             few = listed[: row["without certificate"]]
             row["ms of the list"] = 1e3 * seconds(lambda: emulator.some(problem, out, few), 2)
-    if kind == VALUES[0] or found is not None:
+    if found is not None or len(kinds_of(unit)) == 1:
         row["TMAC/s of the emulator"] = k**3 / seconds(lambda: emulator.multiply_emulated_on_device(problem), 2) / 1e12
     return row
 
@@ -193,7 +193,7 @@ def of_weights(name: str, unit: Unit, file: str, weights: Any, rows: int, seed: 
 
 def kinds_of(unit: Unit) -> tuple[str, ...]:
     """The distributions that a unit is timed on: all where data decide."""
-    return VALUES if certificates.FOLDED.takes(unit) or ballast.BALLAST.takes(unit) else VALUES[:1]
+    return VALUES if certificates.FOLDED.takes(unit) or ballast.BALLAST.takes(unit) else VALUES[-1:]
 
 
 def measure_proofs(

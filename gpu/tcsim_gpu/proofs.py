@@ -2,8 +2,7 @@
 
 1. native: the GPU's own tensor core has the unit's record. 2. padded: it has, once zeros fill up the unit's shorter blocks.
 3. exact blocks: 64 products exactly, then one rounding, where the data certify it; other outputs go to the emulator.
-4. ballast: two products that cancel make the tensor core cut where the unit does, where all products have one sign.
-5. emulator: everything else, on CUDA cores. `multiply_emulated` is that one alone. The proofs are in `certificates`.
+4. emulator: everything else, on CUDA cores. `multiply_emulated` is that one alone. The proofs are in `certificates`.
 """
 
 from __future__ import annotations
@@ -18,17 +17,16 @@ from tcsim.gates import asked_of
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Plan, Sequential
-from tcsim_gpu import ballast, certificates, device, emulator, folded, native
+from tcsim_gpu import certificates, device, emulator, folded, native
 from tcsim_gpu.launch import GPU, on_device
 
 FEW = 1 << 20  # multiply-adds of one product of a batch, below which launching one kernel a product does not pay
-MANY = 1 << 32  # multiply-adds from which on it pays to ask the data about ballast
-RECOMPUTED = 32  # one output in so many without a certificate, and all are recomputed: together they are that much faster
+RECOMPUTED = 128  # one output in so many without a certificate, and all are recomputed: together they are as fast (14 against 0.09 TMAC/s)
 
 
 @dataclass(frozen=True)
 class Step:
-    """How a problem is computed: "native", "padded", "exact blocks", "ballast" or "emulator"; the record that runs, and why."""
+    """How a problem is computed: "native", "padded", "exact blocks" or "emulator"; the record that runs, and why."""
 
     name: str
     native: Unit | None
@@ -60,12 +58,6 @@ def _step(unit: Unit, one_chain: bool, gpu: str | None) -> Step:
     if found is not None:
         name = "native" if unit.block_size == found.block_size else "padded"
         return Step(name, found, f"{found.label}: {why}", "none needed: the records prove it for all data")
-    core = ballast.core_for(unit, gpu)
-    if core is not None:
-        by = 2 ** (ballast.shift(unit, core) or 0)
-        how = f"blocks of {unit.block_size} by {core.label}, beside two products of {by} times the largest exponent's power that cancel"
-        told = f"{MANY:.1e} finite products of one sign, or more; each output's exponents: see tcsim_gpu.ballast.shift"
-        return Step("ballast", core, how, told)
     stop = certificates.FOLDED.stops_at(unit)
     carrier = next((u for u in native.natives(gpu) if u.a == u.b == "bfloat16"), None)
     if stop is not None:
@@ -95,30 +87,20 @@ def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) ->
     """`multiply_cuda` for CuPy arrays; `tally` is told which step took how many outputs."""
     tally = StepTally() if tally is None else tally
     batch, m, n, k = problem.shape
-    step = step_for(problem.unit, problem.plan, _present())
+    step = step_for(problem.unit, problem.plan, present())
     small = batch > 1 and m * n * k < FEW
-    gate = {"exact blocks": certificates.FOLDED, "ballast": ballast.BALLAST}.get(step.name)
-    if gate is not None and gate.refuses(asked_of(problem)) is not None:
-        small = True
-    if step.name == "ballast" and batch * m * n * k < MANY:
+    if step.name == "exact blocks" and certificates.FOLDED.refuses(asked_of(problem)) is not None:
         small = True
     if step.native is None or small or 0 in problem.shape:
         tally.add("emulator", batch * m * n)
         return emulator.multiply_emulated_on_device(problem)
     cp = device.cupy()
     out = cp.empty((batch, m, n), cp.uint32)
-    if gate is None:
+    if step.name != "exact blocks":
         native.multiply_natively(problem, step.native, out)
         tally.add(step.name, out.size)
         return out
-    if step.name == "ballast":
-        found = ballast.multiply_ballast(problem, ballast.shift(problem.unit, step.native) or 0, out)
-        if found is None:
-            tally.add("emulator", out.size)
-            return emulator.multiply_emulated_on_device(problem)
-        listed, without = found
-    else:
-        listed, without, tally.by_chunks = folded.multiply_folded(problem, out)
+    listed, without, tally.by_chunks = folded.multiply_folded(problem, out)
     if without > min(listed.size, out.size // RECOMPUTED):
         tally.add("emulator", out.size)
         return emulator.multiply_emulated_on_device(problem)
@@ -137,7 +119,7 @@ def explain_plan(problem: Problem, gpu: str | None = None) -> str:
     then only the steps are told.
     """
     here = gpu is None
-    step = step_for(problem.unit, problem.plan, _present() if here else gpu)
+    step = step_for(problem.unit, problem.plan, present() if here else gpu)
     lines = [f"{problem.unit.label}: {step.name}", f"  why: {step.why}", f"  certificate: {step.certificate}"]
     if not here:
         return "\n".join(lines)
@@ -156,7 +138,7 @@ def explain_step(unit: Unit, gpu: str | None) -> str:
     return f"{unit.label}: {step.name}\n  why: {step.why}\n  certificate: {step.certificate}"
 
 
-def _present() -> str | None:
+def present() -> str | None:
     """The GPU present, if the kernels for tensor cores run on it."""
     return _gpu(int(device.cupy().cuda.Device().id))
 
