@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from tcsim.jax.dot import How, bind, dot, walk
+from tcsim.jax.dot import How, bind, emulated_dot, evaluate_equations
 
 _FIELDS = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers", "feature_group_count",
            "batch_group_count", "precision", "preferred_element_type")  # fmt: skip
@@ -30,7 +30,7 @@ def products(how: How, equation: Any, given: list[Any]) -> list[Any] | None:
     """The outputs of an equation that is a product; None for any other."""
     p = equation.params
     if equation.primitive.name == "dot_general":
-        return [dot(how, given[0], given[1], p["dimension_numbers"], p["precision"], p["preferred_element_type"])]
+        return [emulated_dot(how, given[0], given[1], p["dimension_numbers"], p["precision"], p["preferred_element_type"])]
     if equation.primitive.name == "conv_general_dilated":
         return [convolution(how, given[0], given[1], p)]
     return None
@@ -57,7 +57,7 @@ def _conv(lhs: Any, rhs: Any, spec: Any) -> Any:
     a = rows.reshape(rows.shape[0], batches, n, groups, c, prod(sizes)).transpose(1, 3, 2, 5, 0, 4)
     a = a.reshape(split, n * prod(sizes), -1)  # (group, n·p·q, r·s·c)
     b = w.reshape(split, w.shape[0] // split, c, -1).transpose(0, 3, 2, 1).reshape(split, -1, w.shape[0] // split)
-    y = dot(how, a, b, (((2,), (1,)), ((0,), (0,))), p["precision"], shape.dtype)
+    y = emulated_dot(how, a, b, (((2,), (1,)), ((0,), (0,))), p["precision"], shape.dtype)
     y = y.reshape(split, n, *sizes, -1)
     y = jax.numpy.moveaxis(jax.numpy.moveaxis(y, 0, -2).reshape(n, *sizes, -1), -1, 1)  # (n, k, …)
     return y.transpose(tuple(numbers.out_spec.index(i) for i in range(len(numbers.out_spec))))
@@ -88,7 +88,7 @@ def _backward(spec: Any, kept: Any, ct: Any) -> Any:
         return bind(equation, given) if found is None else found
 
     closed = jax.make_jaxpr(pull)(ct, *kept)
-    return tuple(walk(closed.jaxpr, closed.consts, (ct, *kept), compute))
+    return tuple(evaluate_equations(closed.jaxpr, closed.consts, (ct, *kept), compute))
 
 
 _conv.defvjp(_forward, _backward)

@@ -17,7 +17,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.operands import accumulator
 from tcsim.probing.box import Batch
 from tcsim.probing.explain_diff import explanations, problem_of
-from tcsim.probing.models import Model, numbers
+from tcsim.probing.models import Model, arithmetic_text
 from tcsim.problem import Codes
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 
@@ -25,7 +25,7 @@ VERDICTS = ("as declared", "another schedule", "another unit", "corruption")
 
 
 @dataclass(frozen=True)
-class Call:
+class SampledCall:
     """One sampled GEMM: sampled rows of a and columns of b with the whole of k, c and d where they cross, and what was declared.
 
     `gpu`, `instruction`, `dtype` name the unit; `schedule` is data or its text, "SplitK(3, tile_k=64)".
@@ -94,7 +94,7 @@ class Audit:
 
 
 def audit(
-    log: str | Path | Iterable[Call],
+    log: str | Path | Iterable[SampledCall],
     *,
     gpu: str | None = None,
     instruction: str | None = None,
@@ -119,7 +119,7 @@ def audit(
     A mismatch is "another schedule" of the declared unit, "another unit", or, where nothing looked through gives those bits,
     "corruption". ValueError for a log without calls, and for names that do not exist.
     """
-    calls = list(read(log)) if isinstance(log, str | Path) else list(log)
+    calls = list(read_log(log)) if isinstance(log, str | Path) else list(log)
     if not calls:
         raise ValueError(f"{log} holds no call: an array d, with a and b of the same prefix")
     whole = tuple(_batched(calls, gpu, instruction, schedule))
@@ -177,7 +177,7 @@ class _Others:
         found = explanations(one, d, formats, declared.stored, self.seed, self.gpus)
         if not found:
             return VERDICTS[3], ()
-        best = next((f.model for f in found if numbers(f.model.unit) == numbers(declared.unit)), found[0].model)
+        best = next((f.model for f in found if arithmetic_text(f.model.unit) == arithmetic_text(declared.unit)), found[0].model)
         why = tuple(dict.fromkeys(str(f.model.name) for f in found))
         self.known.append((best, why))
         return self._kind(best, declared), why
@@ -188,10 +188,12 @@ class _Others:
 
     @staticmethod
     def _kind(model: Model, declared: Model) -> str:
-        return VERDICTS[1] if numbers(model.unit) == numbers(declared.unit) else VERDICTS[2]
+        return VERDICTS[1] if arithmetic_text(model.unit) == arithmetic_text(declared.unit) else VERDICTS[2]
 
 
-def _batched(calls: list[Call], gpu: str | None, instruction: str | None, schedule: Schedule | str | None) -> Iterator[_Group]:
+def _batched(
+    calls: list[SampledCall], gpu: str | None, instruction: str | None, schedule: Schedule | str | None
+) -> Iterator[_Group]:
     groups: dict[tuple[Any, ...], _Group] = {}
     parts: dict[tuple[Any, ...], list[tuple[Batch, Codes]]] = {}
     for at, call in enumerate(calls):
@@ -216,7 +218,7 @@ def _batched(calls: list[Call], gpu: str | None, instruction: str | None, schedu
         yield group
 
 
-def _output(call: Call) -> Format:
+def _output(call: SampledCall) -> Format:
     array = np.asarray(call.d)
     if array.dtype.kind == "u":
         raise ValueError(f"{call.name}: d holds codes of {array.dtype}, which say no format; pass values")
@@ -256,7 +258,7 @@ def parsed(schedule: Schedule | str | None) -> Schedule:
         raise ValueError(f"schedule {schedule!r}: {error}") from None
 
 
-def read(path: str | Path) -> Iterator[Call]:
+def read_log(path: str | Path) -> Iterator[SampledCall]:
     """The calls of a file or of every npz file of a folder."""
     files = sorted(Path(path).glob("*.npz")) if Path(path).is_dir() else [Path(path)]
     for file in files:
@@ -265,7 +267,7 @@ def read(path: str | Path) -> Iterator[Call]:
                 yield _call(file, prefix, stored)
 
 
-def _call(file: Path, prefix: str, stored: Any) -> Call:
+def _call(file: Path, prefix: str, stored: Any) -> SampledCall:
     def said(key: str) -> str:
         name = prefix + key if prefix + key in stored.files else key
         return str(stored[name]) if name in stored.files else ""
@@ -274,7 +276,7 @@ def _call(file: Path, prefix: str, stored: Any) -> Call:
     if missing:
         raise ValueError(f"{file} holds {prefix}d but no {' and '.join(prefix + key for key in missing)}")
     c = stored[prefix + "c"] if prefix + "c" in stored.files else None
-    return Call(
+    return SampledCall(
         f"{file.stem}{'/' + prefix.rstrip('.') if prefix else ''}", stored[prefix + "a"], stored[prefix + "b"], stored[prefix + "d"], c,
         said("gpu"), said("dtype"), said("instruction") or None, said("schedule") or None,
     )  # fmt: skip

@@ -22,7 +22,7 @@ USUAL: Parts = {
 }  # fmt: skip
 
 
-def unit_of(known: Formats, parts: Parts) -> Unit | None:
+def unit_of_parts(known: Formats, parts: Parts) -> Unit | None:
     """The unit that has these parts, None where there is none."""
     try:
         return Unit(
@@ -78,7 +78,7 @@ def starts(known: Formats, mode: Parts) -> Iterator[Parts]:
             continue
         parts = {**USUAL, **mode, **numbers}
         key = repr(sorted(parts.items(), key=lambda item: item[0]))
-        if key not in seen and unit_of(known, parts) is not None:
+        if key not in seen and unit_of_parts(known, parts) is not None:
             seen.add(key)
             yield parts
 
@@ -90,7 +90,7 @@ def records(known: Formats) -> list[Parts]:
         if (unit.scale is None) == (known.scale is None) and (unit.arithmetic == "integer") == known.a.integer:
             parts = parts_of(unit)
             parts["nan_code"] = unit.nan_code if unit.out == known.out.name else None
-            if unit_of(known, parts) is not None:
+            if unit_of_parts(known, parts) is not None:
                 found.setdefault(repr(parts), parts)
     return list(found.values())
 

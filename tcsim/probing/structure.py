@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.probing.box import Batch, simulated
-from tcsim.probing.candidates import Parts, unit_of
+from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.search import Found, Judge
 from tcsim.problem import Codes
 
@@ -18,7 +18,7 @@ LONG = 288  # for orders of k: twice the longest period looked for
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
 
 
-def rows_of(d: Codes) -> Codes:
+def answer_rows(d: Codes) -> Codes:
     """The answer to a mark at every k, as a row of numbers each."""
     return d.reshape(d.shape[0], -1)
 
@@ -26,7 +26,7 @@ def rows_of(d: Codes) -> Codes:
 def labels(batch: Batch) -> npt.NDArray[np.int64]:
     """Which k answer alike: those of a block, as far as the answers tell blocks apart. Numbered as they first appear."""
     assert batch.d is not None
-    _, first, inverse = np.unique(rows_of(batch.d), axis=0, return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(answer_rows(batch.d), axis=0, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     return np.asarray(rank[inverse.ravel()], np.int64)
 
@@ -92,7 +92,7 @@ def ordered(judge: Judge, batch: Batch, found: Found, sizes: list[int], length: 
     assert batch.d is not None
     if batch.a.shape[2] != length:
         return None  # the black box takes only longer k
-    seen = rows_of(batch.d)
+    seen = answer_rows(batch.d)
     by_row: dict[bytes, list[int]] = defaultdict(list)
     for k, row in enumerate(seen):
         by_row[row.tobytes()].append(k)
@@ -101,11 +101,11 @@ def ordered(judge: Judge, batch: Batch, found: Found, sizes: list[int], length: 
         step = shape["block_size"] * shape["chain"]
         if length % step or (found.parts["c_enters"] == "after" and length != step * shape["chains"]):
             continue
-        unit = unit_of(judge.known, {**found.parts, **shape})
+        unit = unit_of_parts(judge.known, {**found.parts, **shape})
         if unit is None:
             continue
         judge.simulations += 1
-        rows = rows_of(simulated(unit, batch, seed=judge.seed))
+        rows = answer_rows(simulated(unit, batch, seed=judge.seed))
         agree = sum(min(n, len(by_row.get(row, ()))) for row, n in Counter(r.tobytes() for r in rows).items())
         if best is None or agree > best[0]:
             best = (agree, shape, rows)

@@ -52,7 +52,7 @@ _HINTS = {
 }
 
 
-def refuse(func: Any, strict: bool, warned: set[Any], why: str = "") -> None:
+def refuse_operator(func: Any, strict: bool, warned: set[Any], why: str = "") -> None:
     """Say once that `func` is not emulated; NotImplementedError if strict."""
     name = func._schema.name.replace("::", ".")
     space, plain = name.split(".")

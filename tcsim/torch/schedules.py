@@ -11,7 +11,7 @@ import numpy as np
 from tcsim.composed import shortened
 from tcsim.hardware.unit import Unit
 from tcsim.probing.catalogue import catalogue
-from tcsim.probing.gemm_kernels import Kind
+from tcsim.probing.gemm_kernels import GemmKind
 from tcsim.probing.predict import predict
 from tcsim.schedule import Lanes, Plan, Schedule, Sequential, Tiled
 from tcsim.torch.refuse import NotEmulated
@@ -64,7 +64,7 @@ class Library:
     def _predicted(self, call: Any, unit: Unit, fast: bool) -> Schedule:
         eight = unit.a_format.width == 8
         fmt = "float8_e4m3fn" if eight else unit.a_format.name
-        kind = Kind(fmt, fmt if fmt in ("float16", "bfloat16") else "float32", unit.out_format.name, fast and eight)
+        kind = GemmKind(fmt, fmt if fmt in ("float16", "bfloat16") else "float32", unit.out_format.name, fast and eight)
         shape = (call.m, call.n, call.k)
         if kind not in catalogue(self.gpu, "cublas").kinds:
             return self._unknown(kind.name, f"no call of {kind.name} is in the catalogue of {self.gpu}")

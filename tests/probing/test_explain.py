@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.probing.audit import Call, parsed
+from tcsim.probing.audit import SampledCall, parsed
 
 RNG = np.random.default_rng(14)
 A = RNG.standard_normal((20, 555)).astype("float16")
@@ -70,15 +70,15 @@ def test_single_bits_are_corruption_and_clean_calls_are_not() -> None:
     bad = rng.random(count) < 1 / 3
     at, bit = rng.integers(0, 16, count), rng.integers(0, 32, count).astype(np.uint32)
     d.view(np.uint32).reshape(count, 16)[np.flatnonzero(bad), at[bad]] ^= np.uint32(1) << bit[bad]
-    calls = [Call(str(i), a[i], b[i], d[i], gpu=plans[i % 3][0], schedule=plans[i % 3][1]) for i in range(count)]
+    calls = [SampledCall(str(i), a[i], b[i], d[i], gpu=plans[i % 3][0], schedule=plans[i % 3][1]) for i in range(count)]
     verdicts = tcsim.audit(calls).verdicts
     assert [v.verdict for v in verdicts] == ["corruption" if x else "as declared" for x in bad]
     assert [v.first for v in verdicts if v.first] == [(int(p) // 4, int(p) % 4) for p in at[bad]]
 
 
 def test_other_units_and_schedules_explain_a_mismatch() -> None:
-    calls = [Call("sku", A, B, gemm("a100"), gpu="h200"), Call("split", A, B, gemm("h200", tcsim.SplitK(4, tile_k=64)), gpu="h200"),
-             Call("right", A, B, gemm("h200"), gpu="h200")]  # fmt: skip
+    calls = [SampledCall("sku", A, B, gemm("a100"), gpu="h200"), SampledCall("split", A, B, gemm("h200", tcsim.SplitK(4, tile_k=64)), gpu="h200"),
+             SampledCall("right", A, B, gemm("h200"), gpu="h200")]  # fmt: skip
     found = tcsim.audit(calls)
     assert [v.verdict for v in found.verdicts] == ["another unit", "another schedule", "as declared"]
     assert any("a100" in text or "t4" in text for text in found.verdicts[0].explained_by)
