@@ -82,7 +82,7 @@ def _about(x: Any) -> Any:
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """A training run: each step's loss and the parameters' fingerprint after it, the parameters at its end."""
 
     losses: list[float] = field(default_factory=list)
@@ -91,13 +91,15 @@ class Run:
     seconds: float = 0.0
 
 
-def train(model: Any, batches: list[Any], dtype: Any, loss_of: Any, inside: Callable[[int], Any], seconds: float = 1e9) -> Run:
+def train_model(
+    model: Any, batches: list[Any], dtype: Any, loss_of: Any, inside: Callable[[int], Any], seconds: float = 1e9
+) -> TrainingRun:
     """AdamW steps under autocast, forward and backward inside `inside(step)`; no step begins after `seconds`.
 
     float16 has its loss scaled by 1024. What `inside` gives is entered within autocast.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    scale, run, begun = 1024.0 if dtype == torch.float16 else 1.0, Run(), time.time()
+    scale, run, begun = 1024.0 if dtype == torch.float16 else 1.0, TrainingRun(), time.time()
     for step, tokens in enumerate(batches):
         if time.time() - begun > seconds:
             break
@@ -154,10 +156,10 @@ def compare_runs(
             stack.enter_context(witness)
         return stack
 
-    mine = train(start(), batches, dtype, loss_of, watched_steps, seconds)
+    mine = train_model(start(), batches, dtype, loss_of, watched_steps, seconds)
     steps = len(mine.prints)
-    theirs = train(start(), batches[:steps], dtype, loss_of, native)
-    again = train(start(), batches[: min(steps, repeats or steps)], dtype, loss_of, native)
+    theirs = train_model(start(), batches[:steps], dtype, loss_of, native)
+    again = train_model(start(), batches[: min(steps, repeats or steps)], dtype, loss_of, native)
     parted = next((i for i in range(steps) if mine.prints[i] != theirs.prints[i]), None)
     report = {
         "steps": steps,
@@ -192,7 +194,7 @@ def compare_runs(
 
 def _operations(model: Any, batches: list[Any], dtype: Any, loss_of: Any, emulation: Any, plain: Context) -> dict[str, Any]:
     """Both traces of the last batch's step, from the plain run's state before it: how many operations, and the first that differs."""
-    train(model, batches[:-1], dtype, loss_of, lambda step: plain())
+    train_model(model, batches[:-1], dtype, loss_of, lambda step: plain())
     traces = []
     for context in (plain, lambda: emulation):
         witness = Witness(every=True)
@@ -203,7 +205,7 @@ def _operations(model: Any, batches: list[Any], dtype: Any, loss_of: Any, emulat
             stack.enter_context(witness)
             return stack
 
-        train(copy.deepcopy(model), batches[-1:], dtype, loss_of, inside)
+        train_model(copy.deepcopy(model), batches[-1:], dtype, loss_of, inside)
         traces.append(list(zip(witness.names, torch.stack(witness.prints).tolist(), strict=True)))
     native, mine = traces
     first = next((i for i, pair in enumerate(zip(native, mine, strict=False)) if pair[0] != pair[1]), None)

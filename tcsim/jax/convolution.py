@@ -21,7 +21,7 @@ _FIELDS = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimensi
            "batch_group_count", "precision", "preferred_element_type")  # fmt: skip
 
 
-def convolution(how: How, lhs: Any, rhs: Any, parameters: Any) -> Any:
+def emulated_convolution(how: How, lhs: Any, rhs: Any, parameters: Any) -> Any:
     """conv_general_dilated with its primitive's parameters, on `how`; differentiable in reverse."""
     return _conv(lhs, rhs, (how, tuple((name, _fixed(parameters[name])) for name in _FIELDS)))
 
@@ -32,7 +32,7 @@ def products(how: How, equation: Any, given: list[Any]) -> list[Any] | None:
     if equation.primitive.name == "dot_general":
         return [emulated_dot(how, given[0], given[1], p["dimension_numbers"], p["precision"], p["preferred_element_type"])]
     if equation.primitive.name == "conv_general_dilated":
-        return [convolution(how, given[0], given[1], p)]
+        return [emulated_convolution(how, given[0], given[1], p)]
     return None
 
 
