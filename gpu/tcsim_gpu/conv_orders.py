@@ -7,8 +7,12 @@ place, with the first one fixed at a few places, are the order.
 
 from __future__ import annotations
 
+import argparse
+import json
+import re
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -141,3 +145,36 @@ def _mark(rows: Any, group: list[tuple[int, int]]) -> None:
     first, second = torch.tensor(group).unbind(1)
     rows[lines, first] = LARGE
     rows[lines, second] = -LARGE
+
+
+def survey(convs: tuple[Conv, ...], device: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(counts by key, what each key is) of every pass of some convolutions in both half formats."""
+    arrays, about = {}, []
+    for name, dtype in (("float16", torch.float16), ("bfloat16", torch.bfloat16)):
+        for i, conv in enumerate(convs):
+            for which in PASSES:
+                key = f"{name}.{i}.{which}"
+                with torch.profiler.profile() as profile:
+                    counts(conv, which, dtype, device, firsts=1)
+                starts, arrays[key] = counts(conv, which, dtype, device)
+                kernels = sorted(
+                    {e.name for e in profile.events() if re.search("gemm|conv|cudnn", e.name) and "aten" not in e.name}
+                )
+                about.append(
+                    {"key": key, "pass": which, "dtype": name, **asdict(conv), "firsts": starts.tolist(), "kernels": kernels}
+                )
+    return arrays, about
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Survey the residual network's convolutions on the GPU present: counts to conv_orders.npz, their description to conv_orders.json."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--out", type=Path, default=Path("."))
+    out = options.parse_args(argv).out
+    arrays, about = survey(RESIDUAL, "cuda")
+    np.savez_compressed(out / "conv_orders.npz", **arrays)
+    (out / "conv_orders.json").write_text(json.dumps(about, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,7 @@ import pytest
 import tcsim
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from tcsim_gpu import conv_orders, gguf, llama, models, small_models  # noqa: E402
+from tcsim_gpu import conv_fits, conv_orders, gguf, llama, models, small_models  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from tcsim.torch.emulation import EmulationMode  # noqa: E402
@@ -125,6 +125,20 @@ def test_orders_of_convolutions_by_masking() -> None:
             expected = kernel - np.minimum(16 * np.maximum(blocks, first // 16) + 16, kernel)
             expected[first] = -1
             assert np.array_equal(row, expected)
+
+
+@pytest.mark.parametrize("schedule", [tcsim.Sequential(), tcsim.SplitK(3, 32)], ids=str)
+def test_an_order_is_found_from_its_counts(schedule: Any) -> None:
+    """One name of the order fits, or names that say the same; another block, slice or pass does not."""
+    conv = conv_orders.Conv(2, 32, 16, 6)
+    orders = {"forward": "r s c", "input": "r s c", "weight": "n p q"}
+    slices = {"forward": 96, "input": 64, "weight": 32}
+    for which, order in orders.items():
+        with tcsim.torch.emulate("h200", schedule=schedule):
+            firsts, counts = conv_orders.counts(conv, which, torch.bfloat16, "cpu")
+        found = conv_fits.fits(conv, which, torch.bfloat16, counts, firsts)
+        step = counts.shape[1] if schedule == tcsim.Sequential() else slices[which]
+        assert found == [(order, 16, step)]
 
 
 def test_gguf_by_hand(tmp_path: Path) -> None:
