@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,13 @@ def _probe_gpu(gpu: str, backend: str, options: Any, jobs: int, seconds: float |
     _written(lambda: json.dumps(lines, indent=1), json_path)
     _written(lambda: _page("\n".join(sorted(said))), html_path)
     if keep is not None:
-        recorded.save(keep, dict(sorted(recordings.items())), **machine, seed=options.seed)
+        recorded.save(
+            keep,
+            dict(sorted(recordings.items())),
+            **machine,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            seed=options.seed,
+        )
     verdicts = {line["verdict"] for line in lines}
     raise SystemExit(FOUND if verdicts <= {"as in the table", "not asked"} and len(verdicts - {"not asked"}) else NOT_FOUND)
 
