@@ -14,7 +14,7 @@ import tcsim
 from tcsim.cli import main
 from tcsim.hardware.choices import EVIDENCE
 from tcsim.hardware.gpus import GPUS
-from tcsim.verbs.records import lines, shown_gpus, shown_inputs
+from tcsim.verbs.records import record_lines, shown_gpus, shown_inputs
 
 GROUPS = {
     "Multiply and look": ("unit", "units", "matmul", "trace", "compare", "check", "vectors", "what_if"),
@@ -71,7 +71,7 @@ def units_page() -> str:
     ]
     text += [f"- **{letter}**: {what}" for letter, what in EVIDENCE.items()]
     text += ["", row(head), row(["---"] * len(head))]
-    for x in lines(tcsim.units()):
+    for x in record_lines(tcsim.units()):
         text.append(row([shown_gpus(x["gpus"]), x["instruction"], shown_inputs(x["inputs"]), x["out"], x["arithmetic"], x["block_size"],
                          x["fraction_bits"] or "exact", x["align_rounding"], x["rounding"]]))  # fmt: skip
     text += ["", "## Sources", "", row(["source", "units"]), row(["---", "---"])]

@@ -10,7 +10,7 @@ from tcsim.fp.formats import Format, formats
 from tcsim.hardware import unit, units
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
-from tcsim.public import MODULES, install
+from tcsim.public import MODULES, install_short_names
 from tcsim.quantize import dequantize, quantize
 from tcsim.schedule import Blocked, Lanes, Sequential, SplitK, Tiled
 
@@ -36,7 +36,7 @@ _LATER = {
 }
 _MODULES = (*MODULES, "files", "sparse", "study", "torch", "jax")
 
-install()
+install_short_names()
 
 if TYPE_CHECKING:
     from tcsim.fp.codes import decode as decode

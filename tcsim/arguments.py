@@ -72,7 +72,7 @@ def one_rounding(rounding: str | None, round: str | None) -> str | None:
     return round if rounding is None else rounding
 
 
-def choice(value: Any, what: str, known: Iterable[str]) -> str:
+def known_name(value: Any, what: str, known: Iterable[str]) -> str:
     """A name that exists. ValueError names the nearest one that does."""
     names = list(known)
     if not isinstance(value, str) or value not in names:

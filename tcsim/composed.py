@@ -22,7 +22,7 @@ Places = npt.NDArray[np.int64]
 Run = Callable[[Problem, int | None], Codes]
 
 
-def run(problem: Problem, schedule: Tiled | Lanes, backend: Run, threads: int | None) -> Codes:
+def run_composed(problem: Problem, schedule: Tiled | Lanes, backend: Run, threads: int | None) -> Codes:
     """Codes of D = C + A·B, (batch, m, n), for a problem whose own plan is not looked at.
 
     ValueError for units with block scales, integers or outputs wider than float32.
@@ -97,7 +97,7 @@ def _lanes(problem: Problem, schedule: Lanes, ks: Places, backend: Run, threads:
     batch, m, n, _ = problem.shape
     flat = places.reshape(-1, length)
     part = Problem(
-        fused(problem.unit),
+        fused_unit(problem.unit),
         Plan(np.array([0, length], dtype=np.int64), None, True),
         Operand(_spread(problem.a.codes, flat).reshape(-1, m, length), problem.a.stored),
         Operand(_spread(problem.b.codes.transpose(0, 2, 1), flat).reshape(-1, n, length).transpose(0, 2, 1), problem.b.stored),
@@ -186,7 +186,7 @@ TREE: dict[str, Callable[[Floats], Floats]] = {
 
 
 @lru_cache(maxsize=64)
-def fused(unit: Unit) -> Unit:
+def fused_unit(unit: Unit) -> Unit:
     """float32 fused multiply-adds of the unit's inputs, as the CUDA cores of its GPU do them."""
     return Unit(
         unit.gpu, "fma", unit.a, unit.b, "float32", 1, align_rounding="exact", rounding="rne", zero_sign="ieee",

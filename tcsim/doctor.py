@@ -12,7 +12,7 @@ import tcsim
 _PACKAGES = ("numpy", "numba", "ml_dtypes", "xarray", "click")
 
 
-def lines(warm: bool = False) -> Iterator[str]:
+def doctor_lines(warm: bool = False) -> Iterator[str]:
     """The lines that `tcsim doctor` prints, each as soon as it is known; with `warm` the kernels are compiled first."""
     from tcsim.codegen import jit
 
@@ -79,7 +79,7 @@ def _gpu() -> list[str]:
     from importlib import import_module
 
     try:
-        found: list[str] = import_module("tcsim_gpu.cli").doctor()
+        found: list[str] = import_module("tcsim_gpu.cli").gpu_lines()
     except (ImportError, AttributeError) as error:
         return [f"GPU module: {error}"]
     return found

@@ -152,7 +152,7 @@ def _dense(lines: Sequence[Sequence[str]], layout: str, field: str, symmetry: st
     return np.asarray(x)
 
 
-def words(text: str, where: str) -> Array:
+def parse_numbers(text: str, where: str) -> Array:
     """One line of numbers, apart by commas or spaces: decimal ones as float64, hexadecimal ("3c00", "0x3c00") as uint64.
 
     A line is hexadecimal where a word begins with 0x, or where one holds a digit beyond 9 that is no exponent. ValueError
@@ -188,7 +188,7 @@ def text_table(file: Path, *, hexadecimal: bool | None = None) -> Array:
     if not lines:
         raise ValueError(f"{file} holds no numbers")
     as_hex = hexadecimal if hexadecimal is not None else file.suffix == ".hex" or any("0x" in line.lower() for _, line in lines)
-    rows = [words("0x0 " + line if as_hex else line, f"{file}, line {i}")[1 if as_hex else 0 :] for i, line in lines]
+    rows = [parse_numbers("0x0 " + line if as_hex else line, f"{file}, line {i}")[1 if as_hex else 0 :] for i, line in lines]
     for (i, _), row in zip(lines, rows, strict=True):
         if row.size != rows[0].size:
             raise ValueError(f"{file}, line {i}: {row.size} numbers, and line {lines[0][0]} has {rows[0].size}")

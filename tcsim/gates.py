@@ -183,7 +183,7 @@ def roundings(name: str, *more: str, form: Callable[[str], object] = masks) -> d
     return one_of(name, *(mode for mode in UNIT_MODES if known(mode)), *more)
 
 
-def count(name: str, most: int) -> dict[str, Test]:
+def up_to(name: str, most: int) -> dict[str, Test]:
     """A field that may be None or an integer, at most `most` in magnitude."""
 
     def within(unit: Unit) -> bool:
@@ -193,7 +193,7 @@ def count(name: str, most: int) -> dict[str, Test]:
     return {name: within}
 
 
-def formats(*names: str) -> dict[str, Test]:
+def any_formats(*names: str) -> dict[str, Test]:
     """Fields that may hold any format, or none."""
 
     def known(name: str) -> Test:
@@ -237,7 +237,7 @@ ANY_ORDER: dict[str, Test] = {"k_order": _ordered}
 
 
 @dataclass(frozen=True)
-class Sums:
+class SumIn:
     """A test for the format in which a schedule's partial results are added."""
 
     values: tuple[str | None, ...]
@@ -260,7 +260,7 @@ def _flag(asked: Asked) -> bool:
 
 def schedules(*sums: str | None) -> dict[str, Rest]:
     """Segments wherever a plan cuts k, their results added in one of the formats `sums` (None: one chain), c first or last."""
-    return {"plan.bounds": _any, "plan.sum": Sums(sums), "plan.c_first": _flag}
+    return {"plan.bounds": _any, "plan.sum": SumIn(sums), "plan.c_first": _flag}
 
 
 ANY_SUM = (None, *SUM_FORMATS)

@@ -57,7 +57,7 @@ class Golden:
         return sum(v.d.size for v in self.vectors)
 
 
-def read(path: str | Path) -> Golden:
+def read_golden(path: str | Path) -> Golden:
     """The golden vectors of a file. ValueError for a file that `tcsim capture` did not write."""
     pairs = import_module("tcsim_gpu.unit_of_instruction")
     other = ValueError(f"{path} has no golden vectors of instructions; `tcsim capture FILE` writes them where a GPU is")

@@ -107,7 +107,7 @@ def matmul(
     if isinstance(plan_of, Tiled | Lanes):
         from tcsim import composed
 
-        return _result(composed.run(problem, plan_of, run, threads).reshape(shape), unit.out_format, drop)
+        return _result(composed.run_composed(problem, plan_of, run, threads).reshape(shape), unit.out_format, drop)
     return _result(run(problem, threads).reshape(shape), unit.out_format, drop)
 
 
@@ -115,15 +115,15 @@ def _backend(name: str, unit: Unit) -> Callable[[Problem, int | None], Codes]:
     if name == "cpu":
         from tcsim.kernels import dispatch as cpu
 
-        return cpu.run
+        return cpu.multiply_cpu
     if name == "reference":
         from tcsim import reference
 
-        return lambda problem, threads: reference.run(problem)
+        return lambda problem, threads: reference.multiply_reference(problem)
     if name == "hardware" and unit.gpu in CPUS:
         from tcsim.kernels.native import x86
 
-        return x86.run
+        return x86.multiply_x86
     if name in ("cuda", "hardware"):
         from importlib import import_module
 

@@ -17,7 +17,7 @@ from tcsim.problem import Operand, Problem
 from tcsim.schedule import Schedule
 
 
-def matmul(
+def matmul_on_gpu(
     like: Foreign,
     a: Any,
     b: Any,
@@ -40,12 +40,12 @@ def matmul(
     if round is not None or scale_a is not None or scale_b is not None or unit.scale is not None:
         raise ValueError("round= and block scales are for arrays on the host: copy them there, and name backend='cuda'")
     with stream(like):
-        x, y = operand(like, a, unit.a_format, "a"), operand(like, b, unit.b_format, "b")
+        x, y = operand_on_gpu(like, a, unit.a_format, "a"), operand_on_gpu(like, b, unit.b_format, "b")
         left, right, batch, drop = _shapes(x.codes, y.codes)
         m, k, n = *left.shape[-2:], right.shape[-1]
         start = None
         if c is not None:
-            start = operand(like, c, unit.out_format, "c").codes
+            start = operand_on_gpu(like, c, unit.out_format, "c").codes
             start = start[..., np.newaxis] if start.ndim and drop[1] else start
             start = start[..., np.newaxis, :] if start.ndim and drop[0] else start
             start = _three(np.broadcast_to(start, (*batch, m, n)), batch)
@@ -57,7 +57,7 @@ def matmul(
             start,
             seed=arguments.seed(seed),
         )
-        codes = import_module("tcsim_gpu.emulator").run(problem).reshape(*batch, m, n)
+        codes = import_module("tcsim_gpu.emulator").multiply_emulated(problem).reshape(*batch, m, n)
         if drop[0]:
             codes = codes[..., 0, :]
         if drop[1]:
@@ -75,7 +75,7 @@ def stream(like: Foreign) -> Any:
     return cp.cuda.ExternalStream(torch.cuda.current_stream(like.example.device).cuda_stream)
 
 
-def operand(like: Foreign, x: Any, fmt: Format, name: str) -> Operand:
+def operand_on_gpu(like: Foreign, x: Any, fmt: Format, name: str) -> Operand:
     """Codes of a GPU array. TypeError for dtypes that are neither values nor codes, ValueError for values `fmt` has not."""
     codes, dtype = like.codes(x, name)
     if dtype == fmt.name:

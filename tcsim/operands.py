@@ -132,4 +132,4 @@ def check_round(round: str | None) -> None:
     if round is not None:
         from tcsim.fp.round_to import ROUNDINGS
 
-        arguments.choice(round, "rounding", ROUNDINGS)
+        arguments.known_name(round, "rounding", ROUNDINGS)

@@ -39,7 +39,7 @@ class ShortNames(MetaPathFinder, Loader):
         module.__spec__ = module.__spec__.loader_state
 
 
-def install() -> None:
+def install_short_names() -> None:
     """Let the import system know the short names, once."""
     if not any(isinstance(finder, ShortNames) for finder in sys.meta_path):
         sys.meta_path.append(ShortNames())

@@ -26,7 +26,7 @@ POWER_RULES = {
 }
 
 
-class Kind(NamedTuple):
+class ScaledFormat(NamedTuple):
     """A block-scaled format: `block` elements share a scale."""
 
     element: Format
@@ -35,22 +35,22 @@ class Kind(NamedTuple):
 
 
 @cache
-def kinds() -> dict[str, Kind]:
+def scaled_formats() -> dict[str, ScaledFormat]:
     """Every block-scaled input of the table of units, by its name there."""
     from tcsim.hardware import units
 
     return {
-        u.name: Kind(u.a_format, u.scale_format, u.scale_block)
+        u.name: ScaledFormat(u.a_format, u.scale_format, u.scale_block)
         for u in units()
         if u.name and u.a == u.b and u.scale_format is not None
     }
 
 
-def _kind(name: str) -> Kind:
+def _kind(name: str) -> ScaledFormat:
     key = str(name).lower().replace("-", "_")
-    if key not in kinds():
-        raise unknown("block-scaled format", name, kinds())
-    return kinds()[key]
+    if key not in scaled_formats():
+        raise unknown("block-scaled format", name, scaled_formats())
+    return scaled_formats()[key]
 
 
 @door("x")
@@ -86,7 +86,7 @@ def quantize(
     from tcsim.fp.round_to import ROUNDINGS
 
     entry = _kind(kind)
-    arguments.choice(rounding, "rounding", ROUNDINGS)
+    arguments.known_name(rounding, "rounding", ROUNDINGS)
     _check_rule(scale_rounding, entry)
     seed = arguments.seed(seed)
     values = as_floats(x).astype(np.float64)
@@ -140,18 +140,18 @@ def _axis(axis: int, dimensions: int) -> int:
     return int(axis)
 
 
-def _check_rule(rule: str | None, entry: Kind) -> None:
+def _check_rule(rule: str | None, entry: ScaledFormat) -> None:
     from tcsim.fp.round_to import ROUNDINGS
 
     if rule is None:
         return
     if entry.scale.mantissa_bits:
-        arguments.choice(rule, "rounding of the scale", ROUNDINGS)
+        arguments.known_name(rule, "rounding of the scale", ROUNDINGS)
     else:
-        arguments.choice(rule, "rule for the scale", POWER_RULES)
+        arguments.known_name(rule, "rule for the scale", POWER_RULES)
 
 
-def _check_tensor_scale(scale: float, entry: Kind) -> None:
+def _check_tensor_scale(scale: float, entry: ScaledFormat) -> None:
     if isinstance(scale, bool) or not (np.isfinite(scale) and scale > 0 and float(np.float32(scale)) == scale):
         raise ValueError(f"tensor_scale is a positive float32 value; got {scale!r}")
     if scale != 1.0 and entry.scale.mantissa_bits == 0:
@@ -159,7 +159,7 @@ def _check_tensor_scale(scale: float, entry: Kind) -> None:
 
 
 def _with_significand() -> str:
-    return ", ".join(name for name, entry in kinds().items() if entry.scale.mantissa_bits)
+    return ", ".join(name for name, entry in scaled_formats().items() if entry.scale.mantissa_bits)
 
 
 def _block_maxima(values: Array, axis: int, block: int) -> Array:
@@ -179,7 +179,7 @@ def _along(factors: Array, axis: int, block: int, length: int) -> Array:
     return np.asarray(np.repeat(factors, block, axis=axis)[tuple(index)])
 
 
-def _scales(amax: Array, entry: Kind, rule: str | None, tensor_scale: float) -> tuple[Array, Array]:
+def _scales(amax: Array, entry: ScaledFormat, rule: str | None, tensor_scale: float) -> tuple[Array, Array]:
     """Scale codes, and what to divide by: infinity for a block that becomes zeros."""
     from tcsim.fp.codes import decode, encode
 

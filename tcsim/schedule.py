@@ -186,7 +186,7 @@ class Lanes:
 Schedule = Sequential | SplitK | Blocked | Tiled | Lanes
 
 
-def walk(plan: Plan, c: Any, zero: Any, chain: Callable[[Any, int, int], Any], add: Callable[[Any, Any], Any]) -> Any:
+def walk_plan(plan: Plan, c: Any, zero: Any, chain: Callable[[Any, int, int], Any], add: Callable[[Any, Any], Any]) -> Any:
     """A plan carried out with whole matrices: `chain(start, k, k')` is the unit from `start` on, `add` the sum outside it.
 
     c may be None. One chain from c (or from zero) where nothing is added outside; otherwise every segment from zero, its

@@ -39,7 +39,7 @@ def study(name: str) -> Study:
 
 def run(name: str | Study, *, out: str | Path | None = None, quick: bool = False, **options: Any) -> Outcome:
     """Run a study by name, or one of your own: see `tcsim.studies.framework.run.run` for jobs, client, scheduler, and its own options."""
-    from tcsim.studies.framework.run import run as run_study
+    from tcsim.studies.framework.run import run_study
 
     return run_study(name if isinstance(name, Study) else study(name), out=out, quick=quick, **options)
 

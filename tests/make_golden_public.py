@@ -46,7 +46,7 @@ def codes(unit: Unit, case: vectors.Case, stop: int) -> np.ndarray:
         Operand(case.b[:stop], unit.b_format),
         case.c[:stop],
     )
-    return reference.run(problem)[:, 0, 0]
+    return reference.multiply_reference(problem)[:, 0, 0]
 
 
 def chosen(case: vectors.Case) -> list[int]:

@@ -179,7 +179,7 @@ def test_the_way_on_a_gpu_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
             return x
 
     class Emulator:
-        run = staticmethod(dispatch.run)
+        run = staticmethod(dispatch.multiply_cpu)
 
     monkeypatch.setattr(on_gpu, "import_module", lambda name: Emulator)
     like, unit = Numpy("CuPy", A), tcsim.unit("v100", "float16")
@@ -190,10 +190,10 @@ def test_the_way_on_a_gpu_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
         (np.stack([A, A]), B, C),
         (A.astype(np.float32), B.view(np.uint16), C),
     ):
-        assert np.array_equal(bits(on_gpu.matmul(like, a, b, c, unit=unit)), bits(tcsim.matmul(a, b, c, unit=unit)))
+        assert np.array_equal(bits(on_gpu.matmul_on_gpu(like, a, b, c, unit=unit)), bits(tcsim.matmul(a, b, c, unit=unit)))
     with pytest.raises(ValueError, match="a holds values that float16 has not"):
-        on_gpu.matmul(like, C, B, unit=unit)
+        on_gpu.matmul_on_gpu(like, C, B, unit=unit)
     with pytest.raises(TypeError, match="on a GPU operands are of float16"):
-        on_gpu.matmul(like, A.astype(ml_dtypes.bfloat16), B, unit=unit)
+        on_gpu.matmul_on_gpu(like, A.astype(ml_dtypes.bfloat16), B, unit=unit)
     with pytest.raises(ValueError, match="for arrays on the host"):
-        on_gpu.matmul(like, A, B, unit=unit, round="rne")
+        on_gpu.matmul_on_gpu(like, A, B, unit=unit, round="rne")

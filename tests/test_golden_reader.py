@@ -12,7 +12,7 @@ FILE = Path(__file__).parent / "golden" / "h200.npz"
 
 @pytest.fixture(scope="module")
 def stored() -> golden.Golden:
-    return golden.read(FILE)
+    return golden.read_golden(FILE)
 
 
 def one(stored: golden.Golden, instruction: str, distribution: str) -> golden.Vectors:
@@ -50,8 +50,8 @@ def test_another_unit_gives_other_bits_and_they_are_found(stored: golden.Golden)
 def test_files_of_something_else(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", a=np.zeros(2))
     with pytest.raises(ValueError, match="tcsim capture FILE"):
-        golden.read(tmp_path / "x.npz")
+        golden.read_golden(tmp_path / "x.npz")
     with np.load(FILE) as file:
         np.savez(tmp_path / "y.npz", meta=file["meta"], **{"mma.unheard.of/mid/d": np.zeros(2)})
     with pytest.raises(ValueError, match="tcsim capture FILE"):
-        golden.read(tmp_path / "y.npz")
+        golden.read_golden(tmp_path / "y.npz")

@@ -9,9 +9,9 @@ import pytest
 from tcsim.fp.codes import decode, encode
 from tcsim.fp.round_to import round_to
 from tcsim.hardware import unit
-from tcsim.quantize import POWER_RULES, dequantize, kinds, quantize, tensor_scale_of
+from tcsim.quantize import POWER_RULES, dequantize, quantize, scaled_formats, tensor_scale_of
 
-MX = [name for name, kind in kinds().items() if not kind.scale.mantissa_bits]
+MX = [name for name, kind in scaled_formats().items() if not kind.scale.mantissa_bits]
 
 
 def sample(shape, seed=0):
@@ -20,20 +20,20 @@ def sample(shape, seed=0):
 
 
 def test_the_kinds_are_those_of_the_units():
-    assert {"mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4", "nvfp4"} <= set(kinds())
-    assert (kinds()["nvfp4"].element.name, kinds()["nvfp4"].scale.name, kinds()["nvfp4"].block) == (
+    assert {"mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4", "nvfp4"} <= set(scaled_formats())
+    assert (scaled_formats()["nvfp4"].element.name, scaled_formats()["nvfp4"].scale.name, scaled_formats()["nvfp4"].block) == (
         "float4_e2m1fn",
         "float8_ue4m3fn",
         16,
     )
-    assert kinds()["mxfp8_e4m3"].block == kinds()["mxfp4"].block == 32
+    assert scaled_formats()["mxfp8_e4m3"].block == scaled_formats()["mxfp4"].block == 32
 
 
 @pytest.mark.parametrize("rule", POWER_RULES)
 @pytest.mark.parametrize("name", MX)
 def test_power_of_two_scales_by_hand(name, rule):
     """Each block in Python numbers: the rule, then one rounding of an exact product."""
-    kind, x = kinds()[name], sample((3, 70))
+    kind, x = scaled_formats()[name], sample((3, 70))
     codes, scales = quantize(x, name, scale_rounding=rule)
     assert codes.shape == x.shape
     assert scales.shape == (3, -(-70 // kind.block))
@@ -91,9 +91,9 @@ def test_nvfp4_divides_exactly(dtype, tensor_scale):
                 assert code >> 3 == (math.copysign(1, value) < 0)
 
 
-@pytest.mark.parametrize("name", kinds())
+@pytest.mark.parametrize("name", scaled_formats())
 def test_values_of_the_format_come_back(name):
-    kind = kinds()[name]
+    kind = scaled_formats()[name]
     rng = np.random.default_rng(4)
     elements = decode(rng.integers(0, kind.element.max_code + 1, (5, kind.block * 2), dtype=np.uint8), kind.element)
     elements[:, :: kind.block] = kind.element.max_finite
@@ -114,9 +114,9 @@ def test_axis_and_layout(name, axis):
     assert np.array_equal(back, np.moveaxis(dequantize(moved_codes, moved_scales, name), -1, axis))
 
 
-@pytest.mark.parametrize("name", kinds())
+@pytest.mark.parametrize("name", scaled_formats())
 def test_special_blocks(name):
-    kind = kinds()[name]
+    kind = scaled_formats()[name]
     x = np.full((4, kind.block), 6.0)
     x[0], x[1, 3], x[2, 0] = 0.0, np.nan, -np.inf
     codes, scales = quantize(x, name)

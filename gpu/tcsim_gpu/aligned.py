@@ -28,7 +28,7 @@ NO_FLOOR = -100000
 
 
 @dataclass(frozen=True)
-class Tile:
+class BlockTile:
     """Outputs of a thread block and of a thread, and how many k are staged at once."""
 
     bm: int = 64
@@ -92,7 +92,7 @@ def simple(unit: Unit) -> bool:
     return whole and a.emin + b.emin - unit.fraction_bits >= out.emin - out.mantissa_bits
 
 
-def numbers(unit: Unit, tile: Tile) -> Numbers:
+def aligned_numbers(unit: Unit, tile: BlockTile) -> Numbers:
     """What the kernels read of a unit."""
     return {
         **unit_numbers(unit),
@@ -104,7 +104,7 @@ def numbers(unit: Unit, tile: Tile) -> Numbers:
     }
 
 
-def _defines(unit: Unit, plan: Plan, special: bool, tile: Tile, unroll: int) -> str:
+def _defines(unit: Unit, plan: Plan, special: bool, tile: BlockTile, unroll: int) -> str:
     values = {
         "KEEP_MAGIC": int(tile.keep_magic),
         **{f"ALIGN_{r.upper()}": int(unit.align_rounding == r) for r in ("rz", "rne", "rd", "exact")},
@@ -122,45 +122,45 @@ def _defines(unit: Unit, plan: Plan, special: bool, tile: Tile, unroll: int) -> 
     return head + f"constexpr int UNROLL = {unroll}, UNROLL_BLOCKS = {tile.unroll_blocks};\n"
 
 
-def stage_k(unit: Unit, tile: Tile) -> int:
+def stage_k(unit: Unit, tile: BlockTile) -> int:
     """Products staged at once: whole blocks, at least `min_k`."""
     return unit.block_size * ceil(tile.min_k / unit.block_size)
 
 
-def _named(unit: Unit, tile: Tile) -> dict[str, Numbers]:
+def _named(unit: Unit, tile: BlockTile) -> dict[str, Numbers]:
     formats = {"A": unit.a_operand, "B": unit.b_operand, "O": unit.out_format}
-    return {"Unit": numbers(unit, tile), **{name: format_numbers(fmt) for name, fmt in formats.items()}}
+    return {"Unit": aligned_numbers(unit, tile), **{name: format_numbers(fmt) for name, fmt in formats.items()}}
 
 
-def _aligned(unit: Unit, plan: Plan, special: bool, tile: Tile, named: str, unroll: int) -> str:
+def _aligned(unit: Unit, plan: Plan, special: bool, tile: BlockTile, named: str, unroll: int) -> str:
     return kernel_text("numbers.cuh") + _defines(unit, plan, special, tile, unroll) + named + kernel_text("aligned.cuh")
 
 
-def aligned_source(unit: Unit, plan: Plan, special: bool, tile: Tile) -> str:
+def aligned_source(unit: Unit, plan: Plan, special: bool, tile: BlockTile) -> str:
     """The tiled kernel of a unit and a schedule's kind of sum."""
     unroll = max(u for u in range(1, tile.unroll + 1) if unit.block_size % u == 0)
     return _aligned(unit, plan, special, tile, structs(_named(unit, tile)), unroll)
 
 
-def aligned_for_any(unit: Unit, plan: Plan, special: bool, tile: Tile) -> str:
+def aligned_for_any(unit: Unit, plan: Plan, special: bool, tile: BlockTile) -> str:
     """The same kernel for every unit that aligns as this one does and takes c when it does."""
     named = _structs_for_any(tile)
     return f"#define RECORD_WORDS {RECORD_WORDS}\n" + _aligned(unit, plan, special, tile, named, 1)
 
 
 @cache
-def _structs_for_any(tile: Tile) -> str:
+def _structs_for_any(tile: BlockTile) -> str:
     return structs(_named(ANY, tile), from_record=True)
 
 
-def aligned_record(unit: Unit, tile: Tile) -> npt.NDArray[np.int64]:
+def aligned_record(unit: Unit, tile: BlockTile) -> npt.NDArray[np.int64]:
     """The record of a unit for `aligned_for_any`."""
     return record_of(_named(unit, tile))
 
 
 def _packing(unit: Unit, stored: Format, side: str) -> dict[str, Numbers]:
     mine = unit.a_operand if side == "a" else unit.b_operand
-    return {"Unit": numbers(unit, Tile()), "STORED": format_numbers(stored), "MINE": format_numbers(mine)}
+    return {"Unit": aligned_numbers(unit, BlockTile()), "STORED": format_numbers(stored), "MINE": format_numbers(mine)}
 
 
 def pack_source(unit: Unit, stored: Format, side: str) -> str:
@@ -183,7 +183,7 @@ def _pack(named: str, side: str) -> str:
     return kernel_text("numbers.cuh") + f"#define SIDE_A {int(side == 'a')}\n" + named + kernel_text("pack.cuh")
 
 
-def stage_bytes(unit: Unit, special: bool, tile: Tile) -> int:
+def stage_bytes(unit: Unit, special: bool, tile: BlockTile) -> int:
     """Shared memory of one stage, as kernels/aligned.cuh lays it out."""
     k = stage_k(unit, tile)
     blocks, changes = k // unit.block_size, unit.align_rounding == "rz"

@@ -13,7 +13,7 @@ from tcsim.errors import unknown
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim_gpu import device, instructions
-from tcsim_gpu.draw import DISTRIBUTIONS, Source, codes, operands
+from tcsim_gpu.draw import DISTRIBUTIONS, GpuSource, random_codes, random_operands
 from tcsim_gpu.unit_of_instruction import instruction_units
 
 ROWS, COLUMNS = 32, 64
@@ -41,14 +41,14 @@ def capture(
         names.append(row.name)
         for distribution in distributions:
             j = list(DISTRIBUTIONS).index(distribution)
-            source = Source(seed * 4096 + i * 16 + j)
+            source = GpuSource(seed * 4096 + i * 16 + j)
             k = row.k * (3 if distribution in ("mid", "cancel") else 1)
             a_format, b_format, _ = row.formats
-            a, b = operands(source, a_format, b_format, ROWS, COLUMNS, k, distribution)
-            c = codes(source, unit.out_format, (COLUMNS,), distribution)
+            a, b = random_operands(source, a_format, b_format, ROWS, COLUMNS, k, distribution)
+            c = random_codes(source, unit.out_format, (COLUMNS,), distribution)
             every = cp.ascontiguousarray(cp.broadcast_to(c, (1, ROWS, COLUMNS)))
             problem = Problem(unit, Sequential().plan(k), Operand(a, a_format), Operand(b, b_format), every)
-            d = instructions.run_on_device(problem, row)
+            d = instructions.multiply_hardware_on_device(problem, row)
             for key, value in (("a", a[0]), ("b", b[0]), ("c", c), ("d", d[0])):
                 arrays[f"{row.name}/{distribution}/{key}"] = cp.asnumpy(value)
     date = datetime.now(UTC).isoformat(timespec="seconds")

@@ -150,7 +150,7 @@ class Facts:
     good: npt.NDArray[np.bool_]
 
 
-def fold(codes: Any, scales: Any, unit: Unit, side: str) -> tuple[Floats, Facts]:
+def folded_with_facts(codes: Any, scales: Any, unit: Unit, side: str) -> tuple[Floats, Facts]:
     """An operand (rows, k) with its scales (rows, blocks) multiplied in, and its facts; a column of B is a row here."""
     values, exponents = tables(unit.a_format if side == "a" else unit.b_format)
     by, up = tables(unit.scale_format)

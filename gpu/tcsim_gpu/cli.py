@@ -56,10 +56,12 @@ def validate(
     from tcsim_gpu.validate import validate as run
 
     cpu = gpu is not None and gpu_named(gpu).cpu
-    if cpu or (gpu is None and not sparse and what_ifs is None and not device.available() and validate_cpu.instruction_units()):
+    if cpu or (
+        gpu is None and not sparse and what_ifs is None and not device.gpu_available() and validate_cpu.processor_units()
+    ):
         if not cpu:
             click.echo("no GPU here: comparing the matrix instructions of this machine's processor", err=True)
-        found = validate_cpu.validate(
+        found = validate_cpu.validate_processor(
             match=match, outputs=outputs, distributions=distributions or tuple(DISTRIBUTIONS), seed=seed, progress=_progress
         )
         _said(found, json_path, html_path)
@@ -74,7 +76,7 @@ def validate(
         )
     names = distributions or tuple(DISTRIBUTIONS)
     if sparse:
-        from tcsim_gpu.sparse import validate as run_sparse
+        from tcsim_gpu.sparse import validate_sparse as run_sparse
 
         found = run_sparse(
             gpu or device.table_gpu(), match=match, outputs=outputs, distributions=names, seed=seed, progress=_progress
@@ -93,7 +95,7 @@ def _said(found: Any, json_path: str | None, html_path: str | None) -> None:
         Path(json_path).write_text(reports.as_json(found))
     if html_path:
         Path(html_path).write_text(reports.html(found))
-    click.echo(reports.text(found))
+    click.echo(reports.report_text(found))
     if found.mismatches:
         sys.exit(1)
 
@@ -132,7 +134,7 @@ def capture(path: str, match: tuple[str, ...], distributions: tuple[str, ...], s
     from tcsim_gpu.draw import DISTRIBUTIONS
 
     if cpu:
-        meta = validate_cpu.capture(path, seed=seed, match=match, distributions=distributions or tuple(DISTRIBUTIONS))
+        meta = validate_cpu.capture_processor(path, seed=seed, match=match, distributions=distributions or tuple(DISTRIBUTIONS))
         click.echo(
             f"{path}: {len(meta['instructions'])} instructions of {meta['cpu']}, {Path(path).stat().st_size / 1e6:.1f} MB"
         )
@@ -170,7 +172,7 @@ def plan(gpu: str | None, fmt: str | None, on: str | None, instruction: str | No
         return
     found = tcsim.unit(gpu, fmt, instruction=instruction)
     if on is not None:
-        click.echo(proofs.explain(found, on))
+        click.echo(proofs.explain_step(found, on))
         return
     click.echo(proofs.explain_plan(proof_report.drawn(found, size, size, size, data, seed, False)))
 
@@ -178,7 +180,7 @@ def plan(gpu: str | None, fmt: str | None, on: str | None, instruction: str | No
 COMMANDS: dict[str, click.Command] = {"validate": validate, "capture": capture, "plan": plan}
 
 
-def doctor() -> list[str]:
+def gpu_lines() -> list[str]:
     """Lines for `tcsim doctor`: CuPy, GPU, compiler, and what could be validated here."""
     packages = device.cupy_packages()
     lines = [f"CuPy: {', '.join(packages) or 'not installed'}"]
@@ -201,15 +203,15 @@ def doctor() -> list[str]:
     lines.append(_processor())
     lines.append(_compiler())
     lines.append("  instructions for sm_100a (tcgen05) and sm_120a compile; none of them has run on hardware yet")
-    if not device.available():
+    if not device.gpu_available():
         lines.append(f"  with a GPU, tcsim validate judges: {', '.join(CAPABILITY)}")
     return lines
 
 
 def _processor() -> str:
-    from tcsim_gpu.validate_cpu import instruction_units
+    from tcsim_gpu.validate_cpu import processor_units
 
-    here = [u.instruction for u in instruction_units()]
+    here = [u.instruction for u in processor_units()]
     return f"processor: {'tcsim validate --gpu x86 can judge ' + ', '.join(here) if here else 'no matrix instructions of the table'}"
 
 

@@ -43,7 +43,7 @@ def nvrtc() -> ctypes.CDLL | None:
     return None
 
 
-def available() -> bool:
+def compiler_available() -> bool:
     return nvcc() is not None or nvrtc() is not None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tcsim_gpu.matrix_source import registers, step_source
-from tcsim_gpu.table import INSTRUCTIONS, Instruction
+from tcsim_gpu.table import INSTRUCTIONS, GpuInstruction
 
 _REGISTER = {"float32": "float", "float16": "unsigned", "int32": "int", "float64": "double"}
 
@@ -13,7 +13,7 @@ def targets() -> list[str]:
     return sorted({row.target for row in INSTRUCTIONS})
 
 
-def rows_for(target: str) -> list[Instruction]:
+def rows_for(target: str) -> list[GpuInstruction]:
     return [row for row in INSTRUCTIONS if row.target == target]
 
 
@@ -23,7 +23,7 @@ def all_instructions(target: str) -> str:
     return typedefs + "".join(_kernel(i, row) for i, row in enumerate(rows_for(target)))
 
 
-def _kernel(i: int, row: Instruction) -> str:
+def _kernel(i: int, row: GpuInstruction) -> str:
     na, nb, nd = registers(row)
     step = step_source(row)
     if row.family == "tcgen05":

@@ -42,7 +42,7 @@ class Gemm:
     kernels: tuple[str, ...]
 
 
-def gemm(
+def cublas_gemm(
     a: Any,
     b: Any,
     fmt: str,

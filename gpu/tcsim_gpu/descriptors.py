@@ -6,7 +6,7 @@ that has the instruction was at hand: these words are checked against the tables
 
 from __future__ import annotations
 
-from tcsim_gpu.table import Instruction
+from tcsim_gpu.table import GpuInstruction
 
 # Matrices lie in core matrices of 8 rows x 16 bytes, 128 contiguous bytes; an instruction takes two of them along k.
 CHUNK_BYTES = 16
@@ -27,7 +27,7 @@ _OPERANDS: dict[str, dict[str, int]] = {
 _SCALES = {"float8_ue4m3fn": 0, "float8_e8m0fnu": 1}
 
 
-def instruction_descriptor(row: Instruction) -> int:
+def instruction_descriptor(row: GpuInstruction) -> int:
     """The 32-bit descriptor of a dense tcgen05.mma whose operands are both K-major.
 
     Bits 4-5 the type of D (none where scaled: it is float32); 7-9 and 10-12 those of A and B; 17-22 N / 8; 23 the type of
@@ -58,7 +58,7 @@ def element_bits(fmt_width: int, kind: str) -> int:
     return fmt_width
 
 
-def place(row: Instruction, fmt_width: int, line: int, k: int) -> int:
+def element_bit(row: GpuInstruction, fmt_width: int, line: int, k: int) -> int:
     """The bit at which element k of a row of A (or column of B) begins, counted from the operand's address."""
     per_chunk = row.k // 2
     chunk, within = divmod(k, per_chunk)

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import distributions
 from typing import Any
 
-from tcsim_gpu.names import gpu_named, unknown_device
+from tcsim_gpu.names import gpu_of_device, unknown_device
 
 
 class NoGPU(RuntimeError):
@@ -41,7 +41,7 @@ def cupy() -> Any:
     return module
 
 
-def available() -> bool:
+def gpu_available() -> bool:
     """Whether GPU verbs can run here."""
     try:
         cupy()
@@ -64,7 +64,7 @@ def capability() -> int:
 
 def table_gpu() -> str | None:
     """The current device's name in the unit table, None where the table does not know it."""
-    return gpu_named(name(), capability())
+    return gpu_of_device(name(), capability())
 
 
 def present() -> str:

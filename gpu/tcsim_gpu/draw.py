@@ -13,7 +13,7 @@ from tcsim.verbs.draws import DISTRIBUTIONS as DISTRIBUTIONS
 from tcsim_gpu import device
 
 
-class Source:
+class GpuSource:
     """A seeded stream of codes on the current GPU."""
 
     def __init__(self, seed: int) -> None:
@@ -33,7 +33,7 @@ class Source:
         return self.generator.integers(low, high + 1, shape, dtype=self.xp.int64)
 
 
-class HostSource(Source):
+class HostSource(GpuSource):
     """The same on the host, with other words."""
 
     def __init__(self, seed: int) -> None:
@@ -41,7 +41,7 @@ class HostSource(Source):
         self.generator = np.random.default_rng(seed)
 
 
-def codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str) -> Any:
+def random_codes(source: GpuSource, fmt: Format, shape: tuple[int, ...], distribution: str) -> Any:
     """Codes of `fmt`; integers are uniform, but for "maximal", which lie near the ends of their range."""
     if distribution not in DISTRIBUTIONS:
         raise unknown("distribution", distribution, DISTRIBUTIONS)
@@ -69,9 +69,9 @@ def codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str
     return _stored(fmt, out)
 
 
-def operands(source: Source, a: Format, b: Format, m: int, n: int, k: int, distribution: str) -> tuple[Any, Any]:
+def random_operands(source: GpuSource, a: Format, b: Format, m: int, n: int, k: int, distribution: str) -> tuple[Any, Any]:
     """Codes of A (1, m, k) and B (1, k, n). In "cancel" neighbouring k hold the same a and opposite b, but for last bits."""
-    x, y = codes(source, a, (1, m, k), distribution), codes(source, b, (1, k, n), distribution)
+    x, y = random_codes(source, a, (1, m, k), distribution), random_codes(source, b, (1, k, n), distribution)
     if distribution == "cancel" and k > 1 and not a.integer:
         pairs = k // 2 * 2
         last = x.dtype.type(1 << a.padding)
@@ -93,28 +93,28 @@ def _top(fmt: Format) -> int:
     return (fmt.max_code >> fmt.padding) >> fmt.mantissa_bits
 
 
-def _around(source: Source, fmt: Format, shape: tuple[int, ...], centre: int, span: int) -> Any:
+def _around(source: GpuSource, fmt: Format, shape: tuple[int, ...], centre: int, span: int) -> Any:
     cp = source.xp
     return cp.clip(source.between(shape, centre - span, centre + span), 0, _top(fmt))
 
 
-def _mid(source: Source, fmt: Format, shape: tuple[int, ...]) -> Any:
+def _mid(source: GpuSource, fmt: Format, shape: tuple[int, ...]) -> Any:
     return _around(source, fmt, shape, fmt.bias, 3)
 
 
-def _tiny(source: Source, fmt: Format, shape: tuple[int, ...]) -> Any:
+def _tiny(source: GpuSource, fmt: Format, shape: tuple[int, ...]) -> Any:
     if fmt.exponent_bits < 8 or (fmt.width >= 32 and not fmt.padding):  # narrow inputs, and accumulators: the bottom itself
         return source.between(shape, 0, min(3, _top(fmt)))
     return _around(source, fmt, shape, fmt.bias - fmt.bias // 2 - 5, 8)  # products near the bottom of float32
 
 
-def _big(source: Source, fmt: Format, shape: tuple[int, ...]) -> Any:
+def _big(source: GpuSource, fmt: Format, shape: tuple[int, ...]) -> Any:
     if fmt.exponent_bits < 8 or (fmt.width >= 32 and not fmt.padding):
         return source.between(shape, max(_top(fmt) - 2, 0), _top(fmt))
     return _around(source, fmt, shape, fmt.bias + fmt.bias // 2, 3)
 
 
-_FIELDS: dict[str, Callable[[Source, Format, tuple[int, ...]], Any]] = {
+_FIELDS: dict[str, Callable[[GpuSource, Format, tuple[int, ...]], Any]] = {
     "mid": _mid,
     "zeros": _mid,
     "cancel": _mid,
@@ -127,7 +127,7 @@ _FIELDS: dict[str, Callable[[Source, Format, tuple[int, ...]], Any]] = {
 }
 
 
-def _with_specials(source: Source, fmt: Format, out: Any, sign: Any) -> Any:
+def _with_specials(source: GpuSource, fmt: Format, out: Any, sign: Any) -> Any:
     cp = source.xp
     if fmt.inf_code is not None:
         out = cp.where(source.chance(out.shape, 0.01), sign | fmt.inf_code, out)
@@ -140,7 +140,7 @@ def _with_specials(source: Source, fmt: Format, out: Any, sign: Any) -> Any:
     return out
 
 
-def _with_payloads(source: Source, fmt: Format, out: Any, sign: Any) -> Any:
+def _with_payloads(source: GpuSource, fmt: Format, out: Any, sign: Any) -> Any:
     cp = source.xp
     out = cp.where(source.chance(out.shape, 0.1), sign if fmt.nan != "negative-zero" else 0, out)
     if fmt.inf_code is not None:
@@ -155,7 +155,7 @@ def _with_payloads(source: Source, fmt: Format, out: Any, sign: Any) -> Any:
     return cp.where(source.chance(out.shape, 0.05), code, out)
 
 
-def _integers(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str) -> Any:
+def _integers(source: GpuSource, fmt: Format, shape: tuple[int, ...], distribution: str) -> Any:
     words = source.words(shape) & _mask(fmt.width)
     if distribution == "maximal":
         ends = (source.words(shape) & 1) * (1 << (fmt.width - 1)) + (1 << (fmt.width - 1)) - 1

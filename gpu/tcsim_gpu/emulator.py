@@ -19,9 +19,9 @@ from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Plan
 from tcsim_gpu import aligned, device
-from tcsim_gpu.aligned import Tile
+from tcsim_gpu.aligned import BlockTile
 from tcsim_gpu.gates import ALIGNED, FUSED, GENERAL, INTEGERS
-from tcsim_gpu.launch import GPU, Gpu, on_device, struct
+from tcsim_gpu.launch import GPU, PresentGpu, argument_struct, on_device
 from tcsim_gpu.source import (
     chain_for_any,
     chain_record,
@@ -31,24 +31,24 @@ from tcsim_gpu.source import (
     general_source,
 )
 
-FASTEST = Tile()
-WIDE = Tile(bm=128, bn=128, tm=8, tn=8, min_k=32)  # for units whose rounding is simple: more outputs a thread
-WIDE_SHORT = Tile(bm=64, bn=128, tm=8, tn=8, min_k=24, min_ctas=2)  # the same for short blocks
-SMALL = Tile(bm=16, bn=32, tm=2, tn=4)  # for batches of small products
+FASTEST = BlockTile()
+WIDE = BlockTile(bm=128, bn=128, tm=8, tn=8, min_k=32)  # for units whose rounding is simple: more outputs a thread
+WIDE_SHORT = BlockTile(bm=64, bn=128, tm=8, tn=8, min_k=24, min_ctas=2)  # the same for short blocks
+SMALL = BlockTile(bm=16, bn=32, tm=2, tn=4)  # for batches of small products
 
 
 _PLANES = "value change exponent floor last pitch k_pad blocks_pad"
-Packing = struct(
+Packing = argument_struct(
     "Packing",
     "codes value change exponent floor last special order batch_step row_step k_step batch rows pitch k_pad blocks_pad",
 )
-Job = struct(
+Job = argument_struct(
     "Job",
     " ".join(f"{side}_{f}" for side in "ab" for f in _PLANES.split()) + " c d inexact seed batch m n",
     "blocks segment_blocks c_first field sign",
 )
-Chain = struct("Chain", "a b c d a_batch a_row a_k b_batch b_k b_column batch m n k")
-Task = struct(
+Chain = argument_struct("Chain", "a b c d a_batch a_row a_k b_batch b_k b_column batch m n k")
+Task = argument_struct(
     "Task",
     "a b c scale_a scale_b d bounds list a_batch a_row a_k b_batch b_k b_column sa_batch sa_row sa_k sb_batch sb_k sb_column "
     "batch m n count seed",
@@ -56,7 +56,7 @@ Task = struct(
 )
 
 
-def run(problem: Problem) -> Codes:
+def multiply_emulated(problem: Problem) -> Codes:
     """Codes of D = C + A·B, (batch, m, n): numpy if the codes of a are numpy, CuPy if they are CuPy."""
     host = isinstance(problem.a.codes, np.ndarray)
     moved = replace(
@@ -67,11 +67,11 @@ def run(problem: Problem) -> Codes:
         scale_a=on_device(problem.scale_a),
         scale_b=on_device(problem.scale_b),
     )
-    out = run_on_device(moved)
+    out = multiply_emulated_on_device(moved)
     return device.cupy().asnumpy(out) if host else out  # type: ignore[no-any-return]
 
 
-def run_on_device(problem: Problem, tile: Tile | None = None, machine: Gpu = GPU) -> Any:
+def multiply_emulated_on_device(problem: Problem, tile: BlockTile | None = None, machine: PresentGpu = GPU) -> Any:
     """`run` for CuPy arrays (arrays of the machine's): (batch, m, n) codes on the device."""
     xp = machine.xp
     batch, m, n, _ = problem.shape
@@ -91,7 +91,7 @@ def run_on_device(problem: Problem, tile: Tile | None = None, machine: Gpu = GPU
     return out
 
 
-def tile_for(problem: Problem, machine: Gpu = GPU) -> Tile:
+def tile_for(problem: Problem, machine: PresentGpu = GPU) -> BlockTile:
     """The tile that wastes least on a product, and keeps its numbers in registers."""
     _, m, n, _ = problem.shape
     if m <= 32 or n <= 64:
@@ -105,7 +105,7 @@ def tile_for(problem: Problem, machine: Gpu = GPU) -> Tile:
     return next(fits, SMALL)
 
 
-def _chains(problem: Problem, out: Any, machine: Gpu) -> None:
+def _chains(problem: Problem, out: Any, machine: PresentGpu) -> None:
     a, b = problem.a.codes, problem.b.codes
     batch, m, n, k = problem.shape
     chain = Chain().set(a=a, b=b, c=problem.c, d=out, batch=batch, m=m, n=n, k=k)
@@ -116,7 +116,7 @@ def _chains(problem: Problem, out: Any, machine: Gpu) -> None:
     machine.launch(source, "chains", (ceil(m / 64) * ceil(n / 64), *batch_grid(batch)), 256, chain, record)
 
 
-def _general(problem: Problem, out: Any, elements: Any, machine: Gpu) -> None:
+def _general(problem: Problem, out: Any, elements: Any, machine: PresentGpu) -> None:
     """The exact kernel for all outputs, or for the listed elements."""
     plan = problem.plan
     batch, m, n, _ = problem.shape
@@ -136,7 +136,7 @@ def _general(problem: Problem, out: Any, elements: Any, machine: Gpu) -> None:
     machine.launch(source, "general", (min(ceil(count / 128), 65535),), 128, task, record)
 
 
-def some(problem: Problem, out: Any, elements: Any, machine: Gpu = GPU) -> None:
+def some(problem: Problem, out: Any, elements: Any, machine: PresentGpu = GPU) -> None:
     """The listed elements of `out`, by the exact kernel."""
     GENERAL.check_problem(problem)
     _general(problem, out, elements, machine)
@@ -169,7 +169,7 @@ def _segment_places(unit: Unit, start: int, stop: int) -> Any:
 
 
 def _pack(
-    unit: Unit, codes: Any, stored: Format, side: str, order: Any, pads: tuple[int, int, int], special: Any, machine: Gpu
+    unit: Unit, codes: Any, stored: Format, side: str, order: Any, pads: tuple[int, int, int], special: Any, machine: PresentGpu
 ) -> dict[str, Any]:
     """The planes of an operand given as (batch, rows, k)."""
     cp = machine.xp
@@ -198,7 +198,7 @@ def _up(x: int, step: int) -> int:
     return -(-x // step) * step
 
 
-def _aligned(problem: Problem, out: Any, tile: Tile, machine: Gpu) -> None:
+def _aligned(problem: Problem, out: Any, tile: BlockTile, machine: PresentGpu) -> None:
     cp = machine.xp
     unit, plan = problem.unit, problem.plan
     batch, m, n, _ = problem.shape

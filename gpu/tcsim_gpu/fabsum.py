@@ -16,7 +16,7 @@ import numpy as np
 
 from tcsim.errors import unknown
 from tcsim_gpu import device
-from tcsim_gpu.launch import kernel, on_device
+from tcsim_gpu.launch import compiled_kernel, on_device
 from tcsim_gpu.source import kernel_text
 
 BM, ROW_BYTES = 128, 128
@@ -79,7 +79,7 @@ def fabsum_source(block: int, sum_format: str, fmt: str, rounding: str = "rn") -
 
 
 @cache
-def chain_source(a: str, b: str, columns: int = CHAIN_COLUMNS) -> str:
+def wgmma_chain_source(a: str, b: str, columns: int = CHAIN_COLUMNS) -> str:
     """The kernel without an outer sum: the unit's own chain along all of k, from c on, for input formats a and b."""
     n, size = columns, CHAINED[a][2]
     return "".join(
@@ -162,7 +162,7 @@ def _check(a: Any, b: Any, block: int, sum_format: str, fmt: str) -> None:
         raise ValueError(f"the fused FABsum kernel needs wgmma (sm_90a); the GPU here is sm_{device.capability()}")
 
 
-def fabsum(a: Any, b: Any, c: Any = None, *, block: int = 256, sum: str = "float32", fmt: str = "float16") -> Any:
+def fabsum_gemm(a: Any, b: Any, c: Any = None, *, block: int = 256, sum: str = "float32", fmt: str = "float16") -> Any:
     """c + A·B in blocks of `block` along k, each from zero on the tensor core, added outside in `sum`.
 
     a (m, k) and b (k, n) are codes (uint16) of `fmt`, c (m, n) float32 or None; the result is float32 (m, n). numpy in,
@@ -171,11 +171,11 @@ def fabsum(a: Any, b: Any, c: Any = None, *, block: int = 256, sum: str = "float
     _check(a, b, block, sum, fmt)
     host = isinstance(a, np.ndarray)
     words = ([on_device(a)], [on_device(b)])
-    out = chained(words, [(0, 0)], c=on_device(c), block=block, sum=sum, fmt=fmt)
+    out = chained_words(words, [(0, 0)], c=on_device(c), block=block, sum=sum, fmt=fmt)
     return device.cupy().asnumpy(out) if host else out
 
 
-def chained(
+def chained_words(
     words: tuple[list[Any], list[Any]], pairs: list[tuple[int, int]], *, c: Any = None, block: int, sum: str, fmt: str,
     transposed: bool = False, rounding: str = "rn", out: Any = None,
 ) -> Any:  # fmt: skip
@@ -207,12 +207,14 @@ def chained(
     args.shift, args.largest = SHIFT, largest.data.ptr
     if sum == "float64":
         counts = (np.int64(w.size // 8) for w in last)
-        kernel(fabsum_source(block, sum, fmt), "largest", ("-arch=sm_90a",))((264, 2), (512,), (*last, *counts, largest))
+        compiled_kernel(fabsum_source(block, sum, fmt), "largest", ("-arch=sm_90a",))(
+            (264, 2), (512,), (*last, *counts, largest)
+        )
     _launch(fabsum_source(block, sum, fmt, rounding), args, columns)
     return out
 
 
-def chain(a: Any, b: Any, c: Any, formats: tuple[str, str], out: Any, columns: int = CHAIN_COLUMNS) -> None:
+def chain_into(a: Any, b: Any, c: Any, formats: tuple[str, str], out: Any, columns: int = CHAIN_COLUMNS) -> None:
     """The chain of the GPU's wgmma unit for a pair of input formats, from c (m, n) float32 or None on, into out (m, n).
 
     a (m, k) and b (n, k) are CuPy arrays of codes, k > 0; k is filled up to whole instructions with zeros.
@@ -222,17 +224,17 @@ def chain(a: Any, b: Any, c: Any, formats: tuple[str, str], out: Any, columns: i
     args = _Product(c=0 if c is None else c.data.ptr, d=out.data.ptr, m=m, n=n, k=k, phases=1)
     args.a[0] = _tensor_map(a, BM, CHAINED[formats[0]][1])
     args.b[0] = _tensor_map(b, columns, CHAINED[formats[1]][1])
-    _launch(chain_source(*formats, columns), args, columns)
+    _launch(wgmma_chain_source(*formats, columns), args, columns)
 
 
 def _launch(source: str, args: _Product, columns: int) -> None:
-    launch = kernel(source, "fabsum", ("-arch=sm_90a",))
+    launch = compiled_kernel(source, "fabsum", ("-arch=sm_90a",))
     launch.max_dynamic_shared_size_bytes = _shared(columns)
     by_value = np.frombuffer(bytes(args), dtype=np.dtype((np.void, ctypes.sizeof(args))))[0]
     launch((ceil(args.m / BM) * ceil(args.n / columns),), (384,), (by_value,), shared_mem=_shared(columns))
 
 
-def split(x: Any, words: int, fmt: str) -> list[Any]:
+def word_codes(x: Any, words: int, fmt: str) -> list[Any]:
     """x_1 = fl(x), x_2 = fl(x - x_1), …: the words of a float32 matrix as codes, rounded to nearest-even, unscaled."""
     cp = device.cupy()
     rest, found = x.astype(cp.float32), []
@@ -249,13 +251,13 @@ def split(x: Any, words: int, fmt: str) -> list[Any]:
     return found
 
 
-def word_pairs(words: int) -> list[tuple[int, int]]:
+def word_products(words: int) -> list[tuple[int, int]]:
     """Products A_i·B_j with i + j <= words + 1, smallest first, A_1·B_1 last (Algorithm 4.1's order)."""
     pairs = [(i, j) for i in range(words) for j in range(words) if i + j < words]
     return sorted(pairs, key=lambda p: (-(p[0] + p[1]), -p[0]))
 
 
-def multiword(a: Any, b: Any, *, words: int = 2, fmt: str = "float16", block: int = 64, sum: str = "float64") -> Any:
+def multiword_gemm(a: Any, b: Any, *, words: int = 2, fmt: str = "float16", block: int = 64, sum: str = "float64") -> Any:
     """A·B of float32 matrices in `words` words of `fmt` (Algorithm 4.4): double-fp16 by default, triple-bf16 with words=3.
 
     Every product but A_1·B_1 runs through one chain of the tensor core; A_1·B_1 is added on top by FABsum. float32 (m, n),
@@ -265,7 +267,7 @@ def multiword(a: Any, b: Any, *, words: int = 2, fmt: str = "float16", block: in
         raise ValueError(f"multiword products have 1 to 3 words; got {words}")
     _check(a, b, block, sum, fmt)
     host = isinstance(a, np.ndarray)
-    a_words = split(on_device(a), words, fmt)
-    b_words = split(device.cupy().ascontiguousarray(on_device(b).T), words, fmt)
-    out = chained((a_words, b_words), word_pairs(words), block=block, sum=sum, fmt=fmt, transposed=True)
+    a_words = word_codes(on_device(a), words, fmt)
+    b_words = word_codes(device.cupy().ascontiguousarray(on_device(b).T), words, fmt)
+    out = chained_words((a_words, b_words), word_products(words), block=block, sum=sum, fmt=fmt, transposed=True)
     return device.cupy().asnumpy(out) if host else out

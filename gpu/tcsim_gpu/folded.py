@@ -16,16 +16,16 @@ from tcsim.problem import Operand, Problem
 from tcsim_gpu import device, fabsum
 from tcsim_gpu.certificates import CHUNK, EMPTY, reach_of, tables
 from tcsim_gpu.instructions import converted
-from tcsim_gpu.launch import kernel, on_device, struct
+from tcsim_gpu.launch import argument_struct, compiled_kernel, on_device
 from tcsim_gpu.source import kernel_text
 
-Fold = struct(
+Fold = argument_struct(
     "Fold",
     "codes scales table scale_table out norm low high bad row_step k_step scale_row scale_k rows k pitch",
     "scale_block grouped",
 )
-Facts = struct("Facts", "norm low high bad excess facts rows chunks")
-Certify = struct("Certify", "a b a_excess b_excess c count list m n chunks room offset", "fraction_bits pad")
+Facts = argument_struct("Facts", "norm low high bad excess facts rows chunks")
+Certify = argument_struct("Certify", "a b a_excess b_excess c count list m n chunks room offset", "fraction_bits pad")
 ROOM = 1 << 22  # outputs without a certificate that are listed; with more, all are recomputed
 
 
@@ -50,7 +50,7 @@ def _table(fmt: Format | None, gpu: int) -> Any:
     return device.cupy().asarray(words)
 
 
-def fold(unit: Unit, codes: Any, scales: Any, side: str) -> Side:
+def folded_operand(unit: Unit, codes: Any, scales: Any, side: str) -> Side:
     """Codes (rows, k) and scales (rows, blocks) or None, of any strides, folded; a column of B is a row here."""
     cp = device.cupy()
     gpu = int(cp.cuda.Device().id)
@@ -69,10 +69,10 @@ def fold(unit: Unit, codes: Any, scales: Any, side: str) -> Side:
     job.set(row_step=codes.strides[0], k_step=codes.strides[1], scale_row=steps[0], scale_k=steps[1])
     job.set(rows=rows, k=k, pitch=chunks * CHUNK, scale_block=unit.scale_block or CHUNK, grouped=int(unit.group_size > 1))
     text = kernel_text("fold.cuh")
-    kernel(text, "fold")((chunks, -(-rows // 64)), (256,), (job.argument(),))
+    compiled_kernel(text, "fold")((chunks, -(-rows // 64)), (256,), (job.argument(),))
     excess, facts = cp.empty((chunks, rows), cp.float32), cp.empty((6, rows), cp.float32)
     told = Facts().set(norm=norm, low=low, high=high, bad=bad, excess=excess, facts=facts, rows=rows, chunks=chunks)
-    kernel(text, "facts")((-(-rows // 32),), (256,), (told.argument(),))
+    compiled_kernel(text, "facts")((-(-rows // 32),), (256,), (told.argument(),))
     return Side(out, excess, facts)
 
 
@@ -82,7 +82,7 @@ def _bits(x: float) -> int:
     return int(packing.unpack("<I", packing.pack("<f", x))[0])
 
 
-def run(problem: Problem, out: Any) -> tuple[Any, int, int]:
+def multiply_folded(problem: Problem, out: Any) -> tuple[Any, int, int]:
     """Every output into out (batch, m, n), by exact blocks; (the list of those without a certificate, how many they are, how many
     only their chunks certify). The list has at most ROOM of them."""
     cp = device.cupy()
@@ -93,16 +93,16 @@ def run(problem: Problem, out: Any) -> tuple[Any, int, int]:
     b_codes = converted(Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored), unit.b_format)
     scale_a, scale_b = on_device(problem.scale_a), on_device(problem.scale_b)
     for z in range(batch):
-        a = fold(unit, a_codes[z], None if scale_a is None else scale_a[z], "a")
-        b = fold(unit, b_codes[z], None if scale_b is None else scale_b[z].T, "b")
+        a = folded_operand(unit, a_codes[z], None if scale_a is None else scale_a[z], "a")
+        b = folded_operand(unit, b_codes[z], None if scale_b is None else scale_b[z].T, "b")
         c = None if problem.c is None else cp.ascontiguousarray(on_device(problem.c)[z])
         job = Certify().set(a=a.facts, b=b.facts, a_excess=a.excess, b_excess=b.excess, c=c, count=count, list=listed)
         job.set(m=m, n=n, chunks=a.excess.shape[0], room=listed.size, offset=z * m * n)
         job.set(fraction_bits=_bits(float(reach_of(unit))))
-        kernel(kernel_text("fold.cuh"), "certify")((-(-n // 256), -(-m // 32)), (256,), (job.argument(),))
+        compiled_kernel(kernel_text("fold.cuh"), "certify")((-(-n // 256), -(-m // 32)), (256,), (job.argument(),))
         start = None if c is None else c.view(cp.float32)
         words = ([a.codes], [b.codes])
-        fabsum.chained(
+        fabsum.chained_words(
             words, [(0, 0)], c=start, block=CHUNK, sum="float32", fmt="bfloat16", transposed=True, rounding="rz", out=out[z]
         )
     without, by_chunks = (int(x) for x in cp.asnumpy(count))

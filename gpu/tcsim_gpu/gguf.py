@@ -20,7 +20,7 @@ _Q8_0 = np.dtype([("scale", "<f2"), ("codes", "i1", 32)])
 _Q4_1 = np.dtype([("scale", "<f2"), ("least", "<f2"), ("codes", "u1", 16)])
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.float32]]]:
+def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.float32]]]:
     """(metadata, tensors by name). ValueError for files that are no GGUF and for storage types that are not read."""
     with open(path, "rb") as file:
         if file.read(4) != b"GGUF":

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from tcsim_gpu.aligned import Tile
-from tcsim_gpu.launch import Arguments, Gpu
+from tcsim_gpu.aligned import BlockTile
+from tcsim_gpu.launch import Arguments, PresentGpu
 from tcsim_gpu.source import kernel_text
 
-HOST_TILE = Tile(bm=4, bn=8, tm=4, tn=8)  # one thread, for nobody else would fill its shared memory
+HOST_TILE = BlockTile(bm=4, bn=8, tm=4, tn=8)  # one thread, for nobody else would fill its shared memory
 SHARED_BYTES = 1 << 20
 _ARGUMENTS = {"aligned": "Job", "pack": "Packing", "general": "Task"}
 
@@ -36,7 +36,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @cache
-def library(source: str, name: str) -> ctypes.CDLL:
+def host_library(source: str, name: str) -> ctypes.CDLL:
     """A kernel's source as a library with `launch(argument, grid, threads)` and, where it reads a record, `use_record`."""
     command = compiler()
     if command is None:
@@ -57,7 +57,7 @@ def library(source: str, name: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(built))
 
 
-class Host(Gpu):
+class Host(PresentGpu):
     """The host as a machine for the emulator. Chains, whose threads share their work, go to the other kernels."""
 
     chains = False
@@ -83,7 +83,7 @@ class Host(Gpu):
         record: Any = None,
         shared: int = 0,
     ) -> None:
-        built = library(source, name)
+        built = host_library(source, name)
         if record is not None:
             built.use_record(ctypes.c_void_p(record.ctypes.data), len(record))
         if name == "general":

@@ -12,13 +12,13 @@ from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim_gpu import device
-from tcsim_gpu.launch import kernel, on_device, struct
+from tcsim_gpu.launch import argument_struct, compiled_kernel, on_device
 from tcsim_gpu.matrix_source import matrix_source
 from tcsim_gpu.source import format_struct, kernel_text
-from tcsim_gpu.table import Instruction, instructions_of
+from tcsim_gpu.table import GpuInstruction, instructions_of
 from tcsim_gpu.unit_of_instruction import instruction_units
 
-Product = struct(
+Product = argument_struct(
     "Product",
     "a b c scale_a scale_b d bounds a_batch a_row a_k b_batch b_k b_column sa_batch sa_row sa_k sb_batch sb_k sb_column "
     "batch m n",
@@ -30,7 +30,7 @@ class WrongGPU(ValueError):
     """The GPU present is not the one that the unit describes."""
 
 
-def instruction_for(unit: Unit, *, as_is: bool = False) -> Instruction:
+def instruction_for(unit: Unit, *, as_is: bool = False) -> GpuInstruction:
     """The instruction that `unit` describes, checked against the GPU present.
 
     WrongGPU if the GPU is another one and `as_is` is false: the same PTX then computes with other numbers. ValueError
@@ -54,19 +54,19 @@ def instruction_for(unit: Unit, *, as_is: bool = False) -> Instruction:
     return runnable[0]
 
 
-def described(unit: Unit, row: Instruction) -> Instruction:
+def described(unit: Unit, row: GpuInstruction) -> GpuInstruction:
     """`row`, if `unit` is what it computes on the unit's GPU; ValueError otherwise."""
     if not any(row == other and unit == record for other, record in instruction_units(unit.gpu)):
         raise ValueError(f"{unit.label} ({unit.source}) is not what {row.name} computes; use backend='cuda'")
     return row
 
 
-def runs_on(row: Instruction, capability: int) -> bool:
+def runs_on(row: GpuInstruction, capability: int) -> bool:
     """Whether a GPU of this compute capability has the instruction."""
     return bool(row.first <= capability if row.only is None else row.only == f"sm_{capability}a")
 
 
-def run(problem: Problem, *, as_is: bool = False, instruction: Instruction | None = None) -> Codes:
+def multiply_hardware(problem: Problem, *, as_is: bool = False, instruction: GpuInstruction | None = None) -> Codes:
     """Codes of D = C + A·B from the instruction, (batch, m, n); numpy in, numpy out, CuPy in, CuPy out.
 
     `instruction` picks another row of the table than the unit's default, a smaller k for example; ValueError where the unit
@@ -74,11 +74,11 @@ def run(problem: Problem, *, as_is: bool = False, instruction: Instruction | Non
     """
     host = isinstance(problem.a.codes, np.ndarray)
     row = described(problem.unit, instruction) if instruction else instruction_for(problem.unit, as_is=as_is)
-    out = run_on_device(problem, row)
+    out = multiply_hardware_on_device(problem, row)
     return device.cupy().asnumpy(out) if host else out  # type: ignore[no-any-return]
 
 
-def run_on_device(problem: Problem, row: Instruction) -> Any:
+def multiply_hardware_on_device(problem: Problem, row: GpuInstruction) -> Any:
     """`run` with codes on the device in and out."""
     cp = device.cupy()
     a, b, out_format = row.formats
@@ -100,7 +100,7 @@ def run_on_device(problem: Problem, row: Instruction) -> Any:
     tiles = ceil(m / row.m) * ceil(n / row.n) * batch
     groups = ceil(tiles / 4) if row.family == "mma" else tiles
     options = (f"-arch={row.only}",) if row.only else ()
-    product = kernel(matrix_source(row, problem.plan, problem.unit), "product", options)
+    product = compiled_kernel(matrix_source(row, problem.plan, problem.unit), "product", options)
     product((min(groups, 1 << 20),), (128,), (args.argument(),))
     return out
 
@@ -127,4 +127,4 @@ def _converter(stored: Format, fmt: Format) -> Any:
         format_struct("MINE", fmt),
         kernel_text("convert.cuh"),
     ]
-    return kernel("".join(source), "convert")
+    return compiled_kernel("".join(source), "convert")

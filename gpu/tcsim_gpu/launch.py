@@ -27,7 +27,7 @@ class Arguments(ctypes.Structure):
         return np.frombuffer(bytes(self), dtype=np.dtype((np.void, ctypes.sizeof(self))))[0]
 
 
-def struct(name: str, longs: str, ints: str = "") -> Any:
+def argument_struct(name: str, longs: str, ints: str = "") -> Any:
     """A subclass of Arguments with the named 64-bit fields, then the named 32-bit ones."""
     fields: list[tuple[str, Any]] = [(f, ctypes.c_uint64 if f == "seed" else ctypes.c_int64) for f in longs.split()]
     return type(name, (Arguments,), {"_fields_": [*fields, *((f, ctypes.c_uint32) for f in ints.split())]})
@@ -41,7 +41,7 @@ def on_device(x: Any) -> Any:
     return x if isinstance(x, cp.ndarray) else cp.asarray(x)
 
 
-def kernel(source: str, name: str, options: tuple[str, ...] = ()) -> Any:
+def compiled_kernel(source: str, name: str, options: tuple[str, ...] = ()) -> Any:
     """The kernel `name` of `source`, compiled for the GPU present by NVRTC; CuPy keeps the machine code on disk."""
     return _kernel(source, name, options, int(device.cupy().cuda.Device().id))
 
@@ -58,7 +58,7 @@ def module(source: str, gpu: int) -> Any:
     return device.cupy().RawModule(code=source, options=("-std=c++17", "--device-int128"))
 
 
-class Gpu:
+class PresentGpu:
     """The GPU present, as the emulator uses it.
 
     `for_any`: run the kernels that read a unit's numbers from a record, which are compiled once for all units and slower.
@@ -91,7 +91,7 @@ class Gpu:
     ) -> None:
         """Run a kernel over `grid` blocks of `threads`, after its record, if it reads one."""
         if record is None:
-            function = kernel(source, name)
+            function = compiled_kernel(source, name)
         else:
             built = module(source, int(self.xp.cuda.Device().id))
             built.get_global("record_words").copy_from_host_async(
@@ -103,4 +103,4 @@ class Gpu:
         function(grid, (threads,), (argument.argument(),), shared_mem=shared)
 
 
-GPU = Gpu()
+GPU = PresentGpu()

@@ -133,7 +133,7 @@ def smollm2_path() -> Path | None:
 
 def from_gguf(path: Path, fused: bool = False) -> tuple[Llama, dict[str, Any]]:
     """A Llama in float32 with a GGUF file's weights, and the file's metadata (its tokens among them)."""
-    about, tensors = gguf.read(path)
+    about, tensors = gguf.read_gguf(path)
     a = {key.removeprefix("llama."): value for key, value in about.items()}
     shape = Shape(
         a["block_count"], a["embedding_length"], a["attention.head_count"], a["attention.head_count_kv"],

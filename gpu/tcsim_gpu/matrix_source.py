@@ -6,24 +6,24 @@ from tcsim.hardware.unit import Unit
 from tcsim.schedule import Plan
 from tcsim_gpu.descriptors import instruction_descriptor, shared_descriptor
 from tcsim_gpu.source import kernel_text
-from tcsim_gpu.table import PTX_TYPES, Instruction
+from tcsim_gpu.table import PTX_TYPES, GpuInstruction
 
 _CONSTRAINT = {"float32": "f", "float16": "r", "int32": "r", "float64": "d"}
 _REGISTER = {"float32": "float", "float16": "unsigned", "int32": "int", "float64": "double"}
 
 
-def _bits(row: Instruction) -> int:
+def _bits(row: GpuInstruction) -> int:
     """Bits that an element takes in a register: narrow formats of .kind::f8f6f4 fill bytes."""
     if row.kind.endswith("f8f6f4"):
         return 8
     return 4 if row.kind.startswith("mxf4") else row.formats[0].width
 
 
-def _shift(row: Instruction, fmt: str) -> int:
+def _shift(row: GpuInstruction, fmt: str) -> int:
     return 2 if row.kind.endswith("f8f6f4") and fmt == "float4_e2m1fn" else 0  # four bits in the middle of a byte
 
 
-def registers(row: Instruction) -> tuple[int, int, int]:
+def registers(row: GpuInstruction) -> tuple[int, int, int]:
     """Registers of a lane for a, b and d; tcgen05.mma has none of its own, and results come in 32 bits each."""
     if row.family == "tcgen05":
         return 0, 0, row.n
@@ -39,7 +39,7 @@ def _operands(first: int, count: int) -> str:
     return "{" + ", ".join(f"%{first + i}" for i in range(count)) + "}"
 
 
-def mma_step(row: Instruction) -> str:
+def mma_step(row: GpuInstruction) -> str:
     """The function step(d, a, b): the instruction itself."""
     na, nb, nd = registers(row)
     types = ".".join(PTX_TYPES[t] for t in (row.out, row.a, row.b, row.out))
@@ -62,7 +62,7 @@ def mma_step(row: Instruction) -> str:
     )
 
 
-def wgmma_step(row: Instruction) -> str:
+def wgmma_step(row: GpuInstruction) -> str:
     """The function step(d, descriptor of a, descriptor of b): fence, instruction with c in d, commit, wait."""
     nd = registers(row)[2]
     types = ".".join(PTX_TYPES[t] for t in (row.out, row.a, row.b))
@@ -78,7 +78,7 @@ def wgmma_step(row: Instruction) -> str:
     )
 
 
-def tcgen05_step(row: Instruction) -> str:
+def tcgen05_step(row: GpuInstruction) -> str:
     """The function step(d, descriptor of a, descriptor of b[, scales]): the instruction with c in tensor memory at d."""
     scaled = f".block_scale.scale_vec::{row.k // row.scale_block}X" if row.scale else ""
     name = f"tcgen05.mma.cta_group::1.kind::{row.kind}{scaled}"
@@ -92,12 +92,12 @@ def tcgen05_step(row: Instruction) -> str:
     )
 
 
-def step_source(row: Instruction) -> str:
+def step_source(row: GpuInstruction) -> str:
     """The function `step` of an instruction."""
     return {"mma": mma_step, "wgmma": wgmma_step, "tcgen05": tcgen05_step}[row.family](row)
 
 
-def matrix_source(row: Instruction, plan: Plan | None = None, unit: Unit | None = None) -> str:
+def matrix_source(row: GpuInstruction, plan: Plan | None = None, unit: Unit | None = None) -> str:
     """The GEMM kernel `product` of an instruction, for a schedule's kind of sum outside the unit, with the unit's zeros and NaN."""
     a, b, out = row.formats
     nan = out.nan_code if unit is None else unit.nan

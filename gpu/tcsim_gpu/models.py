@@ -21,7 +21,7 @@ import torch
 
 import tcsim
 from tcsim.hardware import unit as unit_of
-from tcsim.torch.auditing import Audit
+from tcsim.torch.auditing import ModelAudit
 from tcsim_gpu import llama
 from tcsim_gpu.small_models import Fp8Block, ResNet
 
@@ -40,7 +40,7 @@ def loss_of(logits: Any, tokens: Any) -> Any:
     return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 
-def summary(found: Audit) -> dict[str, Any]:
+def summary(found: ModelAudit) -> dict[str, Any]:
     """An audit's counts, what was not explained, and the schedules by how often they hold."""
     schedules: dict[str, int] = {}
     for row in found.rows:
@@ -60,7 +60,7 @@ def summary(found: Audit) -> dict[str, Any]:
     }
 
 
-def audits(make: Callable[[], Any], inputs: list[Any], gpu: str, loss: Any, keep: Any = None) -> tuple[Audit, Audit]:
+def audits(make: Callable[[], Any], inputs: list[Any], gpu: str, loss: Any, keep: Any = None) -> tuple[ModelAudit, ModelAudit]:
     """Schedules fitted on the first inputs, then every product of the second's run predicted by them."""
     model = make()
     first = tcsim.torch.audit(model, inputs[0], gpu=gpu, backward=lambda y: loss(y, inputs[0]))
@@ -139,7 +139,7 @@ def _shape(arguments: argparse.Namespace) -> llama.Shape:
     return llama.SMALL if arguments.small else llama.Shape()
 
 
-class Golden:
+class GoldenCalls:
     """A handful of calls, cut to a corner of their outputs, as they were on the GPU: codes of a, b and the result."""
 
     def __init__(self, rows: int = 8, columns: int = 16, most: int = 12) -> None:
@@ -175,7 +175,7 @@ class Golden:
         np.savez_compressed(path, text=np.array(text), **self.arrays)
 
 
-def schedule_of(text: str) -> Any:
+def schedule_from_repr(text: str) -> Any:
     """A schedule from its repr."""
     call: Any = ast.parse(text, mode="eval").body
     classes = {c.__name__: c for c in (tcsim.Sequential, tcsim.SplitK, tcsim.Blocked)}
@@ -191,7 +191,7 @@ def replay(path: Path) -> list[tuple[str, int, int]]:
     for i, call in enumerate(text["calls"]):
         unit = unit_of(text["about"]["table"], call["dtype"])
         unit = unit.replace(block_size=call["block"]) if call["block"] else unit
-        schedule = schedule_of(call["schedule"])
+        schedule = schedule_from_repr(call["schedule"])
         acc = tcsim.matmul(kept[f"{i}.a"], kept[f"{i}.b"], unit=unit, schedule=schedule)
         d = tcsim.encode(acc, call["dtype"], round="rne")
         name = f"{call['op']} {call['shape']} {call['dtype']} {call['module']}{' backward' if call['backward'] else ''}"
@@ -229,7 +229,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         from tcsim_gpu.device import present
 
         arguments.gpu = present()
-    gpu, golden = arguments.gpu, Golden()
+    gpu, golden = arguments.gpu, GoldenCalls()
     report["about"]["table"] = gpu
     tokens = [llama.random_tokens(_shape(arguments), 1, arguments.length, seed).to(device) for seed in (0, 1)]
     steps: dict[str, Callable[[], Any]] = {}

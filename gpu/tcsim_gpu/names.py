@@ -14,7 +14,7 @@ from tcsim.hardware.gpus import GPUS, Gpu
 DEVICES = tuple(gpu for gpu in GPUS if gpu.devices)
 
 
-def gpu_named(name: str, capability: int) -> str | None:
+def gpu_of_device(name: str, capability: int) -> str | None:
     """The GPU of the unit table that a device is, from the name and the capability CUDA reports; None where none is."""
     for row in DEVICES:
         if row.capability == capability and matches(name, row):

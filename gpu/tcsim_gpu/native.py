@@ -16,10 +16,10 @@ from tcsim_gpu import device, fabsum
 from tcsim_gpu.certificates import padding
 from tcsim_gpu.emulator import k_places
 from tcsim_gpu.instructions import converted
-from tcsim_gpu.launch import kernel, on_device, struct
+from tcsim_gpu.launch import argument_struct, compiled_kernel, on_device
 from tcsim_gpu.source import kernel_text
 
-Arrange = struct("Arrange", "source to order row_step k_step rows k")
+Arrange = argument_struct("Arrange", "source to order row_step k_step rows k")
 FAMILY = "wgmma"  # the instruction of the GEMM kernel
 
 
@@ -65,7 +65,7 @@ def _ordered(unit: Unit, native: Unit, k: int) -> tuple[Any, bool]:
     return order, False
 
 
-def gemm(problem: Problem, native: Unit, out: Any) -> None:
+def multiply_natively(problem: Problem, native: Unit, out: Any) -> None:
     """The problem's matrices through the native chain into out (batch, m, n)."""
     cp = device.cupy()
     unit, k = problem.unit, problem.shape[3]
@@ -75,7 +75,7 @@ def gemm(problem: Problem, native: Unit, out: Any) -> None:
         a = arranged(problem.a, z, unit.a_operand, moved, straight)
         b = arranged(Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored), z, unit.b_operand, moved, straight)
         c = None if problem.c is None else cp.ascontiguousarray(on_device(problem.c)[z]).view(cp.float32)
-        fabsum.chain(a, b, c, (str(native.a_operand.name), str(native.b_operand.name)), out[z])
+        fabsum.chain_into(a, b, c, (str(native.a_operand.name), str(native.b_operand.name)), out[z])
 
 
 def arranged(operand: Operand, z: int, fmt: Format, order: Any, straight: bool) -> Any:
@@ -93,5 +93,5 @@ def arranged(operand: Operand, z: int, fmt: Format, order: Any, straight: bool) 
     steps = [s // codes.itemsize for s in codes.strides]
     job = Arrange().set(source=codes, to=out, order=order, row_step=steps[0], k_step=steps[1], rows=rows, k=pitch)
     text = f"#define CODE unsigned {({1: 'char', 2: 'short', 4: 'int'})[codes.itemsize]}\n" + kernel_text("arrange.cuh")
-    kernel(text, "arrange")((-(-pitch // 128), -(-rows // 64)), (256,), (job.argument(),))
+    compiled_kernel(text, "arrange")((-(-pitch // 128), -(-rows // 64)), (256,), (job.argument(),))
     return out

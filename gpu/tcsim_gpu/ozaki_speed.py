@@ -16,7 +16,7 @@ import numpy as np
 
 from tcsim.errors import unknown
 from tcsim.schemes.ozaki import slice_bits as half_bits
-from tcsim.schemes.ozaki_int8 import slice_bits as int8_bits
+from tcsim.schemes.ozaki_int8 import int8_slice_bits as int8_bits
 from tcsim_gpu import bench, cublas, device, fabsum
 
 METHODS = ("float64", "float32", "fp16", "int8", "ozaki-dp", "ozaki-int8 s=8", "ozaki-int8 s=9", "ootomo", "ootomo outside 16")
@@ -24,7 +24,7 @@ SIDES = (1024, 2048, 4096, 8192)
 PHIS = (0.1, 1.0, 2.0)
 
 
-def inputs(n: int, phi: float, seed: int) -> tuple[Any, Any]:
+def float64_inputs(n: int, phi: float, seed: int) -> tuple[Any, Any]:
     """A and the transpose of B, n x n float64."""
     cp = device.cupy()
     generator = cp.random.Generator(cp.random.XORWOW(seed))
@@ -96,7 +96,7 @@ def half_slices(x: Any, bits: int, count: int, kernels: dict[str, Any]) -> tuple
     return parts, exponents
 
 
-def slices_needed(a: Any, b_t: Any, bits: int, kernels: dict[str, Any]) -> int:
+def slices_needed_on_gpu(a: Any, b_t: Any, bits: int, kernels: dict[str, Any]) -> int:
     """d of Algorithm 3: the first slice whose weight is below the rounding error of float64."""
     cp = device.cupy()
     k = a.shape[1]
@@ -122,7 +122,7 @@ def ozaki_dp(a: Any, b_t: Any, d: int, kernels: dict[str, Any]) -> Any:
     return c
 
 
-def ozaki_int8(a: Any, b_t: Any, s: int, kernels: dict[str, Any]) -> Any:
+def ozaki_int8_product(a: Any, b_t: Any, s: int, kernels: dict[str, Any]) -> Any:
     """OOY: s cut slices a side, the products p + q <= s + 1, one float64 addition each."""
     cp = device.cupy()
     bits = int8_bits(a.shape[1])
@@ -144,35 +144,35 @@ def ozaki_int8(a: Any, b_t: Any, s: int, kernels: dict[str, Any]) -> Any:
     return c
 
 
-def ootomo(a: Any, b_t: Any, outside: bool, kernels: dict[str, Any]) -> Any:
+def ootomo_product(a: Any, b_t: Any, outside: bool, kernels: dict[str, Any]) -> Any:
     """Three fp16 products of words scaled by 2^11; A·B by cuBLAS in one chain, or `outside` every 16 of k."""
     (high, low), (b_high, b_low) = kernels["words"](a), kernels["words"](b_t)
     rest = _gemm(high, b_low, "fp16", _gemm(low, b_high, "fp16"))
     if outside:
         cp = device.cupy()
         pair = ([high.view(cp.uint16)], [b_high.view(cp.uint16)])
-        first = fabsum.chained(pair, [(0, 0)], block=16, sum="float32", fmt="float16", transposed=True)
+        first = fabsum.chained_words(pair, [(0, 0)], block=16, sum="float32", fmt="float16", transposed=True)
     else:
         first = _gemm(high, b_high, "fp16")
     return kernels["merge"](first, rest)
 
 
-def prepared(method: str, n: int, phi: float, seed: int) -> tuple[Any, Any, int, dict[str, Any]]:
+def prepared_float64(method: str, n: int, phi: float, seed: int) -> tuple[Any, Any, int, dict[str, Any]]:
     """The call that is timed, the exact-as-float64 product of four rows to check it, its number of narrow products."""
     cp = device.cupy()
     if method not in METHODS:
         raise unknown("method", method, METHODS)
     kernels = _kernels()
-    a, b_t = inputs(n, phi, seed)
+    a, b_t = float64_inputs(n, phi, seed)
     count = 1
     if method == "ozaki-dp":
-        d = slices_needed(a, b_t, half_bits(n), kernels)
+        d = slices_needed_on_gpu(a, b_t, half_bits(n), kernels)
         count = d * (d + 1) // 2
         call = lambda: ozaki_dp(a, b_t, d, kernels)  # noqa: E731
     elif method.startswith("ozaki-int8"):
         s = int(method.partition("=")[2])
         count = s * (s + 1) // 2
-        call = lambda: ozaki_int8(a, b_t, s, kernels)  # noqa: E731
+        call = lambda: ozaki_int8_product(a, b_t, s, kernels)  # noqa: E731
     elif method == "int8":
         x, y = ((z / cp.abs(z).max() * 127).astype(cp.int8) for z in (a, b_t))
         return lambda: _gemm(x, y, "int8"), (x.astype(cp.float64), y.astype(cp.float64)), 1, kernels
@@ -187,14 +187,14 @@ def prepared(method: str, n: int, phi: float, seed: int) -> tuple[Any, Any, int,
         if method == "float32":
             return lambda: x @ y.T, (x.astype(cp.float64), y.astype(cp.float64)), 1, kernels
         outside = method != "ootomo"
-        return lambda: ootomo(x, y, outside, kernels), (x.astype(cp.float64), y.astype(cp.float64)), count, kernels
+        return lambda: ootomo_product(x, y, outside, kernels), (x.astype(cp.float64), y.astype(cp.float64)), count, kernels
     return call, (a, b_t), count, kernels
 
 
 def measured(method: str, n: int, phi: float, seed: int = 0) -> dict[str, float]:
     """Effective TFLOP/s (2n³ over the mean time of three), products, and the largest |E|/(|A||B|) of four rows."""
     cp = device.cupy()
-    call, (a, b_t), count, _ = prepared(method, n, phi, seed)
+    call, (a, b_t), count, _ = prepared_float64(method, n, phi, seed)
     got = call()[:4].astype(cp.float64)
     error = float((cp.abs(got - a[:4] @ b_t.T) / (cp.abs(a[:4]) @ cp.abs(b_t).T)).max())
     rate = 2 * n**3 / bench.seconds(call, repeats=3) * 1e-12
@@ -202,7 +202,7 @@ def measured(method: str, n: int, phi: float, seed: int = 0) -> dict[str, float]
     return {"tflops": rate, "products": float(count), "error": error}
 
 
-def record(path: str | Path, seed: int = 0, budget: float = 420.0) -> dict[str, Any]:
+def record_speeds(path: str | Path, seed: int = 0, budget: float = 420.0) -> dict[str, Any]:
     """Measure everything, smallest sizes first, for at most `budget` seconds, and write it as JSON with the machine and the date.
 
     A method that a GPU cannot run is left out with its reason.
@@ -233,4 +233,4 @@ def record(path: str | Path, seed: int = 0, budget: float = 420.0) -> dict[str, 
 if __name__ == "__main__":
     import sys
 
-    record(sys.argv[1] if len(sys.argv) > 1 else "gpu_ozaki_h200.json")
+    record_speeds(sys.argv[1] if len(sys.argv) > 1 else "gpu_ozaki_h200.json")

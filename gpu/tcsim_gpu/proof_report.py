@@ -30,7 +30,7 @@ SIDE, LARGE = 8192, 8192
 SLOW_SIDE = 2048  # of the emulator's timing where it takes seconds
 
 
-def units() -> dict[str, Unit]:
+def measured_units() -> dict[str, Unit]:
     """The units that are measured, by name."""
     named = {f"b200 {f}": tcsim.unit("b200", f) for f in ("nvfp4", "mxfp4", "float16", "bfloat16", "tfloat32")}
     named |= {f"ada {f}": tcsim.unit("ada", f) for f in ("float8_e4m3fn", "float8_e5m2")}
@@ -55,15 +55,15 @@ def quantised(x: Any, fmt: Format) -> Any:
 def drawn(unit: Unit, m: int, n: int, k: int, kind: str, seed: int, with_c: bool) -> Problem:
     """A problem on the device: values of a distribution, scaled by blocks to their largest where the unit is, or `draw`'s codes."""
     cp = device.cupy()
-    source = draw.Source(seed)
+    source = draw.GpuSource(seed)
     scale, block = unit.scale_format, unit.scale_block
     sides: list[Any] = []
     scales: list[Any] = []
     for rows, fmt in ((m, unit.a_format), (n, unit.b_format)):
         blocks = -(-k // block) if scale is not None else 0
         if kind not in VALUES:
-            sides.append(draw.codes(source, fmt, (1, rows, k), kind))
-            scales.append(None if scale is None else draw.codes(source, scale, (1, rows, blocks), kind))
+            sides.append(draw.random_codes(source, fmt, (1, rows, k), kind))
+            scales.append(None if scale is None else draw.random_codes(source, scale, (1, rows, blocks), kind))
             continue
         normal = source.generator.standard_normal((rows, k), dtype=cp.float32)
         x = {
@@ -85,7 +85,7 @@ def drawn(unit: Unit, m: int, n: int, k: int, kind: str, seed: int, with_c: bool
         )
         sides.append(quantised((grouped / by[codes][:, :, None]).reshape(rows, -1)[:, :k], fmt)[None])
         scales.append(codes[None])
-    c = draw.codes(source, unit.out_format, (1, m, n), kind if kind not in VALUES else "mid") if with_c else None
+    c = draw.random_codes(source, unit.out_format, (1, m, n), kind if kind not in VALUES else "mid") if with_c else None
     a, b = Operand(sides[0], unit.a_format), Operand(cp.ascontiguousarray(sides[1].transpose(0, 2, 1)), unit.b_format)
     s = (None, None) if scale is None else (scales[0], cp.ascontiguousarray(scales[1].transpose(0, 2, 1)))
     return Problem(unit, Sequential().plan(k), a, b, c, *s)
@@ -98,14 +98,14 @@ def compared(name: str, unit: Unit, kind: str, side: int, k: int, seed: int, wit
     """
     cp = device.cupy()
     problem = drawn(unit, side, side, k, kind, seed, with_c)
-    expected = emulator.run_on_device(problem)
-    tally = proofs.Tally()
-    differ = int((proofs.run_on_device(problem, tally) != expected).sum())
+    expected = emulator.multiply_emulated_on_device(problem)
+    tally = proofs.StepTally()
+    differ = int((proofs.multiply_cuda_on_device(problem, tally) != expected).sum())
     row = {"unit": name, "data": kind, "m": side, "n": side, "k": k, "c": with_c, "seed": seed, "outputs": expected.size,
            "differ": differ, "by": tally.outputs}  # fmt: skip
     if certificates.FOLDED.takes(unit):
         out = cp.empty_like(expected)
-        listed, without, by_chunks = folded.run(problem, out)
+        listed, without, by_chunks = folded.multiply_folded(problem, out)
         row |= {"without certificate": without, "by chunks": by_chunks}
         if without <= listed.size:
             wrong = (out != expected).ravel()
@@ -121,20 +121,20 @@ def timed(name: str, unit: Unit, kind: str, k: int, seed: int) -> dict[str, Any]
     row: dict[str, Any] = {"unit": name, "data": kind, "m": k, "n": k, "k": k, "seed": seed}
     if certificates.FOLDED.takes(unit):
         out = device.cupy().empty((1, k, k), np.uint32)
-        _, row["without certificate"], row["by chunks"] = folded.run(problem, out)
-        row["TMAC/s of exact blocks"] = k**3 / seconds(lambda: folded.run(problem, out)) / 1e12
+        _, row["without certificate"], row["by chunks"] = folded.multiply_folded(problem, out)
+        row["TMAC/s of exact blocks"] = k**3 / seconds(lambda: folded.multiply_folded(problem, out)) / 1e12
         if row["without certificate"] > 1 << 14:
             return row  # the rest is the emulator's time
-    row["TMAC/s"] = k**3 / seconds(lambda: proofs.run_on_device(problem)) / 1e12
+    row["TMAC/s"] = k**3 / seconds(lambda: proofs.multiply_cuda_on_device(problem)) / 1e12
     if kind == "normal":
         side = SLOW_SIDE if certificates.FOLDED.takes(unit) else k
         small = problem if side == k else drawn(unit, side, side, side, kind, seed, False)
-        row["TMAC/s of the emulator"] = side**3 / seconds(lambda: emulator.run_on_device(small), 2) / 1e12
+        row["TMAC/s of the emulator"] = side**3 / seconds(lambda: emulator.multiply_emulated_on_device(small), 2) / 1e12
         row["side of the emulator"] = side
     return row
 
 
-def report(
+def measure_proofs(
     seed: int, budget: float, say: Callable[[str], None] = print, side: int = SIDE, large: int = LARGE
 ) -> dict[str, Any]:
     """Timings first, then comparisons in turn until `budget` seconds are over."""
@@ -148,17 +148,17 @@ def report(
     }
     found |= {"timed": [], "compared": []}
     cp = device.cupy()
-    for name, unit in units().items():
+    for name, unit in measured_units().items():
         for kind in VALUES if certificates.FOLDED.takes(unit) else VALUES[:1]:
             found["timed"].append(timed(name, unit, kind, large, seed))
             say(json.dumps(found["timed"][-1]))
-    x = drawn(units()["b200 float16"], large, large, large, "normal", seed, False)
-    rate = large**3 / seconds(lambda: cublas.gemm(x.a.codes[0], x.b.codes[0], "float16", names=False)) / 1e12
+    x = drawn(measured_units()["b200 float16"], large, large, large, "normal", seed, False)
+    rate = large**3 / seconds(lambda: cublas.cublas_gemm(x.a.codes[0], x.b.codes[0], "float16", names=False)) / 1e12
     found["TMAC/s of cublasGemmEx, float16"] = rate
     kinds = [*VALUES, *draw.DISTRIBUTIONS]
     i = 0
     while time.perf_counter() - started < budget:
-        for name, unit in units().items():
+        for name, unit in measured_units().items():
             if time.perf_counter() - started > budget:
                 break
             kind = kinds[i % len(kinds)]
@@ -180,7 +180,7 @@ def report(
 def main() -> None:
     """FILE [SEED [SECONDS]]"""
     path, seed, budget = Path(sys.argv[1]), int((sys.argv[2:] or ["0"])[0]), float((sys.argv[3:] or ["90"])[0])
-    found = report(seed, budget)
+    found = measure_proofs(seed, budget)
     path.write_text(json.dumps(found, indent=1) + "\n")
     print({k: v for k, v in found.items() if k not in ("timed", "compared")})
 

@@ -35,7 +35,7 @@ class Step:
 
 
 @dataclass
-class Tally:
+class StepTally:
     """Outputs by the step that computed them; `by_chunks` are those of the exact blocks that rows and columns did not settle."""
 
     outputs: dict[str, int] = field(default_factory=dict)
@@ -68,7 +68,7 @@ def _step(unit: Unit, one_chain: bool, gpu: str | None) -> Step:
     return Step("emulator", None, why, "none needed")
 
 
-def run(problem: Problem, tally: Tally | None = None) -> Codes:
+def multiply_cuda(problem: Problem, tally: StepTally | None = None) -> Codes:
     """Codes of D = C + A·B, (batch, m, n), by the plan of proofs: numpy if the codes of a are numpy, CuPy if they are CuPy."""
     host = isinstance(problem.a.codes, np.ndarray)
     moved = replace(
@@ -79,13 +79,13 @@ def run(problem: Problem, tally: Tally | None = None) -> Codes:
         scale_a=on_device(problem.scale_a),
         scale_b=on_device(problem.scale_b),
     )
-    out = run_on_device(moved, tally)
+    out = multiply_cuda_on_device(moved, tally)
     return device.cupy().asnumpy(out) if host else out  # type: ignore[no-any-return]
 
 
-def run_on_device(problem: Problem, tally: Tally | None = None) -> Any:
+def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) -> Any:
     """`run` for CuPy arrays; `tally` is told which step took how many outputs."""
-    tally = Tally() if tally is None else tally
+    tally = StepTally() if tally is None else tally
     batch, m, n, k = problem.shape
     step = step_for(problem.unit, problem.plan, _present())
     small = batch > 1 and m * n * k < FEW
@@ -93,17 +93,17 @@ def run_on_device(problem: Problem, tally: Tally | None = None) -> Any:
         small = True
     if step.native is None or small or 0 in problem.shape:
         tally.add("emulator", batch * m * n)
-        return emulator.run_on_device(problem)
+        return emulator.multiply_emulated_on_device(problem)
     cp = device.cupy()
     out = cp.empty((batch, m, n), cp.uint32)
     if step.name != "exact blocks":
-        native.gemm(problem, step.native, out)
+        native.multiply_natively(problem, step.native, out)
         tally.add(step.name, out.size)
         return out
-    listed, without, tally.by_chunks = folded.run(problem, out)
+    listed, without, tally.by_chunks = folded.multiply_folded(problem, out)
     if without > min(listed.size, out.size // RECOMPUTED):
         tally.add("emulator", out.size)
-        return emulator.run_on_device(problem)
+        return emulator.multiply_emulated_on_device(problem)
     tally.add(step.name, out.size - without)
     if without:
         tally.add("emulator", without)
@@ -123,8 +123,8 @@ def explain_plan(problem: Problem, gpu: str | None = None) -> str:
     lines = [f"{problem.unit.label}: {step.name}", f"  why: {step.why}", f"  certificate: {step.certificate}"]
     if not here:
         return "\n".join(lines)
-    tally = Tally()
-    run(problem, tally)
+    tally = StepTally()
+    multiply_cuda(problem, tally)
     total = max(sum(tally.outputs.values()), 1)
     lines += [f"  {name}: {count:,} outputs, {100 * count / total:.4f} %" for name, count in tally.outputs.items()]
     if tally.by_chunks:
@@ -132,7 +132,7 @@ def explain_plan(problem: Problem, gpu: str | None = None) -> str:
     return "\n".join(lines)
 
 
-def explain(unit: Unit, gpu: str | None) -> str:
+def explain_step(unit: Unit, gpu: str | None) -> str:
     """The step for a unit on a GPU of the unit table, as text."""
     step = step_for(unit, Sequential().plan(unit.instruction_k), gpu)
     return f"{unit.label}: {step.name}\n  why: {step.why}\n  certificate: {step.certificate}"

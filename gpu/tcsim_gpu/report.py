@@ -9,7 +9,7 @@ from html import escape
 from tcsim_gpu.validate import Count, Report
 
 
-def text(report: Report) -> str:
+def report_text(report: Report) -> str:
     """A line an instruction, then the counterexamples, then the sum."""
     lines = [_machine(report), ""]
     for name, counts in _by_instruction(report).items():

@@ -17,7 +17,7 @@ def to_fp8(x: Any, dtype: Any) -> tuple[Any, Any]:
     return (x.float() / scale).to(dtype), scale
 
 
-def product(a: Any, b: Any, kinds: tuple[Any, Any], fast: bool, dtype: Any) -> Any:
+def fp8_product(a: Any, b: Any, kinds: tuple[Any, Any], fast: bool, dtype: Any) -> Any:
     """a (m, k) times b (k, n) through fp8, as torch._scaled_mm wants them: b in columns."""
     (x, sx), (y, sy) = to_fp8(a, kinds[0]), to_fp8(b.t().contiguous(), kinds[1])
     return torch._scaled_mm(x.contiguous(), y.t(), sx, sy, out_dtype=dtype, use_fast_accum=fast)
@@ -29,12 +29,12 @@ class _Fp8(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, x: Any, w: Any) -> Any:
         ctx.save_for_backward(x, w)
-        return product(x, w.t(), (E4M3, E4M3), True, x.dtype)
+        return fp8_product(x, w.t(), (E4M3, E4M3), True, x.dtype)
 
     @staticmethod
     def backward(ctx: Any, up: Any) -> tuple[Any, Any]:
         x, w = ctx.saved_tensors
-        return product(up, w, (E5M2, E4M3), False, x.dtype), product(up.t(), x, (E5M2, E4M3), False, x.dtype)
+        return fp8_product(up, w, (E5M2, E4M3), False, x.dtype), fp8_product(up.t(), x, (E5M2, E4M3), False, x.dtype)
 
 
 class Fp8Block(nn.Module):  # type: ignore[misc]

@@ -34,7 +34,7 @@ TILES = (emulator.SMALL, emulator.SMALL, emulator.FASTEST, emulator.WIDE, emulat
 
 
 @dataclass
-class Tally:
+class SoakTally:
     """What was compared. A difference is counted against the backend that it is from."""
 
     units: int = 0
@@ -52,14 +52,14 @@ class Tally:
     def differ(self) -> int:
         return self.cuda_cpu + self.cuda_reference + self.cpu_reference
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: SoakTally) -> None:
         for f in fields(self):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
             setattr(self, f.name, mine[:8] if f.name == "examples" and len(mine) > 8 else mine + theirs)
 
 
 @dataclass
-class Report:
+class SoakReport:
     """A soak: where, when, from which seed, how long, what it found."""
 
     machine: dict[str, str]
@@ -67,7 +67,7 @@ class Report:
     seed: int
     compiled: bool
     seconds: float = 0.0
-    tally: Tally = field(default_factory=Tally)
+    tally: SoakTally = field(default_factory=SoakTally)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
@@ -101,7 +101,7 @@ def _cpu(problem: Problem) -> Codes | str:
     from tcsim.kernels import dispatch as cpu
 
     try:
-        return cpu.run(problem, 1)
+        return cpu.multiply_cpu(problem, 1)
     except ValueError as error:
         return str(error)
 
@@ -110,17 +110,17 @@ def _expected(seed: int, start: int, count: int) -> list[tuple[Problem, Codes | 
     """Problems `start` … of a seed, each with what the cpu backend (or its refusal) and the definition say."""
     found = []
     for i in range(start, start + count):
-        problem = what_ifs.draw((seed, i))
-        found.append((problem, _cpu(problem), reference.run(problem)))
+        problem = what_ifs.draw_what_if((seed, i))
+        found.append((problem, _cpu(problem), reference.multiply_reference(problem)))
     return found
 
 
-def compare(
+def compare_backends(
     problem: Problem, seen: Codes | str, cpu: Codes | str, definition: Codes, again: Callable[[Problem], Codes]
-) -> Tally:
+) -> SoakTally:
     """One problem's answers compared; `again` asks cuda once more, to make a counterexample small."""
     batch, m, n, k = problem.shape
-    tally = Tally(1, definition.size, batch * m * n * k)
+    tally = SoakTally(1, definition.size, batch * m * n * k)
     tally.kernels[kernel_of(problem.unit, problem.plan)] += 1
     tally.arithmetics[problem.unit.arithmetic] += 1
     for name, codes in (("cuda", seen), ("cpu", cpu)):
@@ -132,16 +132,16 @@ def compare(
     tally.cpu_reference = int(not isinstance(cpu, str) and bool((cpu != definition).any()))
     if tally.differ:
         wrong = again if tally.cuda_reference else lambda p: np.asarray(_cpu(p))
-        tally.examples.append(counterexample(problem, wrong, "cuda" if tally.cuda_reference else "cpu"))
+        tally.examples.append(counterexample_of_backend(problem, wrong, "cuda" if tally.cuda_reference else "cpu"))
     return tally
 
 
-def counterexample(problem: Problem, run: Callable[[Problem], Codes], name: str) -> dict[str, Any]:
+def counterexample_of_backend(problem: Problem, run: Callable[[Problem], Codes], name: str) -> dict[str, Any]:
     """A problem on which `run` differs from the definition, made small as long as it does."""
 
     def differs(p: Problem) -> bool:
         try:
-            return bool((run(p) != reference.run(p)).any())
+            return bool((run(p) != reference.multiply_reference(p)).any())
         except ValueError:
             return False
 
@@ -177,7 +177,7 @@ def counterexample(problem: Problem, run: Callable[[Problem], Codes], name: str)
         "plan": f"bounds {problem.plan.bounds.tolist()}, sum {problem.plan.sum}, c first {problem.plan.c_first}, seed {problem.seed}",
         **{key: np.vectorize(hex)(x).tolist() for key, x in arrays.items() if x is not None},
         name: np.vectorize(hex)(run(problem)).tolist(),
-        "reference": np.vectorize(hex)(reference.run(problem)).tolist(),
+        "reference": np.vectorize(hex)(reference.multiply_reference(problem)).tolist(),
     }
 
 
@@ -196,7 +196,7 @@ def _outputs(problem: Problem) -> Iterator[Problem]:
         )
 
 
-def ask(machine: launch.Gpu, problem: Problem, tile: aligned.Tile | None = None) -> Codes:
+def ask(machine: launch.PresentGpu, problem: Problem, tile: aligned.BlockTile | None = None) -> Codes:
     """The cuda backend's answer on the host."""
     cp = machine.xp
 
@@ -211,26 +211,28 @@ def ask(machine: launch.Gpu, problem: Problem, tile: aligned.Tile | None = None)
         scale_a=up(problem.scale_a),
         scale_b=up(problem.scale_b),
     )
-    out = emulator.run_on_device(moved, tile, machine)
+    out = emulator.multiply_emulated_on_device(moved, tile, machine)
     return out if isinstance(out, np.ndarray) else np.asarray(cp.asnumpy(out))
 
 
-def _answer(machine: launch.Gpu, problem: Problem, tile: aligned.Tile | None = None) -> Codes | str:
+def _answer(machine: launch.PresentGpu, problem: Problem, tile: aligned.BlockTile | None = None) -> Codes | str:
     try:
         return ask(machine, problem, tile)
     except ValueError as error:
         return str(error)
 
 
-def _compiled(seed: int, number: int) -> Tally:
+def _compiled(seed: int, number: int) -> SoakTally:
     """One unit through kernels compiled for it, in a process of its own."""
     machine = launch.GPU
-    problem = what_ifs.draw((seed, number))
+    problem = what_ifs.draw_what_if((seed, number))
     tile = TILES[number % len(TILES)] if kernel_of(problem.unit, problem.plan) == "aligned" else None
     if tile is not None and tile.stages * aligned.stage_bytes(problem.unit, True, tile) > machine.shared_bytes():
         tile = None
     seen = _answer(machine, problem, tile)
-    return compare(problem, seen, _cpu(problem), reference.run(problem), lambda p: ask(machine, p, tile))
+    return compare_backends(
+        problem, seen, _cpu(problem), reference.multiply_reference(problem), lambda p: ask(machine, p, tile)
+    )
 
 
 def sources() -> list[str]:
@@ -263,16 +265,16 @@ def soak(
     minutes: float = 9.0,
     compiled: bool = False,
     workers: int | None = None,
-    machine: launch.Gpu | None = None,
-    progress: Callable[[Tally, float], None] | None = None,
-) -> Report:
+    machine: launch.PresentGpu | None = None,
+    progress: Callable[[SoakTally, float], None] | None = None,
+) -> SoakReport:
     """At most `count` what-ifs in at most `minutes`; `machine` is the GPU present unless given (host.Host() in tests)."""
     started = time.perf_counter()
     here = machine is None
-    mine = machine or launch.Gpu(for_any=True)
+    mine = machine or launch.PresentGpu(for_any=True)
     if here:
         device.cupy()
-    report = Report(
+    report = SoakReport(
         device.describe() if here else {"gpu": "none"}, datetime.now(UTC).isoformat(timespec="seconds"), seed, compiled
     )
     tally, spoken = report.tally, started
@@ -301,7 +303,7 @@ def soak(
                 else:
                     for problem, cpu, definition in future.result():
                         seen = _answer(mine, problem)
-                        tally.add(compare(problem, seen, cpu, definition, lambda p: ask(mine, p)))
+                        tally.add(compare_backends(problem, seen, cpu, definition, lambda p: ask(mine, p)))
                 more = submit()
                 if more is not None:
                     waiting.add(more)

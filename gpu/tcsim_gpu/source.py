@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.fp.formats import Format, format_named
-from tcsim.fp.modes import EXACT_CODE, c_source, code
+from tcsim.fp.modes import EXACT_CODE, c_source, mode_code
 from tcsim.hardware.unit import Unit
 from tcsim_gpu.gates import FUSED, GENERAL, INTEGERS
 
@@ -33,7 +33,7 @@ CODES = ("MAX_CODE", "INF_CODE", "NAN_CODE", "CONVERTED_NAN")  # 64 bits; every 
 Numbers = dict[str, int]
 
 
-def struct(name: str, numbers: Numbers, place: int | None = None) -> str:
+def number_struct(name: str, numbers: Numbers, place: int | None = None) -> str:
     """The C++ struct `name` of a unit's or a format's numbers: constants, or words of the record from `place` on."""
     kinds = {key: "u64" if key in CODES else "int" for key in numbers}
     if place is None:
@@ -47,7 +47,7 @@ def structs(named: dict[str, Numbers], from_record: bool = False) -> str:
     """The structs of several sets of numbers, in the order in which `record_of` lays them out."""
     text, place = [], 0
     for name, numbers in named.items():
-        text.append(struct(name, numbers, place if from_record else None))
+        text.append(number_struct(name, numbers, place if from_record else None))
         place += len(numbers)
     return "".join(text)
 
@@ -82,7 +82,7 @@ def format_numbers(fmt: Format) -> Numbers:
 
 def format_struct(name: str, fmt: Format) -> str:
     """The constants of a format as the C++ struct `name`."""
-    return struct(name, format_numbers(fmt))
+    return number_struct(name, format_numbers(fmt))
 
 
 def unit_numbers(unit: Unit) -> Numbers:
@@ -96,12 +96,12 @@ def unit_numbers(unit: Unit) -> Numbers:
         "NARROWS": int(unit.sum_format is not None),
         "FRACTION_BITS": unit.fraction_bits or 0,
         "LATE_FRACTION_BITS": unit.late_fraction_bits or 0,
-        "ALIGN": EXACT_CODE if unit.align_rounding == "exact" else code(unit.align_rounding),
-        "ROUNDING": code(unit.rounding),
-        "PRODUCT_ROUNDING": code(unit.product_rounding),
+        "ALIGN": EXACT_CODE if unit.align_rounding == "exact" else mode_code(unit.align_rounding),
+        "ROUNDING": mode_code(unit.rounding),
+        "PRODUCT_ROUNDING": mode_code(unit.product_rounding),
         "KEPT": unit.kept_bits if unit.sum_format is None else unit.inner.kept_bits,
         "HAS_MIN_EXPONENT": int(unit.min_exponent is not None),
-        "MIN_EXPONENT": least_exponent(unit),
+        "MIN_EXPONENT": unit_least_exponent(unit),
         "GROUP": unit.group_size,
         "CHAIN": unit.chain,
         "FLUSH_OPERANDS": int(unit.zeros.flush_operands),
@@ -116,7 +116,7 @@ def unit_numbers(unit: Unit) -> Numbers:
         "SCALED": int(unit.scale is not None),
         "SCALE_BLOCK": max(unit.scale_block, 1),
         "PARITY_SPLIT": int(unit.parity_split),
-        "ORDERED": int(order_of(unit) is not None),
+        "ORDERED": int(written_order(unit) is not None),
         "LOW_BIT": low,
         "LIMB_COUNT": -(-(high - low + 2) // 64),
     }
@@ -127,14 +127,14 @@ def same_formats(unit: Unit, stored_a: Format, stored_b: Format) -> Numbers:
     return {"SAME_A": int(stored_a == unit.a_operand), "SAME_B": int(stored_b == unit.b_operand)}
 
 
-def order_of(unit: Unit) -> tuple[int, ...] | None:
+def written_order(unit: Unit) -> tuple[int, ...] | None:
     """The order in which an instruction takes its products; None where that is ascending, written out or not."""
     return None if unit.k_order is None or unit.k_order == tuple(range(len(unit.k_order))) else unit.k_order
 
 
 def k_order(unit: Unit) -> str:
     """The function k_order(i): the place along k of the i-th product of an instruction."""
-    order = order_of(unit)
+    order = written_order(unit)
     if order is None:
         return "DEV int k_order(int i) { return i; }\n"
     table = ", ".join(map(str, order))
@@ -166,7 +166,7 @@ def _terms(unit: Unit) -> tuple[int, int]:
     return min(lows), max(tops) + unit.group_size.bit_length()
 
 
-def least_exponent(unit: Unit) -> int:
+def unit_least_exponent(unit: Unit) -> int:
     """The unit's floor of emax, no higher than where it cuts every term whole: from there on results are the same."""
     if unit.min_exponent is None or unit.out_format.integer:
         return 0
@@ -219,7 +219,7 @@ def general_for_any() -> str:
 
 def general_record(unit: Unit, stored_a: Format, stored_b: Format) -> npt.NDArray[np.int64]:
     """The record of a unit for `general_for_any`."""
-    return record_of(general_numbers(unit, stored_a, stored_b), order_of(unit) or ())
+    return record_of(general_numbers(unit, stored_a, stored_b), written_order(unit) or ())
 
 
 def _general(head: str, numbers: str, order: str) -> str:

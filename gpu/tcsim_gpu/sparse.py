@@ -22,24 +22,24 @@ from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim.sparse import pattern
 from tcsim_gpu import device, emulator
-from tcsim_gpu.draw import DISTRIBUTIONS, Source, codes
-from tcsim_gpu.launch import kernel
+from tcsim_gpu.draw import DISTRIBUTIONS, GpuSource, random_codes
+from tcsim_gpu.launch import compiled_kernel
 from tcsim_gpu.source import kernel_text
-from tcsim_gpu.table import CAPABILITY, PTX_TYPES, Instruction
+from tcsim_gpu.table import CAPABILITY, PTX_TYPES, GpuInstruction
 from tcsim_gpu.validate import Count, Report
 
 Places = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 
-SPARSE_INSTRUCTIONS: tuple[Instruction, ...] = (
-    *(Instruction("mma.sp", 16, 8, k, "float16", "float16", out, 80) for k in (16, 32) for out in ("float32", "float16")),
-    *(Instruction("mma.sp", 16, 8, k, "bfloat16", "bfloat16", "float32", 80) for k in (16, 32)),
-    *(Instruction("mma.sp", 16, 8, k, "tfloat32", "tfloat32", "float32", 80) for k in (8, 16)),
-    *(Instruction("mma.sp", 16, 8, 64, a, b, "float32", 89) for a, b in FP8_PAIRS),
-    Instruction("mma.sp", 16, 8, 64, "int8", "int8", "int32", 80),
+SPARSE_INSTRUCTIONS: tuple[GpuInstruction, ...] = (
+    *(GpuInstruction("mma.sp", 16, 8, k, "float16", "float16", out, 80) for k in (16, 32) for out in ("float32", "float16")),
+    *(GpuInstruction("mma.sp", 16, 8, k, "bfloat16", "bfloat16", "float32", 80) for k in (16, 32)),
+    *(GpuInstruction("mma.sp", 16, 8, k, "tfloat32", "tfloat32", "float32", 80) for k in (8, 16)),
+    *(GpuInstruction("mma.sp", 16, 8, 64, a, b, "float32", 89) for a, b in FP8_PAIRS),
+    GpuInstruction("mma.sp", 16, 8, 64, "int8", "int8", "int32", 80),
 )
 
 
-def sparse_instructions_of(unit: Unit) -> list[Instruction]:
+def sparse_instructions_of(unit: Unit) -> list[GpuInstruction]:
     """The sparse instructions that compute with a unit's arithmetic, the longest first.
 
     None but for the units of mma.sync in the unit table, on GPUs that have sparse cores: no instruction computes a what-if.
@@ -51,18 +51,18 @@ def sparse_instructions_of(unit: Unit) -> list[Instruction]:
     return sorted(found, key=lambda row: -row.k)
 
 
-def per_register(row: Instruction) -> int:
+def per_register(row: GpuInstruction) -> int:
     """Elements of A or B in a register."""
     return 32 // row.formats[0].width
 
 
-def registers(row: Instruction) -> tuple[int, int, int]:
+def sparse_registers(row: GpuInstruction) -> tuple[int, int, int]:
     """Registers of a lane for a, b and d."""
     held = 32 * per_register(row)
     return 16 * row.k // 2 // held, 8 * row.k // held, 2 if row.out == "float16" else 4
 
 
-def metadata_place(row: Instruction, line: int, group: int) -> tuple[int, int]:
+def metadata_place(row: GpuInstruction, line: int, group: int) -> tuple[int, int]:
     """(lane, which four bits of its register) of a group of columns in a row of A.
 
     A row of 4 groups shares a lane with the row 8 below it, one of 8 is in two lanes, and with 16 groups every lane holds
@@ -79,36 +79,36 @@ def _lanes() -> Places:
     return lane // 4, lane % 4
 
 
-def a_places(row: Instruction) -> Places:
+def a_places(row: GpuInstruction) -> Places:
     """Row and kept column of each element (register, lane, element) of A."""
     group, thread = _lanes()
-    count, per = registers(row)[0], per_register(row)
+    count, per = sparse_registers(row)[0], per_register(row)
     r, e = np.arange(count)[:, None, None], np.arange(per)
     rows, columns = np.broadcast_arrays(group[:, None] + 8 * (r % 2) + 0 * e, thread[:, None] * per + r // 2 * 4 * per + e)
     return rows, columns
 
 
-def b_places(row: Instruction) -> Places:
+def b_places(row: GpuInstruction) -> Places:
     """k and column of each element (register, lane, element) of B."""
     group, thread = _lanes()
-    count, per = registers(row)[1], per_register(row)
+    count, per = sparse_registers(row)[1], per_register(row)
     r, e = np.arange(count)[:, None, None], np.arange(per)
     ks, columns = np.broadcast_arrays(thread[:, None] * per + r * 4 * per + e, group[:, None] + 0 * e)
     return ks, columns
 
 
-def d_places(row: Instruction) -> Places:
+def d_places(row: GpuInstruction) -> Places:
     """Row and column of each element (register, lane, element) of D."""
     group, thread = _lanes()
-    count = registers(row)[2]
+    count = sparse_registers(row)[2]
     i = np.arange(4).reshape(count, 1, 4 // count)
     rows, columns = np.broadcast_arrays(group[:, None] + 8 * (i // 2), thread[:, None] * 2 + i % 2)
     return rows, columns
 
 
-def sparse_source(row: Instruction) -> str:
+def sparse_source(row: GpuInstruction) -> str:
     """The kernel `product` of an instruction."""
-    na, nb, nd = registers(row)
+    na, nb, nd = sparse_registers(row)
     lists = ["{" + ", ".join(f"%{first + i}" for i in range(n)) + "}" for first, n in ((0, nd), (nd, na), (nd + na, nb))]
     types = ".".join(PTX_TYPES[t] for t in (row.out, row.a, row.b, row.out))
     outs = ", ".join(f'"+r"(d[{i}])' for i in range(nd))
@@ -123,7 +123,7 @@ def sparse_source(row: Instruction) -> str:
     )
 
 
-def metadata(xp: Any, index: Any, row: Instruction) -> Any:
+def metadata(xp: Any, index: Any, row: GpuInstruction) -> Any:
     """Metadata registers (rows / 16, steps, 32) of the columns (rows, kept) that values came from; xp is numpy or CuPy."""
     kept, group = (1, 2) if row.a == "tfloat32" else (2, 4)
     within = (index % group).reshape(index.shape[0] // 16, 16, -1, row.k // group, kept)
@@ -136,14 +136,14 @@ def metadata(xp: Any, index: Any, row: Instruction) -> Any:
     return words
 
 
-def run(values: Any, index: Any, b: Any, c: Any, row: Instruction) -> Any:
+def multiply_sparse(values: Any, index: Any, b: Any, c: Any, row: GpuInstruction) -> Any:
     """Codes (m, n) of C + A·B on the GPU, from CuPy codes of the kept values (m, k / 2), their columns, b (k, n) and c (m, n).
 
     m, n and k must be multiples of 16, 8 and the instruction's k.
     """
     cp = device.cupy()
     (m, kept), n = values.shape, b.shape[1]
-    steps, results = kept * 2 // row.k, registers(row)[2]
+    steps, results = kept * 2 // row.k, sparse_registers(row)[2]
     if m % 16 or n % 8 or kept * 2 % row.k:
         raise ValueError(f"{row.name}: m, n, k = {m}, {n}, {kept * 2} must be multiples of 16, 8, {row.k}")
     (ar, ac), (bk, bc), (dr, dc) = ([cp.asarray(x) for x in places(row)] for places in (a_places, b_places, d_places))
@@ -152,14 +152,14 @@ def run(values: Any, index: Any, b: Any, c: Any, row: Instruction) -> Any:
     c_tiles = c.reshape(m // 16, 16, n // 8, 8).transpose(0, 2, 1, 3)[:, :, dr, dc]
     x, y, z = (cp.ascontiguousarray(t).view(cp.uint32) for t in (a_tiles, b_tiles, c_tiles))
     out = cp.empty((m // 16, n // 8, results, 32), cp.uint32)
-    launch = kernel(sparse_source(row), "product")
+    launch = compiled_kernel(sparse_source(row), "product")
     launch((m // 16, n // 8), (32,), (x, y, metadata(cp, index, row), z, out, np.int32(steps)))
     tiles = cp.empty((m // 16, n // 8, 16, 8), row.formats[2].storage)
     tiles[:, :, dr, dc] = out.view(tiles.dtype).reshape(*out.shape[:2], *dr.shape)
     return cp.ascontiguousarray(tiles.transpose(0, 2, 1, 3)).reshape(m, n)
 
 
-def validate(
+def validate_sparse(
     gpu: str | None,
     *,
     match: tuple[str, ...] = (),
@@ -183,7 +183,7 @@ def validate(
         if unit is None:
             raise unknown("GPU of the unit table with sparse instructions", str(gpu), ["a100", "l40s", "h100", "h200"])
         for name in distributions:
-            total, differ = compare(row, unit, name, int(outputs) // len(distributions), seed)
+            total, differ = compare_sparse(row, unit, name, int(outputs) // len(distributions), seed)
             report.counts.append(Count(row.name, unit.label, name, total, differ))
             if progress is not None:
                 progress(report.counts[-1])
@@ -191,11 +191,11 @@ def validate(
     return report
 
 
-def compare(row: Instruction, unit: Unit, distribution: str, outputs: int, seed: int = 0) -> tuple[int, int]:
+def compare_sparse(row: GpuInstruction, unit: Unit, distribution: str, outputs: int, seed: int = 0) -> tuple[int, int]:
     """(outputs, how many differ) of an instruction and the cuda emulator's kept values, drawn with random metadata."""
     cp, side = device.cupy(), 1024
     a_format, b_format, out_format = row.formats
-    source = Source(seed * 64 + list(DISTRIBUTIONS).index(distribution))
+    source = GpuSource(seed * 64 + list(DISTRIBUTIONS).index(distribution))
     kept, group = pattern(unit)
     if unit.arithmetic != "integer" and row.k // 2 < unit.instruction_k:  # a block is never longer than the instruction
         unit = unit.replace(block_size=row.k // 2)
@@ -203,14 +203,17 @@ def compare(row: Instruction, unit: Unit, distribution: str, outputs: int, seed:
     total = differ = 0
     while total < outputs:
         k = row.k * (1 + total // side**2 % 2)
-        values, b = codes(source, a_format, (side, k // 2), distribution), codes(source, b_format, (k, side), distribution)
-        c = codes(source, out_format, (side, side), distribution)
+        values, b = (
+            random_codes(source, a_format, (side, k // 2), distribution),
+            random_codes(source, b_format, (k, side), distribution),
+        )
+        c = random_codes(source, out_format, (side, side), distribution)
         chosen = pairs[source.between((side, k // group), 0, len(pairs) - 1)]
         index = (chosen + cp.arange(k // group)[:, None] * group).reshape(side, k // 2)
-        seen = run(values, index, b, c, row)
+        seen = multiply_sparse(values, index, b, c, row)
         dense = Problem(
             unit, Sequential().plan(k // 2), Operand(values[:, None], a_format), Operand(b[index], b_format), c[:, None]
         )
-        differ += int((emulator.run_on_device(dense)[:, 0] != seen).sum())
+        differ += int((emulator.multiply_emulated_on_device(dense)[:, 0] != seen).sum())
         total += side * side
     return total, differ

@@ -19,7 +19,7 @@ import numpy as np
 from tcsim.probing import hashed
 from tcsim_gpu import device
 from tcsim_gpu.cublas import COMPUTE_TYPES, DATA_TYPES, _matmul_fp8
-from tcsim_gpu.launch import kernel
+from tcsim_gpu.launch import compiled_kernel
 
 SAMPLE = 64  # rows and columns of which outputs are kept
 WORKSPACE = 32 << 20  # cuBLAS's own on Hopper
@@ -40,7 +40,7 @@ ATTRIBUTES = {"algorithm": 0, "tile": 1, "splits": 2, "reduction": 3, "custom": 
 
 
 @dataclass(frozen=True)
-class Call:
+class GemmCall:
     """One GEMM: D (m, n) = A (m, k) · B (k, n), row-major."""
 
     kind: str
@@ -51,28 +51,28 @@ class Call:
     seed: int
 
 
-def log_uniform(rng: np.random.Generator, low: int, high: int) -> int:
+def log_uniform_size(rng: np.random.Generator, low: int, high: int) -> int:
     return int(np.floor(np.exp(rng.uniform(np.log(low), np.log(high + 1)))))
 
 
-def draw(count: int, seed: int, kinds: tuple[str, ...] = tuple(KINDS), step: int = 1) -> list[Call]:
+def draw_gemms(count: int, seed: int, kinds: tuple[str, ...] = tuple(KINDS), step: int = 1) -> list[GemmCall]:
     """Two thirds of the shapes log-uniform (m, n 1...8192, k 16...65536), one third uniform 1...4096; rounded up to
     multiples of `step`, fp8's to multiples of 16, which it needs, as it does the layout "nt"."""
     rng = np.random.default_rng(seed)
     calls = []
     for i in range(count):
         if i % 3 < 2:
-            m, n, k = log_uniform(rng, 1, 8192), log_uniform(rng, 1, 8192), log_uniform(rng, 16, 65536)
+            m, n, k = log_uniform_size(rng, 1, 8192), log_uniform_size(rng, 1, 8192), log_uniform_size(rng, 16, 65536)
         else:
             m, n, k = (int(v) for v in rng.integers(1, 4097, 3))
         kind, layout = kinds[i % len(kinds)], LAYOUTS[int(rng.integers(4))]
         eight = kind.startswith("float8")
         m, n, k = (-(-size // by) * by for size, by in zip((m, n, k), (16, 16, 16) if eight else (step,) * 3, strict=True))
-        calls.append(Call(kind, m, n, k, "nt" if eight else layout, int(rng.integers(1 << 32))))
+        calls.append(GemmCall(kind, m, n, k, "nt" if eight else layout, int(rng.integers(1 << 32))))
     return calls
 
 
-def sampled(call: Call) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def sampled(call: GemmCall) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The rows and columns of the sample, ascending."""
     rng = np.random.default_rng(call.seed)
     return tuple(np.sort(rng.permutation(size)[:SAMPLE]) for size in (call.m, call.n))  # type: ignore[return-value]
@@ -82,7 +82,7 @@ def _matrix(lines: int, k: int, fmt: str, side: str, seed: int, k_contiguous: bo
     cp = device.cupy()
     out = cp.empty(lines * k, cp.float32)
     key = (seed ^ hashed.SIDES[side]) & 0xFFFFFFFF
-    kernel(hashed.CUDA, "hashed")(
+    compiled_kernel(hashed.CUDA, "hashed")(
         (4096,), (256,),
         (out, np.int64(lines), np.int64(k), *(np.int32(b) for b in hashed.BITS[fmt]), np.uint32(key), np.int32(k_contiguous)),
     )  # fmt: skip
@@ -101,7 +101,7 @@ def _code(fmt: str) -> int:
     return DATA_TYPES["float32" if fmt == "tfloat32" else fmt]
 
 
-def _call(call: Call, a: Any, b: Any, d: Any) -> None:
+def _call(call: GemmCall, a: Any, b: Any, d: Any) -> None:
     from cupy.cuda import cublas
 
     cp = device.cupy()
@@ -134,7 +134,7 @@ class Heuristic:
         self.lt.cublasLtGetVersion.restype = ctypes.c_size_t
         self.version = int(self.lt.cublasLtGetVersion())
 
-    def __call__(self, call: Call) -> dict[str, int]:
+    def __call__(self, call: GemmCall) -> dict[str, int]:
         lt, ptr = self.lt, ctypes.c_void_p
         fmt, out, compute = KINDS[call.kind]
         a_t, b_t = (letter == "t" for letter in call.layout)
@@ -192,7 +192,7 @@ def _traced(work: Any) -> list[dict[str, Any]]:
     return [{"name": e["name"], "grid": e["args"]["grid"], "block": e["args"]["block"]} for e in kernels]
 
 
-def survey(calls: list[Call], minutes: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def survey(calls: list[GemmCall], minutes: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Each call's record, and outputs sampled, in groups that are traced together, until the minutes are over."""
     cp = device.cupy()
     import torch  # noqa: F401  the profiler's, initialised before the first call
@@ -205,7 +205,7 @@ def survey(calls: list[Call], minutes: float) -> tuple[list[dict[str, Any]], dic
             break
         group = calls[first : first + 40]
 
-        def work(group: list[Call] = group, first: int = first) -> None:
+        def work(group: list[GemmCall] = group, first: int = first) -> None:
             for i, call in enumerate(group, first):
                 fmt, out, _ = KINDS[call.kind]
                 a_t, b_t = (letter == "t" for letter in call.layout)
@@ -234,7 +234,7 @@ def survey(calls: list[Call], minutes: float) -> tuple[list[dict[str, Any]], dic
     return records, outputs
 
 
-def instruction_units(k: int, count: int, seed: int) -> np.ndarray[Any, Any]:
+def index_pairs(k: int, count: int, seed: int) -> np.ndarray[Any, Any]:
     """Pairs (i, j) of places along k: all where they fit, else those with the first and the last, neighbours, and random ones."""
     if k * (k - 1) // 2 <= count:
         return np.stack(np.triu_indices(k, 1), axis=1)
@@ -248,7 +248,7 @@ def instruction_units(k: int, count: int, seed: int) -> np.ndarray[Any, Any]:
     return np.concatenate([*listed, np.stack([np.minimum(left, right), np.maximum(left, right)], axis=1)])
 
 
-def tree(call: Call, count: int = 4096) -> tuple[np.ndarray[Any, Any], list[dict[str, Any]]]:
+def tree(call: GemmCall, count: int = 4096) -> tuple[np.ndarray[Any, Any], list[dict[str, Any]]]:
     """How many terms are added after a pair has met, for pairs (i, j) of `pairs_of`: the summation tree, as FPRev finds it.
 
     A large term at i and its negative at j swallow what is added before they meet; the others are equal and small.
@@ -257,7 +257,7 @@ def tree(call: Call, count: int = 4096) -> tuple[np.ndarray[Any, Any], list[dict
     fmt, out, _ = KINDS[call.kind]
     a_t, b_t = (letter == "t" for letter in call.layout)
     large, small, other = (2.0**15, 2.0**-24, 2.0**8) if fmt == "float16" else (2.0**60, 2.0**-60, 1.0)
-    pairs = instruction_units(call.k, count, call.seed)
+    pairs = index_pairs(call.k, count, call.seed)
     by_column = call.n >= call.m
     lines = call.n if by_column else call.m
     found = np.zeros(len(pairs), np.float64)
@@ -290,7 +290,7 @@ def tree(call: Call, count: int = 4096) -> tuple[np.ndarray[Any, Any], list[dict
     return found, [e for e in kernels if "cupy" not in e["name"]]
 
 
-def trees(calls: list[Call], minutes: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def trees(calls: list[GemmCall], minutes: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """`tree` of each call, until the minutes are over."""
     import torch  # noqa: F401
 
@@ -305,7 +305,7 @@ def trees(calls: list[Call], minutes: float) -> tuple[list[dict[str, Any]], dict
 
 
 def main(out: str, count: str, seed: str, minutes: str, step: str, *kinds: str) -> None:
-    records, outputs = survey(draw(int(count), int(seed), kinds or tuple(KINDS), int(step)), float(minutes))
+    records, outputs = survey(draw_gemms(int(count), int(seed), kinds or tuple(KINDS), int(step)), float(minutes))
     meta = {**device.describe(), "cublasLt": Heuristic().version, "seed": int(seed), "sample": SAMPLE}
     np.savez_compressed(out, records=json.dumps({"meta": meta, "calls": records}), **outputs)
     print(len(records), "calls", meta)

@@ -34,7 +34,7 @@ CAPABILITY = {gpu.name: gpu.capability for gpu in GPUS if gpu.capability is not 
 
 
 @dataclass(frozen=True)
-class Instruction:
+class GpuInstruction:
     """One matrix instruction: D = C + A·B for an m x k by k x n tile.
 
     `family` is "mma", "wgmma" or "tcgen05". `first` is the first compute capability that has it; `only` the architecture-specific
@@ -78,14 +78,14 @@ class Instruction:
 
 def _rows(
     shapes: str, pairs: tuple[tuple[str, str], ...], outs: str, first: int, family: str = "mma", **more: object
-) -> list[Instruction]:
+) -> list[GpuInstruction]:
     found = []
     for shape in shapes.split():
         m, rest = shape[1:].split("n")
         n, k = rest.split("k")
         for a, b in pairs:
             for out in outs.split():
-                found.append(Instruction(family, int(m), int(n), int(k), a, b, out, first, **more))  # type: ignore[arg-type]
+                found.append(GpuInstruction(family, int(m), int(n), int(k), a, b, out, first, **more))  # type: ignore[arg-type]
     return found
 
 
@@ -101,7 +101,7 @@ _BLOCK_SCALED = (
     ("mxf4nvf4", 64, _same(_F4), _E8M0, 16),
     ("mxf4nvf4", 64, _same(_F4), _UE4M3, 16),
 )
-INSTRUCTIONS: tuple[Instruction, ...] = (
+INSTRUCTIONS: tuple[GpuInstruction, ...] = (
     *_rows("m8n8k4", _same("float16"), "float32 float16", 70),
     *_rows("m16n8k8", _same("float16"), "float32 float16", 75),
     *_rows("m16n8k16", _same("float16"), "float32 float16", 80),
@@ -136,7 +136,7 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
 )
 
 
-def instructions_of(unit: Unit) -> list[Instruction]:
+def instructions_of(unit: Unit) -> list[GpuInstruction]:
     """The instructions of a unit's GPU that compute what it computes, the default first."""
     capability = CAPABILITY.get(unit.gpu)
     if capability is None:

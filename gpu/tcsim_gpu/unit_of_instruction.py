@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
-from tcsim_gpu.table import CAPABILITY, INSTRUCTIONS, Instruction, instructions_of
+from tcsim_gpu.table import CAPABILITY, INSTRUCTIONS, GpuInstruction, instructions_of
 
 
-def instruction_units(gpu: str) -> list[tuple[Instruction, Unit]]:
+def instruction_units(gpu: str) -> list[tuple[GpuInstruction, Unit]]:
     """Every instruction of a GPU of the unit table, with the record of what it computes."""
     found = []
     for unit in UNITS:
@@ -16,7 +16,7 @@ def instruction_units(gpu: str) -> list[tuple[Instruction, Unit]]:
     return found
 
 
-def computed_by(row: Instruction, unit: Unit) -> Unit:
+def computed_by(row: GpuInstruction, unit: Unit) -> Unit:
     """The unit as an instruction with its own k runs it: a block is never longer than the instruction.
 
     An instruction shorter than the unit's period (mma.m16n8k16 of fp8 on Hopper) takes the period's k that it has, in
@@ -30,7 +30,7 @@ def computed_by(row: Instruction, unit: Unit) -> Unit:
     return unit.replace(block_size=min(unit.block_size, row.k))
 
 
-def named(name: str) -> Instruction:
+def named(name: str) -> GpuInstruction:
     """The instruction of a name such as "mma.m16n8k16.f16.f16.f32"."""
     return next(row for row in INSTRUCTIONS if row.name == name)
 

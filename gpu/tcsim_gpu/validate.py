@@ -18,8 +18,8 @@ from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim_gpu import device, emulator, instructions
-from tcsim_gpu.draw import DISTRIBUTIONS, Source, codes, operands
-from tcsim_gpu.table import Instruction
+from tcsim_gpu.draw import DISTRIBUTIONS, GpuSource, random_codes, random_operands
+from tcsim_gpu.table import GpuInstruction
 from tcsim_gpu.unit_of_instruction import instruction_units
 
 SIDE = 1024  # a launch compares SIDE x SIDE outputs
@@ -99,12 +99,12 @@ def validate(
     for i in range(total):
         free.put(i)
 
-    def work(task: tuple[Instruction, Unit, str, int]) -> Count:
+    def work(task: tuple[GpuInstruction, Unit, str, int]) -> Count:
         row, unit, name, i = task
         mine = free.get()
         try:
             with cp.cuda.Device(mine):
-                count = compare(row, unit, name, rounds, seed + 1000003 * i)
+                count = compare_instruction(row, unit, name, rounds, seed + 1000003 * i)
         finally:
             free.put(mine)
         count.device = mine
@@ -118,33 +118,33 @@ def validate(
     return report
 
 
-def draw_problem(row: Instruction, unit: Unit, distribution: str, source: Source, side: int, k: int) -> Problem:
+def draw_problem(row: GpuInstruction, unit: Unit, distribution: str, source: GpuSource, side: int, k: int) -> Problem:
     """A random problem for an instruction, its codes on the device."""
     a_format, b_format, _ = row.formats
-    a, b = operands(source, a_format, b_format, side, side, k, distribution)
-    c = codes(source, unit.out_format, (1, side, side), distribution)
+    a, b = random_operands(source, a_format, b_format, side, side, k, distribution)
+    c = random_codes(source, unit.out_format, (1, side, side), distribution)
     return Problem(unit, Sequential().plan(k), Operand(a, a_format), Operand(b, b_format), c)
 
 
-def compare(row: Instruction, unit: Unit, distribution: str, rounds: int, seed: int) -> Count:
+def compare_instruction(row: GpuInstruction, unit: Unit, distribution: str, rounds: int, seed: int) -> Count:
     """`rounds` launches of one instruction and distribution against the cuda emulator, a sample against the reference."""
     cp = device.cupy()
     count = Count(row.name, unit.label, distribution)
-    source = Source(seed * 64 + list(DISTRIBUTIONS).index(distribution))
+    source = GpuSource(seed * 64 + list(DISTRIBUTIONS).index(distribution))
     for i in range(rounds):
         problem = draw_problem(row, unit, distribution, source, SIDE, row.k * (1 + i % 3))
-        seen, expected = instructions.run_on_device(problem, row), emulator.run_on_device(problem)
+        seen, expected = instructions.multiply_hardware_on_device(problem, row), emulator.multiply_emulated_on_device(problem)
         differ = differing(unit, seen, expected)
         count.outputs += seen.size
         wrong = int(differ.sum())
         if wrong and count.counterexample is None:
             z, i_row, j_column = (int(x) for x in cp.argwhere(differ)[0])
-            count.counterexample = counterexample(problem, row, (z, i_row, j_column))
+            count.counterexample = counterexample_of_instruction(problem, row, (z, i_row, j_column))
         count.mismatches += wrong
         if i == 0:
             small = corner(problem)
             count.reference_outputs = REFERENCE_SIDE**2
-            expected_small = reference.run(small)
+            expected_small = reference.multiply_reference(small)
             got = cp.asnumpy(seen[:, :REFERENCE_SIDE, :REFERENCE_SIDE])
             count.reference_mismatches = int(differing(unit, got, expected_small).sum())
     return count
@@ -159,7 +159,7 @@ def corner(problem: Problem) -> Problem:
     return replace(problem, a=Operand(a, problem.a.stored), b=Operand(b, problem.b.stored), c=c)
 
 
-def counterexample(problem: Problem, row: Instruction, at: tuple[int, int, int]) -> dict[str, Any]:
+def counterexample_of_instruction(problem: Problem, row: GpuInstruction, at: tuple[int, int, int]) -> dict[str, Any]:
     """One differing output, made as small as it can be while it differs, and what the unit does with it."""
     cp = device.cupy()
     z, i, j = at
@@ -184,9 +184,9 @@ def counterexample(problem: Problem, row: Instruction, at: tuple[int, int, int])
         "expected": f"0x{expected:0{digits}x}",
     }
     if problem.unit.arithmetic == "aligned" and a.size <= problem.unit.block_size and problem.unit.k_order is None:
-        from tcsim.reference.trace import trace
+        from tcsim.reference.trace import trace_block
 
-        result["trace"] = str(trace(a, b, c[0], unit=problem.unit))
+        result["trace"] = str(trace_block(a, b, c[0], unit=problem.unit))
     return result
 
 
@@ -195,7 +195,7 @@ def _differ(problem: Problem, one: int, other: int) -> bool:
     return bool(differing(problem.unit, np.array([one], storage), np.array([other], storage))[0])
 
 
-def _both(problem: Problem, row: Instruction, a: Any, b: Any, c: Any) -> tuple[int, int]:
+def _both(problem: Problem, row: GpuInstruction, a: Any, b: Any, c: Any) -> tuple[int, int]:
     cp = device.cupy()
     one = replace(
         problem,
@@ -203,4 +203,6 @@ def _both(problem: Problem, row: Instruction, a: Any, b: Any, c: Any) -> tuple[i
         b=Operand(cp.asarray(b[None, :, None]), problem.b.stored),
         c=cp.asarray(c.reshape(1, 1, 1)),
     )
-    return int(instructions.run_on_device(one, row)[0, 0, 0]), int(emulator.run_on_device(one)[0, 0, 0])
+    return int(instructions.multiply_hardware_on_device(one, row)[0, 0, 0]), int(
+        emulator.multiply_emulated_on_device(one)[0, 0, 0]
+    )

@@ -22,18 +22,18 @@ from tcsim.kernels import dispatch
 from tcsim.kernels.native import x86
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Sequential
-from tcsim_gpu.draw import DISTRIBUTIONS, HostSource, codes, operands
+from tcsim_gpu.draw import DISTRIBUTIONS, HostSource, random_codes, random_operands
 from tcsim_gpu.validate import REFERENCE_SIDE, Count, Report
 
 SIDE = 512
 
 
-def instruction_units() -> list[Unit]:
+def processor_units() -> list[Unit]:
     """The units of the table that this processor has instructions for."""
     return [u for u in UNITS if u.gpu in CPUS and u.instruction in x86.INSTRUCTIONS and not x86.lacking(u.instruction)]
 
 
-def describe() -> dict[str, str]:
+def describe_processor() -> dict[str, str]:
     """The processor, its microcode and the kernel."""
     found = {"cpu": platform.processor() or platform.machine(), "family": "", "microcode": ""}
     info = Path("/proc/cpuinfo")
@@ -46,14 +46,14 @@ def describe() -> dict[str, str]:
     return {**found, "kernel": f"{platform.system()} {platform.release()}"}
 
 
-def draw_problem(unit: Unit, distribution: str, source: HostSource, side: int, k: int) -> Problem:
+def draw_processor_problem(unit: Unit, distribution: str, source: HostSource, side: int, k: int) -> Problem:
     """A random problem for a unit of a CPU."""
-    a, b = operands(source, unit.a_format, unit.b_format, side, side, k, distribution)
-    c = codes(source, unit.out_format, (1, side, side), distribution)
+    a, b = random_operands(source, unit.a_format, unit.b_format, side, side, k, distribution)
+    c = random_codes(source, unit.out_format, (1, side, side), distribution)
     return Problem(unit, Sequential().plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), c)
 
 
-def validate(
+def validate_processor(
     *,
     match: tuple[str, ...] = (),
     outputs: float = 1e6,
@@ -67,7 +67,7 @@ def validate(
     `match` keeps instructions whose unit's label contains one of the texts. WrongCPU where the processor has none of them;
     ValueError where nothing matches.
     """
-    here = instruction_units()
+    here = processor_units()
     if not here:
         lacks = "; ".join(f"{name}: {x86.lacking(name)}" for name in x86.INSTRUCTIONS)
         raise x86.WrongCPU(f"no matrix instruction of a CPU runs here: {lacks}")
@@ -77,38 +77,38 @@ def validate(
     for name in distributions:
         if name not in DISTRIBUTIONS:
             raise unknown("distribution", name, DISTRIBUTIONS)
-    machine = describe()
+    machine = describe_processor()
     report = Report(machine, datetime.now(UTC).isoformat(timespec="seconds"), seed, [machine["cpu"]])
     started = time.perf_counter()
     for i, unit in enumerate(wanted):
         for name in distributions:
             rounds = -(-int(outputs) // (side * side * len(distributions)))
             source = HostSource(seed * 4096 + i * 64 + list(DISTRIBUTIONS).index(name))
-            report.counts.append(compare(unit, name, source, rounds, side))
+            report.counts.append(compare_processor(unit, name, source, rounds, side))
             if progress is not None:
                 progress(report.counts[-1])
     report.seconds = time.perf_counter() - started
     return report
 
 
-def compare(unit: Unit, distribution: str, source: HostSource, rounds: int, side: int) -> Count:
+def compare_processor(unit: Unit, distribution: str, source: HostSource, rounds: int, side: int) -> Count:
     """`rounds` products of one instruction and distribution against the cpu backend, a few outputs against the reference."""
     count = Count(unit.instruction, unit.label, distribution)
     for i, k in zip(range(rounds), _lengths(unit), strict=False):
-        problem = draw_problem(unit, distribution, source, side, k)
-        seen, expected = x86.run(problem), dispatch.run(problem)
+        problem = draw_processor_problem(unit, distribution, source, side, k)
+        seen, expected = x86.multiply_x86(problem), dispatch.multiply_cpu(problem)
         count.outputs += seen.size
         differ = seen != expected
         count.mismatches += int(differ.sum())
         if count.counterexample is None and differ.any():
-            count.counterexample = counterexample(problem, tuple(int(x) for x in np.argwhere(differ)[0]))
+            count.counterexample = counterexample_on_processor(problem, tuple(int(x) for x in np.argwhere(differ)[0]))
         if i == 0:
             few = min(REFERENCE_SIDE, side)
             a, b = problem.a.codes[:, :few], problem.b.codes[:, :, :few]
             assert problem.c is not None
             part = replace(problem, a=Operand(a, unit.a_format), b=Operand(b, unit.b_format), c=problem.c[:, :few, :few])
             count.reference_outputs = few * few
-            count.reference_mismatches = int((seen[:, :few, :few] != reference.run(part)).sum())
+            count.reference_mismatches = int((seen[:, :few, :few] != reference.multiply_reference(part)).sum())
     return count
 
 
@@ -119,7 +119,7 @@ def _lengths(unit: Unit) -> Iterator[int]:
         yield from (step, min(4, step), 2 * step, 3 * step, max(step - 1, 1))
 
 
-def counterexample(problem: Problem, at: tuple[int, ...]) -> dict[str, Any]:
+def counterexample_on_processor(problem: Problem, at: tuple[int, ...]) -> dict[str, Any]:
     """One differing output, products that it does not need dropped."""
     t, i, j = at
     assert problem.c is not None
@@ -128,7 +128,7 @@ def counterexample(problem: Problem, at: tuple[int, ...]) -> dict[str, Any]:
     def both(a: Codes, b: Codes) -> tuple[int, int]:
         x, y = Operand(a[None, None], problem.a.stored), Operand(b[None, :, None], problem.b.stored)
         one = replace(problem, a=x, b=y, c=c)
-        return int(x86.run(one)[0, 0, 0]), int(dispatch.run(one)[0, 0, 0])
+        return int(x86.multiply_x86(one)[0, 0, 0]), int(dispatch.multiply_cpu(one)[0, 0, 0])
 
     for k in range(a.size):
         x, y = a.copy(), b.copy()
@@ -145,7 +145,7 @@ def counterexample(problem: Problem, at: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def capture(
+def capture_processor(
     path: str | Path, *, seed: int = 0, match: tuple[str, ...] = (), distributions: tuple[str, ...] = tuple(DISTRIBUTIONS)
 ) -> dict[str, Any]:
     """Write the outputs of every matrix instruction of this processor, under every distribution named, to an .npz file.
@@ -154,16 +154,16 @@ def capture(
     and three times that for "cancel" and "mid". "meta" is JSON: processor, microcode, kernel, date, seed. Returns that record.
     """
     arrays: dict[str, Any] = {}
-    wanted = [u for u in instruction_units() if not match or any(t in u.label for t in match)]
+    wanted = [u for u in processor_units() if not match or any(t in u.label for t in match)]
     for i, unit in enumerate(wanted):
         for name in distributions:
             source = HostSource(seed * 4096 + 2048 + i * 64 + list(DISTRIBUTIONS).index(name))
             k = unit.instruction_k * (3 if name in ("mid", "cancel") else 1)
-            a, b = operands(source, unit.a_format, unit.b_format, 16, 32, k, name)
-            c = codes(source, unit.out_format, (1, 16, 32), name)
-            d = x86.run(Problem(unit, Sequential().plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), c))
+            a, b = random_operands(source, unit.a_format, unit.b_format, 16, 32, k, name)
+            c = random_codes(source, unit.out_format, (1, 16, 32), name)
+            d = x86.multiply_x86(Problem(unit, Sequential().plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), c))
             arrays |= {f"{unit.instruction}/{name}/{key}": x[0] for key, x in (("a", a), ("b", b), ("c", c), ("d", d))}
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    meta = {**describe(), "date": date, "seed": seed, "instructions": [u.instruction for u in wanted]}
+    meta = {**describe_processor(), "date": date, "seed": seed, "instructions": [u.instruction for u in wanted]}
     np.savez_compressed(path, meta=np.array(json.dumps(meta)), **arrays)
     return meta

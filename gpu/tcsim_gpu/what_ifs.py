@@ -62,13 +62,13 @@ class Draw:
         return int(self.rng.integers(low, high + 1))
 
 
-def draw(seed: int | Sequence[int]) -> Problem:
+def draw_what_if(seed: int | Sequence[int]) -> Problem:
     """A random problem on a random what-if."""
     choices = Draw(seed)
-    return problem(choices, fast(choices) if choices.chance(ALIGNED_SHARE) else unit(choices))
+    return problem(choices, fast(choices) if choices.chance(ALIGNED_SHARE) else drawn_unit(choices))
 
 
-def unit(draw: Draw) -> Unit:
+def drawn_unit(draw: Draw) -> Unit:
     """A record that can be computed: a unit of the table, changed in some fields, or one made of nothing but draws."""
     while True:
         base = draw.of(_SORTS[draw.of((0, 0, 0, 0, 1, 1, 2, 3, 3, 4))])
@@ -162,19 +162,19 @@ def problem(draw: Draw, unit: Unit) -> Problem:
     plan = _plan(draw, unit, k)
     kind = draw.of(KINDS)
     a_format, b_format = unit.a_format, unit.b_format
-    a, b = codes(draw, a_format, (batch, m, k), kind), codes(draw, b_format, (batch, k, n), kind)
+    a, b = codes_of_kind(draw, a_format, (batch, m, k), kind), codes_of_kind(draw, b_format, (batch, k, n), kind)
     if kind == "cancel" and k > 1 and not a_format.integer:
         half = k // 2 * 2
         a[:, :, 1:half:2] = a[:, :, 0:half:2] ^ a.dtype.type(a_format.sign_bit)
         b[:, 1:half:2] = b[:, 0:half:2]
     c_kind = draw.of((kind, kind, "mid", "zeros", "any", "special"))
-    c = None if draw.chance(0.2) else codes(draw, unit.out_format, (batch, m, n), c_kind)
+    c = None if draw.chance(0.2) else codes_of_kind(draw, unit.out_format, (batch, m, n), c_kind)
     scales: tuple[Any, Any] = (None, None)
     if unit.scale_format is not None:
         count, scale_kind = -(-k // unit.scale_block), draw.of(("mid", "mid", "any", "special"))
         scales = (
-            codes(draw, unit.scale_format, (batch, m, count), scale_kind),
-            codes(draw, unit.scale_format, (batch, count, n), scale_kind),
+            codes_of_kind(draw, unit.scale_format, (batch, m, count), scale_kind),
+            codes_of_kind(draw, unit.scale_format, (batch, count, n), scale_kind),
         )
     x, y = _carried(draw, a, a_format), _carried(draw, b, b_format)
     return Problem(unit, plan, x, y, c, *scales, seed=draw.between(0, 2**63 - 1))
@@ -205,7 +205,7 @@ def _plan(draw: Draw, unit: Unit, k: int) -> Plan:
     return draw.of(schedules).plan(k)
 
 
-def codes(draw: Draw, fmt: Format, shape: tuple[int, ...], kind: str) -> Any:
+def codes_of_kind(draw: Draw, fmt: Format, shape: tuple[int, ...], kind: str) -> Any:
     """Codes of a format: `kind` says where their exponents lie, how many are zero, infinite or NaN."""
     rng = draw.rng
     words = rng.integers(0, 2**64, shape, dtype=np.uint64) >> np.uint64(64 - fmt.width)

@@ -23,7 +23,7 @@ _CHUNK = 2**16  # terms of k that are in slices at a time: it bounds the memory
 _PRECISION = {"float64": (53, -1022), "float32": (24, -126), "float16": (11, -14)}
 
 
-class Slices(NamedTuple):
+class ExactSlices(NamedTuple):
     """x = sum_t parts[t] · 2^(exponent - bits·levels[t]), exactly: integer parts below 2^bits, one exponent a row."""
 
     parts: list[Doubles]
@@ -32,7 +32,7 @@ class Slices(NamedTuple):
     bits: int
 
 
-def integer_slices(x: npt.ArrayLike, bits: int, *, axis: int, exponent: Ints | None = None) -> Slices:
+def integer_slices(x: npt.ArrayLike, bits: int, *, axis: int, exponent: Ints | None = None) -> ExactSlices:
     """Cut x into integer slices along its rows, without any error.
 
     `axis` is the summation axis: the entries along it share the exponent 2^exponent > max |x|, the least such one unless
@@ -53,7 +53,7 @@ def integer_slices(x: npt.ArrayLike, bits: int, *, axis: int, exponent: Ints | N
             parts.append(part)
             levels.append(level)
             rest -= np.ldexp(part, exponent - bits * level)
-    return Slices(parts, levels, np.squeeze(exponent, axis=axis), bits)
+    return ExactSlices(parts, levels, np.squeeze(exponent, axis=axis), bits)
 
 
 class ExactSum:
@@ -171,7 +171,7 @@ def _nearest(top: Any, tail: Any, sticky: Any, place: Ints, drop: Ints) -> tuple
     return hi, np.where(np.isfinite(hi), lo, 0.0)
 
 
-def slice_bits(k: int, budget: int = 53) -> int:
+def exact_slice_bits(k: int, budget: int = 53) -> int:
     """Bits w of a slice for which k products of two slices add exactly in `budget` bits: floor((budget - log2 k)/2)."""
     return (budget - max(int(k) - 1, 0).bit_length()) // 2
 
@@ -180,7 +180,7 @@ def exact_sum(a: npt.ArrayLike, b: npt.ArrayLike) -> ExactSum:
     """A·B held exactly, for A (m, k) and B (k, n) of finite float64 values of any exponents."""
     a2, b2 = np.asarray(array(a, "a"), dtype=np.float64), np.asarray(array(b, "b"), dtype=np.float64)
     k = a2.shape[1]
-    w = slice_bits(max(min(k, _CHUNK), 1))
+    w = exact_slice_bits(max(min(k, _CHUNK), 1))
     (rows, deep), (columns, down) = _extent(a2, 1), _extent(b2, 0)
     last = w * (-(-deep // w) + -(-down // w))
     total = ExactSum(rows + columns - last, last + 64)

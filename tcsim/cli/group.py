@@ -71,7 +71,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def print_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Lines of left-aligned columns."""
     cells = [[str(x) for x in row] for row in [head, *rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]

@@ -21,7 +21,7 @@ def doctor(warm: bool, as_json: bool) -> None:
     if as_json:
         say_json(checks.facts(warm))
         return
-    for line in checks.lines(warm):
+    for line in checks.doctor_lines(warm):
         click.echo(line)
 
 

@@ -17,7 +17,7 @@ schedule_option = click.option("--schedule", default="sequential", show_default=
                                help="sequential, splitk:SPLITS[:TILE_K], blocked:B[:SUM]")  # fmt: skip
 
 
-def schedule_of(text: str) -> Any:
+def parse_schedule(text: str) -> Any:
     """The schedule that a text means: "splitk:3:64", "blocked:128:float64"."""
     name, *given = text.lower().split(":")
     kinds = {"sequential": (0, 0), "splitk": (1, 3), "blocked": (1, 2)}
@@ -35,9 +35,11 @@ def _array(path: str | None) -> Any:
 
 def _vector(text: str, where: str, fmt: Any) -> Any:
     """Numbers of the command line or of a file: values, or codes where they are hexadecimal."""
-    from tcsim.files import SUFFIXES, load, words
+    from tcsim.files import SUFFIXES, load, parse_numbers
 
-    given = load(text).ravel() if re.search(rf"({'|'.join(map(re.escape, SUFFIXES))})(:|$)", text) else words(text, where)
+    given = (
+        load(text).ravel() if re.search(rf"({'|'.join(map(re.escape, SUFFIXES))})(:|$)", text) else parse_numbers(text, where)
+    )
     return given.astype(fmt.storage) if given.dtype.kind == "u" else given
 
 
@@ -63,16 +65,16 @@ def matmul(a: str, b: str, unit: Any, c: str | None, out: Path | None, schedule:
     """
     import numpy as np
 
-    from tcsim.verbs.bits import result_codes, text
+    from tcsim.verbs.bits import hex_code, result_codes
 
     x, y, z = _array(a), _array(b), _array(c)
     d = np.asarray(
-        tcsim.matmul(x, y, z, unit=unit, schedule=schedule_of(schedule), rounding=rounding, backend=backend, seed=seed)
+        tcsim.matmul(x, y, z, unit=unit, schedule=parse_schedule(schedule), rounding=rounding, backend=backend, seed=seed)
     )
     error = _error(x, y, d, unit, rounding) if z is None and d.ndim == 2 else None
     if out is not None:
         np.save(out, d)
-    first = [text(int(code), unit.out_format) for code in result_codes(d, unit).ravel()[:4]]
+    first = [hex_code(int(code), unit.out_format) for code in result_codes(d, unit).ravel()[:4]]
     if as_json:
         document = {"unit": unit.label, "schedule": schedule, "shape": d.shape, "dtype": d.dtype.name, "first_codes": first,
                     "error": error, "out": None if out is None else str(out)}  # fmt: skip
@@ -122,15 +124,15 @@ def trace(
     """
     import numpy as np
 
-    from tcsim.verbs.bits import result_codes, text
-    from tcsim.verbs.tracing import running, walked
+    from tcsim.verbs.bits import hex_code, result_codes
+    from tcsim.verbs.tracing import block_places, running
 
     x, y = _vector(a, "A", unit.a_format), _vector(b, "B", unit.b_format)
     start = _vector(c, "c", unit.out_format)[0]
     codes = unit.a_format.integer and x.dtype.kind == "u"
     if unit.a_format.integer and not codes:
         x, y = x.astype(np.int8), y.astype(np.int8)
-    count = len(list(walked(unit, x.size)))
+    count = len(list(block_places(unit, x.size)))
     wanted = [block] if block is not None else list(range(count)) if count <= 4 else [count - 1]
     shown = [tcsim.trace(x, y, start, unit=unit, block=i, rounding=rounding, codes=codes) for i in wanted]
     sums = running(x, y, start, unit=unit, rounding=rounding) if count > 4 and block is None and not codes else []
@@ -142,7 +144,7 @@ def trace(
         say_json([_block(found) for found in shown])
         return
     for k, value in sums:
-        click.echo(f"after k = {k}: {text(int(result_codes(value, unit)), unit.out_format)}  {value!s}")
+        click.echo(f"after k = {k}: {hex_code(int(result_codes(value, unit)), unit.out_format)}  {value!s}")
     click.echo("\n\n".join(map(str, shown)))
 
 
@@ -184,7 +186,7 @@ def compare(first: str, second: str, a: str | None, b: str | None, fmt: str, dis
         raise ValueError(f"shape is written MxNxK, such as 64x64x1024; got {shape!r}")
     m, n, k = (int(x) for x in size.groups())
     found = run(first, second, _array(a), _array(b), fmt=fmt, distribution=distribution, shape=(m, n, k),
-                schedule=schedule_of(schedule), backend=backend, seed=seed)  # fmt: skip
+                schedule=parse_schedule(schedule), backend=backend, seed=seed)  # fmt: skip
     if figure is not None:
         found.figure().savefig(figure, dpi=200)
     if as_json:
@@ -247,9 +249,9 @@ def vectors(
       tcsim vectors bench.npz --unit a100:bf16 --k 64 --distribution cancel
     """
     from tcsim.verbs.vectors import vectors as make
-    from tcsim.verbs.vectors import write
+    from tcsim.verbs.vectors import write_vectors
 
     groups = make(unit, rows=rows, k=k, distributions=distributions or None, seed=seed, backend=backend)
-    write(groups, unit, out, form=form, seed=seed)
+    write_vectors(groups, unit, out, form=form, seed=seed)
     outputs = sum(len(g.d) for g in groups)
     click.echo(f"wrote {out}: {outputs} dot products of length {groups[0].a.shape[1]} on {unit.label}")

@@ -42,7 +42,7 @@ def study_command(declared: Any) -> click.Command:
     def callback(**given: Any) -> None:
         own = {o.name: o for o in declared.options}
         values = {k: (own[k].parse(v) if k in own and v is not None else v) for k, v in given.items()}
-        run_study(declared, **values)
+        run_and_print(declared, **values)
 
     return click.Command(declared.name, callback=callback, params=options, help=f"{declared.title}.\n\n{declared.reproduces}.")
 
@@ -64,17 +64,17 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def run_study(declared: Any, **given: Any) -> None:
+def run_and_print(declared: Any, **given: Any) -> None:
     """Run, print what came out, and say where it lies; on Ctrl-C say how to go on.
 
     Exit status: 0 where everything was computed, whatever the verdicts; 1 where a cell failed or something could not be made
     of the data; 130 after Ctrl-C.
     """
-    from tcsim.studies.framework.run import run
+    from tcsim.studies.framework.run import run_study
 
     out = given.pop("out") or Path("results") / declared.name
     try:
-        outcome = run(declared, out=out, **given)
+        outcome = run_study(declared, out=out, **given)
     except KeyboardInterrupt as stopped:
         click.echo(f"\n{stopped}", err=True)
         raise SystemExit(130) from None
@@ -106,9 +106,9 @@ def list_studies() -> None:
 
 def run_file(file: Path, **given: Any) -> None:
     """Run the STUDY that a Python file defines."""
-    from tcsim.studies.framework.user import load
+    from tcsim.studies.framework.user import load_study
 
-    run_study(load(file), **given)
+    run_and_print(load_study(file), **given)
 
 
 study.add_command(
@@ -129,6 +129,6 @@ def report(folder: Path, out: Path | None) -> None:
 
     It needs nothing else: verdicts, figures, parameters, versions, seeds.
     """
-    from tcsim.studies.framework.report import report as write_report
+    from tcsim.studies.framework.report import write_report
 
     click.echo(f"wrote {write_report(folder, out)}")

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 import tcsim
-from tcsim.cli.group import DIFFERS, UNIT, json_option, main, say_json, table
-from tcsim.verbs.records import lines, record, shown_gpus, shown_inputs
+from tcsim.cli.group import DIFFERS, UNIT, json_option, main, print_table, say_json
+from tcsim.verbs.records import record_lines, shown_gpus, shown_inputs, unit_record
 
 
 @main.command("list")
@@ -29,7 +29,7 @@ def list_units(gpu: str | None, named: str | None, fmt: str | None, every: bool,
     """
     found = tcsim.units(gpu or named, fmt=fmt)
     if as_json:
-        say_json([record(u) for u in found])
+        say_json([unit_record(u) for u in found])
     else:
         click.echo(unit_table(found) if every else line_table(found))
 
@@ -44,9 +44,9 @@ def line_table(units: list[Any]) -> str:
             shown_gpus(x["gpus"]), x["instruction"], shown_inputs(x["inputs"]), x["out"], x["block_size"], x["fraction_bits"] or "-",
             x["align_rounding"], x["rounding"],
         )
-        for x in lines(units)
+        for x in record_lines(units)
     ]  # fmt: skip
-    return table(("gpu (evidence)", *HEAD[1:-1]), rows) + f"\n{len(units)} units in {len(rows)} lines; --all lists each"
+    return print_table(("gpu (evidence)", *HEAD[1:-1]), rows) + f"\n{len(units)} units in {len(rows)} lines; --all lists each"
 
 
 def unit_table(units: list[Any]) -> str:
@@ -58,7 +58,7 @@ def unit_table(units: list[Any]) -> str:
         )
         for u in units
     ]  # fmt: skip
-    return table(HEAD, rows)
+    return print_table(HEAD, rows)
 
 
 @main.command()
@@ -82,7 +82,7 @@ def show(gpu: str, fmt: str | None, b: str | None, out: str | None, instruction:
     else:
         u = tcsim.unit(gpu, fmt, b=b, out=out, instruction=instruction)
     if as_json:
-        say_json(record(u))
+        say_json(unit_record(u))
         return
     own = {"arithmetic", "c_enters", *(name for part in u.parts for name in vars(part))}
     for name, value in u.as_dict().items():
@@ -108,7 +108,7 @@ def diff(first: Any, second: Any, as_json: bool) -> None:
         say_json({"units": [first.label, second.label], "differ": found})
     else:
         shown = [(name, *("-" if v is None else v for v in pair)) for name, pair in found.items()]
-        click.echo(table(("field", first.label, second.label), shown))
+        click.echo(print_table(("field", first.label, second.label), shown))
     arithmetic = [name for name in found if name not in ("gpu", "instruction")]
     if not arithmetic:
         click.echo("one arithmetic under two names", err=True)

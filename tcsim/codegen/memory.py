@@ -104,7 +104,7 @@ def record(values: Any) -> np.void:
 
 
 @inline
-def load(m, t, i, j):
+def load_code(m, t, i, j):
     """Code (t, i, j) as int64."""
     address = np.int64(m.address + t * m.batch + i * m.row + j * m.column)
     if m.width == 2:
@@ -117,7 +117,7 @@ def load(m, t, i, j):
 
 
 @inline
-def store(m, t, i, j, code):
+def store_code(m, t, i, j, code):
     """Write code (t, i, j)."""
     address = np.int64(m.address + t * m.batch + i * m.row + j * m.column)
     if m.width == 4:

@@ -25,7 +25,7 @@ def _letters(kind: ir.Type) -> str:
     return {F32: "f32", F64: "f64"}.get(kind) or f"i{kind.width}"
 
 
-class Value:
+class Emitted:
     """An LLVM value with operators: arithmetic by its type, integers modulo their width, shifts logical.
 
     A comparison gives an i1 (or a vector of them). Python numbers take the type of the other operand.
@@ -48,110 +48,110 @@ class Value:
     def _floats(self) -> bool:
         return isinstance(self.element, ir.FloatType | ir.DoubleType)
 
-    def like(self, other: Value | float) -> Value:
+    def like(self, other: Emitted | float) -> Emitted:
         """`other` as a value of this type: a constant in every lane, or a scalar spread over the lanes."""
-        if not isinstance(other, Value):
+        if not isinstance(other, Emitted):
             return constant(self.b, self.type, other)
         if isinstance(self.type, ir.VectorType) and not isinstance(other.type, ir.VectorType):
             return other.spread(self.type.count)
         return other
 
-    def _binary(self, other: Value | float, floats: str, integers: str) -> Value:
-        return Value(self.b, getattr(self.b, floats if self._floats else integers)(self.v, self.like(other).v))
+    def _binary(self, other: Emitted | float, floats: str, integers: str) -> Emitted:
+        return Emitted(self.b, getattr(self.b, floats if self._floats else integers)(self.v, self.like(other).v))
 
-    def __add__(self, other: Value | float) -> Value:
+    def __add__(self, other: Emitted | float) -> Emitted:
         return self._binary(other, "fadd", "add")
 
-    def __sub__(self, other: Value | float) -> Value:
+    def __sub__(self, other: Emitted | float) -> Emitted:
         return self._binary(other, "fsub", "sub")
 
-    def __mul__(self, other: Value | float) -> Value:
+    def __mul__(self, other: Emitted | float) -> Emitted:
         return self._binary(other, "fmul", "mul")
 
-    def __and__(self, other: Value | float) -> Value:
+    def __and__(self, other: Emitted | float) -> Emitted:
         return self._binary(other, "", "and_")
 
-    def __or__(self, other: Value | float) -> Value:
+    def __or__(self, other: Emitted | float) -> Emitted:
         return self._binary(other, "", "or_")
 
-    def __xor__(self, other: Value | float) -> Value:
+    def __xor__(self, other: Emitted | float) -> Emitted:
         return self._binary(other, "", "xor")
 
-    def __lshift__(self, other: Value | float) -> Value:
+    def __lshift__(self, other: Emitted | float) -> Emitted:
         return self._binary(other, "", "shl")
 
-    def __rshift__(self, other: Value | float) -> Value:
+    def __rshift__(self, other: Emitted | float) -> Emitted:
         return self._binary(other, "", "lshr")
 
-    def compare(self, relation: str, other: Value | float) -> Value:
+    def compare(self, relation: str, other: Emitted | float) -> Emitted:
         """ "==" "!=" "<" "<=" ">" ">=" on signed integers, with a leading u ("u<") on unsigned ones."""
         compare = self.b.icmp_unsigned if relation.startswith("u") else self.b.icmp_signed
-        return Value(self.b, compare(relation.lstrip("u"), self.v, self.like(other).v))
+        return Emitted(self.b, compare(relation.lstrip("u"), self.v, self.like(other).v))
 
-    def where(self, yes: Value, no: Value | float) -> Value:
+    def where(self, yes: Emitted, no: Emitted | float) -> Emitted:
         """Lane by lane: `yes` where self (a vector of i1) holds, else `no`."""
-        return Value(self.b, self.b.select(self.v, yes.v, yes.like(no).v))
+        return Emitted(self.b, self.b.select(self.v, yes.v, yes.like(no).v))
 
-    def any(self) -> Value:
+    def any(self) -> Emitted:
         """Whether some lane of a vector of i1 holds."""
         bits = self.b.bitcast(self.v, ir.IntType(self.type.count))
-        return Value(self.b, self.b.icmp_unsigned("!=", bits, bits.type(0)))
+        return Emitted(self.b, self.b.icmp_unsigned("!=", bits, bits.type(0)))
 
-    def cast(self, element: ir.Type, how: str) -> Value:
+    def cast(self, element: ir.Type, how: str) -> Emitted:
         """Every lane converted by an LLVM conversion: zext sext trunc fptosi sitofp uitofp fpext fptrunc."""
         kind = ir.VectorType(element, self.type.count) if isinstance(self.type, ir.VectorType) else element
-        return Value(self.b, getattr(self.b, how)(self.v, kind))
+        return Emitted(self.b, getattr(self.b, how)(self.v, kind))
 
-    def bits_as(self, element: ir.Type, count: int | None = None) -> Value:
+    def bits_as(self, element: ir.Type, count: int | None = None) -> Emitted:
         """The same bits as lanes of another type."""
         vector = isinstance(self.type, ir.VectorType)
         kind = ir.VectorType(element, count or self.type.count) if vector else element
-        return Value(self.b, self.b.bitcast(self.v, kind))
+        return Emitted(self.b, self.b.bitcast(self.v, kind))
 
-    def spread(self, count: int) -> Value:
+    def spread(self, count: int) -> Emitted:
         """A scalar in every one of `count` lanes."""
         kind = ir.VectorType(self.type, count)
         first = self.b.insert_element(ir.Constant(kind, ir.Undefined), self.v, I32(0))
-        return Value(self.b, self.b.shuffle_vector(first, first, ir.Constant(ir.VectorType(I32, count), [0] * count)))
+        return Emitted(self.b, self.b.shuffle_vector(first, first, ir.Constant(ir.VectorType(I32, count), [0] * count)))
 
-    def lanes(self, indices: list[int]) -> Value:
+    def lanes(self, indices: list[int]) -> Emitted:
         """The lanes named, in that order."""
         mask = ir.Constant(ir.VectorType(I32, len(indices)), indices)
-        return Value(self.b, self.b.shuffle_vector(self.v, self.v, mask))
+        return Emitted(self.b, self.b.shuffle_vector(self.v, self.v, mask))
 
-    def call(self, name: str, *more: Value | float, flags: tuple[bool, ...] = ()) -> Value:
+    def call(self, name: str, *more: Emitted | float, flags: tuple[bool, ...] = ()) -> Emitted:
         """An overloaded LLVM intrinsic on values of this type, e.g. umax, ctlz (with its flag), fma."""
         args = [self.v, *(self.like(m).v for m in more)]
         kinds = [a.type for a in args] + [I1] * len(flags)
         function = cgutils.get_or_insert_function(
             self.b.module, ir.FunctionType(self.type, kinds), f"llvm.{name}.{_letters(self.type)}"
         )
-        return Value(self.b, self.b.call(function, [*args, *(I1(f) for f in flags)]))
+        return Emitted(self.b, self.b.call(function, [*args, *(I1(f) for f in flags)]))
 
 
-def constant(b: ir.IRBuilder, kind: ir.Type, value: float) -> Value:
+def constant(b: ir.IRBuilder, kind: ir.Type, value: float) -> Emitted:
     """A constant, in every lane of a vector."""
     if isinstance(kind, ir.VectorType):
         value = kind.element(value).constant
-        return Value(b, ir.Constant(kind, [value] * kind.count))
-    return Value(b, kind(value))
+        return Emitted(b, ir.Constant(kind, [value] * kind.count))
+    return Emitted(b, kind(value))
 
 
-def load(b: ir.IRBuilder, pointer: Any, index: Value | int, count: int = 0, align: int = 1) -> Value:
+def emit_load(b: ir.IRBuilder, pointer: Any, index: Emitted | int, count: int = 0, align: int = 1) -> Emitted:
     """pointer[index], or a vector of `count` elements from there; any alignment."""
-    at = b.gep(pointer, [index.v if isinstance(index, Value) else I64(index)])
+    at = b.gep(pointer, [index.v if isinstance(index, Emitted) else I64(index)])
     if count:
         at = b.bitcast(at, ir.VectorType(pointer.type.pointee, count).as_pointer())
-    return Value(b, b.load(at, align=align))
+    return Emitted(b, b.load(at, align=align))
 
 
-def store(b: ir.IRBuilder, value: Value, pointer: Any, index: Value | int) -> None:
+def emit_store(b: ir.IRBuilder, value: Emitted, pointer: Any, index: Emitted | int) -> None:
     """pointer[index] = value, a scalar or a vector; any alignment."""
-    at = b.gep(pointer, [index.v if isinstance(index, Value) else I64(index)])
+    at = b.gep(pointer, [index.v if isinstance(index, Emitted) else I64(index)])
     b.store(value.v, b.bitcast(at, value.type.as_pointer()), align=1)
 
 
-def set_rounding(b: ir.IRBuilder, mode: Value) -> None:
+def set_rounding(b: ir.IRBuilder, mode: Emitted) -> None:
     """Set the rounding of this thread's floating-point operations: NEAREST or TO_ZERO, an i32."""
     declared = cgutils.get_or_insert_function(b.module, ir.FunctionType(ir.VoidType(), [I32]), "llvm.set.rounding")
     b.call(declared, [mode.v])
@@ -160,18 +160,18 @@ def set_rounding(b: ir.IRBuilder, mode: Value) -> None:
 class Variable:
     """A value that a loop changes; LLVM keeps it in a register."""
 
-    def __init__(self, b: ir.IRBuilder, start: Value) -> None:
+    def __init__(self, b: ir.IRBuilder, start: Emitted) -> None:
         self.b, self.slot = b, cgutils.alloca_once(b, start.type)
         self.set(start)
 
-    def get(self) -> Value:
-        return Value(self.b, self.b.load(self.slot))
+    def get(self) -> Emitted:
+        return Emitted(self.b, self.b.load(self.slot))
 
-    def set(self, value: Value) -> None:
+    def set(self, value: Emitted) -> None:
         self.b.store(value.v, self.slot)
 
 
-def each(b: ir.IRBuilder, start: Value, stop: Value, body: Callable[[Value], None], unroll: int = 4) -> None:
+def each(b: ir.IRBuilder, start: Emitted, stop: Emitted, body: Callable[[Emitted], None], unroll: int = 4) -> None:
     """body(k) for every k from start to stop, `unroll` of them in one turn of the loop."""
     whole = start + ((stop - start) & -unroll)
     with loop(b, whole, unroll, start) as k:
@@ -182,10 +182,10 @@ def each(b: ir.IRBuilder, start: Value, stop: Value, body: Callable[[Value], Non
 
 
 @contextmanager
-def loop(b: ir.IRBuilder, stop: Value, step: int | Value = 1, start: Value | int = 0) -> Iterator[Value]:
+def loop(b: ir.IRBuilder, stop: Emitted, step: int | Emitted = 1, start: Emitted | int = 0) -> Iterator[Emitted]:
     """``for i in range(start, stop, step)`` on i64; the body may make blocks of its own."""
-    width = step if isinstance(step, Value) else Value(b, I64(step))
-    index = Variable(b, start if isinstance(start, Value) else Value(b, I64(start)))
+    width = step if isinstance(step, Emitted) else Emitted(b, I64(step))
+    index = Variable(b, start if isinstance(start, Emitted) else Emitted(b, I64(start)))
     head, body, done = (b.append_basic_block(name) for name in ("loop", "body", "done"))
     b.branch(head)
     b.position_at_end(head)

@@ -136,7 +136,7 @@ def encode(
     description = fields(fmt, storage, "rz", "inf", "keep")
     rules = _code_rules(fmt, storage)
     flat, into = work.reshape(-1).view(storage.uint_dtype), result.reshape(-1)
-    jit.run_tasks(kernels.pack, -(-flat.size // CHUNK), None, flat, into, description, rules)
+    jit.run_tasks(kernels.pack_codes, -(-flat.size // CHUNK), None, flat, into, description, rules)
     return result
 
 
@@ -231,7 +231,7 @@ def _encode_integers(x: npt.ArrayLike, fmt: Format, round: str | None, options: 
 
     array = arguments.array(x)
     if round is not None:
-        arguments.choice(round, "rounding", rounding.ROUNDINGS)
+        arguments.known_name(round, "rounding", rounding.ROUNDINGS)
     if array.dtype.kind not in "iu":
         array = exact_floats(array)
         if round is not None:

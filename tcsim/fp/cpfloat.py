@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tcsim.errors import unknown
 from tcsim.fp.codes import first_unrepresentable
-from tcsim.fp.cpfloat_library import OVERFLOWS, ROUNDINGS, SUBNORMALS, Task, Unavailable, library, run
+from tcsim.fp.cpfloat_library import OVERFLOWS, ROUNDINGS, SUBNORMALS, Task, Unavailable, call_library, library
 from tcsim.fp.floats import as_floats
 from tcsim.fp.formats import FORMATS, Format, format_named
 from tcsim.fp.storage import FLOAT32, FLOAT64, StorageFormat, result_dtype, storage_format_for
@@ -132,7 +132,7 @@ def _rounded(x: npt.ArrayLike, task: Task) -> Array:
     nan = np.isnan(source)
     replaced = own.round_to(source[nan], fmt) if nan.any() else None  # refuses NaN where the format has none
     finite = np.where(nan, 0, source).astype(storage.float_dtype)
-    result = run("cpfloat", (finite,), finite, storage, task)
+    result = call_library("cpfloat", (finite,), finite, storage, task)
     result = result.astype(result_dtype(fmt, source.dtype.newbyteorder("=")))
     if replaced is not None:
         result[nan] = replaced
@@ -167,7 +167,7 @@ def _arithmetic(
         )
     for array in arrays:
         array[nan] = 1.0
-    result = run(f"cpf_{name}", tuple(arrays), np.where(nan, 1.0, exact), FLOAT64, task)
+    result = call_library(f"cpf_{name}", tuple(arrays), np.where(nan, 1.0, exact), FLOAT64, task)
     if nan.any():
         if fmt.nan == "none":
             raise ValueError(f"{name} gives NaN, which {fmt.name} has not")

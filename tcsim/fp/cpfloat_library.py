@@ -116,7 +116,7 @@ def options_for(ffi: Any, task: Task) -> tuple[Any, list[Any]]:
     return options, [memory, *seeds]
 
 
-def run(function: str, arrays: tuple[Array, ...], exact: Array, storage: StorageFormat, task: Task) -> Array:
+def call_library(function: str, arrays: tuple[Array, ...], exact: Array, storage: StorageFormat, task: Task) -> Array:
     """Call the library on NaN-free arrays of one shape; then signs of zero and overflows of a partial binade are mended.
 
     `exact` is the value that is rounded. NaNs are overflows here, and signed as decode would.

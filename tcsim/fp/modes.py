@@ -76,7 +76,7 @@ def mode(name: str) -> Mode:
     return found
 
 
-def code(name: str) -> int:
+def mode_code(name: str) -> int:
     """The number of a unit's mode. ValueError for an unknown one, and for one that no unit has."""
     if not isinstance(name, str) or name not in CODES:
         raise unknown("rounding of a unit", name, UNIT_MODES)
@@ -105,7 +105,7 @@ class Masks(NamedTuple):
 
 def masks(name: str) -> Masks:
     """The masks of a unit's mode. ValueError for an unknown one, and for one that they cannot say."""
-    code(name)
+    mode_code(name)
     found = MODES[name]
     ties = {"even": Masks(-1, 1, 0, 0, 0, 0), "away": Masks(-1, 0, 1, 0, 0, 0), "zero": Masks(-1, 0, 0, 0, 0, 0)}
     ways = {
@@ -125,7 +125,7 @@ def masks(name: str) -> Masks:
 def c_condition(name: str) -> str:
     """C++: whether a magnitude rounds up, by `odd` (its last bit kept), `half` (the first cut), `below` (any below that),
     `negative`, and `fraction` and `random`, 32 bits each. ValueError for a mode that they cannot say."""
-    code(name)
+    mode_code(name)
     found = MODES[name]
     conditions = {
         ("zero", ""): "0",

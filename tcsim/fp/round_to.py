@@ -81,7 +81,7 @@ def round_to(
     The result has x's dtype where that holds every value of fmt, otherwise float32 or float64, the narrowest that does.
     """
     fmt = format_named(fmt)
-    arguments.choice(rounding, "rounding", ROUNDINGS)
+    arguments.known_name(rounding, "rounding", ROUNDINGS)
     threads = arguments.threads(threads)
     seed = arguments.seed(seed)
     source = as_floats(x)

@@ -22,7 +22,7 @@ _AROUND = re.compile(
 )
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name in words: lower case, one space for each run of spaces, hyphens and underscores."""
     words = re.sub(r"[\s_-]+", " ", str(name).lower()).strip()
     return re.sub(r"\b(rtx|gtx)(?=\d)", r"\1 ", words)
@@ -30,7 +30,7 @@ def plain(name: str) -> str:
 
 def gpu_named(name: str) -> Gpu:
     """The record of a GPU by any name. ValueError asks which where several have it, and names the nearest where none has."""
-    words = plain(name)
+    words = plain_name(name)
     found = _exact(words) or _sold_as(words) or _of_capability(words)
     if len(found) == 1:
         return found[0]
@@ -50,7 +50,7 @@ def _known() -> str:
 
 
 def _exact(words: str) -> list[Gpu]:
-    return [gpu for gpu in GPUS if words in (plain(n) for n in (gpu.name, *gpu.aliases))]
+    return [gpu for gpu in GPUS if words in (plain_name(n) for n in (gpu.name, *gpu.aliases))]
 
 
 def _bare(words: str) -> str:

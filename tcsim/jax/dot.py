@@ -50,10 +50,10 @@ def dot_general(
     It differentiates in reverse (its gradients' products are emulated too), and runs under jit and vmap by a callback to the
     host. `target`, `schedule`, `cast` and `seed` are those of `tcsim.jax.emulate`.
     """
-    return partial(dot, how(target, schedule, cast, seed))
+    return partial(emulated_dot, how(target, schedule, cast, seed))
 
 
-def dot(
+def emulated_dot(
     how: How,
     lhs: Any,
     rhs: Any,
@@ -97,17 +97,17 @@ def _backward(spec: Any, kept: Any, ct: Any) -> Any:
         return jax.vjp(plain, lhs, rhs)[1](ct)
 
     closed = jax.make_jaxpr(pull)(ct, *kept)
-    return tuple(walk(closed.jaxpr, closed.consts, (ct, *kept), partial(_products, how)))
+    return tuple(evaluate_equations(closed.jaxpr, closed.consts, (ct, *kept), partial(_products, how)))
 
 
 def _products(how: How, equation: Any, given: list[Any]) -> list[Any]:
     p = equation.params
     if equation.primitive.name != "dot_general":
         return bind(equation, given)
-    return [dot(how, given[0], given[1], p["dimension_numbers"], p["precision"], p["preferred_element_type"])]
+    return [emulated_dot(how, given[0], given[1], p["dimension_numbers"], p["precision"], p["preferred_element_type"])]
 
 
-def walk(jaxpr: Any, consts: Any, args: Any, compute: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+def evaluate_equations(jaxpr: Any, consts: Any, args: Any, compute: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
     """Evaluate a jaxpr, each equation's outputs by `compute(equation, inputs)`."""
     values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from tcsim.jax.dot import How, bind, dot, how, walk
+from tcsim.jax.dot import How, bind, emulated_dot, evaluate_equations, how
 from tcsim.schedule import Schedule
 
 # Primitives that sum products and are not emulated; solvers and factorisations among them.
@@ -58,22 +58,22 @@ def emulate(
     def run_emulated(*args: Any, **kwargs: Any) -> Any:
         closed, shape = jax.make_jaxpr(f, return_shape=True)(*args, **kwargs)
         flat = jax.tree_util.tree_leaves((args, kwargs))
-        out = run(chosen, closed.jaxpr, closed.consts, *flat, strict=strict)
+        out = evaluate_jaxpr(chosen, closed.jaxpr, closed.consts, *flat, strict=strict)
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(shape), out)
 
     return run_emulated
 
 
-def run(how: How, jaxpr: Any, consts: Any, *args: Any, strict: bool = False) -> list[Any]:
+def evaluate_jaxpr(how: How, jaxpr: Any, consts: Any, *args: Any, strict: bool = False) -> list[Any]:
     """Evaluate a jaxpr with its products on `how`."""
-    return walk(jaxpr, consts, args, functools.partial(_equation, how, strict))
+    return evaluate_equations(jaxpr, consts, args, functools.partial(_equation, how, strict))
 
 
 def _equation(how: How, strict: bool, equation: Any, given: list[Any]) -> list[Any]:
     name, p = equation.primitive.name, equation.params
     inner = functools.partial(_closed, how, strict=strict)
     if name == "dot_general":
-        return [dot(how, given[0], given[1], p["dimension_numbers"], p["precision"], p["preferred_element_type"])]
+        return [emulated_dot(how, given[0], given[1], p["dimension_numbers"], p["precision"], p["preferred_element_type"])]
     if _holds_products(equation):
         if name == "scan":
             return _scan(inner, given, p)
@@ -97,7 +97,7 @@ def _equation(how: How, strict: bool, equation: Any, given: list[Any]) -> list[A
 def _closed(how: How, part: Any, *args: Any, strict: bool) -> list[Any]:
     """A jaxpr within an equation, closed over constants or not."""
     jaxpr, consts = (part.jaxpr, part.consts) if hasattr(part, "consts") else (part, ())
-    return run(how, jaxpr, consts, *args, strict=strict)
+    return evaluate_jaxpr(how, jaxpr, consts, *args, strict=strict)
 
 
 def _invars(part: Any) -> Any:

@@ -36,20 +36,20 @@ Kernels = tuple[Kernel, ...]
 
 
 def _fast(problem: Problem, out: Codes, threads: int | None) -> None:
-    fast.run(problem, out, threads, general.run_part)
+    fast.multiply_fast(problem, out, threads, general.run_part)
 
 
 GENERAL: Kernels = (
-    Kernel("general", blocks.GATE, general.run),
-    Kernel("general", two_stage.GATE, general.run),
-    Kernel("general", rounded.GATE, general.run),
+    Kernel("general", blocks.GATE, general.multiply_general),
+    Kernel("general", two_stage.GATE, general.multiply_general),
+    Kernel("general", rounded.GATE, general.multiply_general),
 )
 ARITHMETIC: Kernels = (
-    Kernel("library", units.FUSED, library.run, FAST),
-    Kernel("library", units.INT8, library.run, FAST),
-    Kernel("integers", integers.GATE, integers.run),
-    Kernel("native", float32.GATE, float32.run),
-    Kernel("fused", fused.GATE, fused.run),
+    Kernel("library", units.FUSED, library.multiply_library, FAST),
+    Kernel("library", units.INT8, library.multiply_library, FAST),
+    Kernel("integers", integers.GATE, integers.multiply_integers),
+    Kernel("native", float32.GATE, float32.multiply_float32),
+    Kernel("fused", fused.GATE, fused.multiply_fused),
     Kernel("fast", plan.GATE, _fast, FAST),
     Kernel("fast", plan.EXACT_SUMS, _fast, FAST),
     *GENERAL,
@@ -79,7 +79,7 @@ def write(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -
     kernel.run(problem, out, 1 if threads is None and prod(problem.shape) < kernel.alone else threads)
 
 
-def compute(problem: Problem, threads: int | None, kernels: Kernels) -> Codes:
+def compute_codes(problem: Problem, threads: int | None, kernels: Kernels) -> Codes:
     """Codes of D = C + A·B, (batch, m, n)."""
     batch, m, n, _ = problem.shape
     out = np.empty((batch, m, n), dtype=problem.unit.out_format.storage)

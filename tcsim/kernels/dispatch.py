@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from tcsim.kernels import narrow, payload
-from tcsim.kernels.choice import ARITHMETIC, Kernel, Kernels, chosen, compute
+from tcsim.kernels.choice import ARITHMETIC, Kernel, Kernels, chosen, compute_codes
 from tcsim.kernels.choice import GENERAL as EXACT_ARITHMETIC
 from tcsim.kernels.native import fused, integers
 from tcsim.problem import Codes, Problem
@@ -18,20 +18,26 @@ from tcsim.problem import Codes, Problem
 def around(arithmetic: Kernels) -> Kernels:
     """These kernels, and before them the steps that stand around their arithmetic."""
     return (
-        Kernel("payload", payload.GATE, partial(payload.run, kernels=arithmetic), 0),
-        Kernel("narrow", narrow.GATE, partial(narrow.run, kernels=arithmetic), 0),
+        Kernel("payload", payload.GATE, partial(payload.multiply_with_payloads, kernels=arithmetic), 0),
+        Kernel("narrow", narrow.GATE, partial(narrow.multiply_narrow, kernels=arithmetic), 0),
         *arithmetic,
     )
 
 
 KERNELS = around(ARITHMETIC)
 # The general kernel alone (and those of integers and of fused chains, of which there is one each): the second opinion of tests.
-GENERAL = around((*EXACT_ARITHMETIC, Kernel("integers", integers.GATE, integers.run), Kernel("fused", fused.GATE, fused.run)))
+GENERAL = around(
+    (
+        *EXACT_ARITHMETIC,
+        Kernel("integers", integers.GATE, integers.multiply_integers),
+        Kernel("fused", fused.GATE, fused.multiply_fused),
+    )
+)
 
 
-def run(problem: Problem, threads: int | None = None, kernels: Kernels = KERNELS) -> Codes:
+def multiply_cpu(problem: Problem, threads: int | None = None, kernels: Kernels = KERNELS) -> Codes:
     """Codes of D = C + A·B, (batch, m, n). ValueError for a problem with something in it that no kernel declares."""
-    return compute(problem, threads, kernels)
+    return compute_codes(problem, threads, kernels)
 
 
 def path(problem: Problem) -> str:

@@ -15,16 +15,16 @@ from tcsim.gates import (
     ONE_NAN,
     Gate,
     any_format,
-    count,
-    formats,
+    any_formats,
     one_of,
     only,
     operands,
     schedules,
+    up_to,
 )
-from tcsim.kernels.choice import Kernels, compute
+from tcsim.kernels.choice import Kernels, compute_codes
 from tcsim.problem import Codes, Operand, Problem
-from tcsim.schedule import Sequential, walk
+from tcsim.schedule import Sequential, walk_plan
 
 # Random words are numbered along the whole of k, which one instruction at a time does not see.
 _STEADY = tuple(name for name in UNIT_MODES if MODES[name].toward != "random")
@@ -32,7 +32,7 @@ GATE = Gate(
     "the walk of instructions with wider sums",
     {
         **LABELS,
-        **formats("a", "b", "operand_format"),
+        **any_formats("a", "b", "operand_format"),
         "out": lambda unit: unit.out_format == FORMATS["float16"],
         **one_of("sum_format", "float32"),
         **one_of("arithmetic", "aligned"),
@@ -40,12 +40,12 @@ GATE = Gate(
         **one_of("rounding", *_STEADY),
         **one_of("align_rounding", *_STEADY, "exact"),
         **one_of("zero_sign", "positive", "ieee"),
-        **count("block_size", 1 << 20),
-        **count("chain", 1 << 20),
-        **count("chains", 1 << 20),
-        **count("fraction_bits", 1 << 20),
-        **count("min_exponent", 1 << 20),
-        **count("nan_code", 1 << 16),
+        **up_to("block_size", 1 << 20),
+        **up_to("chain", 1 << 20),
+        **up_to("chains", 1 << 20),
+        **up_to("fraction_bits", 1 << 20),
+        **up_to("min_exponent", 1 << 20),
+        **up_to("nan_code", 1 << 16),
         **ONE_NAN,
         **only(out_precision=None, k_order=None, group_size=1, subnormals="keep", scale=None, scale_block=0, overflow="wrap"),
         **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne"),
@@ -54,7 +54,7 @@ GATE = Gate(
 )
 
 
-def run(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -> None:
+def multiply_narrow(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -> None:
     """Write the codes of D = C + A·B into `out`; the kernels compute problems of the unit's wide one."""
     plan = problem.plan
     c = None if problem.c is None else problem.c.view(np.float16)
@@ -66,7 +66,7 @@ def run(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -> 
         return x.astype(plan.sum) + y.astype(plan.sum)
 
     with np.errstate(over="ignore", invalid="ignore"):
-        total = walk(plan, c, np.zeros(out.shape, np.float16), chain, add)
+        total = walk_plan(plan, c, np.zeros(out.shape, np.float16), chain, add)
         narrow = _signed(problem, total.astype(np.float16))
     out[:] = np.where(np.isnan(narrow), out.dtype.type(problem.unit.nan), narrow.view(out.dtype))
 
@@ -82,7 +82,7 @@ def _chain(problem: Problem, c: Any, start: int, stop: int, threads: int | None,
             b=Operand(problem.b.codes[:, base:end], problem.b.stored),
             c=c.astype(np.float32).view(np.uint32),
         )
-        c = _signed(problem, compute(part, threads, kernels).view(np.float32).astype(np.float16))
+        c = _signed(problem, compute_codes(part, threads, kernels).view(np.float32).astype(np.float16))
     return c
 
 

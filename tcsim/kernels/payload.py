@@ -18,16 +18,16 @@ from tcsim.gates import (
     LABELS,
     Gate,
     any_format,
-    count,
-    formats,
+    any_formats,
     one_of,
     only,
     operands,
     roundings,
     schedules,
+    up_to,
 )
 from tcsim.hardware.unit import Unit
-from tcsim.kernels.choice import Kernels, compute, write
+from tcsim.kernels.choice import Kernels, compute_codes, write
 from tcsim.kernels.general.spec import order_of
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Sequential
@@ -38,7 +38,7 @@ GATE = Gate(
     {
         **LABELS,
         "nan_from": lambda unit: unit.nan_from == "operand" and unit.keeps_nan,
-        **formats("a", "b", "out", "operand_format"),
+        **any_formats("a", "b", "out", "operand_format"),
         **only(arithmetic="aligned", block_size=1, c_enters="aligned", sum_format=None, chain=1, chains=1, group_size=1),
         **only(
             scale=None,
@@ -54,10 +54,10 @@ GATE = Gate(
         **one_of("subnormals", "keep", "flush"),
         **one_of("zero_sign", "positive", "ieee"),
         **ANY_ORDER,
-        **count("fraction_bits", 1 << 20),
-        **count("out_precision", 1 << 20),
-        **count("min_exponent", 1 << 20),
-        **count("nan_code", 1 << 64),
+        **up_to("fraction_bits", 1 << 20),
+        **up_to("out_precision", 1 << 20),
+        **up_to("min_exponent", 1 << 20),
+        **up_to("nan_code", 1 << 64),
     },
     {**schedules(*ANY_SUM), **operands(any_format, empty=True)},
 )
@@ -68,14 +68,14 @@ def _with_one_nan(unit: Unit) -> Unit:
     return unit.replace(nan_from="code")
 
 
-def run(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -> None:
+def multiply_with_payloads(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -> None:
     """Write the codes of D = C + A·B into `out`: the kernels' numbers, every NaN of a chain the one that the unit keeps."""
     plain = replace(problem, unit=_with_one_nan(problem.unit))
     write(plain, out, threads, kernels)
     unit = problem.unit
     if problem.plan.sum is not None or problem.shape[3] == 0:
         return
-    wrong = is_nan(out, unit.out_format)
+    wrong = nan_places(out, unit.out_format)
     if not wrong.any():
         return
     ordered = _in_order(plain)
@@ -98,7 +98,7 @@ def _in_order(problem: Problem) -> Problem:
     )
 
 
-def is_nan(codes: Codes, fmt: Format) -> np.ndarray:
+def nan_places(codes: Codes, fmt: Format) -> np.ndarray:
     """Where codes are NaN."""
     if fmt.nan == "negative-zero":
         return np.equal(codes, codes.dtype.type(fmt.sign_bit))
@@ -113,13 +113,13 @@ def _restore(problem: Problem, t: int, out: Codes, wrong: np.ndarray, kernels: K
     a, b = (_codes(Operand(x.codes[t], x.stored), fmt) for x in (problem.a, problem.b))
     c = None if problem.c is None else problem.c[t]
     kept = np.full_like(out, problem.unit.nan)
-    in_a = is_nan(a, fmt)
+    in_a = nan_places(a, fmt)
     for i in np.flatnonzero(in_a.any(1) & wrong.any(1)):
         k = int(np.argmax(in_a[i]))
         kept[i, ~_arose(problem, t, int(i), k, kernels)] = a[i, k] | quiet
     if c is not None:
-        kept = np.where(is_nan(c, fmt), c | quiet, kept)
-    in_b = is_nan(b, fmt)
+        kept = np.where(nan_places(c, fmt), c | quiet, kept)
+    in_b = nan_places(b, fmt)
     for j in np.flatnonzero(in_b.any(0)):
         k = b.shape[0] - 1 - int(np.argmax(in_b[::-1, j]))
         kept[:, j] = b[k, j] | quiet
@@ -135,7 +135,7 @@ def _arose(problem: Problem, t: int, i: int, k: int, kernels: Kernels) -> np.nda
         b=Operand(problem.b.codes[t : t + 1, :k], problem.b.stored),
         c=None if problem.c is None else problem.c[t : t + 1, i : i + 1],
     )
-    return is_nan(compute(part, None, kernels)[0, 0], problem.unit.out_format)
+    return nan_places(compute_codes(part, None, kernels)[0, 0], problem.unit.out_format)
 
 
 def _codes(x: Operand, fmt: Format) -> Codes:
@@ -144,5 +144,5 @@ def _codes(x: Operand, fmt: Format) -> Codes:
         return x.codes
     out = np.zeros(x.codes.shape, fmt.storage)
     assert fmt.nan_code is not None
-    out[is_nan(x.codes, x.stored)] = fmt.nan_code
+    out[nan_places(x.codes, x.stored)] = fmt.nan_code
     return out

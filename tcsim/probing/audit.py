@@ -17,7 +17,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.operands import accumulator
 from tcsim.probing.box import Batch
 from tcsim.probing.explain_diff import explanations, problem_of
-from tcsim.probing.models import Model, numbers
+from tcsim.probing.models import Model, arithmetic_text
 from tcsim.probing.predict import Prediction, predict
 from tcsim.problem import Codes
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
@@ -27,7 +27,7 @@ TAIL = 64  # products: what a tile of k holds in the kernels that were seen to f
 
 
 @dataclass(frozen=True)
-class Call:
+class SampledCall:
     """One sampled GEMM: sampled rows of a and columns of b with the whole of k, c and d where they cross, and what was declared.
 
     `gpu`, `instruction`, `dtype` name the unit; `schedule` is data or its text, "SplitK(3, tile_k=64)". Instead of a schedule,
@@ -102,7 +102,7 @@ class Audit:
 
 
 def audit(
-    log: str | Path | Iterable[Call],
+    log: str | Path | Iterable[SampledCall],
     *,
     gpu: str | None = None,
     instruction: str | None = None,
@@ -128,7 +128,7 @@ def audit(
     the last whole tile), or, where nothing looked through gives those bits, "corruption". "not predicted" is a call of a library
     whose schedule `predict` does not know. ValueError for a log without calls, and for names that do not exist.
     """
-    calls = list(read(log)) if isinstance(log, str | Path) else list(log)
+    calls = list(read_log(log)) if isinstance(log, str | Path) else list(log)
     if not calls:
         raise ValueError(f"{log} holds no call: an array d, with a and b of the same prefix")
     verdicts: dict[int, Verdict] = {}
@@ -186,7 +186,7 @@ class _Others:
         found = explanations(one, d, formats, declared.stored, self.seed, self.gpus)
         if not found:
             return self._without_tail(declared, formats, one, d)
-        best = next((f.model for f in found if numbers(f.model.unit) == numbers(declared.unit)), found[0].model)
+        best = next((f.model for f in found if arithmetic_text(f.model.unit) == arithmetic_text(declared.unit)), found[0].model)
         why = tuple(dict.fromkeys(str(f.model.name) for f in found))
         self.known.append((best, why))
         return self._kind(best, declared), why
@@ -212,11 +212,15 @@ class _Others:
 
     @staticmethod
     def _kind(model: Model, declared: Model) -> str:
-        return VERDICTS[1] if numbers(model.unit) == numbers(declared.unit) else VERDICTS[2]
+        return VERDICTS[1] if arithmetic_text(model.unit) == arithmetic_text(declared.unit) else VERDICTS[2]
 
 
 def _batched(
-    calls: list[Call], gpu: str | None, instruction: str | None, schedule: Schedule | str | None, verdicts: dict[int, Verdict]
+    calls: list[SampledCall],
+    gpu: str | None,
+    instruction: str | None,
+    schedule: Schedule | str | None,
+    verdicts: dict[int, Verdict],
 ) -> Iterator[_Group]:
     groups: dict[tuple[Any, ...], _Group] = {}
     parts: dict[tuple[Any, ...], list[tuple[Batch, Codes]]] = {}
@@ -249,7 +253,7 @@ def _batched(
         yield group
 
 
-def _predicted(call: Call, gpu: str, fmt: Format, out: Format) -> Prediction:
+def _predicted(call: SampledCall, gpu: str, fmt: Format, out: Format) -> Prediction:
     shape = tuple(int(x) for x in call.shape.split("x")) if isinstance(call.shape, str) else call.shape
     if len(shape) != 3:
         raise ValueError(
@@ -258,7 +262,7 @@ def _predicted(call: Call, gpu: str, fmt: Format, out: Format) -> Prediction:
     return predict(gpu=gpu, library=call.library, shape=shape, dtype=fmt.name, out=out.name, layout=call.layout)
 
 
-def _output(call: Call) -> Format:
+def _output(call: SampledCall) -> Format:
     array = np.asarray(call.d)
     if array.dtype.kind == "u":
         raise ValueError(f"{call.name}: d holds codes of {array.dtype}, which say no format; pass values")
@@ -298,7 +302,7 @@ def parsed(schedule: Schedule | str | None) -> Schedule:
         raise ValueError(f"schedule {schedule!r}: {error}") from None
 
 
-def read(path: str | Path) -> Iterator[Call]:
+def read_log(path: str | Path) -> Iterator[SampledCall]:
     """The calls of a file or of every npz file of a folder."""
     files = sorted(Path(path).glob("*.npz")) if Path(path).is_dir() else [Path(path)]
     for file in files:
@@ -307,7 +311,7 @@ def read(path: str | Path) -> Iterator[Call]:
                 yield _call(file, prefix, stored)
 
 
-def _call(file: Path, prefix: str, stored: Any) -> Call:
+def _call(file: Path, prefix: str, stored: Any) -> SampledCall:
     def said(key: str) -> str:
         name = prefix + key if prefix + key in stored.files else key
         return str(stored[name]) if name in stored.files else ""
@@ -316,7 +320,7 @@ def _call(file: Path, prefix: str, stored: Any) -> Call:
     if missing:
         raise ValueError(f"{file} holds {prefix}d but no {' and '.join(prefix + key for key in missing)}")
     c = stored[prefix + "c"] if prefix + "c" in stored.files else None
-    return Call(
+    return SampledCall(
         f"{file.stem}{'/' + prefix.rstrip('.') if prefix else ''}", stored[prefix + "a"], stored[prefix + "b"], stored[prefix + "d"], c,
         said("gpu"), said("dtype"), said("instruction") or None, said("schedule") or None, said("library"), said("shape"),
         said("layout") or "nn",

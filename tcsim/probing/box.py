@@ -135,11 +135,11 @@ def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: 
         seed,
     )
     if isinstance(schedule, Tiled | Lanes):
-        return composed.run(problem, schedule, dispatch.run, 1)
+        return composed.run_composed(problem, schedule, dispatch.multiply_cpu, 1)
     if unit.sum_format is not None or unit.keeps_nan or unit.arithmetic == "integer":
-        return dispatch.run(problem, 1)
+        return dispatch.multiply_cpu(problem, 1)
     out = np.empty(batch.c.shape, unit.out_format.storage)
-    general.run(problem, out, 1)  # starts faster than the kernels for large problems
+    general.multiply_general(problem, out, 1)  # starts faster than the kernels for large problems
     return out
 
 

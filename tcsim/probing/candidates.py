@@ -23,7 +23,7 @@ USUAL: Parts = {
 }  # fmt: skip
 
 
-def unit_of(known: Formats, parts: Parts) -> Unit | None:
+def unit_of_parts(known: Formats, parts: Parts) -> Unit | None:
     """The unit that has these parts, None where there is none."""
     try:
         return Unit(
@@ -61,7 +61,7 @@ def modes(known: Formats) -> list[Parts]:
         staged = {"arithmetic": "two-stage", "late_fraction_bits": 31, "rounding": "rne"}
         found += [staged, {**staged, "parity_split": True, "block_size": 2}]
         found.append({"arithmetic": "rounded", "align_rounding": "exact", "fraction_bits": None, "rounding": "rne"})
-        if unit_of(known, {**USUAL, **_FUSED}) is not None:
+        if unit_of_parts(known, {**USUAL, **_FUSED}) is not None:
             found += [_FUSED, {**_FUSED, "lanes": 2, "block_size": 2}]
     return found
 
@@ -87,7 +87,7 @@ def starts(known: Formats, mode: Parts) -> Iterator[Parts]:
             continue
         parts = {**USUAL, **mode, **numbers}
         key = repr(sorted(parts.items(), key=lambda item: item[0]))
-        if key not in seen and unit_of(known, parts) is not None:
+        if key not in seen and unit_of_parts(known, parts) is not None:
             seen.add(key)
             yield parts
 
@@ -99,7 +99,7 @@ def records(known: Formats) -> list[Parts]:
         if (unit.scale is None) == (known.scale is None) and (unit.arithmetic == "integer") == known.a.integer:
             parts = parts_of(unit)
             parts["nan_code"] = unit.nan_code if unit.out == known.out.name else None
-            if unit_of(known, parts) is not None:
+            if unit_of_parts(known, parts) is not None:
                 found.setdefault(repr(parts), parts)
     return list(found.values())
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.errors import unknown
-from tcsim.probing.gemm_kernels import Kind, Launch
+from tcsim.probing.gemm_kernels import GemmKind, Launch
 
 FOLDER = Path(__file__).parent / "catalogues"
 FIELDS = ("kind", "m", "n", "k", "layout", "name", "gx", "gy", "gz", "bx", "by", "bz", "reduced", "splits", "reduction", "custom", "workspace")  # fmt: skip
@@ -22,7 +22,7 @@ class Catalogue:
     """Every seen call of one library on one GPU."""
 
     meta: dict[str, Any]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[GemmKind, ...]
     layouts: tuple[str, ...]
     names: tuple[str, ...]
     columns: dict[str, np.ndarray[Any, Any]]
@@ -39,7 +39,7 @@ class Catalogue:
             along_k(layout, c["m"], c["n"]), c["splits"], c["reduction"], c["custom"], c["workspace"],
         )  # fmt: skip
 
-    def rows(self, kind: Kind) -> np.ndarray[Any, Any]:
+    def rows(self, kind: GemmKind) -> np.ndarray[Any, Any]:
         """The calls of a kind; ValueError names the kinds that were seen."""
         if kind not in self.kinds:
             raise unknown("kind of GEMM in the catalogue", kind.name, [k.name for k in self.kinds])
@@ -62,11 +62,11 @@ def catalogue(gpu: str, library: str) -> Catalogue:
         tables = json.loads(str(stored["tables"]))
         columns = {key: stored[key] for key in FIELDS}
     return Catalogue(
-        tables["meta"], tuple(Kind(*k) for k in tables["kinds"]), tuple(tables["layouts"]), tuple(tables["names"]), columns
+        tables["meta"], tuple(GemmKind(*k) for k in tables["kinds"]), tuple(tables["layouts"]), tuple(tables["names"]), columns
     )
 
 
-def write(path: Path, meta: dict[str, Any], records: list[tuple[Kind, dict[str, Any], Launch]]) -> None:
+def write_catalogue(path: Path, meta: dict[str, Any], records: list[tuple[GemmKind, dict[str, Any], Launch]]) -> None:
     """Write a catalogue from (kind, call, launch); calls hold m, n, k and layout."""
     kinds = sorted({kind for kind, _, _ in records}, key=lambda k: k.name)
     layouts = sorted({call["layout"] for _, call, _ in records})

@@ -184,11 +184,11 @@ def _probe_vectors(path: Path, in_format: str | None, out_format: str | None, b_
                    json_path: Path | None, html_path: Path | None) -> None:  # fmt: skip
     import json
 
-    from tcsim.probing.vectors import consistent, read
+    from tcsim.probing.vectors import consistent, read_vectors
 
     found = [
         consistent(f"{path.stem} {name}", *part, seed=seed)
-        for name, part in read(path, in_format, out_format, b_format).items()
+        for name, part in read_vectors(path, in_format, out_format, b_format).items()
     ]
     text = "\n".join(str(x) for x in found)
     click.echo(text)

@@ -15,7 +15,7 @@ Rng = np.random.Generator
 Ints = npt.NDArray[np.int64]
 
 
-def place(fmt: Format, exponent: Any, fraction: Any, negative: Any) -> Codes:
+def codes_at(fmt: Format, exponent: Any, fraction: Any, negative: Any) -> Codes:
     """Codes of ±2^exponent·(1 + fraction·2^-mantissa_bits), the exponents brought into the format's range.
 
     Below the smallest normal number the leading bit stays at 2^exponent and the fraction loses its low bits. Unsigned formats
@@ -42,12 +42,12 @@ def fractions(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Ints:
     return np.where(rng.random(shape) < 0.45, rng.choice(edges, shape), drawn)
 
 
-def spread(rng: Rng, fmt: Format, shape: tuple[int, ...], low: Any, high: Any) -> Codes:
+def codes_between(rng: Rng, fmt: Format, shape: tuple[int, ...], low: Any, high: Any) -> Codes:
     """Numbers of either sign with exponents from low to high, both included."""
     if fmt.integer:
         return integers(rng, fmt, shape)
     exponent = rng.integers(np.asarray(low), np.asarray(high) + 1, shape, dtype=np.int64)
-    return place(fmt, exponent, fractions(rng, fmt, shape), rng.random(shape) < 0.5)
+    return codes_at(fmt, exponent, fractions(rng, fmt, shape), rng.random(shape) < 0.5)
 
 
 def integers(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
@@ -57,7 +57,7 @@ def integers(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
     return np.where(rng.random(shape) < 0.33, rng.choice(ends, shape), drawn).astype(fmt.storage)
 
 
-def uniform(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
+def uniform_codes(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
     """Uniform bit patterns, NaN and infinities among them."""
     drawn = rng.integers(0, 1 << (fmt.width - fmt.padding), shape, dtype=np.uint64)
     return np.asarray(drawn << np.uint64(fmt.padding), fmt.storage)

@@ -43,7 +43,7 @@ class Excluded:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartEvidence:
     """One part of a record: its value, the values that outputs exclude, and those that no output asked for tells from it."""
 
     name: str
@@ -92,7 +92,7 @@ def _values(unit: Unit, name: str) -> list[Any]:
     return [*dict.fromkeys(v for v in steps if v >= least and v != now), *([None] if name in _COUNTS[5:] else [])]
 
 
-def evidence(unit: Unit, batches: list[Batch], seed: int) -> tuple[Part, ...]:
+def evidence(unit: Unit, batches: list[Batch], seed: int) -> tuple[PartEvidence, ...]:
     """For each part of a record, what excludes its other values among answered batches."""
     found: dict[str, tuple[list[Excluded], list[Any]]] = {}
     for name, value, other in others(unit):
@@ -102,7 +102,7 @@ def evidence(unit: Unit, batches: list[Batch], seed: int) -> tuple[Part, ...]:
             left.append(value)
         else:
             excluded.append(refuted)
-    return tuple(Part(name, getattr(unit, name), tuple(e), tuple(o)) for name, (e, o) in found.items())
+    return tuple(PartEvidence(name, getattr(unit, name), tuple(e), tuple(o)) for name, (e, o) in found.items())
 
 
 def refutation(unit: Unit, value: Any, batches: list[Batch], seed: int) -> Excluded | None:
@@ -117,7 +117,7 @@ def refutation(unit: Unit, value: Any, batches: list[Batch], seed: int) -> Exclu
     return None
 
 
-def counterexample(unit: Unit, box: Box, seed: int) -> dict[str, Any] | None:
+def counterexample_of_unit(unit: Unit, box: Box, seed: int) -> dict[str, Any] | None:
     """The smallest inputs found whose output a unit misses: terms dropped as long as the black box still disagrees."""
     worst: tuple[int, Batch, tuple[int, ...]] | None = None
     for batch in box.asked:

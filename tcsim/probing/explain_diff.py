@@ -12,7 +12,7 @@ from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format, format_named
 from tcsim.operands import accumulator, operand
 from tcsim.probing.box import Batch
-from tcsim.probing.models import Model, labels_alike, schedules, units_for
+from tcsim.probing.models import Model, labels_alike, library_schedules, units_for
 from tcsim.problem import Codes
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 from tcsim.schemes.bounds_units import unit_product
@@ -22,7 +22,7 @@ SIDE = 12  # a search looks at SIDE x SIDE outputs, and checks what is left on a
 
 
 @dataclass(frozen=True)
-class Explanation:
+class ResultExplanation:
     """A model that gives every output of a result, and the other rows of the table that are the same arithmetic."""
 
     model: Model
@@ -35,7 +35,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Parting:
+class SumsPart:
     """Where two explained results part for one output: products up to `k` give equal partial sums, up to `until` they do not."""
 
     index: tuple[int, ...]
@@ -49,14 +49,14 @@ class Parting:
 class Difference:
     """What `explain_diff` says of two results."""
 
-    first: tuple[Explanation, ...]
-    second: tuple[Explanation, ...]
+    first: tuple[ResultExplanation, ...]
+    second: tuple[ResultExplanation, ...]
     outputs: int
     differing: int
     index: tuple[int, ...] | None
     values: tuple[float, float] | None
     largest: float
-    parting: Parting | None
+    parting: SumsPart | None
     bound: float | None
 
     def __str__(self) -> str:
@@ -141,7 +141,7 @@ def part(batch: Batch, d: Codes, rows: Any, columns: Any) -> tuple[Batch, Codes]
 
 def explanations(
     batch: Batch, d: Codes, formats: tuple[Format, Format], out: Format, seed: int = 0, gpus: tuple[str, ...] | None = None
-) -> tuple[Explanation, ...]:
+) -> tuple[ResultExplanation, ...]:
     """Models that give all outputs of d, those of the table's own blocks and plain schedules first; MOST of them."""
     rng = np.random.default_rng(seed)
     rows, columns = (np.sort(rng.permutation(size)[:SIDE]) for size in d.shape[1:])
@@ -149,18 +149,18 @@ def explanations(
     some, some_d = part(batch, d, rows, columns)
     found = []
     for unit in units_for(*formats, out, gpus):
-        for schedule in schedules(batch.a.shape[2]):
+        for schedule in library_schedules(batch.a.shape[2]):
             model = Model(unit, schedule, out)
             if any(model.differing(x, y).any() for x, y in ((few, few_d), (some, some_d), (batch, d))):
                 continue
-            found.append(Explanation(model, labels_alike(unit), d.size))
+            found.append(ResultExplanation(model, labels_alike(unit), d.size))
             if len(found) == MOST:
                 return tuple(found)
     return tuple(found)
 
 
 def _compared(
-    batch: Batch, results: list[Codes], formats: tuple[Format, Format], out: Format, found: list[tuple[Explanation, ...]]
+    batch: Batch, results: list[Codes], formats: tuple[Format, Format], out: Format, found: list[tuple[ResultExplanation, ...]]
 ) -> Difference:
     values = [decode(d, out)[0].astype(np.float64) for d in results]
     different = np.argwhere(results[0][0] != results[1][0])
@@ -194,7 +194,7 @@ def _bound(batch: Batch, formats: tuple[Format, Format], models: list[Model]) ->
     return float(np.max(total))
 
 
-def parted(batch: Batch, first: Model, second: Model, index: tuple[int, ...]) -> Parting | None:
+def parted(batch: Batch, first: Model, second: Model, index: tuple[int, ...]) -> SumsPart | None:
     """The first block of k after which two models' partial sums of one output differ, and what each does there."""
     one, _ = part(batch, batch.c, [index[0]], [index[1]])
     k = one.a.shape[2]
@@ -208,7 +208,7 @@ def parted(batch: Batch, first: Model, second: Model, index: tuple[int, ...]) ->
         values = [_prefix(m, one, until) for m in (first, second)]
         if values[0] != values[1] and not all(np.isnan(values)):
             traces = tuple(_trace(m, one, before, until) for m in (first, second))
-            return Parting(index, before, until, (values[0], values[1]), (traces[0], traces[1]))
+            return SumsPart(index, before, until, (values[0], values[1]), (traces[0], traces[1]))
         before = until
     return None
 
@@ -230,7 +230,7 @@ def _as_cut(schedule: Schedule, k: int) -> Schedule:
 
 def _trace(model: Model, one: Batch, start: int, stop: int) -> str:
     """The block of an unsplit chain term by term; empty where a schedule or a late c makes it more than a block."""
-    from tcsim.reference.trace import trace
+    from tcsim.reference.trace import trace_block
 
     unit = model.unit
     if not isinstance(model.schedule, Sequential) or unit.c_enters == "after" or unit.scale is not None:
@@ -240,4 +240,4 @@ def _trace(model: Model, one: Batch, start: int, stop: int) -> str:
     wide = Model(unit, Sequential(), unit.out_format)
     c = one.c if unit.out_format == model.stored else accumulator(decode(one.c, model.stored), unit.out_format, one.c.shape)
     state = c if not first else wide.codes(Batch(one.name, one.a[:, :, :first], one.b[:, :first], np.array(c)))
-    return str(trace(one.a[0, 0, first:stop], one.b[0, first:stop, 0], np.asarray(state)[0, 0, 0], unit=unit))
+    return str(trace_block(one.a[0, 0, first:stop], one.b[0, first:stop, 0], np.asarray(state)[0, 0, 0], unit=unit))

@@ -11,7 +11,7 @@ import numpy as np
 
 from tcsim.fp.formats import Format
 from tcsim.probing.box import Batch, Formats
-from tcsim.probing.codes import Rng, corners, exponents, fractions, integers, place, spread, uniform
+from tcsim.probing.codes import Rng, codes_at, codes_between, corners, exponents, fractions, integers, uniform_codes
 from tcsim.problem import Codes
 
 SIDE = 16
@@ -23,19 +23,19 @@ def middle(fmt: Format, reach: int = 4) -> tuple[int, int]:
 
 
 def _any(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
-    return spread(rng, fmt, shape, fmt.emin - fmt.mantissa_bits, fmt.emax)
+    return codes_between(rng, fmt, shape, fmt.emin - fmt.mantissa_bits, fmt.emax)
 
 
 def _mid(rng: Rng, fmt: Format, shape: tuple[int, ...], reach: int = 4) -> Codes:
-    return spread(rng, fmt, shape, *middle(fmt, reach))
+    return codes_between(rng, fmt, shape, *middle(fmt, reach))
 
 
 def _low(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
-    return spread(rng, fmt, shape, fmt.emin - fmt.mantissa_bits, min(fmt.emin + 3, fmt.emax))
+    return codes_between(rng, fmt, shape, fmt.emin - fmt.mantissa_bits, min(fmt.emin + 3, fmt.emax))
 
 
 def _high(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
-    return spread(rng, fmt, shape, max(fmt.emax - 3, fmt.emin), fmt.emax)
+    return codes_between(rng, fmt, shape, max(fmt.emax - 3, fmt.emin), fmt.emax)
 
 
 def _corner(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
@@ -60,14 +60,14 @@ def one_product(rng: Rng, known: Formats, side: int = SIDE) -> Batch:
 
 def scale(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
     near = _mid(rng, fmt, shape, 2)
-    return np.where(rng.random(shape) < 0.25, uniform(rng, fmt, shape), near)
+    return np.where(rng.random(shape) < 0.25, uniform_codes(rng, fmt, shape), near)
 
 
 def _beside(rng: Rng, known: Formats, a: Codes, b: Codes, c: Codes, scales: Any) -> Codes:
     """c moved to where the scaled product is, in most groups."""
     assert known.scale is not None
     shift = exponents(scales[0], known.scale)[:, :, :1] + exponents(scales[1], known.scale)[:, :1, :]
-    moved = place(known.out, exponents(c, known.out) + shift, fractions(rng, known.out, c.shape), rng.random(c.shape) < 0.5)
+    moved = codes_at(known.out, exponents(c, known.out) + shift, fractions(rng, known.out, c.shape), rng.random(c.shape) < 0.5)
     keep = (rng.random(c.shape) < 0.2) | (c == 0)
     return np.where(keep, c, moved)
 
@@ -83,7 +83,7 @@ def _one(rng: Rng, known: Formats, kind: str, side: int) -> tuple[Codes, Codes, 
     fa, fb, out = known.a, known.b, known.out
     if fa.integer or out.integer:
         return integers(rng, fa, a_shape), integers(rng, fb, b_shape), integers(rng, out, shape)
-    draw = {"low": _low, "high": _high, "alone anywhere": _any, "corners": _corner, "bits": uniform}.get(kind, _mid)
+    draw = {"low": _low, "high": _high, "alone anywhere": _any, "corners": _corner, "bits": uniform_codes}.get(kind, _mid)
     if kind in ("corners", "bits"):
         return draw(rng, fa, a_shape), draw(rng, fb, b_shape), draw(rng, out, shape)
     a, b = draw(rng, fa, a_shape), draw(rng, fb, b_shape)
@@ -94,7 +94,7 @@ def _one(rng: Rng, known: Formats, kind: str, side: int) -> tuple[Codes, Codes, 
         return a, b, _some_zeros(rng, out, np.zeros(shape, out.storage), 0.3)
     if kind in ("low", "high"):
         wide = rng.random(shape) < 0.5
-        c = np.where(wide, draw(rng, out, shape), spread(rng, out, shape, *_around(fa, fb, kind)))
+        c = np.where(wide, draw(rng, out, shape), codes_between(rng, out, shape, *_around(fa, fb, kind)))
         return a, b, _some_zeros(rng, out, c, 0.15)
     product = exponents(a, fa) + exponents(b, fb)
     low, high = {
@@ -104,7 +104,7 @@ def _one(rng: Rng, known: Formats, kind: str, side: int) -> tuple[Codes, Codes, 
     minus = rng.random(shape) < 0.5
     if kind == "opposite":
         minus = ((a & a.dtype.type(fa.sign_bit)) > 0) ^ ((b & b.dtype.type(fb.sign_bit)) > 0) ^ True
-    return a, b, place(out, product + rng.integers(low, high + 1, shape), fractions(rng, out, shape), minus)
+    return a, b, codes_at(out, product + rng.integers(low, high + 1, shape), fractions(rng, out, shape), minus)
 
 
 def _around(fa: Format, fb: Format, kind: str) -> tuple[int, int]:
@@ -113,7 +113,7 @@ def _around(fa: Format, fb: Format, kind: str) -> tuple[int, int]:
     return fa.emax + fb.emax - 6, fa.emax + fb.emax + 2
 
 
-def sums(rng: Rng, known: Formats, k: int, *, batches: int = 16, side: int = 6, name: str = "sums") -> Batch:
+def sum_batches(rng: Rng, known: Formats, k: int, *, batches: int = 16, side: int = 6, name: str = "sums") -> Batch:
     """k products and c: cancellation, one dominant term, zeros, wide exponents, both ends, specials, uniform bits."""
     a, b, c = zip(*(_sum(rng, known, k, t, side) for t in range(batches)), strict=True)
     scales = known.scales(rng, batches, side, side, k, scale)
@@ -148,7 +148,7 @@ def _sum(rng: Rng, known: Formats, k: int, t: int, side: int) -> tuple[Codes, Co
         return integers(rng, fa, a_shape), integers(rng, fb, b_shape), integers(rng, out, shape)
     if kind == "ties":
         return _ties(rng, known, k, side)
-    draw: Any = {"wide": _any, "low": _low, "high": _high, "bits": uniform}.get(kind, _mid)
+    draw: Any = {"wide": _any, "low": _low, "high": _high, "bits": uniform_codes}.get(kind, _mid)
     a, b = draw(rng, fa, a_shape), draw(rng, fb, b_shape)
     c = draw(rng, out, shape) if kind in ("wide", "low", "high", "bits") and rng.random() < 0.6 else _near(rng, known, a, b)
     if kind == "corners":
@@ -185,7 +185,9 @@ def _ties(rng: Rng, known: Formats, k: int, side: int) -> tuple[Codes, Codes, Co
         low, high = (fb.emin, fb.emin) if low > fb.emin else (fb.emax, fb.emax)
     b_place = rng.integers(low, high + 1, (k, side))
     b_place[:] = b_place[:, :1]  # one exponent a row of b: a row's products keep their distances in every column
-    b = place(fb, b_place, np.where(rng.random((k, side)) < 0.7, 0, fractions(rng, fb, (k, side))), rng.random((k, side)) < 0.5)
+    b = codes_at(
+        fb, b_place, np.where(rng.random((k, side)) < 0.7, 0, fractions(rng, fb, (k, side))), rng.random((k, side)) < 0.5
+    )
     top = rng.integers(min(fa.emin, 0), max(fa.emax, 1) + max(fb.emax, 0) + 1, side)
     half, little = (rng.integers(0, k, side) for _ in range(2))
     kept = out.mantissa_bits + np.where(rng.random(side) < 0.7, 1, rng.integers(-8, 3, side))
@@ -196,13 +198,15 @@ def _ties(rng: Rng, known: Formats, k: int, side: int) -> tuple[Codes, Codes, Co
     down = np.where(rng.random(side) < 0.4, rng.integers(0, 40, side), down)
     a_place[rows, little] = top - down - b_place[little, 0]
     there = a_place > -(1 << 19)
-    a = place(fa, a_place, np.where(rng.random((side, k)) < 0.7, 0, fractions(rng, fa, (side, k))), rng.random((side, k)) < 0.5)
+    a = codes_at(
+        fa, a_place, np.where(rng.random((side, k)) < 0.7, 0, fractions(rng, fa, (side, k))), rng.random((side, k)) < 0.5
+    )
     a = np.where(there, a, np.zeros((), fa.storage))
     shape = (side, side)
-    c = place(out, np.broadcast_to(top[:, None], shape), fractions(rng, out, shape), rng.random(shape) < 0.5)
+    c = codes_at(out, np.broadcast_to(top[:, None], shape), fractions(rng, out, shape), rng.random(shape) < 0.5)
     base = rng.random(side) < 0.5  # the value of the output a product of its own, c zero
     at = rng.integers(0, k, side)
-    first = place(fa, top - b_place[at, 0], fractions(rng, fa, (side,)), rng.random(side) < 0.5)
+    first = codes_at(fa, top - b_place[at, 0], fractions(rng, fa, (side,)), rng.random(side) < 0.5)
     a[rows[base], at[base]] = first[base]
     c[base] = np.where(rng.random((side, side)) < 0.8, np.zeros((), out.storage), c)[base]
     return a, b, c
@@ -214,5 +218,5 @@ def _near(rng: Rng, known: Formats, a: Codes, b: Codes) -> Codes:
     shift = rng.choice(np.array([-3, -1, 0, 1, 2, 4, 8, 12, 16, 20, 24, 28, -12]), product.shape)
     far = rng.random(product.shape) < 0.1
     shift = np.where(far, known.out.mantissa_bits + rng.integers(-3, 4, product.shape), shift)
-    c = place(known.out, product + shift, fractions(rng, known.out, product.shape), rng.random(product.shape) < 0.5)
+    c = codes_at(known.out, product + shift, fractions(rng, known.out, product.shape), rng.random(product.shape) < 0.5)
     return _some_zeros(rng, known.out, c, 0.15)

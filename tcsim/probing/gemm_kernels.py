@@ -21,7 +21,7 @@ _INSTRUCTION_K = {"1688": 8, "16816": 16, "161616": 16, "884": 4}
 
 
 @dataclass(frozen=True)
-class Kind:
+class GemmKind:
     """Formats of a call: inputs, output, the type in which it accumulates; for fp8 cublasLt's flag of fast accumulation."""
 
     fmt: str
@@ -67,7 +67,7 @@ def short(name: str) -> str:
     return name.replace("__nv_bfloat16", "bf16").replace("__half", "half").rstrip(">")
 
 
-def schedule_of(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
+def schedule_of_kernel(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     """The schedule of a kernel for k products of a unit with accumulators of `kind`; None where no rule is known."""
     for family in (_cutlass, _nvjet, _xmma, _gemvx, _gemv):
         schedule = family(launch, kind, unit, k)
@@ -76,7 +76,7 @@ def schedule_of(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | No
     return None
 
 
-def _kept(launch: Launch, kind: Kind) -> dict[str, Any]:
+def _kept(launch: Launch, kind: GemmKind) -> dict[str, Any]:
     """How partial results and their sum are kept."""
     if kind.accumulate == "float16":
         return {"partial": "float16", "reduce": "float16"}
@@ -85,7 +85,7 @@ def _kept(launch: Launch, kind: Kind) -> dict[str, Any]:
     return {"partial": kind.out if launch.reduction == IN_OUTPUT_TYPE else "float32", "reduce": "float32"}
 
 
-def _cutlass(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
+def _cutlass(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     found = re.match(
         r"cutlass_\d+_(?:wmma_)?tensorop_(?:\w+?_)?[sh](\d+)gemm(?:_(?:bf16|f16))?_\d+x\d+_(?:(\d+)x\d+_)?", launch.name
     )
@@ -99,7 +99,7 @@ def _cutlass(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
     return Tiled(_slice(k, splits, launch, kind), tile, instruction, **_kept(launch, kind))
 
 
-def _slice(k: int, splits: int, launch: Launch, kind: Kind) -> int:
+def _slice(k: int, splits: int, launch: Launch, kind: GemmKind) -> int:
     """Products of a slice: a multiple of 128 bytes where k is one, an operand lies along k (not "nt", column-major) and the
     grid agrees; else of 16 bytes."""
     grain = 4 if kind.fmt == "tfloat32" else 8
@@ -109,7 +109,7 @@ def _slice(k: int, splits: int, launch: Launch, kind: Kind) -> int:
     return _up(-(-k // splits), grain)
 
 
-def _nvjet(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
+def _nvjet(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     if not launch.name.startswith("nvjet_sm90"):
         return None
     eight = kind.fmt.startswith("float8")
@@ -121,7 +121,7 @@ def _nvjet(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
     return Tiled(-(-tiles // launch.splits) * tile, promote_k=promote, **_kept(launch, kind))
 
 
-def _xmma(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
+def _xmma(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     found = re.search(r"_xmma_gemm_\w+_tilesize\d+x\d+x(\d+)_", launch.name)
     if found is None or ("_segment_k_" in launch.name and launch.workspace > _FLAGS):
         return None  # some tiles of the output in segments of k, by several thread blocks: which is not known
@@ -130,7 +130,7 @@ def _xmma(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
     return Lanes() if "_ffma_" in launch.name else Tiled()
 
 
-def _gemvx(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
+def _gemvx(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     found = re.match(
         r"gemvx::kernel<\w+, \w+, \w+, \w+, \w+, \w+, (?:true|false), true, (true|false), false, \d+, false", launch.name
     )
@@ -142,7 +142,7 @@ def _gemvx(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
     return Lanes(lanes, chunk, slice_k=slice_k, **_kept(launch, kind))
 
 
-def _gemv(launch: Launch, kind: Kind, unit: Unit, k: int) -> Schedule | None:
+def _gemv(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     slice_k = -(-k // launch.grid[2]) if launch.grid[2] > 1 else None
     kept = _kept(launch, kind)
     name = launch.name

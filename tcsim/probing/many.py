@@ -15,7 +15,7 @@ from tcsim.hardware import units
 from tcsim.hardware.gpus import CPUS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, simulator
-from tcsim.probing.probe import CONFIRM, Result, probe
+from tcsim.probing.probe import CONFIRM, ProbeResult, probe
 from tcsim.probing.recorded import kept
 from tcsim.probing.result import explains
 
@@ -98,7 +98,7 @@ def bare(unit: Unit, instruction: str) -> Callable[..., Any]:
     def f(a: Any, b: Any, c: Any, scale_a: Any = None, scale_b: Any = None) -> Any:
         plan = Sequential().plan(a.shape[2])
         operands = Operand(a, unit.a_format), Operand(b, unit.b_format)
-        return gpu.run(Problem(unit, plan, *operands, c, scale_a, scale_b, 0), instruction=row)
+        return gpu.multiply_hardware(Problem(unit, plan, *operands, c, scale_a, scale_b, 0), instruction=row)
 
     return f
 
@@ -107,7 +107,7 @@ def probed(target: Target, options: Options) -> Probed:
     """One of them probed."""
     begun, known = time.monotonic(), target.formats
     try:
-        found: Result = probe(
+        found: ProbeResult = probe(
             target.box(options.seed), known.a, known.out, b_format=known.b, scale=known.scale, scale_block=known.scale_block,
             k_step=target.k_step, calls=options.calls, confirm=options.confirm, table=options.table, seed=options.seed,
         )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.fp.formats import Format
 from tcsim.probing.box import Batch, Formats
-from tcsim.probing.codes import Rng, exponents, fractions, integers, place
+from tcsim.probing.codes import Rng, codes_at, exponents, fractions, integers
 from tcsim.probing.families import middle, scale
 from tcsim.problem import Codes
 
@@ -55,7 +55,7 @@ def stairs(rng: Rng, known: Formats, longest: int, *, columns: int = 3, rows: in
     b = np.where(there[:, :, None], b_small[None, None, :], np.zeros((), fb.storage))
     a[problems, :, at], b[problems, at] = a_large, b_large
     if far:
-        begun = place(out, exponents(a_large, fa)[:, None] + exponents(b_large, fb)[None], 0, True)
+        begun = codes_at(out, exponents(a_large, fa)[:, None] + exponents(b_large, fb)[None], 0, True)
     else:
         begun = _walked(rng, known, (a_small, a_large), (b_small, b_large), 32)
     c = np.broadcast_to(begun, (length.size, rows, columns))
@@ -89,8 +89,8 @@ def _ends(fmt: Format, count: int) -> tuple[Codes, Codes]:
     if fmt.integer:
         return np.ones(count, fmt.storage), np.full(count, 64, fmt.storage)
     steps = np.arange(count)
-    small = place(fmt, fmt.emin + steps, 0, np.zeros(count, bool))
-    return small, place(fmt, np.maximum(fmt.emax - 2 * steps - 1, fmt.emin), 0, np.zeros(count, bool))
+    small = codes_at(fmt, fmt.emin + steps, 0, np.zeros(count, bool))
+    return small, codes_at(fmt, np.maximum(fmt.emax - 2 * steps - 1, fmt.emin), 0, np.zeros(count, bool))
 
 
 def _apart(rng: Rng, fmt: Format, count: int) -> tuple[Codes, Codes]:
@@ -99,8 +99,8 @@ def _apart(rng: Rng, fmt: Format, count: int) -> tuple[Codes, Codes]:
         return integers(rng, fmt, (count,)), integers(rng, fmt, (count,))
     low, high = middle(fmt, 12)
     up = low + np.round(np.linspace(0, high - low, count)).astype(np.int64)
-    small = place(fmt, np.full(count, low), fractions(rng, fmt, (count,)), np.zeros(count, bool))
-    return small, place(fmt, up, fractions(rng, fmt, (count,)), np.zeros(count, bool))
+    small = codes_at(fmt, np.full(count, low), fractions(rng, fmt, (count,)), np.zeros(count, bool))
+    return small, codes_at(fmt, up, fractions(rng, fmt, (count,)), np.zeros(count, bool))
 
 
 def _pair(rng: Rng, fmt: Format, count: int) -> tuple[Codes, Codes]:
@@ -110,13 +110,13 @@ def _pair(rng: Rng, fmt: Format, count: int) -> tuple[Codes, Codes]:
     low, high = middle(fmt, 12)
     near = rng.random(count) < 0.4
     down, up = np.where(near, min(max(0, low), high), low), np.where(near, min(max(0, low), high), high)
-    small = place(fmt, down + rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.2)
-    large = place(fmt, up - rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.5)
+    small = codes_at(fmt, down + rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.2)
+    large = codes_at(fmt, up - rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.5)
     if count > _FEW:  # beyond the first few the distances of the formats, all of them
         low, high = middle(fmt, 12)
         up = low + np.round(np.linspace(0, high - low, count - _FEW)).astype(np.int64)
-        small[_FEW:] = place(fmt, low, fractions(rng, fmt, up.shape), False)
-        large[_FEW:] = place(fmt, up, fractions(rng, fmt, up.shape), rng.random(up.size) < 0.5)
+        small[_FEW:] = codes_at(fmt, low, fractions(rng, fmt, up.shape), False)
+        large[_FEW:] = codes_at(fmt, up, fractions(rng, fmt, up.shape), rng.random(up.size) < 0.5)
     return small, large
 
 
@@ -134,5 +134,5 @@ def _walked(rng: Rng, known: Formats, a: tuple[Codes, Codes], b: tuple[Codes, Co
     exponent = np.choose(kind, [large, up, edge, small + out.mantissa_bits // 2, edge, edge])
     most = (1 << out.mantissa_bits) - 1
     near_top = most - rng.integers(0, max(min(k, most + 1), 1), shape)
-    c = place(out, exponent, np.where(kind == 2, near_top, fractions(rng, out, shape)), rng.random(shape) < 0.5)
+    c = codes_at(out, exponent, np.where(kind == 2, near_top, fractions(rng, out, shape)), rng.random(shape) < 0.5)
     return np.where(rng.random(shape) < 0.15, np.zeros((), out.storage), c)

@@ -64,21 +64,21 @@ def units_for(a: Format, b: Format, out: Format, gpus: Iterable[str] | None = No
             continue
         stored = unit.out_format == out or (unit.out_format.precision > out.precision and not out.integer)
         if stored:
-            found.setdefault(numbers(unit), unit)
+            found.setdefault(arithmetic_text(unit), unit)
     rows = sorted(found.values(), key=lambda u: u.out_format != out)
     for unit in rows.copy():
         if unit.arithmetic == "aligned" and unit.k_order is None and unit.block_size % 2 == 0:
             short = unit.replace(block_size=unit.block_size // 2)
-            found.setdefault(numbers(short), short)
+            found.setdefault(arithmetic_text(short), short)
     return [*rows, *(u for u in found.values() if u not in rows)]
 
 
-def numbers(unit: Unit) -> str:
+def arithmetic_text(unit: Unit) -> str:
     """What a unit computes, as a text that equal units share."""
     return repr(replace(unit, gpu="", instruction="", name="", evidence="?", source="", nan_known=True))
 
 
-def schedules(k: int) -> Iterator[Schedule]:
+def library_schedules(k: int) -> Iterator[Schedule]:
     """Schedules that libraries are known to use on this k, those of different segments."""
     yield Sequential()
     for b in (128, 64, 32, 256, 512, 1024):
@@ -98,5 +98,5 @@ def schedules(k: int) -> Iterator[Schedule]:
 
 def labels_alike(unit: Unit) -> tuple[str, ...]:
     """Every row of the table that computes as a unit does."""
-    same = tuple(u.label for u in UNITS if numbers(u) == numbers(unit))
+    same = tuple(u.label for u in UNITS if arithmetic_text(u) == arithmetic_text(unit))
     return same or (f"{unit.label} with blocks of {unit.block_size}",)

@@ -17,7 +17,7 @@ from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.probing.catalogue import Catalogue, along_k, catalogue
-from tcsim.probing.gemm_kernels import Kind, Launch, schedule_of
+from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
 from tcsim.schedule import Schedule
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -46,7 +46,7 @@ class Prediction:
     gpu: str
     library: str
     shape: tuple[int, int, int]
-    kind: Kind
+    kind: GemmKind
     layout: str
     unit: Unit
     schedule: Schedule | None
@@ -116,29 +116,29 @@ def predict(
     if len(shape) != 3:
         raise ValueError(f"shape must be (m, n, k); got {shape!r}")
     m, n, k = (arguments.integer(size, name, 1) for size, name in zip(shape, "mnk", strict=True))
-    kind = Kind(format_named(dtype).name, format_named(out).name, format_named(accumulate).name, bool(fast))
+    kind = GemmKind(format_named(dtype).name, format_named(out).name, format_named(accumulate).name, bool(fast))
     if source not in ("catalogue", "library"):
         raise unknown("source of predictions", source, ("catalogue", "library"))
     if source == "library":
         from importlib import import_module
 
-        return import_module("tcsim_gpu.observe").predict(gpu, kind, (m, n, k), layout)  # type: ignore[no-any-return]
+        return import_module("tcsim_gpu.observe").checked_prediction(gpu, kind, (m, n, k), layout)  # type: ignore[no-any-return]
     return _from_catalogue(gpu, library, kind, (m, n, k), layout)
 
 
-def unit_of(gpu: str, kind: Kind) -> Unit:
+def unit_of_kind(gpu: str, kind: GemmKind) -> Unit:
     """The unit on which a kind of GEMM accumulates."""
     return unit_named(gpu, kind.fmt, out=kind.accumulate)
 
 
-def _from_catalogue(gpu: str, library: str, kind: Kind, shape: tuple[int, int, int], layout: str) -> Prediction:
+def _from_catalogue(gpu: str, library: str, kind: GemmKind, shape: tuple[int, int, int], layout: str) -> Prediction:
     calls = catalogue(gpu, library)
     rows = calls.rows(kind)
     distance = _distances(calls, rows, shape, layout)
     nearest = rows[np.argsort(distance, kind="stable")]
     seen = bool(distance.min() == 0)
     launch = _relaid(calls.launch(int(nearest[0])), layout, shape)
-    unit = unit_of(gpu, kind)
+    unit = unit_of_kind(gpu, kind)
     right, of = _reliability(calls, rows, nearest[:NEAREST], kind, unit)
     ran = f"{launch.name}, grid {'x'.join(map(str, launch.grid))}"
     where = f"{calls.meta['library']} {calls.meta['cublasLt']} on an {calls.meta['gpu']}, driver {calls.meta['driver']}, {calls.meta['date']}"
@@ -150,7 +150,7 @@ def _from_catalogue(gpu: str, library: str, kind: Kind, shape: tuple[int, int, i
             f"a guess from the nearest call of the catalogue, {near['m']} x {near['n']} x {near['k']} ({where}): {ran}; of the "
             f"{of} calls nearest to this one, {right} are right when guessed so from another. With the GPU at hand, source='library' looks"
         )
-    schedule = schedule_of(launch, kind, unit, shape[2])
+    schedule = schedule_of_kernel(launch, kind, unit, shape[2])
     if schedule is None:
         how = f"the order in which {launch.name} adds is not known. " + how
     return Prediction(gpu, library, shape, kind, layout, unit, schedule, launch, seen, right, of, how)
@@ -180,7 +180,9 @@ def _distances(calls: Catalogue, rows: npt.NDArray[Any], shape: tuple[int, int, 
     return total
 
 
-def _reliability(calls: Catalogue, rows: npt.NDArray[Any], near: npt.NDArray[Any], kind: Kind, unit: Unit) -> tuple[int, int]:
+def _reliability(
+    calls: Catalogue, rows: npt.NDArray[Any], near: npt.NDArray[Any], kind: GemmKind, unit: Unit
+) -> tuple[int, int]:
     """Of the calls `near`, how many have the schedule that their nearest neighbour suggests."""
     right = 0
     for row in near.tolist():
@@ -188,7 +190,7 @@ def _reliability(calls: Catalogue, rows: npt.NDArray[Any], near: npt.NDArray[Any
         layout = calls.layouts[int(calls.columns["layout"][row])]
         others = rows[rows != row]
         guess = others[int(np.argmin(_distances(calls, others, shape, layout)))]  # type: ignore[arg-type]
-        suggested = schedule_of(_relaid(calls.launch(int(guess)), layout, shape), kind, unit, shape[2])  # type: ignore[arg-type]
-        truth = schedule_of(calls.launch(row), kind, unit, shape[2])
+        suggested = schedule_of_kernel(_relaid(calls.launch(int(guess)), layout, shape), kind, unit, shape[2])  # type: ignore[arg-type]
+        truth = schedule_of_kernel(calls.launch(row), kind, unit, shape[2])
         right += truth is not None and suggested == truth
     return right, len(near)

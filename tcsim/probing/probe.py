@@ -12,10 +12,10 @@ from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.probing import families, marks, structure
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import Parts, modes, records, scans, unit_of
+from tcsim.probing.candidates import Parts, modes, records, scans, unit_of_parts
 from tcsim.probing.codes import Rng, nan_codes
-from tcsim.probing.result import Result, report
-from tcsim.probing.search import Found, Judge, best_of, improve, scanned, start
+from tcsim.probing.result import ProbeResult, result_of_search
+from tcsim.probing.search import Found, Judge, best_of, improve, scanned, starting_points
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
 _TRIES = 4
@@ -42,7 +42,7 @@ def probe(
     confirm: int = CONFIRM,
     table: bool = True,
     seed: int = 0,
-) -> Result:
+) -> ProbeResult:
     """The unit that a black box f(a, b, c) → d is, with what was seen for each part; or that no unit of the family is.
 
     f
@@ -87,7 +87,7 @@ class Search:
         asked = box.ask(marks.marks(rng, known, reach))
         self.label = structure.labels(asked)
         self.marks = of_few(asked, 5, 8)
-        self.sums = [box.ask(families.sums(rng, known, k)) for k in _LENGTHS]
+        self.sums = [box.ask(families.sum_batches(rng, known, k)) for k in _LENGTHS]
         self.nans = self._nan_codes()
         self.confirmed = self.wanted = 0
         self.pairs: dict[int, Batch | None] = {}
@@ -113,7 +113,7 @@ class Search:
         codes = [int(v) for v in values[np.argsort(-counts, kind="stable")][:6]]
         return [None if code == usual else code for code in codes] or [None]
 
-    def run(self, confirm: int, table: bool) -> Result:
+    def run(self, confirm: int, table: bool) -> ProbeResult:
         """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
         self.wanted = confirm
         tried: list[Found] = []
@@ -121,7 +121,7 @@ class Search:
         for found in self.recorded() if table else ():
             if self.confirm(found, confirm) is None:
                 return self.result(found)
-        begun = [f for mode in modes(self.box.formats) for f in start(self.judge, mode, [self.small], self.nans[0])]
+        begun = [f for mode in modes(self.box.formats) for f in starting_points(self.judge, mode, [self.small], self.nans[0])]
         for found in sorted(begun, key=lambda f: -f.score):
             self.judge.allow(_WORK)
             numbers = self.numbers(found)
@@ -284,7 +284,7 @@ class Search:
         members = np.flatnonzero(label[:length] == of)
         key = (length, *members.tolist())
         if key not in self.blocks:
-            inner = families.sums(self.rng, self.box.formats, size, name=f"one block at {', '.join(map(str, members))}")
+            inner = families.sum_batches(self.rng, self.box.formats, size, name=f"one block at {', '.join(map(str, members))}")
             self.blocks[key] = self.box.more(embedded(inner, members, length))
         asked = self.blocks[key]
         if asked is None:
@@ -297,12 +297,12 @@ class Search:
 
     def confirm(self, found: Found, outputs: int) -> Batch | None:
         """Fresh adversarial sums, `outputs` of them at least: the first call that refutes the candidate, None where none does."""
-        unit = unit_of(self.box.formats, found.parts)
+        unit = unit_of_parts(self.box.formats, found.parts)
         assert unit is not None
         self.confirmed, i = 0, 0
         lengths = (unit.block_size, 2, unit.instruction_k, 1, unit.block_size + 1, 2 * unit.instruction_k + 1)
         while self.confirmed < outputs:
-            batch = families.sums(self.rng, self.box.formats, lengths[i % 6], batches=32, side=24, name="confirmation")
+            batch = families.sum_batches(self.rng, self.box.formats, lengths[i % 6], batches=32, side=24, name="confirmation")
             asked = self.box.ask(batch)
             assert asked.d is not None
             if not np.array_equal(simulated(unit, asked, seed=self.judge.seed), asked.d):
@@ -311,10 +311,10 @@ class Search:
             i += 1
         return None
 
-    def result(self, found: Found) -> Result:
-        unit = unit_of(self.box.formats, found.parts)
+    def result(self, found: Found) -> ProbeResult:
+        unit = unit_of_parts(self.box.formats, found.parts)
         assert unit is not None
-        return report(unit, found, self.box, self.judge, self.confirmed, self.wanted)
+        return result_of_search(unit, found, self.box, self.judge, self.confirmed, self.wanted)
 
 
 def of_few(batch: Batch, rows: int, columns: int) -> Batch:
@@ -337,4 +337,4 @@ def embedded(batch: Batch, at: Any, length: int) -> Batch:
     return replace(batch, a=a, b=b)
 
 
-__all__ = ["CONFIRM", "Result", "probe"]
+__all__ = ["CONFIRM", "ProbeResult", "probe"]

@@ -12,7 +12,7 @@ import numpy as np
 from tcsim.fp.formats import format_named
 from tcsim.probing.box import Batch, Box, Formats, filled
 from tcsim.probing.probe import Search
-from tcsim.probing.result import Result
+from tcsim.probing.result import ProbeResult
 from tcsim.probing.search import Judge
 
 _ARRAYS = ("a", "b", "c", "scale_a", "scale_b", "d")
@@ -107,7 +107,7 @@ class Recorded(Box):
         return sum(x.size for x in self.batches if x.name == "confirmation")
 
 
-def recover(box: Recorded, *, table: bool = False, seed: int = 0) -> Result:
+def recover(box: Recorded, *, table: bool = False, seed: int = 0) -> ProbeResult:
     """`probe` on recorded answers."""
     search = Search(box, np.random.default_rng(seed), Judge(box.formats, seed))
     return search.run(box.confirmations, table)

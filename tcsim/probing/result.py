@@ -12,12 +12,12 @@ from tcsim.hardware import UNITS
 from tcsim.hardware.nans import differing
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.evidence import Part, counterexample, evidence
+from tcsim.probing.evidence import PartEvidence, counterexample_of_unit, evidence
 from tcsim.probing.search import Found, Judge
 
 
 @dataclass(frozen=True)
-class Result:
+class ProbeResult:
     """The answer of `probe`.
 
     `unit` is the record found, None where no unit of the family explains every output; `nearest` is then the closest, `matched`
@@ -39,7 +39,7 @@ class Result:
     seed: int = 0
 
     @cached_property
-    def evidence(self) -> tuple[Part, ...]:
+    def evidence(self) -> tuple[PartEvidence, ...]:
         """Each part of the unit found, with what excludes its other values; empty where none was found."""
         return () if self.unit is None else evidence(self.unit, list(self.batches), self.seed)
 
@@ -63,8 +63,8 @@ class Result:
 
     def _verdict(self) -> str:
         if self.unit is None:
-            return f"no model of this family: the nearest explains {self.matched:.4%}: {record(self.nearest)}"
-        return f"found: {record(self.unit)}"
+            return f"no model of this family: the nearest explains {self.matched:.4%}: {record_text(self.nearest)}"
+        return f"found: {record_text(self.unit)}"
 
     def json(self) -> str:
         """The result as JSON: the record's fields, the evidence, the counterexample."""
@@ -118,7 +118,7 @@ def _short(value: Any) -> str:
     return str(value)
 
 
-def record(unit: Unit) -> str:
+def record_text(unit: Unit) -> str:
     usual = {f.name: f.default for f in fields(Unit)}
     shown = [f"{f.name}={getattr(unit, f.name)!r}" for f in fields(Unit) if f.compare and f.name not in ("gpu", "instruction", "a", "b", "out")
              and getattr(unit, f.name) != usual[f.name]]  # fmt: skip
@@ -126,13 +126,13 @@ def record(unit: Unit) -> str:
     return f"{inputs} -> {unit.out}: {', '.join(shown)}"
 
 
-def report(unit: Unit, found: Found, box: Box, judge: Judge, confirmed: int, wanted: int) -> Result:
+def result_of_search(unit: Unit, found: Found, box: Box, judge: Judge, confirmed: int, wanted: int) -> ProbeResult:
     """The result of a search that ended at `found`."""
     whole = found.perfect and confirmed >= wanted
     verdict = [b for b in box.asked if b.name != "confirmation"] + [b for b in box.asked if b.name == "confirmation"][:2]
-    smallest = None if whole else counterexample(unit, box, judge.seed)
+    smallest = None if whole else counterexample_of_unit(unit, box, judge.seed)
     alike = tuple(u for u in of_formats(box.formats) if whole and explains(u, box.asked, judge.seed))
-    return Result(
+    return ProbeResult(
         unit if whole else None,
         unit,
         found.score,

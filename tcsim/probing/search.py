@@ -9,7 +9,7 @@ import numpy as np
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, simulated
-from tcsim.probing.candidates import Parts, Scan, moves, scans, starts, unit_of
+from tcsim.probing.candidates import Parts, Scan, moves, scans, starts, unit_of_parts
 
 _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up early
 
@@ -44,7 +44,7 @@ class Judge:
 
     def score(self, parts: Parts, batches: list[Batch], above: float = -2.0) -> float:
         """The mean share of outputs that agree; -1 for parts that go together in no unit, and as soon as it cannot exceed `above`."""
-        unit = unit_of(self.known, parts)
+        unit = unit_of_parts(self.known, parts)
         if unit is None:
             return -1.0
         missed, most = 0.0, (1.0 - above) * len(batches)
@@ -67,7 +67,7 @@ class Found:
         return self.score == 1.0
 
 
-def start(judge: Judge, mode: Parts, batches: list[Batch], nan_code: int | None) -> list[Found]:
+def starting_points(judge: Judge, mode: Parts, batches: list[Batch], nan_code: int | None) -> list[Found]:
     """The best of a mode's starting points, with another rounding where none explains everything; several where one product
     beside a late c does not tell them apart."""
     tried = [{**parts, "nan_code": nan_code} for parts in starts(judge.known, mode)]

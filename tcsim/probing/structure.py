@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.probing.box import Batch, simulated
-from tcsim.probing.candidates import Parts, unit_of
+from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.search import Found, Judge
 from tcsim.problem import Codes
 
@@ -21,7 +21,7 @@ _NEARLY = 0.99
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
 
 
-def rows_of(d: Codes) -> Codes:
+def answer_rows(d: Codes) -> Codes:
     """The answer to a mark at every k, as a row of numbers each."""
     return d.reshape(d.shape[0], -1)
 
@@ -29,7 +29,7 @@ def rows_of(d: Codes) -> Codes:
 def labels(batch: Batch) -> npt.NDArray[np.int64]:
     """Which k answer alike: those of a block, as far as the answers tell blocks apart. Numbered as they first appear."""
     assert batch.d is not None
-    _, first, inverse = np.unique(rows_of(batch.d), axis=0, return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(answer_rows(batch.d), axis=0, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     return np.asarray(rank[inverse.ravel()], np.int64)
 
@@ -120,7 +120,7 @@ def placed(
     products, zeros behind. `length` and `sizes` are those to try, or, without a length, what comes first.
     """
     for shape in shapes(found.parts, sizes, 0, LONG if length is None else length, only=length is not None):
-        unit = unit_of(judge.known, {**found.parts, **shape})
+        unit = unit_of_parts(judge.known, {**found.parts, **shape})
         step = shape["block_size"] * shape["chain"]
         lengths = [step * shape["chains"]] if found.parts["c_enters"] == "after" else range(step, LONG + 1, step)
         left = 0 if unit is None else _ORDERS
@@ -130,8 +130,8 @@ def placed(
                 continue
             judge.simulations += 1
             judge.work += batch.size * batch.a.shape[2] + 2e4
-            seen = [row.tobytes() for row in rows_of(batch.d)]
-            places = [row.tobytes() for row in rows_of(simulated(unit, batch, seed=judge.seed))]
+            seen = [row.tobytes() for row in answer_rows(batch.d)]
+            places = [row.tobytes() for row in answer_rows(simulated(unit, batch, seed=judge.seed))]
             if sorted(seen) == sorted(places):
                 yield {**found.parts, **shape, "k_order": _matching(seen, places)}, n
                 if n == 2:  # two marks may answer alike in either order
@@ -162,10 +162,10 @@ def by_pairs(judge: Judge, pairs: Batch, length: int, parts: Parts) -> Parts | N
     Place after place takes the first k whose answers, alone and with every k placed before, are those of the place in a unit
     that walks k upwards.
     """
-    unit = unit_of(judge.known, {**parts, "k_order": None})
+    unit = unit_of_parts(judge.known, {**parts, "k_order": None})
     if unit is None or pairs.d is None:
         return None
-    seen, wanted = rows_of(pairs.d), rows_of(simulated(unit, pairs, seed=judge.seed))
+    seen, wanted = answer_rows(pairs.d), answer_rows(simulated(unit, pairs, seed=judge.seed))
     judge.simulations += 1
     number = _numbered(np.concatenate([seen, wanted]))
     of_k, of_place = number[: length * length].reshape(length, length), number[length * length :].reshape(length, length)

@@ -14,9 +14,9 @@ from tcsim.hardware.nans import differing
 from tcsim.hardware.unit import Unit
 from tcsim.probing import families
 from tcsim.probing.box import Batch, Formats, simulated
-from tcsim.probing.candidates import parts_of, records, unit_of
+from tcsim.probing.candidates import parts_of, records, unit_of_parts
 from tcsim.probing.evidence import others
-from tcsim.probing.result import of_formats, record
+from tcsim.probing.result import of_formats, record_text
 from tcsim.problem import Codes
 
 _SHORT = {
@@ -69,7 +69,7 @@ class Consistent:
         if self.others:
             lines.append(f"  and {len(self.others)} what-ifs: " + "; ".join(name for name, _ in self.others[:12]))
         if not self.rows and not self.others and self.nearest is not None:
-            lines.append(f"  nearest misses {self.missed}: {record(self.nearest)}")
+            lines.append(f"  nearest misses {self.missed}: {record_text(self.nearest)}")
         lines += [f"  split {s.first} | {s.second}: {_shown(s)}" for s in self.splits[:6]]
         return "\n".join(lines)
 
@@ -82,7 +82,7 @@ def _shown(split: Split) -> str:
     )
 
 
-def read(
+def read_vectors(
     path: str | Path, in_format: str | None = None, out_format: str | None = None, b_format: str | None = None
 ) -> dict[str, tuple[Formats, list[Batch]]]:
     """The vectors of an npz file by what they are of: arrays a, b, c, d (and sa, sb), plain or behind a prefix NAME.OUT.… .
@@ -155,13 +155,13 @@ def consistent(
     nearest: tuple[int, Unit | None] = (1 << 62, None)
     same = {repr({**parts_of(u), "nan_code": None}) for u in rows}
     for parts in records(known):
-        unit = unit_of(known, parts)
+        unit = unit_of_parts(known, parts)
         assert unit is not None
         if repr({**parts, "nan_code": None}) in same:
             continue
         count = missed(unit, batches, nearest[0])
         if count == 0:
-            left[unit] = record(unit)
+            left[unit] = record_text(unit)
         nearest = min(nearest, (count, unit), key=lambda pair: pair[0])
     for unit in [*_distinct(rows), *list(left)[:4]] if what_ifs else ():
         for part, value, other in others(unit):
@@ -197,7 +197,7 @@ def _splits(models: list[tuple[str, Unit]], known: Formats, rng: np.random.Gener
     first, base = models[0]
     drawn = [
         families.one_product(rng, known),
-        *(families.sums(rng, known, k, side=12) for k in (2, 5, base.block_size, 2 * base.block_size)),
+        *(families.sum_batches(rng, known, k, side=12) for k in (2, 5, base.block_size, 2 * base.block_size)),
     ]
     bits = [simulated(base, batch) for batch in drawn]
     found = []
@@ -217,4 +217,4 @@ def _splits(models: list[tuple[str, Unit]], known: Formats, rng: np.random.Gener
     return tuple(found)
 
 
-__all__ = ["Consistent", "Split", "batch_of", "consistent", "read"]
+__all__ = ["Consistent", "Split", "batch_of", "consistent", "read_vectors"]

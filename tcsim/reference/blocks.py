@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from tcsim.errors import unknown
 from tcsim.fp.philox import word
 from tcsim.hardware.unit import Unit
-from tcsim.reference.values import Value, decode, encode, exact_sum, infinity, round_value, shift_right, special_sum
+from tcsim.reference.values import (
+    Value,
+    code_of_value,
+    infinity,
+    round_value,
+    shift_right,
+    special_sum,
+    sum_of_values,
+    value_of_code,
+)
 
 ZERO = Value(zero=True)
 
@@ -35,7 +44,7 @@ def to_output(unit: Unit, x: Value, rounding: str, random: int = 0, precision: i
     if x.special:
         return x
     rounded = round_value(x, out.emin, precision or unit.kept_bits, rounding, random)
-    result = decode(encode(rounded, out), out)
+    result = value_of_code(code_of_value(rounded, out), out)
     return flushed_result(unit, result)
 
 
@@ -82,9 +91,9 @@ def aligned_block(unit: Unit, products: Sequence[Value], c: Value, draws: Draws)
         assert unit.fraction_bits is not None
         words = draws.term_words(unit.align_rounding, len(products))
         cut = align(terms, largest_exponent(unit, terms) - unit.fraction_bits, unit.align_rounding, words)
-    total = exact_sum(cut)
+    total = sum_of_values(cut)
     if not total.significand:  # a term cut to zero is not a negative zero
-        total = total._replace(negative=exact_sum(terms).negative and all(t.zero for t in terms))
+        total = total._replace(negative=sum_of_values(terms).negative and all(t.zero for t in terms))
     return to_output(unit, total, unit.rounding, draws.word(unit.rounding))
 
 
@@ -96,14 +105,14 @@ def two_stage_block(unit: Unit, products: Sequence[Value], c: Value, draws: Draw
     sums, exponents = [], []
     for group in (products[::2], products[1::2]) if unit.parity_split else (products,):
         exponents.append(max((t.exponent for t in group if not t.zero), default=-9999))
-        sums.append(exact_sum(align(group, exponents[-1] - f, "rz")))
+        sums.append(sum_of_values(align(group, exponents[-1] - f, "rz")))
     exponent = max(exponents)
     emax = max(exponent, c.exponent)
     if unit.parity_split:
         sums = align(sums, exponent - f, "rd")
         c = c if c.exponent >= emax - f - 1 else ZERO
-    floored = align([exact_sum(sums)], emax - late - 1, "rd") + align([c], emax - f, "rd")
-    total = exact_sum(floored)
+    floored = align([sum_of_values(sums)], emax - late - 1, "rd") + align([c], emax - f, "rd")
+    total = sum_of_values(floored)
     negative = total.significand < 0 or all(t.zero and t.negative for t in (*products, c))
     total = round_value(total._replace(negative=negative), unit.out_format.emin, late + 1, "rd")
     return to_output(unit, total, unit.rounding, draws.word(unit.rounding))
@@ -117,7 +126,7 @@ def rounded_block(unit: Unit, products: Sequence[Value], c: Value, draws: Draws)
     def add(x: Value, y: Value) -> Value:
         nonlocal operation
         operation += 1
-        total = special_sum((x, y)) or exact_sum((x, y))
+        total = special_sum((x, y)) or sum_of_values((x, y))
         return to_output(unit, total, unit.rounding, draws.word(unit.rounding, operation - 1))
 
     while len(level) > 1:

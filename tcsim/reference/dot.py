@@ -13,12 +13,22 @@ from itertools import pairwise
 import numpy as np
 
 from tcsim.fp.formats import Format, format_named
-from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, count, formats, one_of, operands, schedules
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, any_formats, one_of, operands, schedules, up_to
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Problem
 from tcsim.reference.blocks import ZERO, Draws, block, flushed_operand, flushed_result, integer_block, to_output
 from tcsim.reference.fused import fused_block
-from tcsim.reference.values import NAN, ROUNDINGS, Value, decode, encode, exact_sum, product, round_value, special_sum
+from tcsim.reference.values import (
+    NAN,
+    ROUNDINGS,
+    Value,
+    code_of_value,
+    exact_product,
+    round_value,
+    special_sum,
+    sum_of_values,
+    value_of_code,
+)
 from tcsim.schedule import Plan
 
 # Each value has its own words in this package; nothing of it is derived from the table that the kernels read.
@@ -26,7 +36,7 @@ GATE = Gate(
     "the reference",
     {
         **LABELS,
-        **formats("a", "b", "out", "scale", "operand_format", "sum_format"),
+        **any_formats("a", "b", "out", "scale", "operand_format", "sum_format"),
         **one_of("arithmetic", "aligned", "two-stage", "rounded", "fused", "integer"),
         **one_of("align_rounding", *ROUNDINGS, "exact"),
         **one_of("rounding", *ROUNDINGS),
@@ -37,18 +47,18 @@ GATE = Gate(
         **one_of("nan_from", "code", "operand"),
         **one_of("overflow", "wrap", "saturate"),
         **one_of("parity_split", False, True),
-        **count("block_size", 1 << 62),
-        **count("group_size", 1 << 62),
-        **count("scale_block", 1 << 62),
-        **count("chain", 1 << 62),
-        **count("chains", 1 << 62),
-        **count("lanes", 1 << 62),
-        **count("fraction_bits", 1 << 20),
-        **count("late_fraction_bits", 1 << 20),
-        **count("min_exponent", 1 << 20),
-        **count("out_precision", 1 << 20),
+        **up_to("block_size", 1 << 62),
+        **up_to("group_size", 1 << 62),
+        **up_to("scale_block", 1 << 62),
+        **up_to("chain", 1 << 62),
+        **up_to("chains", 1 << 62),
+        **up_to("lanes", 1 << 62),
+        **up_to("fraction_bits", 1 << 20),
+        **up_to("late_fraction_bits", 1 << 20),
+        **up_to("min_exponent", 1 << 20),
+        **up_to("out_precision", 1 << 20),
         **ANY_ORDER,
-        **count("nan_code", 1 << 64),
+        **up_to("nan_code", 1 << 64),
     },
     {**schedules(*ANY_SUM), **operands(any_format, empty=True)},
 )
@@ -59,10 +69,10 @@ def add_rounded(unit: Unit, x: Value, y: Value, sum_format: str | Format) -> Val
     if unit.arithmetic == "integer":
         return integer_block([x], y)
     fmt = format_named(sum_format)
-    total = special_sum((x, y)) or exact_sum((x, y))
+    total = special_sum((x, y)) or sum_of_values((x, y))
     if total.special:
         return total
-    return decode(encode(round_value(total, fmt.emin, fmt.precision, "rne"), fmt), fmt)
+    return value_of_code(code_of_value(round_value(total, fmt.emin, fmt.precision, "rne"), fmt), fmt)
 
 
 def instructions(unit: Unit, start: int, stop: int) -> Iterator[list[list[int]]]:
@@ -90,22 +100,22 @@ class Dot:
         assert self.scale_a is not None
         assert self.scale_b is not None
         i = k // self.unit.scale_block
-        return product(self.scale_a[i], self.scale_b[i])
+        return exact_product(self.scale_a[i], self.scale_b[i])
 
     def products(self, ks: Sequence[int]) -> list[Value]:
         """The terms of a block: products, scaled products, or exact groups that align by their scales alone."""
         unit = self.unit
         a, b = unit.a_operand.emin, unit.b_operand.emin
-        plain = [product(flushed_operand(unit, self.a[k], a), flushed_operand(unit, self.b[k], b)) for k in ks]
+        plain = [exact_product(flushed_operand(unit, self.a[k], a), flushed_operand(unit, self.b[k], b)) for k in ks]
         if unit.scale is None:
             return plain
         if unit.group_size == 1:
-            return [product(p, self.scale(k)) for p, k in zip(plain, ks, strict=True)]
+            return [exact_product(p, self.scale(k)) for p, k in zip(plain, ks, strict=True)]
         return [self._group(plain[i : i + unit.group_size], self.scale(ks[i])) for i in range(0, len(ks), unit.group_size)]
 
     def _group(self, terms: Sequence[Value], scale: Value) -> Value:
         """The exact sum times its scales; where they are zero, the sum of zeros signed like the products."""
-        scaled = product(special_sum(terms) or exact_sum(terms), scale)
+        scaled = exact_product(special_sum(terms) or sum_of_values(terms), scale)
         if scaled.special:
             return scaled
         zero = scale.zero or all(t.zero for t in terms)
@@ -127,8 +137,8 @@ class Dot:
         result = c
         for base in range(start, stop, self.unit.instruction_k):
             wide = within.chain(result, base, min(base + self.unit.instruction_k, stop))
-            narrow = encode(to_output(self.unit, wide, "rne"), out, self.unit.nan)
-            result = decode(narrow, out, self.unit.inner.out_format)
+            narrow = code_of_value(to_output(self.unit, wide, "rne"), out, self.unit.nan)
+            result = value_of_code(narrow, out, self.unit.inner.out_format)
         return ZERO if result is None else result
 
     def chain(self, c: Value | None, start: int, stop: int) -> Value:
@@ -167,7 +177,7 @@ class Dot:
         return to_output(self.unit, total, "rne", precision=self.unit.out_format.precision)
 
 
-def run(problem: Problem) -> Codes:
+def multiply_reference(problem: Problem) -> Codes:
     """Codes of D = C + A·B, shape (batch, m, n). ValueError for a problem with something in it that has no meaning here."""
     GATE.check_problem(problem)
     unit = problem.unit
@@ -180,15 +190,15 @@ def run(problem: Problem) -> Codes:
         for i in range(m):
             for j in range(n):
                 draws = Draws(problem.seed, (t * m + i) * n + j)
-                c = None if problem.c is None else decode(int(problem.c[t, i, j]), unit.out_format)
+                c = None if problem.c is None else value_of_code(int(problem.c[t, i, j]), unit.out_format)
                 dot = Dot(unit, rows[i], columns[j], row_scales[i], column_scales[j], draws)
                 result = dot.walk(problem.plan, c)
-                out[t, i, j] = encode(result, unit.out_format, unit.nan if result.payload is None else result.payload)
+                out[t, i, j] = code_of_value(result, unit.out_format, unit.nan if result.payload is None else result.payload)
     return out
 
 
 def _values(codes: Codes, stored: Format, fmt: Format | None) -> list[list[Value]]:
-    distinct = {int(x): decode(int(x), stored, fmt) for x in np.unique(codes)}
+    distinct = {int(x): value_of_code(int(x), stored, fmt) for x in np.unique(codes)}
     return [[distinct[int(x)] for x in row] for row in codes]
 
 

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.reference.blocks import ZERO, below_normal, flushed_operand
-from tcsim.reference.values import NAN, Value, decode, encode, exact_sum, product, round_value, special_sum
+from tcsim.reference.values import (
+    NAN,
+    Value,
+    code_of_value,
+    exact_product,
+    round_value,
+    special_sum,
+    sum_of_values,
+    value_of_code,
+)
 
 NO_LIMIT = -(1 << 40)  # the least exponent of a rounding that knows no subnormals
 
@@ -28,14 +37,14 @@ def _chain(unit: Unit, pairs: Sequence[tuple[Value, Value]], total: Value) -> Va
     for a, b in pairs:
         x, y = flushed_operand(unit, a, unit.a_operand.emin), flushed_operand(unit, b, unit.b_operand.emin)
         nans = (_widened(unit, a, unit.a_operand), _widened(unit, b, unit.b_operand), total)
-        total = _rounded(unit, (product(x, y), total), nans)
+        total = _rounded(unit, (exact_product(x, y), total), nans)
     return total
 
 
 def _rounded(unit: Unit, terms: Sequence[Value], operands: Sequence[Value]) -> Value:
     """The sum of the terms rounded once; a NaN is that of the first operand which is one, made quiet, or the unit's own."""
     out = unit.out_format
-    total = special_sum(terms) or exact_sum(terms)
+    total = special_sum(terms) or sum_of_values(terms)
     if total.special == "nan":
         kept = next((x.payload for x in operands if x.special == "nan"), unit.nan)
         assert kept is not None
@@ -44,7 +53,7 @@ def _rounded(unit: Unit, terms: Sequence[Value], operands: Sequence[Value]) -> V
         return total
     if below_normal(round_value(total, NO_LIMIT, out.precision, "rne"), out.emin):
         return ZERO._replace(exponent=out.emin, negative=total.negative)
-    return decode(encode(round_value(total, out.emin, out.precision, "rne"), out), out)
+    return value_of_code(code_of_value(round_value(total, out.emin, out.precision, "rne"), out), out)
 
 
 def _widened(unit: Unit, x: Value, fmt: Format) -> Value:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tcsim import arguments
 from tcsim.hardware.unit import Unit
 from tcsim.reference.blocks import ZERO, Draws, align, block, flushed_operand, largest_exponent
-from tcsim.reference.values import Value, decode, encode, exact_sum, product
+from tcsim.reference.values import Value, code_of_value, exact_product, sum_of_values, value_of_code
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Block:
 _HEAD = ("term", "factors", "value", "exponent", "shift", "kept", "dropped")
 
 
-def trace(
+def trace_block(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
     c: Any = 0.0,
@@ -141,11 +141,11 @@ def trace(
             f"trace shows one block: a and b are vectors of equal length, at most block_size = {unit.block_size}; "
             f"got shapes {left.codes.shape} and {right.codes.shape}"
         )
-    start = decode(int(accumulator(c, unit.out_format, ())), unit.out_format)
+    start = value_of_code(int(accumulator(c, unit.out_format, ())), unit.out_format)
     from tcsim.reference.dot import Dot
 
     def values(codes: Any, stored: Any, fmt: Any) -> list[Value]:
-        return [decode(int(x), stored, fmt) for x in codes]
+        return [value_of_code(int(x), stored, fmt) for x in codes]
 
     row_scales = column_scales = None
     if unit.scale_format is not None:
@@ -174,7 +174,7 @@ def trace(
     if late:
         zero = ZERO._replace(exponent=unit.out_format.emin, negative=unit.zero_sign == "ieee")
         partial = block(unit, products, zero, Draws(seed, 0))
-    whole = [product(x, y) for x, y in zip(xs, ys, strict=True)]
+    whole = [exact_product(x, y) for x, y in zip(xs, ys, strict=True)]
     if unit.scale is not None:
         whole = Dot(replace(unit, subnormals="keep"), xs, ys, row_scales, column_scales, Draws(seed, 0)).products(
             range(len(xs))
@@ -209,8 +209,8 @@ def _block(
         Term(name, factor, _number(t), None if t.zero or t.special else t.exponent, shift, _number(k))
         for name, factor, t, shift, k in zip(names, factors, terms, shifts, cut, strict=True)
     )
-    code = encode(result, unit.out_format, unit.nan if result.payload is None else result.payload)
-    value = _number(decode(code, unit.out_format))
+    code = code_of_value(result, unit.out_format, unit.nan if result.payload is None else result.payload)
+    value = _number(value_of_code(code, unit.out_format))
     number = float(value) if value is not None else float(result.special or ("-inf" if result.negative else "inf"))
     keeps_sum = finite and unit.arithmetic in ("aligned", "integer")
     return Block(
@@ -218,8 +218,8 @@ def _block(
         shown,
         emax,
         quantum,
-        _number(exact_sum(given)) if finite else None,
-        _number(exact_sum(cut)) if keeps_sum else None,
+        _number(sum_of_values(given)) if finite else None,
+        _number(sum_of_values(cut)) if keeps_sum else None,
         number,
         code,
         None if partial is None else _number(partial),

@@ -36,7 +36,7 @@ def infinity(negative: bool) -> Value:
     return Value(negative=negative, special="-inf" if negative else "inf")
 
 
-def decode(code: int, stored: Format, fmt: Format | None = None) -> Value:
+def value_of_code(code: int, stored: Format, fmt: Format | None = None) -> Value:
     """The value of a code of `stored`, with the exponent it has in `fmt` (a format that holds it exactly)."""
     if stored.integer:
         signed = code - (1 << stored.width) if code >> (stored.width - 1) else code
@@ -56,7 +56,7 @@ def decode(code: int, stored: Format, fmt: Format | None = None) -> Value:
     return Value(-significand if negative else significand, lsb, exponent, negative)
 
 
-def product(a: Value, b: Value) -> Value:
+def exact_product(a: Value, b: Value) -> Value:
     """The exact product; Inf·0 is NaN."""
     negative = a.negative != b.negative
     if a.special or b.special:
@@ -66,7 +66,7 @@ def product(a: Value, b: Value) -> Value:
     return Value(significand, a.lsb + b.lsb, a.exponent + b.exponent, negative, zero=significand == 0)
 
 
-def exact_sum(terms: Sequence[Value]) -> Value:
+def sum_of_values(terms: Sequence[Value]) -> Value:
     """The exact sum of finite terms; negative zero only where every term is."""
     lsb = min((t.lsb for t in terms), default=0)
     total = sum(t.significand << (t.lsb - lsb) for t in terms)
@@ -117,7 +117,7 @@ def round_value(x: Value, emin: int, precision: int, rounding: str, random: int 
     return Value(shift_right(x.significand, quantum - x.lsb, rounding, random), quantum, negative=x.negative)
 
 
-def encode(x: Value, fmt: Format, nan: int | None = None) -> int:
+def code_of_value(x: Value, fmt: Format, nan: int | None = None) -> int:
     """The code of a value rounded to `fmt`: `nan` for NaN, infinity for all beyond the largest finite value."""
     if fmt.integer:
         return x.significand % (1 << fmt.width)

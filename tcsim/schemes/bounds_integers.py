@@ -20,7 +20,7 @@ from tcsim.schemes import ozaki
 from tcsim.schemes import ozaki_crt as crt
 from tcsim.schemes import ozaki_int8 as int8
 from tcsim.schemes.bounds_papers import gamma
-from tcsim.schemes.bounds_schemes import multiword, statement
+from tcsim.schemes.bounds_schemes import multiword_bound, statement
 from tcsim.schemes.bounds_sizes import LEAST, above, magnitudes
 from tcsim.schemes.bounds_units import Bound, Statement, silent
 from tcsim.schemes.multiplier import IDEAL, Multiplier, Product, multiplier
@@ -44,7 +44,7 @@ def scheme(
     x, y = np.asarray(a), np.asarray(b)
     if isinstance(name, Recipe) or name in RECIPES:
         made = name if isinstance(name, Recipe) else RECIPES[name](**options)
-        return multiword(made, x, y, multiplier(unit, made.fmt, schedule=schedule))
+        return multiword_bound(made, x, y, multiplier(unit, made.fmt, schedule=schedule))
     if name == "ozaki-int8":
         return ozaki_int8(x, y, **options)
     if name == "ozaki-crt":
@@ -63,7 +63,7 @@ def ozaki_int8(
         raise unknown("variant of the INT8 Ozaki scheme", variant, int8.VARIANTS)
     how, grouped = int8.VARIANTS[variant]
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    bits = int8.slice_bits(x.shape[1])
+    bits = int8.int8_slice_bits(x.shape[1])
     if slices == "auto":
         counts = tuple(int8.auto_slices(z, bits, axis=ax, threshold=threshold) for z, ax in ((x, 1), (y, 0)))
     else:
@@ -166,7 +166,7 @@ def _residues(a: Array, b: Array, multiply: Multiplier, *, moduli: int = 15, mod
     narrow = all(z.dtype.itemsize <= 4 for z in (a, b))
     fmt = format_named("float32" if narrow else "float64")
     x, y = a.astype(np.float64), b.astype(np.float64)
-    rows, columns = crt.scales(x, y, multiply, moduli=moduli, mode=mode)
+    rows, columns = crt.scale_exponents(x, y, multiply, moduli=moduli, mode=mode)
     left, right = np.trunc(np.ldexp(x, rows[:, None])), np.trunc(np.ldexp(y, columns[None, :]))
     kept_x, kept_y = np.ldexp(left, -rows[:, None]), np.ldexp(right, -columns[None, :])
     lost = magnitudes(x - kept_x, y) + magnitudes(kept_x, y - kept_y)

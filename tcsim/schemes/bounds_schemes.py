@@ -61,7 +61,7 @@ class State:
         return State(self.size, np.where(over, np.inf, self.error))
 
 
-def product(multiply: Multiplier, a: Doubles, b: Doubles, start: State | None, schedule: Schedule | None) -> State:
+def product_state(multiply: Multiplier, a: Doubles, b: Doubles, start: State | None, schedule: Schedule | None) -> State:
     """start + a·b on the multiplier's unit, or by ideal arithmetic: float64 sums in any order, each product rounded at most once."""
     plan = multiply.schedule if schedule is None else schedule
     unit, k = multiply.unit, a.shape[1]
@@ -87,7 +87,7 @@ def _ideal(schedule: Schedule, k: int) -> Growth:
     return growth.then(2.0**-fmt.precision, 2.0 ** max(fmt.emin - fmt.mantissa_bits, -1074), segments + 2, fmt.max_finite)
 
 
-def multiword(made: Recipe, a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multiplier) -> Bound:
+def multiword_bound(made: Recipe, a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multiplier) -> Bound:
     """The bound of ``multiword.evaluate(made, a, b, multiply)`` for finite matrices.
 
     ValueError, as there, where an element overflows the words' format.
@@ -152,9 +152,9 @@ def _group(
     if made.chunk and len(group) > 1:
         a = _take_turns([left[i - 1] for i, _ in group], made.chunk, axis=1)
         b = _take_turns([right[j - 1] for _, j in group], made.chunk, axis=0)
-        return product(multiply, a, b, start, schedule)
+        return product_state(multiply, a, b, start, schedule)
     for i, j in group:
-        start = product(multiply, left[i - 1], right[j - 1], start, schedule)
+        start = product_state(multiply, left[i - 1], right[j - 1], start, schedule)
     assert start is not None
     return start
 

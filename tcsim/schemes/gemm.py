@@ -15,7 +15,7 @@ from tcsim.errors import unknown
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Schedule
 from tcsim.schemes import ozaki, ozaki_crt, ozaki_int8
-from tcsim.schemes.multiplier import Multiplier, Product, Result, multiplier
+from tcsim.schemes.multiplier import Multiplier, Product, SchemeProduct, multiplier
 from tcsim.schemes.multiword import Recipe, evaluate
 from tcsim.schemes.recipes import RECIPES
 
@@ -29,20 +29,20 @@ class Scheme:
     name: str
     fmt: str
     summary: str
-    run: Callable[..., Result]
+    run: Callable[..., SchemeProduct]
 
 
 def _multiword(name: str) -> Scheme:
     build = RECIPES[name]
 
-    def run(a: Array, b: Array, multiply: Multiplier, **options: Any) -> Result:
+    def run(a: Array, b: Array, multiply: Multiplier, **options: Any) -> SchemeProduct:
         return evaluate(build(**options), a, b, multiply)
 
     return Scheme(name, build().fmt, (build.__doc__ or build().name).split("\n")[0], run)
 
 
 def _ozaki(mode: str) -> Scheme:
-    def run(a: Array, b: Array, multiply: Multiplier, **options: Any) -> Result:
+    def run(a: Array, b: Array, multiply: Multiplier, **options: Any) -> SchemeProduct:
         return ozaki.gemm(a, b, multiply, mode=mode, **options)
 
     return Scheme(f"ozaki-{mode}", "float16", f"Mukunoki et al. 2020, fp16 slices, {mode.upper()} mode", run)
@@ -74,7 +74,7 @@ def gemm(
     seed: int = 0,
     nonfinite: str = "ieee",
     **options: Any,
-) -> Result:
+) -> SchemeProduct:
     """A·B by a scheme that uses a narrow unit, and the record of what it did; unpacks as ``c, record = …``.
 
     a (m, k), b (k, n)

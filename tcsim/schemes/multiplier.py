@@ -50,7 +50,7 @@ class Record:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-class Result(NamedTuple):
+class SchemeProduct(NamedTuple):
     """The product and the record of how it was made; unpacks as ``c, record = …``."""
 
     c: Array
@@ -90,7 +90,7 @@ class Multiplier:
         self.schedule: Schedule = Sequential() if schedule is None else schedule
         threads, seed = arguments.threads(threads), arguments.seed(seed)
         self.options: dict[str, Any] = {
-            "backend": arguments.choice(backend, "backend", BACKENDS),
+            "backend": arguments.known_name(backend, "backend", BACKENDS),
             "threads": threads,
             "seed": seed,
         }

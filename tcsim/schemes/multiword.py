@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tcsim.arguments import array
 from tcsim.errors import unknown
 from tcsim.schedule import Schedule
-from tcsim.schemes.multiplier import Multiplier, Result
+from tcsim.schemes.multiplier import Multiplier, SchemeProduct
 from tcsim.schemes.split import equilibrate, range_limit, split
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -87,7 +87,7 @@ class Recipe:
         return replace(self, **changes)
 
 
-def evaluate(recipe: Recipe, a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multiplier) -> Result:
+def evaluate(recipe: Recipe, a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multiplier) -> SchemeProduct:
     """A·B by a recipe: A (m, k), B (k, n) finite; the result in the multiplier's output format, at least float32.
 
     ValueError where an element overflows the word format.
@@ -116,7 +116,7 @@ def evaluate(recipe: Recipe, a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multi
     record = multiply.record(
         recipe.name, m, n, k, words=(recipe.words,) * 2, scale=recipe.scale, products=recipe.products, details=details
     )
-    return Result(total, record)
+    return SchemeProduct(total, record)
 
 
 def _products(recipe: Recipe, left: list[Any], right: list[Any], multiply: Multiplier, count: int) -> Array:

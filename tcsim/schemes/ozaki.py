@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tcsim.analysis.exact import ExactSum
 from tcsim.errors import unknown
 from tcsim.hardware.unit import Unit
-from tcsim.schemes.multiplier import Multiplier, Result
+from tcsim.schemes.multiplier import Multiplier, SchemeProduct
 
 Array: TypeAlias = npt.NDArray[Any]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -125,7 +125,7 @@ def gemm(
     alpha: float = 1.0,
     beta: float = 0.0,
     c: npt.ArrayLike | None = None,
-) -> Result:
+) -> SchemeProduct:
     """alpha·A·B + beta·C by slices of finite A (m, k) and B (k, n).
 
     mode
@@ -161,7 +161,9 @@ def gemm(
             out = out + work(beta) * np.asarray(c).astype(work)
     words = (max((u[0] for u in used), default=0), max((u[1] for u in used), default=0))
     details = {"mode": mode, "bits": width, "slices": used}
-    return Result(out, multiply.record(f"ozaki-{mode}", m, n, k, words=words, scale=2.0 ** (width or 0), details=details))
+    return SchemeProduct(
+        out, multiply.record(f"ozaki-{mode}", m, n, k, words=words, scale=2.0 ** (width or 0), details=details)
+    )
 
 
 def _block(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tcsim.analysis.exact import ExactSum
 from tcsim.errors import unknown
-from tcsim.schemes.multiplier import Multiplier, Result
+from tcsim.schemes.multiplier import Multiplier, SchemeProduct
 
 Array: TypeAlias = npt.NDArray[Any]
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ def operand_bits(moduli: int, k: int) -> int:
     return math.floor((log2_range(moduli) - 1 - math.log2(k)) / 2)
 
 
-def gemm(a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multiplier, *, moduli: int = 15, mode: str = "fast") -> Result:
+def gemm(a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multiplier, *, moduli: int = 15, mode: str = "fast") -> SchemeProduct:
     """A·B for finite A (m, k), B (k, n), rounded to float64, or to float32 where both are float32 or narrower.
 
     moduli
@@ -49,17 +49,17 @@ def gemm(a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multiplier, *, moduli: in
     narrow = all(np.asarray(z).dtype.itemsize <= 4 for z in (a, b))
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     (m, k), n = x.shape, y.shape[1]
-    mu, nu = scales(x, y, multiply, moduli=moduli, mode=mode)
+    mu, nu = scale_exponents(x, y, multiply, moduli=moduli, mode=mode)
     primes = MODULI[:moduli]
     left, right = (np.trunc(np.ldexp(z, e)) for z, e in ((x, mu[:, None]), (y, nu[None, :])))
     residues = [_modular_product(_residue(left, p), _residue(right, p), p, multiply) for p in primes]
     total = _reconstruct(residues, primes, -(mu[:, None] + nu[None, :]))
     c = total.rounded("float32").astype(np.float32) if narrow else total.rounded("float64")
     details = {"mode": mode, "log2_range": log2_range(moduli), "row_exponents": mu, "column_exponents": nu}
-    return Result(c, multiply.record("ozaki-crt", m, n, k, words=(moduli, moduli), details=details))
+    return SchemeProduct(c, multiply.record("ozaki-crt", m, n, k, words=(moduli, moduli), details=details))
 
 
-def scales(x: Doubles, y: Doubles, multiply: Multiplier, *, moduli: int, mode: str) -> tuple[Ints, Ints]:
+def scale_exponents(x: Doubles, y: Doubles, multiply: Multiplier, *, moduli: int, mode: str) -> tuple[Ints, Ints]:
     """The exponents μ of the rows of A and ν of the columns of B with 2 sum_h |a'_ih||b'_hj| <= P."""
     if not 2 <= moduli <= len(MODULI):
         raise ValueError(f"scheme II has 2 to {len(MODULI)} moduli; got moduli={moduli}")

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.errors import unknown
-from tcsim.schemes.multiplier import Multiplier, Result
+from tcsim.schemes.multiplier import Multiplier, SchemeProduct
 
 Array: TypeAlias = npt.NDArray[Any]
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -35,7 +35,7 @@ class IntSlices(NamedTuple):
     rest: Doubles
 
 
-def slice_bits(k: int) -> int:
+def int8_slice_bits(k: int) -> int:
     """b = min(7, floor((31 - ceil(log2 k))/2)): k products of two b-bit slices add exactly in INT32."""
     return min(7, (31 - max(k - 1, 0).bit_length()) // 2)
 
@@ -79,7 +79,7 @@ def gemm(
     variant: str = "ooy",
     triangle: bool = True,
     threshold: float = 0.0,
-) -> Result:
+) -> SchemeProduct:
     """A·B in float64 for finite A (m, k), B (k, n).
 
     slices
@@ -95,7 +95,7 @@ def gemm(
     how, grouped = VARIANTS[variant]
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     (m, k), n = x.shape, y.shape[1]
-    bits = slice_bits(k)
+    bits = int8_slice_bits(k)
     if slices == "auto":
         counts = (auto_slices(x, bits, axis=1, threshold=threshold), auto_slices(y, bits, axis=0, threshold=threshold))
     else:
@@ -118,7 +118,7 @@ def gemm(
         c = np.ldexp(total, left.exponent[:, None] + right.exponent[None, :])
     details = {"variant": variant, "bits": bits, "float64_additions": additions, "group": most}
     record = multiply.record("ozaki-int8", m, n, k, words=counts, scale=2.0**bits, products=tuple(products), details=details)
-    return Result(c, record)
+    return SchemeProduct(c, record)
 
 
 def auto_slices(x: npt.ArrayLike, bits: int, *, axis: int, threshold: float = 0.0, precision: int = 53, most: int = 18) -> int:

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.grid import INNER, SEED, curves, gather, largest, legend_below, outputs, powers_to, rows, verdict
+from tcsim.studies.framework.grid import (
+    INNER,
+    SEED,
+    aligned_table,
+    curves,
+    gather,
+    largest,
+    legend_below,
+    outputs,
+    powers_to,
+    verdict,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -151,7 +162,7 @@ def table(data: xr.Dataset) -> str:
         [f"{s}, {p}", *(str(_first(data, s, p, d) or "same") for d in INPUTS)]
         for s, p in product(SCHEMES, ("v100-a100", "a100-h200", "v100-h200", "h200-b200"))
     ]
-    return "first k with differing bits\n" + rows(["", *INPUTS], body)
+    return "first k with differing bits\n" + aligned_table(["", *INPUTS], body)
 
 
 STUDY = Study(

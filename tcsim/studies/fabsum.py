@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.draws import band, guide, seeds, spread, spreads
+from tcsim.studies.framework.draws import band, draws_text, guide, seeds, spreads
 from tcsim.studies.framework.grid import (
     COMPONENTWISE,
     FP32,
     INNER,
     SEED,
-    count,
+    aligned_table,
+    count_option,
     curves,
     gather,
     largest,
     legend_right,
     outputs,
     powers_to,
-    rows,
     verdict,
 )
 from tcsim.studies.rounding_growth import slope
@@ -186,7 +186,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "On A100 fp16 with FABsum-v2 and b = 128 is as accurate as double-fp16 with b = 256 at k = 2^20 (within 1.5)",
             verdict(1 / 1.5 <= float(level.median()) <= 1.5, level) if last >= 2**20 else None,
-            f"fp16 / double-fp16 at k = {last}: {spread(level, '.2f')}; fp16 {spread(small)}",
+            f"fp16 / double-fp16 at k = {last}: {draws_text(level, '.2f')}; fp16 {draws_text(small)}",
             f"{_PAPER}, Figure 4.5",
             "for b = 128, fp16 is as accurate as double-fp16 with b = 256 for n of about 1e6",
             {"gpu": "a100", **end},
@@ -276,7 +276,9 @@ def table(data: xr.Dataset) -> str:
     for g, (s, v) in product(GPUS, (("float32", "v1"), ("float64", "v2"))):
         at = data.error.sel(gpu=g, words="double-fp16", sum=s).isel(k=-1).median("seed")
         body.append([f"{g} {v}", *(f"{float(at.sel(block=n)):.2e}" for n in BLOCKS)])
-    return f"double-fp16 with FABsum, median error at k = {int(data.k[-1])}\n" + rows(["", *(f"b={n}" for n in BLOCKS)], body)
+    return f"double-fp16 with FABsum, median error at k = {int(data.k[-1])}\n" + aligned_table(
+        ["", *(f"b={n}" for n in BLOCKS)], body
+    )
 
 
 STUDY = Study(
@@ -292,7 +294,7 @@ STUDY = Study(
     options=(
         largest("k_max", 2**20, 2**13),
         outputs(16, 16),
-        count("seeds", 5, 5, "draws"),
+        count_option("seeds", 5, 5, "draws"),
         SEED,
     ),
     weight=lambda cell: float(cell["k"]),

@@ -19,7 +19,8 @@ from tcsim.studies.framework.grid import (
     FROBENIUS,
     INNER,
     SEED,
-    count,
+    aligned_table,
+    count_option,
     curves,
     gather,
     largest,
@@ -27,7 +28,6 @@ from tcsim.studies.framework.grid import (
     listing,
     outputs,
     powers_to,
-    rows,
     verdict,
 )
 
@@ -199,7 +199,7 @@ def table(data: xr.Dataset) -> str:
     body = [
         [f"{g}, {d}", *(f"{float(median.sel(gpu=g, inputs=d, scheme=n)):.1e}" for n in NAMES)] for g, d in product(GPUS, INPUTS)
     ]
-    return f"normalised L2 error at k = {int(data.k[-1])}\n" + rows(["", *NAMES], body)
+    return f"normalised L2 error at k = {int(data.k[-1])}\n" + aligned_table(["", *NAMES], body)
 
 
 STUDY = Study(
@@ -214,7 +214,7 @@ STUDY = Study(
     table=table,
     options=(
         largest("k_max", 4096, 1024),
-        count("seeds", 5, 5, "draws"),
+        count_option("seeds", 5, 5, "draws"),
         outputs(32, 12),
         SEED,
     ),

@@ -18,14 +18,14 @@ from tcsim.studies.framework.grid import (
     COMPONENTWISE,
     INNER,
     SEED,
-    count,
+    aligned_table,
+    count_option,
     curves,
     gather,
     largest,
     legend_right,
     outputs,
     powers_to,
-    rows,
     verdict,
 )
 from tcsim.studies.rounding_growth import slope
@@ -171,7 +171,7 @@ def table(data: xr.Dataset) -> str:
     body = [
         [f"{g}, {d}", *(f"{float(at.sel(gpu=g, inputs=d, promotion=n)):.1e}" for n in NAMES)] for g, d in product(GPUS, INPUTS)
     ]
-    return f"median error at k = {int(data.k[-1])} by promotion interval\n" + rows(["", *NAMES], body)
+    return f"median error at k = {int(data.k[-1])} by promotion interval\n" + aligned_table(["", *NAMES], body)
 
 
 STUDY = Study(
@@ -187,7 +187,7 @@ STUDY = Study(
     options=(
         largest("k_max", 2**16, 2**12),
         outputs(24, 8),
-        count("seeds", 5, 5, "draws"),
+        count_option("seeds", 5, 5, "draws"),
         SEED,
     ),
     weight=lambda cell: float(cell["k"]),

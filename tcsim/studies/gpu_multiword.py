@@ -35,7 +35,7 @@ _PAPER = "Fasi et al. 2022"
 
 
 @cache
-def recorded() -> dict[str, Any]:
+def recorded_multiword() -> dict[str, Any]:
     """The committed measurements and the machine they were made on."""
     text = files("tcsim.studies").joinpath("data", _RECORDED).read_text()
     return dict(json.loads(text))
@@ -69,7 +69,7 @@ def compute(cell: Cell) -> Result:
             return {"value": bench.throughput(cell["method"], cell["size"], seed=cell["seed"])}
         return {"value": bench.error(cell["method"], cell["size"], cell["distribution"], seed=cell["seed"])}
     key = [cell["method"], str(cell["size"])] + ([cell["distribution"]] if cell["what"] == "error" else [])
-    return {"value": recorded()[cell["what"]]["|".join(key)]}
+    return {"value": recorded_multiword()[cell["what"]]["|".join(key)]}
 
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
@@ -84,7 +84,7 @@ def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Datase
             speed[m, SIDES.index(cell["size"])] = result["value"]
         else:
             error[m, ks.index(cell["size"]), DISTRIBUTIONS.index(cell["distribution"])] = result["value"]
-    machine = recorded()["machine"] if params["gpu"] == "recorded" else import_module("tcsim_gpu.device").describe()
+    machine = recorded_multiword()["machine"] if params["gpu"] == "recorded" else import_module("tcsim_gpu.device").describe()
     return xr.Dataset(
         {"throughput": (("scheme", "n"), speed), "error": (("scheme", "k", "distribution"), error)},
         coords={"scheme": list(METHODS), "n": list(SIDES), "k": ks, "distribution": list(DISTRIBUTIONS)},

@@ -17,7 +17,7 @@ import numpy as np
 
 from tcsim.errors import unknown
 from tcsim.studies.framework.base import Cell, Claim, Option, Params, Result, Study
-from tcsim.studies.framework.grid import COMPONENTWISE, curves, gather, legend_right, rows, verdict
+from tcsim.studies.framework.grid import COMPONENTWISE, aligned_table, curves, gather, legend_right, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,7 +29,7 @@ _RECORDED = "gpu_ozaki_h200.json"
 
 
 @cache
-def recorded() -> dict[str, Any]:
+def recorded_ozaki() -> dict[str, Any]:
     """The committed measurements with their machine, date and seed; none measured where there is no file."""
     path = files("tcsim.studies").joinpath("data", _RECORDED)
     return dict(json.loads(path.read_text())) if path.is_file() else {"machine": {}, "date": "never", "measured": {}}
@@ -56,14 +56,14 @@ def compute(cell: Cell) -> Result:
     if cell["gpu"] == "live":
         made: Result = import_module("tcsim_gpu.ozaki_speed").measured(cell["scheme"], cell["n"], cell["phi"], cell["seed"])
         return made
-    return dict(recorded()["measured"].get(f"{cell['scheme']}|{cell['n']}|{cell['phi']:g}", {}))
+    return dict(recorded_ozaki()["measured"].get(f"{cell['scheme']}|{cell['n']}|{cell['phi']:g}", {}))
 
 
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
     names = dict.fromkeys(("tflops", "products", "error"), ())
     live = params["gpu"] == "live"
-    machine = import_module("tcsim_gpu.device").describe() if live else recorded()["machine"]
-    date = "now" if live else recorded()["date"]
+    machine = import_module("tcsim_gpu.device").describe() if live else recorded_ozaki()["machine"]
+    date = "now" if live else recorded_ozaki()["date"]
     return gather(
         results, {"scheme": METHODS, "n": SIDES, "phi": PHIS}, names,
         machine=", ".join(f"{k} {v}" for k, v in machine.items()) or "none", date=date,
@@ -151,7 +151,7 @@ def table(data: xr.Dataset) -> str:
 
     body = [[m, *(shown(data.tflops.sel(scheme=m, n=n, phi=PHIS[0])) for n in SIDES)] for m in METHODS]
     head = f"effective Tflop/s, φ = {PHIS[0]}; machine: {data.attrs['machine']}; {data.attrs['date']}\n"
-    return head + rows(["method", *(f"n = {n}" for n in SIDES)], body)
+    return head + aligned_table(["method", *(f"n = {n}" for n in SIDES)], body)
 
 
 STUDY = Study(

@@ -20,13 +20,13 @@ from tcsim.studies.framework.grid import (
     FROBENIUS,
     INNER,
     SEED,
-    count,
+    aligned_table,
+    count_option,
     curves,
     gather,
     gpu,
     largest,
     powers_to,
-    rows,
     verdict,
 )
 
@@ -156,7 +156,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 def table(data: xr.Dataset) -> str:
     at = data.residual.median("seed").isel(k=-1)
-    return f"median relative residual at k = {int(data.k[-1])}\n" + rows(
+    return f"median relative residual at k = {int(data.k[-1])}\n" + aligned_table(
         ["method", *RANGES], [[m, *(float(at.sel(range=r, scheme=m)) for r in RANGES)] for m in METHODS]
     )
 
@@ -173,7 +173,7 @@ STUDY = Study(
     table=table,
     options=(
         largest("k_max", 2**18, 2**12),
-        count("seeds", 5, 2, "draws"),
+        count_option("seeds", 5, 2, "draws"),
         gpu("a100"),
         SEED,
     ),

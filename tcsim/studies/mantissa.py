@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.grid import count, curves, gather, legend_below, rows, verdict
+from tcsim.studies.framework.grid import aligned_table, count_option, curves, gather, legend_below, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -161,7 +161,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 def table(data: xr.Dataset) -> str:
     loss = {s: float(data.loss.sel(split=s)) for s in SPLITS}
     body = [[s, loss[s], f"{23 - loss[s]:.4f}", float(data.error.sel(split=s))] for s in SPLITS]
-    return rows(["split", "P(loss)", "bits", "mean error / ulp"], body)
+    return aligned_table(["split", "P(loss)", "bits", "mean error / ulp"], body)
 
 
 STUDY = Study(
@@ -174,5 +174,5 @@ STUDY = Study(
     claims=claims,
     figures=figures,
     table=table,
-    options=(count("thin", 1, 15, "every how many float32 fractions are tried, an odd number"),),
+    options=(count_option("thin", 1, 15, "every how many float32 fractions are tried, an odd number"),),
 )

@@ -11,18 +11,18 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.draws import guide, spread, spreads
+from tcsim.studies.framework.draws import draws_text, guide, spreads
 from tcsim.studies.framework.grid import (
     CAPPED,
     FP32,
-    count,
+    aligned_table,
+    count_option,
     curves,
     gather,
     gpu,
     largest,
     legend_right,
     powers_to,
-    rows,
     verdict,
 )
 
@@ -159,7 +159,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "On Type 1 Ootomo's scheme is as accurate as the float32 chain (at most 1.5 times its error)",
             verdict(float(match.median()) <= 1.5, match),
-            f"Ootomo / fp32: {spread(match, '.2f')}; by measure "
+            f"Ootomo / fp32: {draws_text(match, '.2f')}; by measure "
             + "; ".join(f"{t}: " + ", ".join(f"{n} {v:.2f}" for n, v in r.items()) for t, r in norm.items()),
             _OOTOMO,
             "refine the rounding to make the accuracy match the FP32 SIMT",
@@ -176,7 +176,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "On Type 1 accumulating outside reduces the error of Markidis' scheme by at least 10 %",
             verdict(float(outside.median()) > 1.1, outside),
-            f"inside / outside: {spread(outside, '.2f')} at size {size}",
+            f"inside / outside: {draws_text(outside, '.2f')} at size {size}",
             _BLOG,
             "accumulating outside leads to nearest-even rounding instead of toward zero, which is beneficial for precision",
             last | {"type": "type1"},
@@ -243,7 +243,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 def table(data: xr.Dataset) -> str:
     body = [[t, *_last(data, t).values()] for t in TYPES]
-    return f"median capped relative error at size {int(data['size'][-1])}\n" + rows(["type", *NAMES], body)
+    return f"median capped relative error at size {int(data['size'][-1])}\n" + aligned_table(["type", *NAMES], body)
 
 
 STUDY = Study(
@@ -258,7 +258,7 @@ STUDY = Study(
     table=table,
     options=(
         largest("size", 512, 64, "largest matrix size, a power of two"),
-        count("seeds", 10, 5, "draws of each input type"),
+        count_option("seeds", 10, 5, "draws of each input type"),
         gpu("a100"),
     ),
     weight=lambda cell: float(cell["size"] ** 3),

@@ -16,8 +16,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Option, Params, Result, Study
-from tcsim.studies.framework.draws import band, guide, published, seeds, spread, spreads
-from tcsim.studies.framework.grid import INNER, NORMWISE, SEED, count, curves, gather, legend_right, listing, rows, verdict
+from tcsim.studies.framework.draws import band, draws_text, guide, published, seeds, spreads
+from tcsim.studies.framework.grid import (
+    INNER,
+    NORMWISE,
+    SEED,
+    aligned_table,
+    count_option,
+    curves,
+    gather,
+    legend_right,
+    listing,
+    verdict,
+)
 from tcsim.studies.rounding_growth import slope
 
 if TYPE_CHECKING:
@@ -237,7 +248,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "One word rounded to nearest: no error exceeds 2u + kU + 4k²f_min/θ + 4k²F_min/θ²",
             verdict(float(share.max()) <= 1, share),
-            f"largest error / bound {float(share.max()):.1e}, median {spread(share.median('seed').median('unit'), '.1e')} over k",
+            f"largest error / bound {float(share.max()):.1e}, median {draws_text(share.median('seed').median('unit'), '.1e')} over k",
             "Mary and Mikaitis, hal-04671474, (3.26)",
         ),
     ]  # fmt: skip
@@ -278,7 +289,7 @@ def table(data: xr.Dataset) -> str:
          *(f"{float(last.sel(unit=u, words=w)):.2e}" if u in BUILT else "" for w in WORDS)]
         for u in UNITS
     ]  # fmt: skip
-    return f"median error at k = {int(data.k[-1])} by words, and the published one\n" + rows(
+    return f"median error at k = {int(data.k[-1])} by words, and the published one\n" + aligned_table(
         ["", "1", "2", "3", "published 1", "2", "3"], body
     )
 
@@ -295,7 +306,7 @@ STUDY = Study(
     table=table,
     options=(
         Option("k_max", 10**6, 7847, "largest inner dimension, of floor(logspace(1, 6, 20))", _largest),
-        count("seeds", 5, 5, "draws"),
+        count_option("seeds", 5, 5, "draws"),
         SEED,
     ),
     weight=lambda cell: float(cell["k"]),

@@ -21,7 +21,8 @@ from tcsim.studies.framework.grid import (
     INNER,
     LARGEST,
     SEED,
-    count,
+    aligned_table,
+    count_option,
     curves,
     gather,
     gpu,
@@ -29,7 +30,6 @@ from tcsim.studies.framework.grid import (
     legend_right,
     outputs,
     powers_to,
-    rows,
     verdict,
 )
 
@@ -212,7 +212,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 
 def table(data: xr.Dataset) -> str:
     at = data.isel(k=-1).error.median("seed")
-    return f"largest relative error at k = {int(data.k[-1])}, median over the draws\n" + rows(
+    return f"largest relative error at k = {int(data.k[-1])}, median over the draws\n" + aligned_table(
         ["φ", *METHODS], [[f"{p:g}", *(float(at.sel(phi=p, scheme=m)) for m in METHODS)] for p in PHIS]
     )
 
@@ -230,7 +230,7 @@ STUDY = Study(
     options=(
         largest("k_max", 4096, 512),
         outputs(32, 12),
-        count("seeds", 5, 5, "draws"),
+        count_option("seeds", 5, 5, "draws"),
         gpu("a100"),
         SEED,
     ),

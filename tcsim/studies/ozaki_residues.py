@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.draws import band, seeds, spread, spreads
+from tcsim.studies.framework.draws import band, draws_text, seeds, spreads
 from tcsim.studies.framework.grid import (
     COMPONENTWISE,
     LARGEST,
     SEED,
-    count,
+    aligned_table,
+    count_option,
     curves,
     gather,
     legend_right,
     outputs,
-    rows,
     verdict,
 )
 
@@ -113,7 +113,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "A modulus is worth a factor of 2^-3.95 (2^-3.6 to 2^-4.3, from 6 to 14 moduli, φ = 0.5)",
             verdict(2.0**-4.3 < float(decay.median()) < 2.0**-3.6, decay),
-            f"2^{spread(np.log2(decay), '.2f')} a modulus",
+            f"2^{draws_text(np.log2(decay), '.2f')} a modulus",
             "GEMMul8_numerical_results, GH200",
             "errors fall by 2^-3.95 a modulus",
             narrow,
@@ -131,8 +131,8 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "Against the native product's largest relative error the errors with 13 to 16 moduli are those published for GH200 "
             "(accurate mode, φ = 0.5, k = 1024) within a factor of ten",
             verdict(all(0.1 < float(r.median()) < 10 for r in near.values()), *near.values()) if data.attrs["k"] == 1024 else None,
-            "(here / float64) / (published / DGEMM): " + ", ".join(f"{n}: {spread(r, '.2f')}" for n, r in near.items())
-            + f"; float64 {spread(native, '.1e')} here, {PUBLISHED_DGEMM:.1e} published: one cancelled element decides both",
+            "(here / float64) / (published / DGEMM): " + ", ".join(f"{n}: {draws_text(r, '.2f')}" for n, r in near.items())
+            + f"; float64 {draws_text(native, '.1e')} here, {PUBLISHED_DGEMM:.1e} published: one cancelled element decides both",
             "GEMMul8_numerical_results, GH200",
             "",
             narrow,
@@ -164,9 +164,9 @@ def claims(data: xr.Dataset) -> list[Claim]:
 def _said(counts: Sequence[float]) -> str:
     known = [c for c in counts if not np.isnan(c)]
     if len(known) == len(counts):
-        return spread(known, ".0f")
+        return draws_text(known, ".0f")
     more = f"more than {MODULI[-1]} in {len(counts) - len(known)} of {len(counts)} draws"
-    return f"{spread(known, '.0f')}, but {more}" if known else more
+    return f"{draws_text(known, '.0f')}, but {more}" if known else more
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def table(data: xr.Dataset) -> str:
         [f"φ = {p:g}, {mode}", *(f"{float(data.relative.sel(phi=p, mode=mode, moduli=n).median()):.1e}" for n in shown)]
         for p, mode in product(PHIS, MODES)
     ]
-    return "largest relative error, median over the draws\n" + rows(["", *(f"N={n}" for n in shown)], body)
+    return "largest relative error, median over the draws\n" + aligned_table(["", *(f"N={n}" for n in shown)], body)
 
 
 STUDY = Study(
@@ -215,5 +215,5 @@ STUDY = Study(
     claims=claims,
     figures=figures,
     table=table,
-    options=(count("k", 1024, 256, "inner dimension"), outputs(64, 12), count("seeds", 5, 5, "draws"), SEED),
+    options=(count_option("k", 1024, 256, "inner dimension"), outputs(64, 12), count_option("seeds", 5, 5, "draws"), SEED),
 )

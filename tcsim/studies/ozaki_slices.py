@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.draws import band, seeds, spread
-from tcsim.studies.framework.grid import INNER, SEED, count, curves, gather, legend_right, rows, verdict
+from tcsim.studies.framework.draws import band, draws_text, seeds
+from tcsim.studies.framework.grid import INNER, SEED, aligned_table, count_option, curves, gather, legend_right, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -132,7 +132,7 @@ def _published(data: xr.Dataset) -> Claim:
     return Claim(
         "At k = 7168 and φ = 0.1, 66 products are called, which is d = 11 (median over the draws)",
         verdict(float(at.dp.median()) == 11 and gemms == 66, at.dp),
-        f"d = {spread(at.dp, '.0f')}, {spread(at.dp_gemms, '.0f')} products of {float(at.bits.median()):.0f}-bit slices, "
+        f"d = {draws_text(at.dp, '.0f')}, {draws_text(at.dp_gemms, '.0f')} products of {float(at.bits.median()):.0f}-bit slices, "
         f"{data.attrs['rows']} rows; 0.7 of 92 TFlop/s over {gemms:.0f} is {0.7 * 92 / gemms:.2f} TFlop/s (the paper: 0.98)",
         f"{_PAPER}, Section 5.2",
         "when n = 7168 and φ = 0.1 the number of GEMM calls was 66",
@@ -156,7 +156,7 @@ def _table_1(data: xr.Dataset) -> list[Claim]:
 
     def ratios(mode: str) -> str:
         asked = implied(mode)
-        return ", ".join(f"φ = {p:g}: {spread(g, '.0f')} (rates imply {asked[p]:.0f})" for p, g in gemms[mode].items())
+        return ", ".join(f"φ = {p:g}: {draws_text(g, '.0f')} (rates imply {asked[p]:.0f})" for p, g in gemms[mode].items())
 
     share = {g: {p: t["DP-CR"][i] * middle["DP-CR"][p] / t["float64"] for i, p in enumerate(PHIS)} for g, t in TABLE_1.items()}
     faster = {g: [c / w for c, w in zip(t["CR"], t["DP-CR"], strict=True)] for g, t in TABLE_1.items()}
@@ -207,7 +207,7 @@ def _table_1(data: xr.Dataset) -> list[Claim]:
 
 
 def _row(values: xr.DataArray, k: int) -> str:
-    return ", ".join(spread(values.sel(phi=p, k=k), ".0f") for p in PHIS)
+    return ", ".join(draws_text(values.sel(phi=p, k=k), ".0f") for p in PHIS)
 
 
 def _pair(data: xr.Dataset, k: int) -> str:
@@ -268,7 +268,9 @@ def table(data: xr.Dataset) -> str:
         ]
         for k in data.k.values
     ]
-    return f"φ = 0.1, 1, 2; {data.attrs['rows']} rows\n" + rows(["", "bits", "DP d", "DP products", "CR slices", "SP d"], body)
+    return f"φ = 0.1, 1, 2; {data.attrs['rows']} rows\n" + aligned_table(
+        ["", "bits", "DP d", "DP products", "CR slices", "SP d"], body
+    )
 
 
 STUDY = Study(
@@ -282,10 +284,10 @@ STUDY = Study(
     figures=figures,
     table=table,
     options=(
-        count("k_max", 10240, 7168, "largest inner dimension of 1024, 2048, 4096, 7168, 10240"),
-        count("rows", 256, 32, "rows of A"),
-        count("seeds", 5, 5, "draws"),
-        count("columns", 1024, 16, "columns of B, at most k"),
+        count_option("k_max", 10240, 7168, "largest inner dimension of 1024, 2048, 4096, 7168, 10240"),
+        count_option("rows", 256, 32, "rows of A"),
+        count_option("seeds", 5, 5, "draws"),
+        count_option("columns", 1024, 16, "columns of B, at most k"),
         SEED,
     ),
     weight=lambda cell: float(cell["k"]),

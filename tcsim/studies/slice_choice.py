@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.draws import band, seeds, spread
-from tcsim.studies.framework.grid import SEED, count, curves, gather, legend_right, rows, verdict
+from tcsim.studies.framework.draws import band, draws_text, seeds
+from tcsim.studies.framework.grid import SEED, aligned_table, count_option, curves, gather, legend_right, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -53,7 +53,7 @@ def compute(cell: Cell) -> Result:
     else:
         a[:, 0] *= 2.0**-span
     reference, size = exact.product(a, b), exact.magnitude(a, b)
-    bits = ozaki_int8.slice_bits(k)
+    bits = ozaki_int8.int8_slice_bits(k)
 
     @cache
     def run(pair: tuple[int, int], triangle: bool = True) -> tuple[int, float]:
@@ -162,7 +162,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
                 all(float(fits[r].median()) >= 5 for r in (KAPPA, "exponent span")) and float(fits["advise"].median()) <= 0,
                 *(fits[r] for r in (KAPPA, "exponent span", "advise")),
             ),
-            "slices of A beyond the cheapest pair's: " + ", ".join(f"{r} {spread(v, '.0f')}" for r, v in fits.items()),
+            "slices of A beyond the cheapest pair's: " + ", ".join(f"{r} {draws_text(v, '.0f')}" for r, v in fits.items()),
             "this project",
             "",
             far,
@@ -171,7 +171,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "Algorithm 3, made for float64-equivalent accuracy on fp16 slices, always reaches 2^-46 here",
             verdict(bool(reached.sel(rule="Algorithm 3").all()), data.error.sel(rule="Algorithm 3")),
             f"{rates['Algorithm 3']}; products spent over the cheapest pair's: "
-            + ", ".join(f"{r} {spread(w, '.2f')}" for r, w in waste.items()),
+            + ", ".join(f"{r} {draws_text(w, '.2f')}" for r, w in waste.items()),
             "Mukunoki et al. 2020, Algorithm 3",
         ),
     ]  # fmt: skip
@@ -211,7 +211,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 def table(data: xr.Dataset) -> str:
     middle = data.median("seed")
     body = [[f"{h}, 2^{s}", *(_entry(middle.sel(shape=h, span=s), r) for r in RULES)] for h, s in product(SHAPES, SPANS)]
-    return "median slices of A x B (* where the target 2^-46 is missed)\n" + rows(["row", *RULES], body)
+    return "median slices of A x B (* where the target 2^-46 is missed)\n" + aligned_table(["row", *RULES], body)
 
 
 def _entry(at: xr.Dataset, rule: str) -> str:
@@ -231,5 +231,5 @@ STUDY = Study(
     claims=claims,
     figures=figures,
     table=table,
-    options=(count("k", 1024, 32, "inner dimension"), count("seeds", 5, 5, "draws"), SEED),
+    options=(count_option("k", 1024, 32, "inner dimension"), count_option("seeds", 5, 5, "draws"), SEED),
 )

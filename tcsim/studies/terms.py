@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.draws import spread, spreads
-from tcsim.studies.framework.grid import FP32, count, gather, gpu, rows, verdict
+from tcsim.studies.framework.draws import draws_text, spreads
+from tcsim.studies.framework.grid import FP32, aligned_table, count_option, gather, gpu, verdict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -118,7 +118,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "On Type 3, where the low words' product is not small, leaving it out costs a factor of 2 to 3.5",
             verdict(2 <= float(fourth["type3"].median()) <= 3.5, fourth["type3"]),
-            f"3 / 4 terms: {spread(fourth['type3'], '.2f')}",
+            f"3 / 4 terms: {draws_text(fourth['type3'], '.2f')}",
             "this project",
             "",
             {"type": "type3"},
@@ -149,7 +149,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
 def table(data: xr.Dataset) -> str:
     median, fp32 = data.error.median("seed"), data.fp32.median("seed")
     body = [[t, *(float(median.sel(type=t, terms=n)) for n in TERMS), float(fp32.sel(type=t))] for t in TYPES]
-    return f"median capped relative error at size {data.attrs['size']}\n" + rows(["type", *TERMS, "fp32"], body)
+    return f"median capped relative error at size {data.attrs['size']}\n" + aligned_table(["type", *TERMS, "fp32"], body)
 
 
 STUDY = Study(
@@ -162,5 +162,9 @@ STUDY = Study(
     claims=claims,
     figures=figures,
     table=table,
-    options=(count("size", 256, 96, "matrix size"), count("seeds", 5, 5, "draws of each input type"), gpu("a100")),
+    options=(
+        count_option("size", 256, 96, "matrix size"),
+        count_option("seeds", 5, 5, "draws of each input type"),
+        gpu("a100"),
+    ),
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
-from tcsim.studies.framework.grid import SEED, count, gather, legend_below, rows
+from tcsim.studies.framework.grid import SEED, aligned_table, count_option, gather, legend_below
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -195,8 +195,8 @@ def table(data: xr.Dataset) -> str:
         for n in BLOCKS
     ]
     return (
-        f"error on (0, 1] at k = {data.attrs['k']}\n" + rows(["", *(f"F={f or 'exact'}" for f in BITS)], body)
-        + "\n\nevery operation rounded\n" + rows(["", *OPERATIONS], every)
+        f"error on (0, 1] at k = {data.attrs['k']}\n" + aligned_table(["", *(f"F={f or 'exact'}" for f in BITS)], body)
+        + "\n\nevery operation rounded\n" + aligned_table(["", *OPERATIONS], every)
     )  # fmt: skip
 
 
@@ -210,5 +210,5 @@ STUDY = Study(
     claims=claims,
     figures=figures,
     table=table,
-    options=(count("k", 2**14, 2**12, "inner dimension"), SEED),
+    options=(count_option("k", 2**14, 2**12, "inner dimension"), SEED),
 )

@@ -12,7 +12,7 @@ import torch
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 from tcsim.torch import product
-from tcsim.torch.emulation import Call, Mode, call_of, emulate
+from tcsim.torch.emulation import Call, EmulationMode, call_of, emulate
 from tcsim.torch.modules import Names
 from tcsim.torch.policy import Way
 from tcsim.torch.refuse import composed, contracts
@@ -23,7 +23,7 @@ Guess = tuple[Unit, Schedule]
 
 
 @dataclass
-class Row:
+class AuditedProduct:
     """One product: what was called, what explains it, and how many of its outputs differ.
 
     `predicted`: the schedule was found on an earlier call of the same kind, not fitted to this one. `counterexample`: the first
@@ -46,7 +46,7 @@ class Row:
 
 
 @dataclass
-class Audit:
+class ModelAudit:
     """Every product of one run: `text()`, `json()`, `html()`; `schedules` goes to ``emulate(schedule=...)``.
 
     `unseen`: contractions that are not emulated (fused attention, say) and how often they ran.
@@ -54,7 +54,7 @@ class Audit:
 
     target: str
     about: dict[str, str]
-    rows: list[Row] = field(default_factory=list)
+    rows: list[AuditedProduct] = field(default_factory=list)
     found: dict[Call, Guess] = field(default_factory=dict)
     unseen: dict[str, int] = field(default_factory=dict)
 
@@ -96,12 +96,12 @@ def audit(
     gpu: Any = None,
     backward: bool | Callable[[Any], Any] = False,
     candidates: Sequence[Schedule] | None = None,
-    known: Audit | None = None,
+    known: ModelAudit | None = None,
     kernels: bool = True,
-    keep: Callable[[Row, Any, Any, Any], None] | None = None,
+    keep: Callable[[AuditedProduct, Any, Any, Any], None] | None = None,
     cast: str | bool | None = None,
     seed: int = 0,
-) -> Audit:
+) -> ModelAudit:
     """Run a model natively and compare every product with its emulation, over all outputs.
 
     model, inputs
@@ -140,7 +140,7 @@ def audit(
         gpu = import_module("tcsim_gpu.device").present()
     emulation = emulate(gpu, cast=cast, seed=seed)
     tried = (Sequential(),) if not on_gpu else _SCHEDULES
-    report = Audit(emulation.policy.label, versions(device), found=dict(known.found) if known else {})
+    report = ModelAudit(emulation.policy.label, versions(device), found=dict(known.found) if known else {})
     mode = _AuditMode(emulation, report, tuple(candidates or tried), kernels and on_gpu, keep)
     assert mode.names is not None
     with mode.names, mode:
@@ -159,10 +159,12 @@ _SCHEDULES: tuple[Schedule, ...] = (
 )
 
 
-class _AuditMode(Mode):
+class _AuditMode(EmulationMode):
     """Runs each product natively, then emulated by guess after guess."""
 
-    def __init__(self, emulation: emulate, report: Audit, candidates: tuple[Schedule, ...], kernels: bool, keep: Any) -> None:
+    def __init__(
+        self, emulation: emulate, report: ModelAudit, candidates: tuple[Schedule, ...], kernels: bool, keep: Any
+    ) -> None:
         super().__init__(emulation)
         self.names = Names()
         self.report, self.candidates, self.kernels = report, candidates, kernels
@@ -202,7 +204,7 @@ class _AuditMode(Mode):
 
     def _compare(self, run: Callable[[], Any], place: int | None, native: Any, kernel: str) -> None:
         """One row: the prediction, where there is one; else guesses until one fits every output, or the best of them."""
-        rows: list[tuple[Row, Call, Guess]] = []
+        rows: list[tuple[AuditedProduct, Call, Guess]] = []
         for guessed in (None, *((halved, s) for halved in (1, 2) for s in self.candidates)):
             self.guess = guessed
             got = run()
@@ -220,13 +222,13 @@ class _AuditMode(Mode):
         if best.differing == 0 or kind not in self.report.found:
             self.report.found[kind] = guess
 
-    def _row(self, native: Any, got: Any, kernel: str) -> tuple[Row, Call, Guess]:
+    def _row(self, native: Any, got: Any, kernel: str) -> tuple[AuditedProduct, Call, Guess]:
         assert self.last is not None
         call, way, (unit, schedule), predicted = self.last
         count, example = _differing(native, got)
         label = unit.label + ("" if unit == way.unit else f", blocks of {unit.block_size}")
         shape = (call.batch, call.m, call.n, call.k)
-        row = Row(
+        row = AuditedProduct(
             *self.module,
             call.op,
             shape,

@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass
-class Comparison:
+class ModelComparison:
     """What differs between the first GPU and each other one, (gpu, layer) by (gpu, layer).
 
     layers
@@ -103,7 +103,7 @@ class Comparison:
         return figure
 
 
-def compare(model: Any, inputs: Any, gpus: Sequence[Any] = ("v100", "a100", "h200"), **options: Any) -> Comparison:
+def compare(model: Any, inputs: Any, gpus: Sequence[Any] = ("v100", "a100", "h200"), **options: Any) -> ModelComparison:
     """Run a model once on the arithmetic of each GPU (names, Units or lists of Units) and say where their bits part.
 
     The first is what the others are compared with. `inputs` is a tensor, a tuple of arguments or a dict of keywords; `options`
@@ -133,7 +133,7 @@ def compare(model: Any, inputs: Any, gpus: Sequence[Any] = ("v100", "a100", "h20
             look("output", output)
         runs.append(seen)
         best.append(output.float().argmax(-1) if output.dim() else output.new_zeros(()))
-    return Comparison(
+    return ModelComparison(
         [e.policy.label for e in emulations],
         [name for name, _ in kept],
         np.array([x.numel() for _, x in kept]),

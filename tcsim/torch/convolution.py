@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tcsim.torch.ops import Emulation
-from tcsim.torch.product import finish
+from tcsim.torch.product import finish_product
 
 
 class Geometry(NamedTuple):
@@ -59,9 +59,9 @@ def convolution(
                 input.shape[2:], shape.stride, shape.padding, shape.dilation, shape.kernel, extra, strict=True
             )
         )
-        out = spread(e, input, weight, sizes, shape)
+        out = input_gradient(e, input, weight, sizes, shape)
     else:
-        out = gather(e, input, weight, shape)
+        out = forward_convolution(e, input, weight, shape)
     if bias is not None:
         out = out + bias.view(-1, *[1] * len(shape.kernel))
     return _like(out, input)
@@ -75,9 +75,9 @@ def convolution_backward(
     of_input = of_weight = of_bias = None
     if output_mask[0]:
         if transposed:
-            of_input = gather(e, grad_output, weight, shape)
+            of_input = forward_convolution(e, grad_output, weight, shape)
         else:
-            of_input = spread(e, grad_output, weight, tuple(input.shape[2:]), shape)
+            of_input = input_gradient(e, grad_output, weight, tuple(input.shape[2:]), shape)
         of_input = _like(of_input, input)
     if output_mask[1]:
         of_weight = weigh(e, input, grad_output, shape) if transposed else weigh(e, grad_output, input, shape)
@@ -87,7 +87,7 @@ def convolution_backward(
     return of_input, of_weight, of_bias
 
 
-def gather(e: Emulation, x: Any, weight: Any, shape: Geometry) -> Any:
+def forward_convolution(e: Emulation, x: Any, weight: Any, shape: Geometry) -> Any:
     """The forward convolution: (n, k, …) from x (n, c, …) and weights (k, c / groups, …)."""
     patches, out = _patches(x, shape, shape.stride)
     a = _by_group(patches, shape.groups)
@@ -95,7 +95,7 @@ def gather(e: Emulation, x: Any, weight: Any, shape: Geometry) -> Any:
     return _product(e, x, a, b.flatten(1, -2), out)
 
 
-def spread(e: Emulation, y: Any, weight: Any, sizes: tuple[int, ...], shape: Geometry) -> Any:
+def input_gradient(e: Emulation, y: Any, weight: Any, sizes: tuple[int, ...], shape: Geometry) -> Any:
     """The input's gradient, of spatial `sizes`, from y (n, k, …) and weights (k, c / groups, …)."""
     axes = range(len(shape.kernel))
     gaps = y.new_zeros(*y.shape[:2], *((p - 1) * s + 1 for p, s in zip(y.shape[2:], shape.stride, strict=True)))
@@ -121,7 +121,7 @@ def weigh(e: Emulation, y: Any, x: Any, shape: Geometry) -> Any:
     rows = y.movedim(1, -1).reshape(-1, shape.groups, y.shape[1] // shape.groups)
     way = e.way(y.dtype, x.dtype, convolution=True)
     acc = e.accumulate("convolution_backward", rows.permute(1, 2, 0), b, way)  # (group, k, r·s·c)
-    d = finish(acc, y.dtype).reshape(y.shape[1], *shape.kernel, x.shape[1] // shape.groups)
+    d = finish_product(acc, y.dtype).reshape(y.shape[1], *shape.kernel, x.shape[1] // shape.groups)
     return d.movedim(-1, 1)
 
 
@@ -157,7 +157,7 @@ def _grouped(weight: Any, groups: int) -> Any:
 
 def _product(e: Emulation, x: Any, a: Any, b: Any, out: tuple[int, ...]) -> Any:
     acc = e.accumulate("convolution", a, b, e.way(x.dtype, x.dtype, convolution=True))
-    d = finish(acc, x.dtype)  # (group, n·p·q, k)
+    d = finish_product(acc, x.dtype)  # (group, n·p·q, k)
     return d.permute(1, 0, 2).reshape(*out, -1).movedim(-1, 1)
 
 

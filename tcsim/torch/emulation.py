@@ -19,7 +19,7 @@ from tcsim.torch import product
 from tcsim.torch.memory import dtype_name
 from tcsim.torch.modules import Names, within
 from tcsim.torch.policy import Policy, Way
-from tcsim.torch.refuse import composed, contracts, refuse
+from tcsim.torch.refuse import composed, contracts, refuse_operator
 from tcsim.torch.settings import settings
 from tcsim.torch.table import emulated
 
@@ -48,7 +48,7 @@ class Call:
 Choice = Callable[[Call], Any]
 
 
-class Mode(TorchDispatchMode):  # type: ignore[misc]
+class EmulationMode(TorchDispatchMode):  # type: ignore[misc]
     """The dispatch mode behind `emulate`: it sits below autograd, so backward passes and autocast come through it."""
 
     def __init__(self, emulation: emulate) -> None:
@@ -77,7 +77,7 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]
         try:
             return call(self, args, kwargs)
         except NotImplementedError as error:
-            refuse(func, self.emulation.strict, self.warned, str(error))
+            refuse_operator(func, self.emulation.strict, self.warned, str(error))
             return func(*args, **kwargs)
 
     def _other(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -87,7 +87,7 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]
             with self:
                 return made_of(*args, **kwargs)
         if contracts(func):
-            refuse(func, self.emulation.strict, self.warned)
+            refuse_operator(func, self.emulation.strict, self.warned)
         else:
             _PLAIN.add(func)
         return func(*args, **kwargs)
@@ -182,13 +182,13 @@ class emulate(ContextDecorator):
         self.choose = _choice(schedule, self.policy)
         fixed = schedule if isinstance(schedule, Sequential | SplitK | Blocked) else Sequential()
         if backend is not None:
-            arguments.choice(backend, "backend", product.BACKENDS)
+            arguments.known_name(backend, "backend", product.BACKENDS)
         self.run = product.Run(fixed, backend, arguments.threads(threads), arguments.seed(seed))
         self._local = threading.local()
 
     def __enter__(self) -> emulate:
         with ExitStack() as stack:
-            mode = Mode(self)
+            mode = EmulationMode(self)
             stack.enter_context(settings)
             if mode.names is not None:
                 stack.enter_context(mode.names)
@@ -206,7 +206,7 @@ class emulate(ContextDecorator):
         return self._local.entered  # type: ignore[no-any-return]
 
 
-def _unmatched(mode: Mode) -> None:
+def _unmatched(mode: EmulationMode) -> None:
     """Warn of patterns that no product's module fitted."""
     unused = [p for p in mode.emulation.modules if p not in mode.matched]
     if unused:

@@ -28,7 +28,7 @@ def dtype_name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def codes(tensor: Any) -> Any:
+def codes_of_tensor(tensor: Any) -> Any:
     """The codes of a tensor's elements: a numpy array on the CPU, a CuPy array on a GPU, sharing its memory and strides."""
     if tensor.is_neg():
         tensor = tensor.resolve_neg()

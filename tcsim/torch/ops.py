@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 
 from tcsim.torch.policy import Way
-from tcsim.torch.product import finish
+from tcsim.torch.product import finish_product
 
 
 class Emulation(Protocol):
@@ -36,24 +36,24 @@ def _added(c: Any, acc: Any, dtype: Any, name: str) -> Any:
 
 def mm(e: Emulation, self: Any, mat2: Any, out_dtype: Any = None) -> Any:
     check_pair(self, mat2, "mm", 2)
-    return finish(e.accumulate("mm", self, mat2, e.way(self.dtype, mat2.dtype)), out_dtype or self.dtype)
+    return finish_product(e.accumulate("mm", self, mat2, e.way(self.dtype, mat2.dtype)), out_dtype or self.dtype)
 
 
 def bmm(e: Emulation, self: Any, mat2: Any, out_dtype: Any = None) -> Any:
     check_pair(self, mat2, "bmm", 3)
-    return finish(e.accumulate("bmm", self, mat2, e.way(self.dtype, mat2.dtype)), out_dtype or self.dtype)
+    return finish_product(e.accumulate("bmm", self, mat2, e.way(self.dtype, mat2.dtype)), out_dtype or self.dtype)
 
 
 def addmm(e: Emulation, self: Any, mat1: Any, mat2: Any, out_dtype: Any = None, *, beta: Any = 1, alpha: Any = 1) -> Any:
     check_pair(mat1, mat2, "addmm", 2)
     acc, dtype = e.accumulate("addmm", mat1, mat2, e.way(mat1.dtype, mat2.dtype)), out_dtype or mat1.dtype
-    return finish(acc, dtype, _added(self, acc, dtype, "addmm"), alpha, beta)
+    return finish_product(acc, dtype, _added(self, acc, dtype, "addmm"), alpha, beta)
 
 
 def baddbmm(e: Emulation, self: Any, batch1: Any, batch2: Any, out_dtype: Any = None, *, beta: Any = 1, alpha: Any = 1) -> Any:
     check_pair(batch1, batch2, "baddbmm", 3)
     acc, dtype = e.accumulate("baddbmm", batch1, batch2, e.way(batch1.dtype, batch2.dtype)), out_dtype or batch1.dtype
-    return finish(acc, dtype, _added(self, acc, dtype, "baddbmm"), alpha, beta)
+    return finish_product(acc, dtype, _added(self, acc, dtype, "baddbmm"), alpha, beta)
 
 
 def addbmm(e: Emulation, self: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:

@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tcsim.torch.auditing import Audit, Row
+    from tcsim.torch.auditing import AuditedProduct, ModelAudit
 
 _HEAD = (
     "module",
@@ -25,7 +25,7 @@ _HEAD = (
 )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: AuditedProduct) -> tuple[str, ...]:
     batch, m, n, k = row.shape
     first = "" if row.counterexample is None else "{} {} {}".format(*row.counterexample)
     return (
@@ -35,7 +35,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _summary(report: Audit) -> str:
+def _summary(report: ModelAudit) -> str:
     exact = sum(row.differing == 0 for row in report.rows)
     where = ", ".join(f"{key} {value}" for key, value in report.about.items())
     note = ""
@@ -49,7 +49,7 @@ def _summary(report: Audit) -> str:
     )
 
 
-def audit_text(report: Audit) -> str:
+def audit_text(report: ModelAudit) -> str:
     """A table of products, one a line, under a line that sums it up."""
     rows = [_HEAD, *(_cells(row) for row in report.rows)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
@@ -57,7 +57,7 @@ def audit_text(report: Audit) -> str:
     return "\n".join([_summary(report), "", *lines])
 
 
-def audit_html(report: Audit) -> str:
+def audit_html(report: ModelAudit) -> str:
     """The same as a page, with a picture of the share of outputs that differ, product by product."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in (*_HEAD, "kernel"))
     body = "".join(
@@ -76,18 +76,18 @@ def audit_html(report: Audit) -> str:
     )
 
 
-def _picture(report: Audit) -> str:
+def _picture(report: ModelAudit) -> str:
     from tcsim.analysis.plot import COLOURS, style, subplots
 
     with style():
         figure, axes = subplots(width=9, height=2.5)
-        draw(axes[0, 0], report, COLOURS)
+        draw_products(axes[0, 0], report, COLOURS)
         file = BytesIO()
         figure.savefig(file, format="png", metadata={"Software": None})
     return b64encode(file.getvalue()).decode()
 
 
-def draw(ax: Any, report: Audit, colours: Any) -> None:
+def draw_products(ax: Any, report: ModelAudit, colours: Any) -> None:
     """Share of differing outputs of each product, forward and backward ones apart."""
     for backward, label in ((False, "forward"), (True, "backward")):
         places = [i for i, row in enumerate(report.rows) if row.backward == backward]

@@ -24,7 +24,7 @@ from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Plan, Schedule
-from tcsim.torch.memory import codes, format_of, on_gpu, tensor_of
+from tcsim.torch.memory import codes_of_tensor, format_of, on_gpu, tensor_of
 from tcsim.torch.policy import Way
 
 _DEFAULT = {"cpu": "cpu", "cuda": "cuda"}
@@ -52,8 +52,8 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
     shape = (m, n) if a.dim() == 2 else (batch, m, n)
     if 0 in (batch, m, n, k):
         return torch.zeros(shape, dtype=getattr(torch, unit.out_format.name), device=a.device)
-    seed = _seed(run.seed, x.codes, y.codes) if stochastic(unit) else 0
-    problem = Problem(unit, plan(run.schedule, k), x, y, None, seed=seed)
+    seed = _seed(run.seed, x.codes, y.codes) if is_stochastic(unit) else 0
+    problem = Problem(unit, plan_for(run.schedule, k), x, y, None, seed=seed)
     compute = _backend(run.backend or _DEFAULT[a.device.type])
     if a.is_cpu:
         out = compute(problem, run.threads)
@@ -64,12 +64,12 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
 
 
 @lru_cache(maxsize=512)
-def plan(schedule: Schedule, k: int) -> Plan:
+def plan_for(schedule: Schedule, k: int) -> Plan:
     """A schedule's plan for one k."""
     return schedule.plan(k)
 
 
-def stochastic(unit: Unit) -> bool:
+def is_stochastic(unit: Unit) -> bool:
     """Whether a unit's bits depend on a seed."""
     return "sr" in (unit.rounding, unit.align_rounding, unit.product_rounding)
 
@@ -87,7 +87,7 @@ def _operand(x: Any, to: Format | None, cut: bool, fmt: Format) -> Operand:
     if to is not None:
         cast = _cast(x, to)
         return Operand(cast.codes[None], to) if x.dim() == 2 else cast
-    found = codes(x)
+    found = codes_of_tensor(x)
     if x.dim() == 2:
         found = found[None]
     if cut:
@@ -101,14 +101,14 @@ def _cast(x: Any, to: Format) -> Operand:
     if x.device.type != "cpu":
         if dtype is None or x.dtype == torch.float64:
             raise ValueError(f"cast={to.name!r} of {x.dtype} tensors on a GPU: convert them with .to(...) first")
-        return Operand(codes(x.to(dtype)), to)
+        return Operand(codes_of_tensor(x.to(dtype)), to)
     from tcsim.fp.codes import encode
 
     own = format_of(x.dtype)
     assert own is not None
     if own.name == "float32" and to.name in ("float16", "bfloat16"):
-        return Operand(codes(x.to(dtype)), to)  # one rounding, by vectors
-    values: Any = codes(x)
+        return Operand(codes_of_tensor(x.to(dtype)), to)  # one rounding, by vectors
+    values: Any = codes_of_tensor(x)
     if own.name in ("float16", "float32", "float64"):
         values = values.view(own.name)
     else:
@@ -132,7 +132,7 @@ def _backend(name: str) -> Any:
     return run if name == "cpu" else lambda problem, threads: run(problem)
 
 
-def finish(acc: Any, dtype: Any, c: Any = None, alpha: float = 1, beta: float = 1) -> Any:
+def finish_product(acc: Any, dtype: Any, c: Any = None, alpha: float = 1, beta: float = 1) -> Any:
     """D = round(fma(alpha, acc, beta·c)) as a tensor of `dtype`, of acc's shape."""
     if acc.dtype == torch.float16:
         acc = acc.float()
@@ -142,13 +142,13 @@ def finish(acc: Any, dtype: Any, c: Any = None, alpha: float = 1, beta: float = 
         term = c.to(wide)
         if beta != 1:
             term = term * torch.tensor(beta, dtype=wide)
-        x = acc + term if alpha == 1 else fused(acc, alpha, term)
+        x = acc + term if alpha == 1 else fma_rounded_once(acc, alpha, term)
     elif alpha != 1:
         x = acc * torch.tensor(alpha, dtype=wide)
-    return rounded(x, dtype)
+    return rounded_tensor(x, dtype)
 
 
-def fused(acc: Any, alpha: float, term: Any) -> Any:
+def fma_rounded_once(acc: Any, alpha: float, term: Any) -> Any:
     """fma(alpha, acc, term), rounded once.
 
     For float32 the product is exact in float64; the sum there is rounded to odd, after which rounding to float32 is the only
@@ -168,7 +168,7 @@ def fused(acc: Any, alpha: float, term: Any) -> Any:
     return torch.where(even, bits + step, bits).view(torch.float64).float()
 
 
-def rounded(x: Any, dtype: Any) -> Any:
+def rounded_tensor(x: Any, dtype: Any) -> Any:
     """A float32 (float64, int32) tensor in `dtype`, to nearest-even, every NaN the one a GPU's conversion gives."""
     if x.dtype == dtype:
         return x

@@ -46,7 +46,7 @@ _HINTS = {
 }
 
 
-def refuse(func: Any, strict: bool, warned: set[Any], why: str = "") -> None:
+def refuse_operator(func: Any, strict: bool, warned: set[Any], why: str = "") -> None:
     """Say once that `func` is not emulated; NotImplementedError if strict."""
     name = func._schema.name.replace("::", ".")
     hint = why or _HINTS.get(name.split(".")[-1], "write it as matmul, einsum or convolution, which are emulated")

@@ -17,7 +17,7 @@ import torch
 
 from tcsim.schedule import Blocked
 from tcsim.torch.ops import Emulation, bmm, check_pair, mm
-from tcsim.torch.product import rounded
+from tcsim.torch.product import rounded_tensor
 
 _PROMOTED = {
     "wgmma": Blocked(128)
@@ -45,7 +45,7 @@ def scaled_mm(
         x = x * (sa.reshape(()) * sb.reshape(()))
     if bias is not None:
         x = x + bias.float()
-    return rounded(x, dtype)
+    return rounded_tensor(x, dtype)
 
 
 def _kind(a: Any, b: Any, scale_a: Any, scale_b: Any) -> tuple[bool, bool]:

@@ -38,6 +38,6 @@ def result_codes(d: Any, unit: Unit) -> Array:
     return values.view(unit.out_format.storage) if same else np.asarray(encode(values, unit.out_format))
 
 
-def text(code: int, fmt: Format) -> str:
+def hex_code(code: int, fmt: Format) -> str:
     """A code as hexadecimal digits of its format's width."""
     return f"{code:0{-(-fmt.width // 4)}x}"

@@ -19,9 +19,9 @@ from tcsim.hardware import as_unit, unit
 from tcsim.hardware.nans import differing
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
-from tcsim.verbs.bits import as_codes, result_codes, text
-from tcsim.verbs.records import unit_given, unit_of
-from tcsim.verbs.tracing import running, trace, walked
+from tcsim.verbs.bits import as_codes, hex_code, result_codes
+from tcsim.verbs.records import unit_from_record, unit_given
+from tcsim.verbs.tracing import block_places, running, trace
 
 Array = npt.NDArray[Any]
 _ROLES = {"a": "a", "b": "b", "c": "c", "d": "d", "sa": "sa", "sb": "sb", "scale_a": "sa", "scale_b": "sb"}
@@ -164,7 +164,7 @@ def _unit_for(name: str, given: Any, meta: dict[str, Any], path: str) -> Unit:
     """The unit of a group: as given, of its name, or of the file's own words."""
     if given is None:
         if "unit" in meta:
-            return unit_of(meta["unit"] if isinstance(meta["unit"], dict) else {"unit": meta["unit"]}, path)
+            return unit_from_record(meta["unit"] if isinstance(meta["unit"], dict) else {"unit": meta["unit"]}, path)
         raise ValueError(f"{path} does not say its unit: pass unit='a100:fp16', or --unit on the command line")
     if isinstance(given, str) and not given.endswith(".json") and ":" not in given and "->" not in given:
         formats = [f for part in re.split(r"[./]", name) if (f := _format(part)) is not None]
@@ -234,12 +234,12 @@ def _first(
 
 def _explained(unit: Unit, a: Array, b: Array, c: int) -> Iterator[str]:
     """The running sums of a long dot product, and its last block term by term."""
-    blocks = list(walked(unit, a.size))
+    blocks = list(block_places(unit, a.size))
     start = np.array(c, unit.out_format.storage)
     if len(blocks) > 1 and not unit.a_format.integer:
         sums = running(a, b, start, unit=unit)
         for k, value in sums[-8:]:
-            yield f"  after k = {k}: {text(int(result_codes(value, unit)), unit.out_format)}  {value!s}"
+            yield f"  after k = {k}: {hex_code(int(result_codes(value, unit)), unit.out_format)}  {value!s}"
     if unit.sum_format is not None:  # a block of it is shown in the wider format
         start = decode(start, unit.out_format)
     try:

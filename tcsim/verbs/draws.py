@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.arguments import choice
+from tcsim.arguments import known_name
 from tcsim.fp.formats import Format
 
 Codes = npt.NDArray[Any]
@@ -50,12 +50,12 @@ class Source:
         return ((self.words(shape) >> np.uint64(32)) * np.uint64(high - low + 1) >> np.uint64(32)).astype(np.int64) + low
 
 
-def codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str) -> Codes:
+def draw_codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str) -> Codes:
     """Codes of `fmt`. Integers are uniform, but for "maximal", which lie near the ends of their range.
 
     ValueError names the nearest match for an unknown distribution.
     """
-    choice(distribution, "distribution", DISTRIBUTIONS)
+    known_name(distribution, "distribution", DISTRIBUTIONS)
     if fmt.integer:
         return _integers(source, fmt, shape, distribution)
     words = source.words(shape)
@@ -77,10 +77,10 @@ def codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str
     return out.astype(fmt.storage)
 
 
-def operands(source: Source, a: Format, b: Format, rows: int, k: int, distribution: str) -> tuple[Codes, Codes]:
+def draw_operands(source: Source, a: Format, b: Format, rows: int, k: int, distribution: str) -> tuple[Codes, Codes]:
     """Codes of `rows` pairs of vectors, (rows, k) each. In "cancel" neighbouring k hold the same a and opposite b, but for
     last bits."""
-    x, y = codes(source, a, (rows, k), distribution), codes(source, b, (rows, k), distribution)
+    x, y = draw_codes(source, a, (rows, k), distribution), draw_codes(source, b, (rows, k), distribution)
     if distribution == "cancel" and k > 1 and not a.integer:
         pairs = k // 2 * 2
         last = x.dtype.type(1 << a.padding)

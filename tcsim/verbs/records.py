@@ -20,7 +20,7 @@ def field_names() -> list[str]:
     return list(Unit.named())
 
 
-def record(unit: Unit) -> dict[str, Any]:
+def unit_record(unit: Unit) -> dict[str, Any]:
     """A unit as a dict for JSON: its label and its fields, those left at nothing excepted. `unit_of` makes it a unit again."""
     found: dict[str, Any] = {"label": unit.label}
     for name, value in unit.as_dict().items():
@@ -30,7 +30,7 @@ def record(unit: Unit) -> dict[str, Any]:
     return found
 
 
-def unit_of(document: dict[str, Any], where: str = "unit") -> Unit:
+def unit_from_record(document: dict[str, Any], where: str = "unit") -> Unit:
     """The unit of a dict: ``{"unit": "a100:fp16", "replace": {"rounding": "rne"}}``, or what `record` gives.
 
     ValueError names the key that is missing or unknown.
@@ -64,7 +64,7 @@ def unit_given(given: Any) -> Unit:
             raise ValueError(f"{given} is no JSON: {error}") from None
         if not isinstance(document, dict):
             raise ValueError(f"{given} holds no unit: a unit is a JSON object, as `tcsim show UNIT --json` prints")
-        return unit_of(document, given)
+        return unit_from_record(document, given)
     return as_unit(given)
 
 
@@ -79,7 +79,7 @@ def same_numbers(unit: Unit) -> tuple[Any, ...]:
     return (unit.instruction, *(getattr(unit, name) for name in field_names() if name not in skipped))
 
 
-def lines(units: Iterable[Unit]) -> list[dict[str, Any]]:
+def record_lines(units: Iterable[Unit]) -> list[dict[str, Any]]:
     """Units that share their numbers as one line each: the inputs, and the GPUs by their evidence.
 
     Every combination of a line's GPUs and inputs is a unit of the table, with the evidence that stands beside the GPU.

@@ -14,8 +14,7 @@ from tcsim.hardware import as_unit
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.reference.dot import instructions
-from tcsim.reference.trace import Block
-from tcsim.reference.trace import trace as trace_block
+from tcsim.reference.trace import Block, trace_block
 
 Array = npt.NDArray[Any]
 
@@ -69,7 +68,7 @@ def _later(x: Array, y: Array, c: Any, unit: Unit, block: int, options: dict[str
         raise ValueError(
             f"trace shows one dot product: a and b are vectors of equal length; got shapes {x.shape} and {y.shape}"
         )
-    blocks = list(walked(unit, x.size))
+    blocks = list(block_places(unit, x.size))
     arguments.integer(block, "block", 0, len(blocks) - 1)
     if block and "sr" in (unit.rounding, unit.align_rounding, unit.product_rounding):
         raise ValueError(f"{unit.label} rounds stochastically, with random words of every block's own: only block 0 is shown")
@@ -86,11 +85,11 @@ def _later(x: Array, y: Array, c: Any, unit: Unit, block: int, options: dict[str
 
 def opened(x: Array, y: Array, c: Any, unit: Unit, base: int) -> Iterator[Block]:
     """Every block of a stretch of a longer dot product that begins at k = base, where an instruction does, with the sum c."""
-    for block in range(len(list(walked(unit, x.size)))):
+    for block in range(len(list(block_places(unit, x.size)))):
         yield _later(x, y, c, unit, block, {"seed": 0, "round": None, "scale_a": None, "scale_b": None}, base)
 
 
-def walked(unit: Unit, k: int) -> Iterator[list[int]]:
+def block_places(unit: Unit, k: int) -> Iterator[list[int]]:
     """The k of each block, in the order in which the unit takes them."""
     for blocks in instructions(unit, 0, k):
         yield from blocks

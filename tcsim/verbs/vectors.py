@@ -17,8 +17,8 @@ from tcsim.hardware import as_unit
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.verbs import draws
-from tcsim.verbs.bits import result_codes, text
-from tcsim.verbs.records import record
+from tcsim.verbs.bits import hex_code, result_codes
+from tcsim.verbs.records import unit_record
 
 Codes = npt.NDArray[Any]
 FORMATS = ("npz", "hex")
@@ -88,25 +88,25 @@ def vectors(
 
 
 def _group(unit: Unit, name: str, rows: int, k: int, seed: int, backend: str) -> Group:
-    arguments.choice(name, "distribution", draws.DISTRIBUTIONS)
-    a, b = draws.operands(draws.Source(seed, name, "ab"), unit.a_format, unit.b_format, rows, k, name)
-    c = draws.codes(draws.Source(seed, name, "c"), unit.out_format, (rows,), name)
+    arguments.known_name(name, "distribution", draws.DISTRIBUTIONS)
+    a, b = draws.draw_operands(draws.Source(seed, name, "ab"), unit.a_format, unit.b_format, rows, k, name)
+    c = draws.draw_codes(draws.Source(seed, name, "c"), unit.out_format, (rows,), name)
     sa = sb = None
     if unit.scale_format is not None:
         source, shape = draws.Source(seed, name, "scales"), (rows, -(-k // unit.scale_block))
-        sa, sb = (draws.codes(source, unit.scale_format, shape, name) for _ in "ab")
+        sa, sb = (draws.draw_codes(source, unit.scale_format, shape, name) for _ in "ab")
     return Group(name, a, b, c, dots(unit, a, b, c, sa, sb, seed=seed, backend=backend), sa, sb)
 
 
-def write(groups: list[Group], unit: Unit | str, path: str | Path, *, form: str | None = None, seed: int = 0) -> Path:
+def write_vectors(groups: list[Group], unit: Unit | str, path: str | Path, *, form: str | None = None, seed: int = 0) -> Path:
     """Write vectors to a file: "npz" (keys ``distribution.a`` … ``distribution.d``, ``.sa``, ``.sb``, and ``meta``) or "hex".
 
     Hexadecimal text is what ``$readmemh`` reads: a line a dot product, k words of a, k of b, then sa and sb where there are
     scales, c and d; comments begin with ``//``. The ending decides unless `form` does.
     """
     unit, path = as_unit(unit), Path(path)
-    form = arguments.choice(form or path.suffix.lstrip("."), "format of vectors", FORMATS)
-    about = {"unit": record(unit), "tcsim": version("tcsim"), "seed": seed}
+    form = arguments.known_name(form or path.suffix.lstrip("."), "format of vectors", FORMATS)
+    about = {"unit": unit_record(unit), "tcsim": version("tcsim"), "seed": seed}
     if form == "npz":
         arrays = {f"{g.name}.{key}": x for g in groups for key, x in g.arrays.items()}
         with path.open("wb") as file:
@@ -128,7 +128,7 @@ def hex_lines(groups: list[Group], unit: Unit, seed: int = 0) -> list[str]:
         arrays = {key: group.arrays[key] for key in ("a", "b", "sa", "sb", "c", "d") if key in group.arrays}
         for i in range(len(group.d)):
             words = [
-                text(int(x), fmt)
+                hex_code(int(x), fmt)
                 for key, values in arrays.items()
                 if (fmt := digits[key]) is not None
                 for x in np.atleast_1d(values[i]).tolist()

@@ -77,7 +77,7 @@ def test_zero_rows_and_columns_are_positive_zero():
 
 @pytest.mark.parametrize(("k", "budget", "bits"), [(1, 53, 26), (2, 53, 26), (1024, 53, 21), (1 << 20, 53, 16), (1000, 24, 7)])
 def test_slice_bits_fill_the_budget(k, budget, bits):
-    assert exact.slice_bits(k, budget) == bits
+    assert exact.exact_slice_bits(k, budget) == bits
     assert k * 4**bits <= 2**budget < k * 4 ** (bits + 1) * 2
 
 

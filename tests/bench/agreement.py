@@ -64,7 +64,7 @@ def problems(unit: Unit, seed: int) -> Iterator[Problem]:
 def slow(problem: Problem) -> Codes:
     """The general kernel's numbers."""
     out = np.empty(problem.shape[:3], problem.unit.out_format.storage)
-    general.run(problem, out, 1)
+    general.multiply_general(problem, out, 1)
     return out
 
 
@@ -78,12 +78,12 @@ def fast(problem: Problem) -> tuple[Codes, int]:
         left += (i1 - i0) * (j1 - j0)
         general.run_part(problem, out, t, i0, i1, j0, j1)
 
-    if library_units.supports(problem):
-        library.run(problem, out, 1)
-    elif native.supports(problem):
-        native.run(problem, out, 1)
+    if library_units.library_supports(problem):
+        library.multiply_library(problem, out, 1)
+    elif native.float32_supports(problem):
+        native.multiply_float32(problem, out, 1)
     else:
-        simd.run(problem, out, 1, recompute)
+        simd.multiply_fast(problem, out, 1, recompute)
     return out, left
 
 
@@ -91,7 +91,7 @@ def has_fast_path(unit: Unit) -> bool:
     if unit.scale is not None or unit.arithmetic == "integer":
         return False
     problem = next(problems(unit, 0))
-    return library_units.supports(problem) or native.supports(problem) or simd.supports(problem)
+    return library_units.library_supports(problem) or native.float32_supports(problem) or simd.fast_supports(problem)
 
 
 def compare(unit: Unit, macs: float, seed: int) -> int:

@@ -87,13 +87,13 @@ def timed(benchmark, run, shape: tuple[int, int, int, int], **info: str) -> None
 def test_cpu(benchmark, case: str) -> None:  # type: ignore[no-untyped-def]
     unit, shape = CASES[case]
     problem = problem_of(unit, shape)
-    timed(benchmark, lambda: cpu.run(problem, THREADS), shape, case=case, kernel="cpu")
+    timed(benchmark, lambda: cpu.multiply_cpu(problem, THREADS), shape, case=case, kernel="cpu")
 
 
 @pytest.mark.parametrize("schedule", [SplitK(4, 64), Blocked(128, sum="float64"), Blocked(32)], ids=repr)
 def test_schedules(benchmark, schedule: SplitK | Blocked) -> None:  # type: ignore[no-untyped-def]
     problem = problem_of(FP16["a100"], CUBE, schedule)
-    timed(benchmark, lambda: cpu.run(problem, THREADS), CUBE, case=f"a100 {schedule}", kernel="cpu")
+    timed(benchmark, lambda: cpu.multiply_cpu(problem, THREADS), CUBE, case=f"a100 {schedule}", kernel="cpu")
 
 
 @pytest.mark.parametrize("special", ["none", "one NaN", "one infinity"])
@@ -103,7 +103,7 @@ def test_specials(benchmark, special: str) -> None:  # type: ignore[no-untyped-d
     problem = problem_of(FP16["a100"], shape)
     if special != "none":
         problem.a.codes[0, 100, 200] = 0x7E00 if "NaN" in special else 0x7C00
-    timed(benchmark, lambda: cpu.run(problem, THREADS), shape, case=f"a100 {special}", kernel="cpu")
+    timed(benchmark, lambda: cpu.multiply_cpu(problem, THREADS), shape, case=f"a100 {special}", kernel="cpu")
 
 
 @pytest.mark.parametrize("name", GENERAL)
@@ -111,7 +111,7 @@ def test_general(benchmark, name: str) -> None:  # type: ignore[no-untyped-def]
     unit, shape = GENERAL[name], (1, 256, 256, 256)
     problem = problem_of(unit, shape)
     out = np.zeros((1, 256, 256), unit.out_format.storage)
-    timed(benchmark, lambda: general.run(problem, out, THREADS), shape, case=f"{name} general", kernel="general")
+    timed(benchmark, lambda: general.multiply_general(problem, out, THREADS), shape, case=f"{name} general", kernel="general")
 
 
 @pytest.mark.parametrize("shape", sorted({s for _, s in CASES.values()} | {(1, 1024, 1024, 1024), (1, 256, 256, 256)}), ids=str)
@@ -126,4 +126,4 @@ def test_sgemm(benchmark, shape: tuple[int, int, int, int]) -> None:  # type: ig
 def test_small_call(benchmark) -> None:  # type: ignore[no-untyped-def]
     """A call of hardly any work: what starting one costs."""
     problem = problem_of(FP16["a100"], (1, 16, 16, 16))
-    timed(benchmark, lambda: cpu.run(problem, 1), (1, 16, 16, 16), case="a100 small call", kernel="cpu")
+    timed(benchmark, lambda: cpu.multiply_cpu(problem, 1), (1, 16, 16, 16), case="a100 small call", kernel="cpu")

@@ -151,7 +151,7 @@ def test_every_format_that_can_be_made_means_what_its_fields_say() -> None:
         for code, value in zip(codes.tolist(), found.tolist(), strict=True):
             expected = meaning(code, fmt)
             assert shown(value) == expected, (fmt, code)
-            own = values.decode(code, fmt)
+            own = values.value_of_code(code, fmt)
             finite = "-0" if own.zero and own.negative else Fraction(own.significand) * Fraction(2) ** own.lsb
             assert (own.special or finite) == expected, (fmt, code)
 

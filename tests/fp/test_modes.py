@@ -105,7 +105,7 @@ def cuda(unit: tcsim.Unit) -> object:
 
 READERS: dict[str, Callable[[str], object]] = {
     "mode": modes.mode,
-    "code": modes.code,
+    "code": modes.mode_code,
     "masks": modes.masks,
     "c_condition": modes.c_condition,
     "processor_mode": modes.processor_mode,

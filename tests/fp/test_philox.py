@@ -5,7 +5,7 @@ import pytest
 
 from tcsim.codegen.jit import kernel
 from tcsim.fp import philox
-from tcsim.fp.compiled.philox import word, words
+from tcsim.fp.compiled.philox import random_word, words
 
 # Known-answer vectors of Random123 1.14 (kat_vectors, philox4x32 10 rounds): counter, key, output.
 KNOWN = [
@@ -28,7 +28,7 @@ def _fill_words(out, seed, element, group, operation):
 @kernel
 def _fill_word(out, seed, element, step, operation):
     for i in range(out.shape[0]):
-        out[i] = word(seed[i], element[i], step[i], operation[i])
+        out[i] = random_word(seed[i], element[i], step[i], operation[i])
 
 
 @pytest.mark.parametrize(("counter", "key", "expected"), KNOWN)

@@ -90,7 +90,7 @@ def test_gguf_by_hand(tmp_path: Path) -> None:
     q4 = b"".join(np.float16(s).tobytes() + np.float16(-1).tobytes() + (half | (15 - half) << 4).tobytes() for s in (0.25, 1))
     path = tmp_path / "x.gguf"
     path.write_bytes(head + f.tobytes() + q8 + bytes(128 - len(q8)) + q4)
-    about, tensors = gguf.read(path)
+    about, tensors = gguf.read_gguf(path)
     assert about == {"general.alignment": 64, "names": ["a", "b"]}
     assert np.array_equal(tensors["f"], f.reshape(2, 32))
     assert np.array_equal(tensors["q8"], codes * np.array([[0.5], [2]], np.float32))
@@ -98,7 +98,7 @@ def test_gguf_by_hand(tmp_path: Path) -> None:
     assert np.array_equal(tensors["q4"], np.stack([line * 0.25 - 1, line - 1]))
     (tmp_path / "y.gguf").write_bytes(b"GGML")
     with pytest.raises(ValueError, match="is no GGUF file"):
-        gguf.read(tmp_path / "y.gguf")
+        gguf.read_gguf(tmp_path / "y.gguf")
 
 
 def test_smollm2_knows_a_capital() -> None:

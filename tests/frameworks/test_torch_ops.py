@@ -79,11 +79,11 @@ def test_alpha_and_beta(alpha: float, beta: float) -> None:
 
 def test_fma_rounds_once() -> None:
     """Sums whose float64 value is halfway between two float32 numbers while the exact one is not."""
-    from tcsim.torch.product import fused
+    from tcsim.torch.product import fma_rounded_once
 
     term = (2.0 * (2**23 + np.arange(64))).astype(np.float32)  # 1 is half its last place
     acc, alpha = np.full(64, 1 - 2.0**-23, np.float32), np.float32(1 + 2.0**-23)  # their product is 1 - 2^-46
-    got = fused(torch.from_numpy(acc), float(alpha), torch.from_numpy(term)).numpy()
+    got = fma_rounded_once(torch.from_numpy(acc), float(alpha), torch.from_numpy(term)).numpy()
     twice = (acc.astype(np.float64) * float(alpha) + term.astype(np.float64)).astype(np.float32)
     expected = fma(float(alpha), acc, term)
     assert np.array_equal(got, expected)

@@ -12,7 +12,7 @@ from tcsim_gpu.table import INSTRUCTIONS, instructions_of
 import tcsim
 from tcsim.hardware import UNITS
 
-ABSENT = pytest.mark.skipif(device.available(), reason="a GPU is here")
+ABSENT = pytest.mark.skipif(device.gpu_available(), reason="a GPU is here")
 
 
 def test_import_loads_no_cupy() -> None:
@@ -39,7 +39,7 @@ def test_verbs_say_what_is_missing(verb: str, tmp_path) -> None:  # type: ignore
 
 
 def test_doctor_speaks_of_gpu_and_compiler() -> None:
-    lines = "\n".join(cli.doctor())
+    lines = "\n".join(cli.gpu_lines())
     assert "CuPy" in lines
     assert "CUDA compiler" in lines
 

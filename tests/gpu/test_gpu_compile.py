@@ -3,7 +3,7 @@
 import pytest
 from tcsim_gpu import aligned, compile_check, source
 from tcsim_gpu import compile as compiler
-from tcsim_gpu.fabsum import CHAINED, chain_source, fabsum_source
+from tcsim_gpu.fabsum import CHAINED, fabsum_source, wgmma_chain_source
 from tcsim_gpu.matrix_source import matrix_source
 from tcsim_gpu.unit_of_instruction import named
 
@@ -13,7 +13,7 @@ NO_COMPILER = "no CUDA compiler here: neither nvcc nor NVRTC (pip install nvidia
 
 
 def build(text: str, target: str) -> None:
-    if not compiler.available():
+    if not compiler.compiler_available():
         pytest.skip(NO_COMPILER)
     if target not in compiler.architectures():
         pytest.skip(f"the CUDA compiler here no longer builds for {target}; it has {', '.join(compiler.architectures())}")
@@ -56,7 +56,7 @@ def test_volta_gemm_compiles_where_volta_does_or_for_the_next() -> None:
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_120"])
 def test_emulator_compiles(target: str) -> None:
     unit = tcsim.unit("h200", "bfloat16")
-    build(aligned.aligned_source(unit, tcsim.Blocked(64).plan(256), True, aligned.Tile()), target)
+    build(aligned.aligned_source(unit, tcsim.Blocked(64).plan(256), True, aligned.BlockTile()), target)
 
 
 @pytest.mark.parametrize("kernel", ["pack", "general", "chains"])
@@ -77,7 +77,7 @@ def test_fabsum_compiles(block: int, total: str, fmt: str) -> None:
 
 @pytest.mark.parametrize("fmt", CHAINED)
 def test_a_units_own_chain_compiles(fmt: str) -> None:
-    build(chain_source(fmt, fmt), "sm_90a")
+    build(wgmma_chain_source(fmt, fmt), "sm_90a")
 
 
 def test_exact_blocks_compile() -> None:
@@ -87,7 +87,7 @@ def test_exact_blocks_compile() -> None:
 
 
 def test_compile_errors_carry_the_log() -> None:
-    if not compiler.available():
+    if not compiler.compiler_available():
         pytest.skip(NO_COMPILER)
     with pytest.raises(compiler.CompileError, match="undeclared_name"):
         compiler.cubin("__global__ void f(int *x) { *x = undeclared_name; }", compiler.architectures()[-1])

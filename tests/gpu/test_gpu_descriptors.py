@@ -12,7 +12,7 @@ import pytest
 from tcsim_gpu import descriptors, device, instructions
 from tcsim_gpu.matrix_source import matrix_source
 from tcsim_gpu.source import kernel_text
-from tcsim_gpu.table import INSTRUCTIONS, Instruction, instructions_of
+from tcsim_gpu.table import INSTRUCTIONS, GpuInstruction, instructions_of
 from tcsim_gpu.unit_of_instruction import named
 
 import tcsim
@@ -85,16 +85,16 @@ def test_shared_memory_descriptor() -> None:
 
 
 @pytest.mark.parametrize("row", TCGEN05, ids=lambda row: row.name)
-def test_every_element_has_a_place_of_its_own(row: Instruction) -> None:
+def test_every_element_has_a_place_of_its_own(row: GpuInstruction) -> None:
     """A core matrix row is 16 bytes; elements of 6 and 4 bits leave the end of theirs empty where kinds mix them."""
     for fmt, lines in ((row.formats[0], row.m), (row.formats[1], row.n)):
-        seen = [descriptors.place(row, fmt.width, line, k) for line in range(lines) for k in range(row.k)]
+        seen = [descriptors.element_bit(row, fmt.width, line, k) for line in range(lines) for k in range(row.k)]
         assert len(set(seen)) == lines * row.k
         assert max(seen) + fmt.width <= 8 * lines * 32
         assert all(bit // 128 == (bit + fmt.width - 1) // 128 for bit in seen)  # none leaves its 16 bytes
-        assert descriptors.place(row, fmt.width, 1, 0) == 128
-        assert descriptors.place(row, fmt.width, 0, row.k // 2) == 8 * 128
-        assert descriptors.place(row, fmt.width, 8, 0) == 8 * 256
+        assert descriptors.element_bit(row, fmt.width, 1, 0) == 128
+        assert descriptors.element_bit(row, fmt.width, 0, row.k // 2) == 8 * 128
+        assert descriptors.element_bit(row, fmt.width, 8, 0) == 8 * 256
 
 
 def test_scale_cells_are_the_tiled_layout() -> None:
@@ -105,7 +105,7 @@ def test_scale_cells_are_the_tiled_layout() -> None:
 
 
 @pytest.fixture
-def packed(tmp_path: Path) -> Callable[[Instruction, int, Any], Any]:
+def packed(tmp_path: Path) -> Callable[[GpuInstruction, int, Any], Any]:
     """The kernel's own packing, compiled for the host."""
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
@@ -113,7 +113,7 @@ def packed(tmp_path: Path) -> Callable[[Instruction, int, Any], Any]:
     text = kernel_text("tcgen05.cuh")
     put = text[text.index("template <class Code>") : text.index("__device__ __forceinline__ void wait_for")]
 
-    def pack(row: Instruction, bits: int, codes: Any) -> Any:
+    def pack(row: GpuInstruction, bits: int, codes: Any) -> Any:
         source = f"""#define __device__
 #define __forceinline__ inline
 #define K {row.k}
@@ -148,14 +148,14 @@ extern "C" void pack(u8 *tile, const unsigned *codes, int lines) {{
         "mxf4.m128n16k64.e2m1.e2m1.f32.ue8m0x32",
     ],
 )
-def test_the_kernel_packs_as_described(name: str, packed: Callable[[Instruction, int, Any], Any]) -> None:
+def test_the_kernel_packs_as_described(name: str, packed: Callable[[GpuInstruction, int, Any], Any]) -> None:
     row = named(f"tcgen05.{name}")
     width = row.formats[0].width
     codes = np.random.default_rng(1).integers(0, 1 << width, (32, row.k), dtype=np.uint64).astype(np.uint32)
     bits = np.unpackbits(packed(row, width, codes), bitorder="little")
     for line in range(32):
         for k in range(row.k):
-            at = descriptors.place(row, width, line, k)
+            at = descriptors.element_bit(row, width, line, k)
             assert sum(int(bit) << i for i, bit in enumerate(bits[at : at + width])) == codes[line, k]
 
 

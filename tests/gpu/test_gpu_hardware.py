@@ -6,11 +6,11 @@ from tcsim_gpu import device
 
 import tcsim
 
-if not device.available():
+if not device.gpu_available():
     pytest.skip("no usable GPU and CuPy here", allow_module_level=True)
 
 from tcsim_gpu import emulator, fabsum, instructions, validate
-from tcsim_gpu.draw import DISTRIBUTIONS, Source
+from tcsim_gpu.draw import DISTRIBUTIONS, GpuSource
 from tcsim_gpu.unit_of_instruction import instruction_units
 
 from tcsim import reference
@@ -45,12 +45,15 @@ def test_instructions_equal_the_emulator(distribution: str) -> None:
     assert GPU is not None
     for row, unit in instruction_units(GPU):
         if instructions.runs_on(row, device.capability()):
-            problem = validate.draw_problem(row, unit, distribution, Source(5), 64, 2 * row.k)
-            seen, expected = instructions.run_on_device(problem, row), emulator.run_on_device(problem)
+            problem = validate.draw_problem(row, unit, distribution, GpuSource(5), 64, 2 * row.k)
+            seen, expected = (
+                instructions.multiply_hardware_on_device(problem, row),
+                emulator.multiply_emulated_on_device(problem),
+            )
             assert int((seen != expected).sum()) == 0, row.name
             corner = validate.corner(problem)
             sample = device.cupy().asnumpy(seen[:, :4, :4])
-            assert not (sample != reference.run(corner)).any(), row.name
+            assert not (sample != reference.multiply_reference(corner)).any(), row.name
 
 
 def test_another_gpus_unit_is_refused_and_runs_as_it_is() -> None:
@@ -60,13 +63,13 @@ def test_another_gpus_unit_is_refused_and_runs_as_it_is() -> None:
     assert instructions.instruction_for(other, as_is=True).a == "bfloat16"
 
 
-@pytest.mark.skipif(not device.available() or device.capability() != 90, reason="the fused kernel needs Hopper")
+@pytest.mark.skipif(not device.gpu_available() or device.capability() != 90, reason="the fused kernel needs Hopper")
 @pytest.mark.parametrize(("block", "total"), [(64, "float32"), (64, "float64"), (256, "float32"), (48, "float64")])
 def test_fused_fabsum_equals_the_schedule(block: int, total: str) -> None:
     rng = np.random.default_rng(4)
     a, b = (rng.random(s).astype(np.float16) for s in ((200, 700), (700, 130)))
     c = rng.random((200, 130)).astype(np.float32)
-    seen = fabsum.fabsum(a.view(np.uint16), b.view(np.uint16), c, block=block, sum=total)
+    seen = fabsum.fabsum_gemm(a.view(np.uint16), b.view(np.uint16), c, block=block, sum=total)
     expected = tcsim.matmul(a, b, c, unit=tcsim.unit("h200", "float16"), schedule=tcsim.Blocked(block, total))
     np.testing.assert_array_equal(seen.view(np.uint32), expected.view(np.uint32))
 
@@ -83,7 +86,7 @@ def hard_codes(rng: np.random.Generator, shape: tuple[int, int], kind: str, expo
     return codes.astype(f"u{width // 8}")
 
 
-@pytest.mark.skipif(not device.available() or device.capability() != 90, reason="the fused kernel needs Hopper")
+@pytest.mark.skipif(not device.gpu_available() or device.capability() != 90, reason="the fused kernel needs Hopper")
 @pytest.mark.parametrize("kind", ["signed", "cancelling", "subnormal", "finite", "rarely special", "any"])
 @pytest.mark.parametrize(
     ("block", "total", "fmt"),
@@ -104,15 +107,15 @@ def test_fused_fabsum_of_hard_numbers_equals_the_schedule(block: int, total: str
         a, b = hard_codes(rng, (m, k), kind, field), hard_codes(rng, (k, n), kind, field)
         c = hard_codes(rng, (m, n), kind, 0x7F800000, 32).view(np.float32)
     for start in (None, c):
-        seen = fabsum.fabsum(a, b, start, block=block, sum=total, fmt=fmt)
+        seen = fabsum.fabsum_gemm(a, b, start, block=block, sum=total, fmt=fmt)
         expected = tcsim.matmul(a, b, start, unit=unit, schedule=tcsim.Blocked(block, total))
         np.testing.assert_array_equal(seen.view(np.uint32), expected.view(np.uint32))
 
 
-@pytest.mark.skipif(not device.available() or device.capability() != 90, reason="the fused kernel needs Hopper")
+@pytest.mark.skipif(not device.gpu_available() or device.capability() != 90, reason="the fused kernel needs Hopper")
 def test_fused_fabsum_of_nothing_is_c() -> None:
     c = np.array([[1.5, -2.5]], np.float32)
-    np.testing.assert_array_equal(fabsum.fabsum(np.zeros((1, 0), np.uint16), np.zeros((0, 2), np.uint16), c), c)
+    np.testing.assert_array_equal(fabsum.fabsum_gemm(np.zeros((1, 0), np.uint16), np.zeros((0, 2), np.uint16), c), c)
 
 
 @pytest.mark.parametrize("fraction", [23, 24])

@@ -2,7 +2,7 @@
 
 import pytest
 from tcsim_gpu import device
-from tcsim_gpu.names import DEVICES, gpu_named, matches
+from tcsim_gpu.names import DEVICES, gpu_of_device, matches
 from tcsim_gpu.table import CAPABILITY
 
 from tcsim.hardware import GPUS
@@ -77,14 +77,14 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("name", "capability"), KNOWN, ids=lambda x: str(x).replace(" ", "_"))
 def test_known_devices(name: str, capability: int) -> None:
-    assert gpu_named(name, capability) == KNOWN[name, capability]
+    assert gpu_of_device(name, capability) == KNOWN[name, capability]
     for other in {row.capability for row in DEVICES} - {capability}:
-        assert gpu_named(name, other) is None, other
+        assert gpu_of_device(name, other) is None, other
 
 
 @pytest.mark.parametrize(("name", "capability"), UNKNOWN, ids=lambda x: str(x).replace(" ", "_"))
 def test_unknown_stays_unknown(name: str, capability: int) -> None:
-    assert gpu_named(name, capability) is None
+    assert gpu_of_device(name, capability) is None
 
 
 def test_rows_agree_with_the_unit_table() -> None:
@@ -96,7 +96,7 @@ def test_rows_agree_with_the_unit_table() -> None:
 
 def test_no_device_matches_two_rows() -> None:
     for name, capability in KNOWN:
-        rows = [r for r in DEVICES if r.capability == capability and gpu_named(name, capability) == r.name]
+        rows = [r for r in DEVICES if r.capability == capability and gpu_of_device(name, capability) == r.name]
         others = [r for r in DEVICES if r.capability == capability and r not in rows and matches(name, r)]
         assert (len(rows), others) == (1, []), name
 

@@ -20,7 +20,7 @@ from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.problem import Operand, Problem
-from tcsim.reference.values import decode, encode, exact_sum, round_value
+from tcsim.reference.values import code_of_value, round_value, sum_of_values, value_of_code
 from tcsim.schedule import Sequential
 
 SEEDS = {"fixed": 20261122, "fresh": secrets.randbits(48)}
@@ -58,7 +58,7 @@ FLOAT32 = format_named("float32")
 def test_the_step_of_a_unit(unit: Unit, step: str) -> None:
     assert proofs.step_for(unit, Sequential().plan(256), "h200").name == step
     assert proofs.step_for(unit, Sequential().plan(256), "a100").name == "emulator"
-    assert step in proofs.explain(unit, "h200")
+    assert step in proofs.explain_step(unit, "h200")
 
 
 def test_another_nan_is_another_unit() -> None:
@@ -104,7 +104,7 @@ def through(problem: Problem, unit: Unit) -> np.ndarray:
     a = np.where(order < 0, 0, problem.a.codes[:, :, order]).astype(problem.a.codes.dtype)
     b = np.where(order[:, None] < 0, 0, problem.b.codes[:, order]).astype(problem.b.codes.dtype)
     x, y = Operand(a, problem.a.stored), Operand(b, problem.b.stored)
-    return cpu.run(replace(problem, unit=unit, plan=Sequential().plan(order.size), a=x, b=y), 1)
+    return cpu.multiply_cpu(replace(problem, unit=unit, plan=Sequential().plan(order.size), a=x, b=y), 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
@@ -121,7 +121,7 @@ def test_padding_gives_the_bits_of_the_unit(seed: int) -> None:
             continue
         proved += 1
         stated = f"seed {(seed, i)}: {written(unit)}"
-        np.testing.assert_array_equal(through(problem, base), reference.run(problem), stated)
+        np.testing.assert_array_equal(through(problem, base), reference.multiply_reference(problem), stated)
     assert proved > 100
     assert refused > 50
 
@@ -134,7 +134,7 @@ def test_what_padding_refuses_can_differ() -> None:
         assert certificates.padding(unit, base) is not None
         problems = (what_ifs.problem(what_ifs.Draw((7, i)), unit) for i in range(600))
         alike = (replace(p, plan=Sequential().plan(p.shape[3])) for p in problems)
-        assert any((through(p, base) != cpu.run(p, 1)).any() for p in alike), change
+        assert any((through(p, base) != cpu.multiply_cpu(p, 1)).any() for p in alike), change
 
 
 def folded_unit(draw: what_ifs.Draw) -> Unit:
@@ -158,8 +158,8 @@ def folded_problem(draw: what_ifs.Draw, unit: Unit) -> Problem:
     rng, fmt = draw.rng, unit.scale_format
     assert fmt is not None
     kinds = ("mid", "any", "zeros", "close", "special", "cancel", "huge")
-    a = what_ifs.codes(draw, unit.a_format, (1, m, k), draw.of(kinds))
-    b = what_ifs.codes(draw, unit.b_format, (1, k, n), draw.of(kinds))
+    a = what_ifs.codes_of_kind(draw, unit.a_format, (1, m, k), draw.of(kinds))
+    b = what_ifs.codes_of_kind(draw, unit.b_format, (1, k, n), draw.of(kinds))
     blocks, width = -(-k // unit.scale_block), fmt.mantissa_bits
     scales = []
     for shape in ((1, m, blocks), (1, blocks, n)):
@@ -194,23 +194,23 @@ def by_blocks(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         codes = np.pad(codes, ((0, 0), (0, chunks * 64 - k)))
         sides.append(codes.reshape(-1, chunks, 64).transpose(1, 0, 2))
     a, b = (Operand(s, format_named("bfloat16")) for s in (sides[0], sides[1].transpose(0, 2, 1)))
-    sums = cpu.run(Problem(BF16, Sequential().plan(64), a, b, None), 1)
+    sums = cpu.multiply_cpu(Problem(BF16, Sequential().plan(64), a, b, None), 1)
     out = np.zeros((m, n), np.uint32) if problem.c is None else problem.c[0].copy()
     for i, j in np.ndindex(m, n):
         for chunk in sums[:, i, j]:
-            terms = [decode(int(v), FLOAT32) for v in (out[i, j], chunk)]
+            terms = [value_of_code(int(v), FLOAT32) for v in (out[i, j], chunk)]
             if any(t.special for t in terms):
                 break  # never certified
-            total = round_value(exact_sum(terms), -126, 24, "rz")
-            out[i, j] = encode(total, FLOAT32) & (0xFFFFFFFF if total.significand else 0x80000000)
+            total = round_value(sum_of_values(terms), -126, 24, "rz")
+            out[i, j] = code_of_value(total, FLOAT32) & (0xFFFFFFFF if total.significand else 0x80000000)
     return out
 
 
 def both_sides(problem: Problem) -> tuple[np.ndarray, certificates.Facts, np.ndarray, certificates.Facts]:
     assert problem.scale_a is not None
     assert problem.scale_b is not None
-    x, a = certificates.fold(problem.a.codes[0], problem.scale_a[0], problem.unit, "a")
-    y, b = certificates.fold(problem.b.codes[0].T, problem.scale_b[0].T, problem.unit, "b")
+    x, a = certificates.folded_with_facts(problem.a.codes[0], problem.scale_a[0], problem.unit, "a")
+    y, b = certificates.folded_with_facts(problem.b.codes[0].T, problem.scale_b[0].T, problem.unit, "b")
     return x, a, y, b
 
 
@@ -229,7 +229,7 @@ def test_a_certified_output_has_the_bits_of_the_unit(seed: int) -> None:
         certain = certificates.certified(a, b, c, certificates.reach_of(unit))
         sure, unsure = sure + int(certain.sum()), unsure + int((~certain).sum())
         if certain.any():
-            seen, expected = by_blocks(problem, x, y), reference.run(problem)[0]
+            seen, expected = by_blocks(problem, x, y), reference.multiply_reference(problem)[0]
             wrong = certain & (seen != expected)
             assert not wrong.any(), f"seed {(seed, 1, i)}: {written(unit)} {np.argwhere(wrong)} {seen[wrong]} {expected[wrong]}"
     assert sure > 50
@@ -249,7 +249,7 @@ def test_a_looser_certificate_would_let_wrong_bits_through(reach: int, bits: int
         loose = certificates.certified(a, b, c, certificates.reach_of(unit) + reach, 24 + bits)
         strict = certificates.certified(a, b, c, certificates.reach_of(unit))
         assert not (strict & ~loose).any()
-        if (loose & ~strict).any() and (loose & (by_blocks(problem, x, y) != reference.run(problem)[0])).any():
+        if (loose & ~strict).any() and (loose & (by_blocks(problem, x, y) != reference.multiply_reference(problem)[0])).any():
             return
     pytest.fail("no output differed: the test tests nothing")
 
@@ -321,17 +321,17 @@ def test_ordinary_data_are_certified() -> None:
             scales = tcsim.encode(tcsim.round_to(largest, scale_format, rounding="rne"), scale_format)
             shrunk = x / tcsim.decode(scales, scale_format)[:, :, None]
             codes = tcsim.encode(tcsim.round_to(shrunk, "float4_e2m1fn", rounding="rne", overflow="saturate"), "float4_e2m1fn")
-            sides.append(certificates.fold(codes.reshape(32, -1), scales, unit, side)[1])
+            sides.append(certificates.folded_with_facts(codes.reshape(32, -1), scales, unit, side)[1])
         assert certificates.certified(sides[0], sides[1], None, 35).all(), fmt
 
 
-@pytest.mark.skipif(not device.available() or device.capability() != 90, reason="the tensor-core kernels need Hopper")
+@pytest.mark.skipif(not device.gpu_available() or device.capability() != 90, reason="the tensor-core kernels need Hopper")
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_the_plan_gives_the_emulators_bits(seed: int) -> None:
     from tcsim_gpu import emulator
 
     print(f"seed {seed}")
-    steps = proofs.Tally()
+    steps = proofs.StepTally()
     for i in range(60):
         draw = what_ifs.Draw((seed, 2, i))
         if i % 2:
@@ -340,5 +340,7 @@ def test_the_plan_gives_the_emulators_bits(seed: int) -> None:
             unit, _ = padded_unit(draw)
             problem = what_ifs.problem(draw, unit)
             problem = replace(problem, plan=Sequential().plan(problem.shape[3]))
-        np.testing.assert_array_equal(proofs.run(problem, steps), emulator.run(problem), f"seed {(seed, 2, i)}")
+        np.testing.assert_array_equal(
+            proofs.multiply_cuda(problem, steps), emulator.multiply_emulated(problem), f"seed {(seed, 2, i)}"
+        )
     assert set(steps.outputs) >= {"padded", "exact blocks", "emulator"}

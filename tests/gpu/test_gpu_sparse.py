@@ -5,7 +5,7 @@ import pytest
 from tcsim_gpu import compile as compiler
 from tcsim_gpu import device, sparse
 from tcsim_gpu.sparse import SPARSE_INSTRUCTIONS
-from tcsim_gpu.table import Instruction
+from tcsim_gpu.table import GpuInstruction
 
 import tcsim
 
@@ -13,7 +13,7 @@ ROWS = pytest.mark.parametrize("row", SPARSE_INSTRUCTIONS, ids=lambda row: row.n
 
 
 @ROWS
-def test_every_element_is_held_once(row: Instruction) -> None:
+def test_every_element_is_held_once(row: GpuInstruction) -> None:
     for places, shape in ((sparse.a_places, (16, row.k // 2)), (sparse.b_places, (row.k, 8)), (sparse.d_places, (16, 8))):
         first, second = places(row)
         held = np.zeros(shape, int)
@@ -22,7 +22,7 @@ def test_every_element_is_held_once(row: Instruction) -> None:
 
 
 @ROWS
-def test_metadata_has_a_place_for_every_group(row: Instruction) -> None:
+def test_metadata_has_a_place_for_every_group(row: GpuInstruction) -> None:
     group = 2 if row.a == "tfloat32" else 4
     places = {sparse.metadata_place(row, line, g) for line in range(16) for g in range(row.k // group)}
     assert len(places) == 16 * row.k // group
@@ -49,29 +49,29 @@ def test_units_and_their_instructions() -> None:
 
 
 @ROWS
-def test_it_compiles(row: Instruction) -> None:
-    if not compiler.available():
+def test_it_compiles(row: GpuInstruction) -> None:
+    if not compiler.compiler_available():
         pytest.skip("no CUDA compiler here: neither nvcc nor NVRTC (pip install nvidia-cuda-nvrtc)")
     assert len(compiler.cubin(sparse.sparse_source(row), row.target)) > 1000
 
 
-@pytest.mark.skipif(not device.available() or device.table_gpu() is None, reason="no GPU of the unit table here")
+@pytest.mark.skipif(not device.gpu_available() or device.table_gpu() is None, reason="no GPU of the unit table here")
 @ROWS
-def test_it_computes_on_kept_values(row: Instruction) -> None:
+def test_it_computes_on_kept_values(row: GpuInstruction) -> None:
     unit = tcsim.unit(device.table_gpu() or "", row.a, b=row.b, out=row.out, instruction="mma")
     for distribution in ("mid", "full", "special"):
-        assert sparse.compare(row, unit, distribution, 1)[1] == 0
+        assert sparse.compare_sparse(row, unit, distribution, 1)[1] == 0
 
 
 def test_the_report_has_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "capability", lambda: 80)
     monkeypatch.setattr(device, "describe", lambda: {"gpu": "none"})
     monkeypatch.setattr(device, "name", lambda *_: "none")
-    monkeypatch.setattr(sparse, "compare", lambda row, unit, name, outputs, seed: (outputs, int(row.a == "int8")))
-    found = sparse.validate("a100", outputs=200, distributions=("mid", "full"))
+    monkeypatch.setattr(sparse, "compare_sparse", lambda row, unit, name, outputs, seed: (outputs, int(row.a == "int8")))
+    found = sparse.validate_sparse("a100", outputs=200, distributions=("mid", "full"))
     assert {c.instruction for c in found.counts} == {row.name for row in SPARSE_INSTRUCTIONS if "float8" not in row.a}
     assert (found.outputs, found.mismatches) == (9 * 200, 2)
     with pytest.raises(ValueError, match="sparse instruction"):
-        sparse.validate("a100", match=("wgmma",))
+        sparse.validate_sparse("a100", match=("wgmma",))
     with pytest.raises(ValueError, match="unit table"):
-        sparse.validate("v100")
+        sparse.validate_sparse("v100")

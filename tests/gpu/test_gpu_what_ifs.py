@@ -35,7 +35,7 @@ def exact(problem: Problem) -> np.ndarray:
 
 
 def agree(problem: Problem, seen: np.ndarray, seed: object) -> None:
-    expected = reference.run(problem)
+    expected = reference.multiply_reference(problem)
     assert (seen == expected).all(), f"seed {seed}: {written(problem.unit)} {problem.plan} {seen} {expected}"
 
 
@@ -43,7 +43,7 @@ def agree(problem: Problem, seen: np.ndarray, seed: object) -> None:
 def test_exact_kernel_on_what_ifs(seed: int) -> None:
     print(f"seed {seed}")
     for i in range(300):
-        problem = what_ifs.draw((seed, i))
+        problem = what_ifs.draw_what_if((seed, i))
         agree(problem, exact(problem), (seed, i))
         rng = np.random.default_rng((seed, i))
         drawn = draw_unit(rng)
@@ -74,14 +74,14 @@ def test_double_precision_kernel_on_what_ifs(align: str, total: str | None, seed
         plan = Sequential().plan(k) if total is None else Blocked(draw.between(1, k), total).plan(k)
         problem = replace(problem, plan=plan)
         assert soak.kernel_of(unit, plan) in ("aligned", "chains")
-        agree(problem, emulator.run_on_device(problem, machine=host.Host()), (seed, i))
+        agree(problem, emulator.multiply_emulated_on_device(problem, machine=host.Host()), (seed, i))
         done += 1
     assert done >= 40
 
 
 def test_what_is_drawn() -> None:
     """Every field takes several values, and the kernels, kinds of sum and special values all occur."""
-    problems = [what_ifs.draw((1, i)) for i in range(1500)]
+    problems = [what_ifs.draw_what_if((1, i)) for i in range(1500)]
     units = [p.unit for p in problems]
     for key in ("arithmetic", "align_rounding", "rounding", "subnormals", "zero_sign", "c_enters", "nan_from", "overflow",
                 "parity_split", "product_rounding", "group_size", "chain", "chains", "sum_format", "scale", "operand_format",
@@ -93,7 +93,7 @@ def test_what_is_drawn() -> None:
     assert {soak.kernel_of(p.unit, p.plan) for p in problems} == {"general", "aligned", "chains"}
     assert any(p.a.stored != p.unit.a_format for p in problems)
     assert all(GENERAL.takes(u) for u in units)
-    again = what_ifs.draw((1, 7))
+    again = what_ifs.draw_what_if((1, 7))
     assert again.unit == units[7]
     assert (again.a.codes == problems[7].a.codes).all()
 
@@ -127,7 +127,7 @@ def test_a_sum_in_float16_rounds_once() -> None:
     half = np.float32(-168.5 * 2.0**-24).view(np.uint32)
     problem = corner(unit, 0x3C00, int(half), 0x80000200)
     problem = replace(problem, plan=Blocked(1, "float16").plan(1))
-    for seen in (exact(problem), emulator.run_on_device(problem, machine=host.Host())):
+    for seen in (exact(problem), emulator.multiply_emulated_on_device(problem, machine=host.Host())):
         assert np.uint32(seen[0, 0, 0]).view(np.float32) == -169 * 2.0**-24
 
 
@@ -140,7 +140,7 @@ def test_a_c_that_overflows_alone(fraction: int, align: str, kept: int | None) -
     problem = Problem(
         unit, Sequential().plan(2), Operand(zeros, unit.a_format), Operand(zeros.reshape(1, 2, 1), unit.b_format), out
     )
-    for seen in (exact(problem), emulator.run_on_device(problem, machine=host.Host())):
+    for seen in (exact(problem), emulator.multiply_emulated_on_device(problem, machine=host.Host())):
         assert seen[0, 0, 0] == 0xFF800000
 
 
@@ -158,7 +158,7 @@ def test_a_subnormal_c_is_cut_beside_zeros(fraction: int, align: str, rounding: 
             unit, Sequential().plan(2), Operand(zeros, unit.a_format), Operand(zeros.reshape(1, 2, 1), unit.b_format),
             np.array([[[code]]], np.uint32),
         )  # fmt: skip
-        agree(problem, emulator.run_on_device(problem, machine=host.Host()), "corner")
+        agree(problem, emulator.multiply_emulated_on_device(problem, machine=host.Host()), "corner")
 
 
 def test_blocks_in_the_thousands() -> None:
@@ -174,28 +174,30 @@ def test_blocks_in_the_thousands() -> None:
 
 
 def test_a_soak_counts_and_a_difference_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = next(p for p in (what_ifs.draw((4, i)) for i in range(999)) if p.unit.arithmetic == "integer" and p.shape[3] > 3)
-    expected = reference.run(problem)
+    problem = next(
+        p for p in (what_ifs.draw_what_if((4, i)) for i in range(999)) if p.unit.arithmetic == "integer" and p.shape[3] > 3
+    )
+    expected = reference.multiply_reference(problem)
     wrong = expected.copy()
     wrong[0, 0, 0] ^= 1
-    right = soak.compare(problem, expected, expected, expected, reference.run)
+    right = soak.compare_backends(problem, expected, expected, expected, reference.multiply_reference)
     assert (right.units, right.outputs, right.differ) == (1, expected.size, 0)
 
     def odd(p: Problem) -> np.ndarray:  # wrong wherever k reaches 3
-        out = reference.run(p)
+        out = reference.multiply_reference(p)
         return out ^ out.dtype.type(1) if p.a.codes[..., 3:].any() else out
 
-    found = soak.compare(problem, wrong, expected, expected, odd)
+    found = soak.compare_backends(problem, wrong, expected, expected, odd)
     assert (found.cuda_cpu, found.cuda_reference, found.cpu_reference) == (1, 1, 0)
     example = found.examples[0]
     assert example["cuda"] != example["reference"]
     assert np.count_nonzero(np.array(example["a"]) != "0x0") <= 1 or odd(problem) is None
-    total = soak.Tally()
+    total = soak.SoakTally()
     for _ in range(20):
         total.add(found)
     assert total.units == 20
     assert len(total.examples) <= 9
-    report = soak.Report({"gpu": "none"}, "today", 4, False, 1.0, total)
+    report = soak.SoakReport({"gpu": "none"}, "today", 4, False, 1.0, total)
     assert "differ: cuda from cpu 20" in report.text()
     stored = json.loads(json.dumps(report.as_dict()))["tally"]
     assert (stored["units"], stored["cuda_cpu"], sum(stored["kernels"].values())) == (20, 20, 20)
@@ -203,16 +205,16 @@ def test_a_soak_counts_and_a_difference_is_made_small(monkeypatch: pytest.Monkey
 
 def test_every_kernel_for_any_unit_is_among_the_sources() -> None:
     built = set(soak.sources())
-    machine = launch.Gpu(for_any=True)
+    machine = launch.PresentGpu(for_any=True)
     assert machine.for_any
     for i in range(300):
-        problem = what_ifs.draw((6, i))
+        problem = what_ifs.draw_what_if((6, i))
         if soak.kernel_of(problem.unit, problem.plan) == "aligned":
             for special in (True, False):
                 assert aligned.aligned_for_any(problem.unit, problem.plan, special, emulator.SMALL) in built
 
 
-@pytest.mark.skipif(not device.available(), reason="no usable GPU and CuPy here")
+@pytest.mark.skipif(not device.gpu_available(), reason="no usable GPU and CuPy here")
 def test_a_soak_on_the_gpu() -> None:
     report = soak.soak(256, seed=FRESH, minutes=5)
     assert report.tally.units == 256

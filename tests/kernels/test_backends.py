@@ -70,10 +70,10 @@ def test_vectors_are_reproduced(file: str, backend: str) -> None:
 
 def run(backend: str, problem: Problem) -> np.ndarray:
     if backend == "reference":
-        return reference.run(problem)
+        return reference.multiply_reference(problem)
     if backend == "cpu":
-        return cpu.run(problem, 2)
-    return cpu.run(problem, 1, cpu.GENERAL)
+        return cpu.multiply_cpu(problem, 2)
+    return cpu.multiply_cpu(problem, 1, cpu.GENERAL)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=label)
@@ -81,7 +81,7 @@ def test_cpu_equals_reference(unit: Unit) -> None:
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
     @given(problem=problems(unit))
     def agree(problem: Problem) -> None:
-        expected = reference.run(problem)
+        expected = reference.multiply_reference(problem)
         assert first_difference(run("cpu", problem), expected) == ""
         assert first_difference(run("general", problem), expected) == ""
 
@@ -103,8 +103,8 @@ def test_large_tiles_and_threads(unit: Unit, kind: str) -> None:
     problem = Problem(
         unit, schedule.plan(k), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None], *scales, seed=3
     )
-    one = cpu.run(problem, 1)
-    assert first_difference(cpu.run(problem, 2), one) == ""
+    one = cpu.multiply_cpu(problem, 1)
+    assert first_difference(cpu.multiply_cpu(problem, 2), one) == ""
     assert first_difference(run("general", problem), one) == ""
     rows, columns = rng.integers(0, m, 1), rng.integers(0, n, 2)
     few = Problem(
@@ -112,4 +112,4 @@ def test_large_tiles_and_threads(unit: Unit, kind: str) -> None:
         *(s[:, rows] if i == 0 else s[:, :, columns] for i, s in enumerate(scales)), seed=3,
     )  # fmt: skip
     if unit.rounding != "sr":
-        assert first_difference(reference.run(few), one[:, rows][:, :, columns]) == ""
+        assert first_difference(reference.multiply_reference(few), one[:, rows][:, :, columns]) == ""

@@ -36,10 +36,10 @@ def test_ties_decided_by_the_least_bits_settle_the_floor(name: str) -> None:
     def problem(u: tcsim.Unit, rows: int) -> Problem:
         return Problem(u, Sequential().plan(a.shape[1]), Operand(a[None, :rows], FP16), Operand(b[None], FP16), c[None, :rows])
 
-    np.testing.assert_array_equal(cpu.run(problem(unit, 48))[0], d)
-    np.testing.assert_array_equal(reference.run(problem(unit, 4))[0], d[:4])
+    np.testing.assert_array_equal(cpu.multiply_cpu(problem(unit, 48))[0], d)
+    np.testing.assert_array_equal(reference.multiply_reference(problem(unit, 4))[0], d[:4])
     for other in (None, -19, -20, -22, -23):
-        assert (cpu.run(problem(unit.replace(min_exponent=other), 48))[0] != d).any(), other
+        assert (cpu.multiply_cpu(problem(unit.replace(min_exponent=other), 48))[0] != d).any(), other
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_m8n8k4_adds_pairs_of_products_in_fp32(distribution: str) -> None:
     a, b, c, d = stored(f"m8n8k4/{distribution}")
     unit = tcsim.unit("h200", "float16", out="float16", instruction="mma.m8n8k4")
     problem = Problem(unit, Sequential().plan(4), Operand(a[None], FP16), Operand(b[None], FP16), c[None])
-    np.testing.assert_array_equal(cpu.run(problem)[0], d)
+    np.testing.assert_array_equal(cpu.multiply_cpu(problem)[0], d)
     few = Problem(unit, problem.plan, Operand(a[None, :5], FP16), problem.b, c[None, :5])
-    np.testing.assert_array_equal(reference.run(few)[0], d[:5])
+    np.testing.assert_array_equal(reference.multiply_reference(few)[0], d[:5])
     wide = tcsim.matmul(*(x.view(np.float16) for x in (a, b)), c.view(np.float16).astype(np.float32), unit=unit.inner)
     with np.errstate(over="ignore", invalid="ignore"):
         got = np.where(np.isnan(wide), np.uint16(unit.nan), wide.astype(np.float16).view(np.uint16))

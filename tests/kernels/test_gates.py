@@ -105,7 +105,7 @@ def test_a_new_field_anywhere_closes_everything(gate: Gate) -> None:
         (NewProblem(**{f.name: getattr(old, f.name) for f in fields(Problem)}), "problem.new_field"),
     ):
         assert gate.refuses(asked_of(new)) == name
-        for run in (dispatch.run, reference.run):
+        for run in (dispatch.multiply_cpu, reference.multiply_reference):
             with pytest.raises(ValueError, match=f"{name}=.* no kernel has heard of"):
                 run(new)
 
@@ -134,9 +134,9 @@ def test_a_value_unheard_of_reaches_no_kernel(gate: Gate, key: str) -> None:
         other = changed(TAKEN[gate], **{key: alien})
         refused = (ValueError, TypeError, AttributeError)  # the last two where it could not even be looked at
         with pytest.raises(refused):
-            choice.compute(problem_of(other, TAKEN[gate]), None, spied)
+            choice.compute_codes(problem_of(other, TAKEN[gate]), None, spied)
         with pytest.raises(refused):
-            reference.run(problem_of(other, TAKEN[gate]))
+            reference.multiply_reference(problem_of(other, TAKEN[gate]))
     assert not given
 
 
@@ -146,7 +146,7 @@ def test_a_value_unheard_of_reaches_no_kernel(gate: Gate, key: str) -> None:
 def test_the_refusal_says_what_was_asked_and_what_exists(key: str) -> None:
     base = MI250 if key == "product_rounding" else INT8 if key == "overflow" else FP16
     asked = problem_of(changed(base, **{key: "unheard-of"}))
-    for run in (dispatch.run, reference.run):
+    for run in (dispatch.multiply_cpu, reference.multiply_reference):
         with pytest.raises(ValueError, match=f"{key}='unheard-of' is not computed by .*; known: .*{getattr(base, key)}"):
             run(asked)
 
@@ -157,7 +157,7 @@ def test_a_schedule_unheard_of_reaches_no_kernel(gate: Gate) -> None:
     for name, plan in {"plan.sum": Plan(bounds, "bfloat16", True), "plan.c_first": Plan(bounds, "float32", "maybe")}.items():  # type: ignore[arg-type]
         asked = problem_of(TAKEN[gate], plan=plan)
         assert gate.refuses(asked_of(asked)) in (name, "plan.sum")  # a chain alone takes no sum at all
-        for run in (dispatch.run, reference.run):
+        for run in (dispatch.multiply_cpu, reference.multiply_reference):
             with pytest.raises(ValueError, match=name):
                 run(asked)
 
@@ -166,10 +166,10 @@ def test_operands_stored_otherwise_reach_no_kernel_that_cannot_read_them() -> No
     ones = np.ones((1, 1, 32), np.uint8), np.ones((1, 32, 1), np.uint8)
     asked = replace(problem_of(FP16), a=Operand(ones[0], FORMATS["int8"]))
     with pytest.raises(ValueError, match=r"stops at problem\.a=.int8"):
-        dispatch.run(asked)
+        dispatch.multiply_cpu(asked)
     asked = replace(problem_of(INT8), b=Operand(ones[1], FORMATS["float8_e4m3fn"]))
     with pytest.raises(ValueError, match=r"problem\.b=.float8_e4m3fn"):
-        dispatch.run(asked)
+        dispatch.multiply_cpu(asked)
 
 
 # A legal value of each field that the kernel before the colon does not declare, and who takes it.

@@ -59,24 +59,24 @@ def problem_of(
 
 
 def fast(problem: Problem, threads: int = 2) -> np.ndarray:
-    if library_units.supports(problem) or problem.unit.keeps_nan:  # the kept NaNs are written over a kernel's results
-        return cpu.run(problem, threads)
+    if library_units.library_supports(problem) or problem.unit.keeps_nan:  # the kept NaNs are written over a kernel's results
+        return cpu.multiply_cpu(problem, threads)
     batch, m, n, _ = problem.shape
     out = np.full((batch, m, n), 0x55, dtype=problem.unit.out_format.storage)
-    assert simd.supports(problem)
-    simd.run(problem, out, threads, general.run_part)
+    assert simd.fast_supports(problem)
+    simd.multiply_fast(problem, out, threads, general.run_part)
     return out
 
 
 def slow(problem: Problem) -> np.ndarray:
-    return cpu.run(problem, 1, cpu.GENERAL)
+    return cpu.multiply_cpu(problem, 1, cpu.GENERAL)
 
 
 def held(unit: Unit) -> bool:
     if unit.arithmetic == "fused":
         return False
     problem = problem_of(unit.replace(nan_from="code") if unit.keeps_nan else unit, (1, 1, 1, 4), "mid")
-    return simd.supports(problem) or (library_units.supports(problem) and unit.arithmetic != "integer")
+    return simd.fast_supports(problem) or (library_units.library_supports(problem) and unit.arithmetic != "integer")
 
 
 UNITS = [u for u in [*distinct(), *WHATIFS] if u.scale is None and held(u)]
@@ -94,9 +94,9 @@ def test_what_the_fast_path_holds() -> None:
             "aligned",
         )
         assert held(unit) == plain or unit.arithmetic == "integer", unit.label
-    assert not simd.supports(problem_of(H200.replace(rounding="rd"), (1, 1, 1, 4), "mid"))
-    assert not simd.supports(problem_of(H200.replace(fraction_bits=30), (1, 1, 1, 4), "mid"))
-    assert not simd.supports(problem_of(BF16.replace(min_exponent=-50), (1, 1, 1, 4), "mid"))
+    assert not simd.fast_supports(problem_of(H200.replace(rounding="rd"), (1, 1, 1, 4), "mid"))
+    assert not simd.fast_supports(problem_of(H200.replace(fraction_bits=30), (1, 1, 1, 4), "mid"))
+    assert not simd.fast_supports(problem_of(BF16.replace(min_exponent=-50), (1, 1, 1, 4), "mid"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -134,14 +134,14 @@ def test_infinite_factors_are_decided_by_their_signs(unit: Unit, schedule: Sched
 
 def supported(unit: Unit, schedule: Schedule) -> bool:
     problem = problem_of(unit, (1, 1, 1, 8), "mid", schedule)
-    return simd.supports(problem) or library_units.supports(problem)
+    return simd.fast_supports(problem) or library_units.library_supports(problem)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=label)
 def test_equals_the_reference(unit: Unit) -> None:
     for i, kind in enumerate(KINDS):
         problem = problem_of(unit, (1, 2, 3, unit.block_size + 3), kind, seed=i)
-        assert np.array_equal(fast(problem), reference.run(problem)), kind
+        assert np.array_equal(fast(problem), reference.multiply_reference(problem)), kind
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_schedules(unit: Unit, schedule: Schedule, with_c: bool) -> None:
     """Segments that end inside, at and beyond chunks; float16 sums only of float16 results."""
     problem = problem_of(unit, (1, 5, 70, 1100), "mid", schedule, with_c=with_c)
     if problem.plan.sum == "float16" and unit.out != "float16":
-        assert not simd.supports(problem)
+        assert not simd.fast_supports(problem)
         return
     assert np.array_equal(fast(problem), slow(problem))
 
@@ -234,7 +234,7 @@ def test_specials_touch_only_what_they_must() -> None:
         general.run_part(problem, out, *rectangle)
 
     out = np.zeros((1, 100, 200), np.uint32)
-    simd.run(problem, out, 2, recompute)
+    simd.multiply_fast(problem, out, 2, recompute)
     assert np.array_equal(out, slow(problem))
     assert (out[0, 7] == 0x7FFFFFFF).all()
     assert sum((i1 - i0) * (j1 - j0) for _, i0, i1, j0, j1 in asked) <= 100 + 64

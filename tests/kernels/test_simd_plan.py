@@ -15,7 +15,7 @@ from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.fast import exact as simd_exact
-from tcsim.kernels.fast.plan import EXACT, plan
+from tcsim.kernels.fast.plan import EXACT, fast_plan
 from tcsim.kernels.fast.round import STICKY, Par
 from tcsim.kernels.fast.tile import PLAIN, WIDE
 from tcsim.problem import Operand, Problem
@@ -35,14 +35,14 @@ def largest_significand(fmt: Format) -> float:
 
 def broken(unit: Unit) -> list[str]:
     """The bounds that the plan of a unit does not keep."""
-    how = plan(unit)
+    how = fast_plan(unit)
     if how is None:
         return []
     a, b, size = unit.a_operand, unit.b_operand, unit.block_size
     largest, least = 4 * 2.0 ** (a.emax + b.emax), 2.0 ** (a.emin - a.mantissa_bits + b.emin - b.mantissa_bits)
     faults = [] if all(0 < 254 - fmt.bias < 255 for fmt in (a, b)) else ["a code is rescaled by a number float32 lacks"]
     if how.width == EXACT:
-        assert how.par[simd_exact.Par.BLOCK] == size
+        assert how.par[simd_exact.ExactPar.BLOCK] == size
         if not how.words:
             checks = (least >= 2.0**-126, how.c_least >> 23 >= 27, how.c_most <= 227 << 23, size * largest * 2.0**40 < 2.0**127)
             faults += [] if all(checks) else ["exact sums leave float32 unseen"]
@@ -97,7 +97,7 @@ def test_bounds_of_random_units(seed: int | None) -> None:
         except ValueError:  # a combination that no unit has
             continue
         assert broken(unit) == [], f"seed {seed}: {unit}"
-        held += plan(unit) is not None
+        held += fast_plan(unit) is not None
     assert held > 300, held
 
 
@@ -125,4 +125,4 @@ def test_formats_at_the_ends_of_the_codes(unit: Unit) -> None:
         a, b, c = limits(rng, unit, 3, 3, 19, 1, Sequential())
         operands = Operand(a[None], unit.a_format), Operand(b[None], unit.b_format)
         problem = Problem(unit, Sequential().plan(19), *operands, c[None])
-        assert np.array_equal(cpu.run(problem, 1), reference.run(problem)), i
+        assert np.array_equal(cpu.multiply_cpu(problem, 1), reference.multiply_reference(problem)), i

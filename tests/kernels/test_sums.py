@@ -19,7 +19,7 @@ from tcsim import reference
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
-from tcsim.kernels.fast.plan import plan
+from tcsim.kernels.fast.plan import fast_plan
 from tcsim.problem import Problem
 
 FIXED, FRESH_SECONDS = 250, 8.0
@@ -28,7 +28,7 @@ FP64 = tcsim.unit("a100", "float64")
 
 def differs(problem: Problem) -> str:
     """The first output of the cpu backend that is not the reference's, empty where all agree."""
-    expected, got = reference.run(problem), cpu.run(problem, 1)
+    expected, got = reference.multiply_reference(problem), cpu.multiply_cpu(problem, 1)
     where = np.argwhere(got != expected)
     if not where.size:
         return ""
@@ -102,7 +102,7 @@ def test_an_infinite_float16_has_the_sign_of_its_sum(floor: int | None, fmt: str
     assert np.array_equal(tcsim.matmul(a, b, c, unit=unit), c)
 
 
-@pytest.mark.parametrize("unit", [u for u in distinct() if plan(u) is not None and plan(u).width != 3], ids=label)
+@pytest.mark.parametrize("unit", [u for u in distinct() if fast_plan(u) is not None and fast_plan(u).width != 3], ids=label)
 def test_blocks_of_the_largest_significands(unit: Unit) -> None:
     """240 = 1.875·2^7 has a larger significand than e4m3's largest number, 1.75·2^8."""
     for count in (unit.block_size, unit.block_size - 1, 2 * unit.block_size):

@@ -7,7 +7,7 @@ import pytest
 
 import tcsim
 from tcsim.hardware.unit import Unit
-from tcsim.kernels.general.spec import AnyWidthGrouped, AnyWidthTwoStage, Grouped, Plain, Single, TwoStage, _kind, widths
+from tcsim.kernels.general.spec import AnyWidthGrouped, AnyWidthTwoStage, Grouped, Plain, Single, TwoStageSums, _kind, widths
 
 FP64, NVFP4, CDNA3 = tcsim.unit("a100", "float64"), tcsim.unit("b200", "nvfp4"), tcsim.unit("mi300x", "float16")
 
@@ -67,8 +67,8 @@ def test_two_stages_wider_than_64_bits() -> None:
         (NVFP4, Grouped),
         (NVFP4.replace(a="bfloat16"), AnyWidthGrouped),
         (tcsim.unit("b200", "mxfp8_e5m2").replace(group_size=8), AnyWidthGrouped),
-        (CDNA3, TwoStage),
-        (CDNA3.replace(fraction_bits=56, late_fraction_bits=55), TwoStage),
+        (CDNA3, TwoStageSums),
+        (CDNA3.replace(fraction_bits=56, late_fraction_bits=55), TwoStageSums),
         (CDNA3.replace(fraction_bits=57), AnyWidthTwoStage),
         (CDNA3.replace(late_fraction_bits=56), AnyWidthTwoStage),
         (CDNA3.replace(a="float64"), AnyWidthTwoStage),

@@ -85,7 +85,7 @@ def test_rules_by_hand(name: str, backend: str) -> None:
 def test_this_processor_agrees(unit: Unit, fresh_seed: int) -> None:
     """Seconds of `tcsim validate`, wherever the processor has the instruction; the seed is new each time."""
     skip_without(unit)
-    report = validate_cpu.validate(match=(unit.instruction,), outputs=4e5, side=100, seed=fresh_seed)
+    report = validate_cpu.validate_processor(match=(unit.instruction,), outputs=4e5, side=100, seed=fresh_seed)
     assert report.outputs >= 4e5
     assert report.mismatches == 0, [c for c in report.counts if c.counterexample]
 
@@ -103,10 +103,10 @@ def test_schedules_and_values_stored_wide(unit: Unit, schedule: SplitK | Blocked
     from tcsim import reference
     from tcsim.kernels import dispatch
 
-    expected = reference.run(problem)
-    np.testing.assert_array_equal(dispatch.run(problem), expected)
+    expected = reference.multiply_reference(problem)
+    np.testing.assert_array_equal(dispatch.multiply_cpu(problem), expected)
     skip_without(unit)
-    np.testing.assert_array_equal(x86.run(problem), expected)
+    np.testing.assert_array_equal(x86.multiply_x86(problem), expected)
 
 
 def test_hardware_runs_only_what_it_is() -> None:
@@ -122,22 +122,22 @@ def test_a_processor_without_the_instruction_says_so(monkeypatch: pytest.MonkeyP
         Operand(np.zeros((1, 2, 1), np.uint16), VDP.b_format), None,
     )  # fmt: skip
     with pytest.raises(x86.WrongCPU, match=r"asked for x86 bfloat16 -> float32 \(vdpbf16ps\), but .* has no avx512bf16"):
-        x86.run(problem)
+        x86.multiply_x86(problem)
     with pytest.raises(x86.WrongCPU, match="no matrix instruction of a CPU runs here"):
-        validate_cpu.validate()
+        validate_cpu.validate_processor()
 
 
 def test_a_difference_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The validation can fail: against another unit's simulator it does."""
     skip_without(VDP)
     other = VDP.replace(k_order=None)
-    run = validate_cpu.dispatch.run
+    run = validate_cpu.dispatch.multiply_cpu
 
     def wrong(problem: Problem) -> np.ndarray:
         return run(Problem(other, problem.plan, problem.a, problem.b, problem.c))
 
-    monkeypatch.setattr(validate_cpu.dispatch, "run", wrong)
-    report = validate_cpu.validate(match=("vdpbf16ps",), outputs=1e4, side=32, distributions=("mid",))
+    monkeypatch.setattr(validate_cpu.dispatch, "multiply_cpu", wrong)
+    report = validate_cpu.validate_processor(match=("vdpbf16ps",), outputs=1e4, side=32, distributions=("mid",))
     assert report.mismatches > 0
     example = report.counts[0].counterexample
     assert example is not None
@@ -147,8 +147,8 @@ def test_a_difference_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("differs", [False, True])
 def test_the_verb_exits_1_where_bits_differ(differs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without(VDP)
-    run = validate_cpu.dispatch.run
-    monkeypatch.setattr(validate_cpu.dispatch, "run", lambda problem: run(problem) ^ np.uint32(differs))
+    run = validate_cpu.dispatch.multiply_cpu
+    monkeypatch.setattr(validate_cpu.dispatch, "multiply_cpu", lambda problem: run(problem) ^ np.uint32(differs))
     arguments = ["--gpu", "x86", "vdpbf16ps", "--outputs", "1e4", "--distribution", "mid"]
     result = CliRunner().invoke(COMMANDS["validate"], arguments)
     assert result.exit_code == int(differs), result.output
@@ -159,7 +159,7 @@ def test_golden_bits_are_captured_anew(tmp_path: Path) -> None:
     """`tcsim capture --cpu` writes the keys that the committed file has."""
     skip_without(VDP)
     path = tmp_path / "x.npz"
-    meta = validate_cpu.capture(path, seed=20261122, match=("vdpbf16ps",), distributions=("mid", "nan"))
+    meta = validate_cpu.capture_processor(path, seed=20261122, match=("vdpbf16ps",), distributions=("mid", "nan"))
     assert meta["instructions"] == ["vdpbf16ps"]
     with np.load(path) as stored:
         assert {key for key in stored.files if key != "meta"} == {f"vdpbf16ps/{d}/{x}" for d in ("mid", "nan") for x in "abcd"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.probing.audit import Call, parsed
+from tcsim.probing.audit import SampledCall, parsed
 
 RNG = np.random.default_rng(14)
 A = RNG.standard_normal((20, 555)).astype("float16")
@@ -70,15 +70,15 @@ def test_single_bits_are_corruption_and_clean_calls_are_not() -> None:
     bad = rng.random(count) < 1 / 3
     at, bit = rng.integers(0, 16, count), rng.integers(0, 32, count).astype(np.uint32)
     d.view(np.uint32).reshape(count, 16)[np.flatnonzero(bad), at[bad]] ^= np.uint32(1) << bit[bad]
-    calls = [Call(str(i), a[i], b[i], d[i], gpu=plans[i % 3][0], schedule=plans[i % 3][1]) for i in range(count)]
+    calls = [SampledCall(str(i), a[i], b[i], d[i], gpu=plans[i % 3][0], schedule=plans[i % 3][1]) for i in range(count)]
     verdicts = tcsim.audit(calls).verdicts
     assert [v.verdict for v in verdicts] == ["corruption" if x else "as declared" for x in bad]
     assert [v.first for v in verdicts if v.first] == [(int(p) // 4, int(p) % 4) for p in at[bad]]
 
 
 def test_other_units_and_schedules_explain_a_mismatch() -> None:
-    calls = [Call("sku", A, B, gemm("a100"), gpu="h200"), Call("split", A, B, gemm("h200", tcsim.SplitK(4, tile_k=64)), gpu="h200"),
-             Call("right", A, B, gemm("h200"), gpu="h200")]  # fmt: skip
+    calls = [SampledCall("sku", A, B, gemm("a100"), gpu="h200"), SampledCall("split", A, B, gemm("h200", tcsim.SplitK(4, tile_k=64)), gpu="h200"),
+             SampledCall("right", A, B, gemm("h200"), gpu="h200")]  # fmt: skip
     found = tcsim.audit(calls)
     assert [v.verdict for v in found.verdicts] == ["another unit", "another schedule", "as declared"]
     assert any("a100" in text or "t4" in text for text in found.verdicts[0].explained_by)
@@ -113,7 +113,7 @@ def test_schedules_as_text() -> None:
 def test_a_library_that_forgets_the_end_of_k_is_caught() -> None:
     whole = A.shape[1] // 64 * 64
     d = tcsim.matmul(A[:, :whole], B[:whole], unit="h200:float16", schedule=tcsim.SplitK(4, tile_k=64))
-    (verdict,) = tcsim.audit([Call("tail", A, B, d, gpu="h200")]).verdicts
+    (verdict,) = tcsim.audit([SampledCall("tail", A, B, d, gpu="h200")]).verdicts
     assert verdict.verdict == "dropped tail"
     assert f"the last {A.shape[1] - whole} of {A.shape[1]} products are missing" in str(verdict)
     assert verdict.missed > 400
@@ -127,7 +127,7 @@ def test_a_declared_library_is_what_is_predicted() -> None:
     assert not isinstance(made.schedule, tcsim.Sequential | None)
     d = tcsim.matmul(a, b, unit=made.unit, schedule=made.schedule)
     assert (d != tcsim.matmul(a, b, unit=made.unit)).any()
-    calls = [Call("x", a, b, d, gpu="h200", library="cublas", shape="311x6023x10303")]
+    calls = [SampledCall("x", a, b, d, gpu="h200", library="cublas", shape="311x6023x10303")]
     assert tcsim.audit(calls).clean
     with pytest.raises(ValueError, match="needs the shape"):
-        tcsim.audit([Call("x", a, b, d, gpu="h200", library="cublas")])
+        tcsim.audit([SampledCall("x", a, b, d, gpu="h200", library="cublas")])

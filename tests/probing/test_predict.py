@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tcsim_gpu import survey
-from tcsim_gpu.observe import kind_of, sampled_codes
+from tcsim_gpu.observe import gemm_kind, sampled_codes
 
 import tcsim
 from tcsim.probing.catalogue import catalogue
-from tcsim.probing.gemm_kernels import Kind, Launch, schedule_of, short
-from tcsim.probing.predict import Prediction, predict, unit_of
+from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel, short
+from tcsim.probing.predict import Prediction, predict, unit_of_kind
 from tcsim.schedule import Lanes, Tiled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gemm_schedules" / "h200.npz"
@@ -40,13 +40,13 @@ def names() -> list[str]:
 @pytest.mark.parametrize("index", range(len(CALLS)), ids=names())
 def test_the_rule_gives_the_librarys_bits(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = CALLS[index]
-    kind, launch = kind_of(stored["kind"]), launch_of(stored["launch"])
-    unit = unit_of("h200", kind)
-    schedule = schedule_of(launch, kind, unit, stored["k"])
+    kind, launch = gemm_kind(stored["kind"]), launch_of(stored["launch"])
+    unit = unit_of_kind("h200", kind)
+    schedule = schedule_of_kernel(launch, kind, unit, stored["k"])
     if schedule is None:
         assert "segment_k" in launch.name  # stream-k: said to be unknown, never guessed
         return
-    call = survey.Call(*(stored[key] for key in ("kind", "m", "n", "k", "layout", "seed")))
+    call = survey.GemmCall(*(stored[key] for key in ("kind", "m", "n", "k", "layout", "seed")))
     shape = (call.m, call.n, call.k)
     made = Prediction("h200", "cublas", shape, kind, call.layout, unit, schedule, launch, True, 0, 0, "")
     monkeypatch.setattr(survey, "SAMPLE", 64)
@@ -57,7 +57,7 @@ def test_the_rule_gives_the_librarys_bits(index: int, monkeypatch: pytest.Monkey
 
 def test_every_golden_call_is_in_the_catalogue() -> None:
     for stored in CALLS[::7]:
-        kind = kind_of(stored["kind"])
+        kind = gemm_kind(stored["kind"])
         made = predict(
             shape=(stored["m"], stored["n"], stored["k"]), dtype=kind.fmt, out=kind.out, accumulate=kind.accumulate,
             layout=stored["layout"],
@@ -121,8 +121,8 @@ def test_catalogue_rows_are_calls() -> None:
 
 def test_an_unknown_kernel_has_no_schedule() -> None:
     launch = Launch("someones_gemm_128x128", (1, 1, 1), (128, 1, 1), False)
-    kind = Kind("float16", "float32")
-    assert schedule_of(launch, kind, unit_of("h200", kind), 64) is None
+    kind = GemmKind("float16", "float32")
+    assert schedule_of_kernel(launch, kind, unit_of_kind("h200", kind), 64) is None
 
 
 def test_schedules_are_data() -> None:

@@ -17,13 +17,13 @@ import tcsim
 from tcsim.hardware.unit import Unit
 from tcsim.probing import families
 from tcsim.probing.box import Batch, Formats, simulated, simulator
-from tcsim.probing.result import Result
-from tcsim.probing.vectors import batch_of, consistent, read
+from tcsim.probing.result import ProbeResult
+from tcsim.probing.vectors import batch_of, consistent, read_vectors
 
 MOST_CALLS = 60
 
 
-def recovered(unit: Unit, **options: Any) -> Result:
+def recovered(unit: Unit, **options: Any) -> ProbeResult:
     box = simulator(unit)
     return tcsim.probe(box, unit.a, unit.out, b_format=unit.b, scale=unit.scale, scale_block=unit.scale_block,
                        calls=MOST_CALLS, **options)  # fmt: skip
@@ -164,7 +164,7 @@ def test_vectors_leave_the_unit_that_made_them(tmp_path: Any) -> None:
     a, b, c = operands(rng, unit, 40, 40, 24, "mid")
     d = np.asarray(tcsim.matmul(a, b, c, unit=unit)).view(np.uint32)
     np.savez(tmp_path / "v.npz", a=a, b=b, c=c, d=d, in_format="float16", out_format="float32")
-    (known, batches), = read(tmp_path / "v.npz").values()  # fmt: skip
+    (known, batches), = read_vectors(tmp_path / "v.npz").values()  # fmt: skip
     left = consistent("v", known, batches)
     assert unit in left.rows
     assert tcsim.unit("a100", "float16") not in left.rows
@@ -179,7 +179,9 @@ def test_vectors_leave_the_unit_that_made_them(tmp_path: Any) -> None:
 def test_vectors_of_gpus_leave_their_rows(file: str) -> None:
     from support.vectors import FOLDER
 
-    found = {name: consistent(name, *part, splits=0, what_ifs=False) for name, part in read(FOLDER / f"{file}.npz").items()}
+    found = {
+        name: consistent(name, *part, splits=0, what_ifs=False) for name, part in read_vectors(FOLDER / f"{file}.npz").items()
+    }
     assert len(found) == len(cases(file))
     for case in cases(file):
         name = f"{case.unit.a}.{case.unit.out}"

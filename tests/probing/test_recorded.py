@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tcsim_gpu.table import Instruction
+from tcsim_gpu.table import GpuInstruction
 
 import tcsim
 from tcsim.cli import main
@@ -60,12 +60,12 @@ def test_every_instruction_of_a_gpu_is_asked_in_its_own_k(monkeypatch: pytest.Mo
 
     asked = []
 
-    def run(problem: Problem, *, instruction: Instruction) -> Codes:
+    def run(problem: Problem, *, instruction: GpuInstruction) -> Codes:
         asked.append(instruction.name)
         assert problem.a.codes.shape[2] % instruction.k == 0
-        return dispatch.run(problem, 1)
+        return dispatch.multiply_cpu(problem, 1)
 
-    monkeypatch.setattr(instructions, "run", run)
+    monkeypatch.setattr(instructions, "multiply_hardware", run)
     chosen = many.targets("h200", "hardware")
     assert len({target.name for target in chosen}) == len(chosen) > 40
     target = next(t for t in chosen if t.name == "mma.m16n8k8.f16.f16.f32")

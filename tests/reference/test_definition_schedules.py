@@ -41,7 +41,7 @@ def run(unit: Unit, schedule: Schedule, a: np.ndarray, b: np.ndarray, c: np.ndar
         Operand(right[None, :, None], unit.b_format),
         start,
     )
-    return value(int(reference.run(problem)[0, 0, 0]), unit)
+    return value(int(reference.multiply_reference(problem)[0, 0, 0]), unit)
 
 
 UNITS = [tcsim.unit("v100", "float16"), tcsim.unit("a100", "float16", out="float16"), tcsim.unit("h200", "float64")]

@@ -17,14 +17,14 @@ from tcsim.reference.blocks import Draws, flushed_operand, flushed_result, integ
 from tcsim.reference.values import (
     NAN,
     Value,
-    decode,
-    encode,
-    exact_sum,
+    code_of_value,
+    exact_product,
     infinity,
-    product,
     round_value,
     shift_right,
     special_sum,
+    sum_of_values,
+    value_of_code,
 )
 from tcsim.schedule import Sequential
 
@@ -85,7 +85,7 @@ def test_values_align_by_their_exponent(name: str) -> None:
     """floor(log2 |x|), at least emin; a zero has none of its own, and its sign is kept."""
     fmt = FORMATS[name]
     for code in range(0, 1 << fmt.width, max(1, (1 << fmt.width) // 4096)):
-        value = decode(code, fmt)
+        value = value_of_code(code, fmt)
         if value.special:
             continue
         x = Fraction(value.significand) * Fraction(2) ** value.lsb
@@ -95,8 +95,8 @@ def test_values_align_by_their_exponent(name: str) -> None:
         while abs(x) >= Fraction(2) ** (exponent + 1):
             exponent += 1
         assert value.exponent == exponent
-        assert encode(value, fmt) == code
-        wide = decode(code, fmt, FORMATS["float64"])
+        assert code_of_value(value, fmt) == code
+        wide = value_of_code(code, fmt, FORMATS["float64"])
         assert (wide.significand, wide.lsb) == (value.significand, value.lsb)
         if x:
             assert wide.exponent == floor_log2(abs(x))
@@ -109,19 +109,19 @@ def floor_log2(x: Fraction) -> int:
 
 def test_products() -> None:
     half, minus = FORMATS["float16"], -1
-    one, zero, inf = decode(0x3C00, half), decode(0x8000, half), infinity(False)
-    assert product(one, zero) == Value(0, one.lsb + zero.lsb, one.exponent + zero.exponent, True, zero=True)
-    assert product(inf, zero) == product(NAN, one) == product(zero, inf) == product(one, NAN) == NAN
-    assert product(inf, one._replace(negative=True, significand=minus)) == infinity(True)
-    assert product(infinity(True), infinity(True)) == infinity(False)
+    one, zero, inf = value_of_code(0x3C00, half), value_of_code(0x8000, half), infinity(False)
+    assert exact_product(one, zero) == Value(0, one.lsb + zero.lsb, one.exponent + zero.exponent, True, zero=True)
+    assert exact_product(inf, zero) == exact_product(NAN, one) == exact_product(zero, inf) == exact_product(one, NAN) == NAN
+    assert exact_product(inf, one._replace(negative=True, significand=minus)) == infinity(True)
+    assert exact_product(infinity(True), infinity(True)) == infinity(False)
 
 
 def test_sums() -> None:
     plus, minus, one = Value(zero=True), Value(zero=True, negative=True), Value(3, -2)
-    assert [exact_sum(t).negative for t in ((minus, minus), (minus, plus), (plus,), (minus,))] == [True, False, False, True]
-    assert exact_sum((one, Value(-3, -2, negative=True))) == Value(0, -2)
-    assert exact_sum((one, Value(-1, 3, negative=True)))[:2] == (3 - 32, -2)
-    assert exact_sum((Value(-1, 0, negative=True),)).negative
+    assert [sum_of_values(t).negative for t in ((minus, minus), (minus, plus), (plus,), (minus,))] == [True, False, False, True]
+    assert sum_of_values((one, Value(-3, -2, negative=True))) == Value(0, -2)
+    assert sum_of_values((one, Value(-1, 3, negative=True)))[:2] == (3 - 32, -2)
+    assert sum_of_values((Value(-1, 0, negative=True),)).negative
     assert special_sum((one, plus)) is None
     assert special_sum((one, infinity(True))) == infinity(True)
     assert special_sum((infinity(True), infinity(True))) == infinity(True)
@@ -147,12 +147,12 @@ def test_results() -> None:
         (-4095, 4, 0xFC00),
     ):
         value = to_output(unit, Value(significand, lsb, negative=significand < 0), "rne")
-        assert encode(value, fp16, unit.nan) == expected, significand
+        assert code_of_value(value, fp16, unit.nan) == expected, significand
     tiny = Value(-1, -40, negative=True)
     assert not to_output(unit, tiny, "rne").negative
     assert to_output(unit.replace(zero_sign="ieee"), tiny, "rne").negative
     assert not to_output(unit.replace(zero_sign="ieee"), Value(1, -40), "rne").negative
-    subnormal, least, zero = decode(0x8001, fp16), decode(0x0400, fp16), decode(0x8000, fp16)
+    subnormal, least, zero = value_of_code(0x8001, fp16), value_of_code(0x0400, fp16), value_of_code(0x8000, fp16)
     for sign in ("ieee", "positive"):
         flushing = unit.replace(subnormals="flush", zero_sign=sign)
         taken, given = flushed_operand(flushing, subnormal, fp16.emin), flushed_result(flushing, subnormal)
@@ -162,8 +162,8 @@ def test_results() -> None:
         assert not flushed_operand(flushing, zero, fp16.emin).negative  # as the source's: all below the smallest normal
         assert flushed_result(flushing, zero).negative == (sign == "ieee")
         assert flushed_operand(flushing, least, fp16.emin) == flushed_result(flushing, least) == least
-        assert flushed_operand(flushing, decode(0x03FF, fp16), fp16.emin).zero
-        assert flushed_result(flushing, decode(0x03FF, fp16)).zero
+        assert flushed_operand(flushing, value_of_code(0x03FF, fp16), fp16.emin).zero
+        assert flushed_result(flushing, value_of_code(0x03FF, fp16)).zero
     assert flushed_operand(unit, subnormal, fp16.emin) == flushed_result(unit, subnormal) == subnormal
     assert flushed_operand(unit, zero, fp16.emin) == zero
 
@@ -214,13 +214,13 @@ def test_products_from_two_to_the_128_count_as_infinite() -> None:
     for exponents, expected in (((64, 63), 0x7F000000), ((64, 64), 0x7F800000)):
         a, b = (np.array([[[e + 127 << 7]]], np.uint16) for e in exponents)
         problem = Problem(bf16, Sequential().plan(1), Operand(a, bf16.a_format), Operand(b, bf16.b_format), None)
-        assert reference.run(problem)[0, 0, 0] == expected
+        assert reference.multiply_reference(problem)[0, 0, 0] == expected
     # beside its negative: infinite from 2^128 on, so NaN; below, zero
     for first, expected in ((63, 0), (64, bf16.nan)):
         a = np.array([[[first + 127 << 7, (first + 127 << 7) | 0x8000]]], np.uint16)
         b = np.full((1, 2, 1), 64 + 127 << 7, np.uint16)
         problem = Problem(bf16, Sequential().plan(2), Operand(a, bf16.a_format), Operand(b, bf16.b_format), None)
-        assert reference.run(problem)[0, 0, 0] == expected
+        assert reference.multiply_reference(problem)[0, 0, 0] == expected
 
 
 def test_a_group_of_zeros_or_a_zero_scale_has_no_exponent() -> None:

@@ -204,7 +204,7 @@ GROUPS = [(1024, 7, 128), (4096, 7, 32), (16384, 7, 8), (65536, 7, 2), (131072, 
 @pytest.mark.parametrize(("k", "bits", "group"), GROUPS)
 def test_int8_slice_bits_and_groups(k, bits, group):
     """reference values 3.3: b = 7 up to k = 131072, then 6; EF groups of 128, 32, 8, 2, 1 products."""
-    assert ozaki_int8.slice_bits(k) == bits
+    assert ozaki_int8.int8_slice_bits(k) == bits
     assert ozaki_int8.group_size(k, bits) == group
     assert k * 4**bits * group <= 2**31
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.toy import PLACED, SLOW
 
-from tcsim.studies.framework.run import run
+from tcsim.studies.framework.run import run_study
 
 distributed = pytest.importorskip("distributed", reason="the cluster test needs distributed, which the test extra installs")
 
@@ -32,14 +32,14 @@ def kill_one_worker(client: Any, store: Path) -> None:
 
 
 def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
-    expected = run(SLOW, out=tmp_path / "here", jobs=1, figures=False)
+    expected = run_study(SLOW, out=tmp_path / "here", jobs=1, figures=False)
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):
         killer = threading.Thread(target=kill_one_worker, args=(client, tmp_path / "there" / "cells"))
         killer.start()
-        outcome = run(SLOW, out=tmp_path / "there", client=client, figures=False)
+        outcome = run_study(SLOW, out=tmp_path / "there", client=client, figures=False)
         killer.join()
     assert not outcome.failed
     assert outcome.computed == expected.computed
@@ -48,13 +48,13 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
 
 def test_by_address(tmp_path: Path) -> None:
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
-        outcome = run(SLOW, out=tmp_path, scheduler=cluster.scheduler_address, count=3, figures=False)
+        outcome = run_study(SLOW, out=tmp_path, scheduler=cluster.scheduler_address, count=3, figures=False)
     assert (outcome.computed, outcome.failed) == (3, [])
 
 
 def test_workers_are_told_the_backend(tmp_path: Path) -> None:
     """A worker uses the GPU that it has, so none is asked for here."""
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
-        outcome = run(PLACED, out=tmp_path, scheduler=cluster.scheduler_address, backend="cuda", count=3, figures=False)
+        outcome = run_study(PLACED, out=tmp_path, scheduler=cluster.scheduler_address, backend="cuda", count=3, figures=False)
     assert outcome.failed == []
     assert outcome.dataset.cuda.values.tolist() == [1.0] * 3

@@ -89,7 +89,7 @@ def test_claims_come_out_false_on_other_data(growth: Any) -> None:
 
 @pytest.mark.parametrize("words", [1, 2, 3])
 def test_products_of_words_come_smallest_first(words: int) -> None:
-    kinds = methods.kinds(words)
+    kinds = methods.word_pairs(words)
     assert len(kinds) == words * (words + 1) // 2
     assert kinds[-1] == (0, 0)
     assert [i + j for i, j in kinds] == sorted((i + j for i, j in kinds), reverse=True)
@@ -100,7 +100,7 @@ def test_products_of_words_come_smallest_first(words: int) -> None:
 def test_words_are_exact() -> None:
     a, _ = tcsim.inputs.uniform(16, 512, 16, low=-0.5, high=0.5, seed=3)
     for fmt, count in (("float16", 2), ("bfloat16", 3)):
-        words = methods.split(a, fmt, count)
+        words = methods.split_words(a, fmt, count)
         np.testing.assert_array_equal(sum(w.astype(np.float64) for w in words), a.astype(np.float64))
         assert all(tcsim.round_to(w.astype(np.float32), fmt).tolist() == w.tolist() for w in words)
 

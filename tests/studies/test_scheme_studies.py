@@ -7,7 +7,7 @@ import pytest
 from support.quick import quick
 
 from tcsim.studies.framework.base import Study
-from tcsim.studies.framework.grid import gather, rows
+from tcsim.studies.framework.grid import aligned_table, gather
 
 # The claims that do not hold at quick size, by how they begin; all others hold or cannot be told.
 STUDIES = {
@@ -65,4 +65,4 @@ def test_gather_puts_results_in_their_places():
 
 
 def test_rows_align():
-    assert rows(["", "a"], [["x", 1.0], ["yy", 22.0]]) == "     a\nx    1\nyy  22"
+    assert aligned_table(["", "a"], [["x", 1.0], ["yy", 22.0]]) == "     a\nx    1\nyy  22"

@@ -15,7 +15,7 @@ from support.quick import folder, quick
 from support.toy import TOY
 
 import tcsim
-from tcsim.studies.framework.run import run
+from tcsim.studies.framework.run import run_study
 from tcsim.studies.framework.store import Store, cell_key, source_hash
 
 pytestmark = pytest.mark.xdist_group("rounding_growth")  # one worker makes the module's data
@@ -98,35 +98,35 @@ def test_growth_is_reused_and_reproducible(growth: tuple[Path, object], tmp_path
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_cells_are_computed_once_and_failures_reported(tmp_path: Path, jobs: int) -> None:
-    first = run(TOY, out=tmp_path, jobs=jobs, fails=1, figures=False)
+    first = run_study(TOY, out=tmp_path, jobs=jobs, fails=1, figures=False)
     assert (first.computed, first.reused, len(first.failed)) == (5, 0, 1)
     assert first.failed[0][0]["x"] == 3
     assert "three is not to be squared" in first.failed[0][1]
-    second = run(TOY, out=tmp_path, jobs=jobs, fails=1, count=8, figures=False)
+    second = run_study(TOY, out=tmp_path, jobs=jobs, fails=1, count=8, figures=False)
     assert (second.computed, second.reused, len(second.failed)) == (2, 5, 1)
     assert "failed: {'x': 3" in (tmp_path / "toy.txt").read_text()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills a process by a signal")
 def test_a_cell_that_kills_its_process_is_reported(tmp_path: Path) -> None:
-    outcome = run(TOY, out=tmp_path, jobs=2, fails=2, figures=False)
+    outcome = run_study(TOY, out=tmp_path, jobs=2, fails=2, figures=False)
     assert (outcome.computed, len(outcome.failed)) == (5, 1)
     assert outcome.failed[0][0]["x"] == 3
     assert "the process died" in outcome.failed[0][1]
 
 
 def test_a_cell_cut_short_is_computed_again(tmp_path: Path) -> None:
-    run(TOY, out=tmp_path, jobs=1, figures=False)
+    run_study(TOY, out=tmp_path, jobs=1, figures=False)
     store = Store(tmp_path)
     path = store.path(cell_key("toy", {"x": 1, "fails": 0}, source_hash(TOY)))
     path.write_text(path.read_text()[:20])
-    assert run(TOY, out=tmp_path, jobs=1, figures=False).computed == 1
+    assert run_study(TOY, out=tmp_path, jobs=1, figures=False).computed == 1
 
 
 def test_an_output_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"cannot write to the output folder .*file.*choose another with --out"):
-        run(TOY, out=tmp_path / "file")
+        run_study(TOY, out=tmp_path / "file")
 
 
 @pytest.mark.parametrize(

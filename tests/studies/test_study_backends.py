@@ -18,7 +18,7 @@ from tcsim.kernels import dispatch as cpu
 from tcsim.studies.framework import backends, workers
 from tcsim.studies.framework import run as running
 
-ABSENT = pytest.mark.skipif(device.available(), reason="a GPU is here")
+ABSENT = pytest.mark.skipif(device.gpu_available(), reason="a GPU is here")
 
 
 def small_grid() -> Any:
@@ -40,7 +40,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @ABSENT
 def test_without_a_gpu_nothing_is_begun(tmp_path: Path) -> None:
     with pytest.raises(device.NoGPU, match=r"CuPy|GPU"):
-        running.run(small_grid(), out=tmp_path / "out", backend="cuda")
+        running.run_study(small_grid(), out=tmp_path / "out", backend="cuda")
     assert not (tmp_path / "out").exists()
 
 
@@ -54,9 +54,9 @@ def test_without_a_gpu_the_command_says_so(tmp_path: Path) -> None:
 
 def test_bad_backends(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nearest: 'cuda'"):
-        running.run(small_grid(), out=tmp_path, backend="cuda2")
+        running.run_study(small_grid(), out=tmp_path, backend="cuda2")
     with pytest.raises(ValueError, match="toy multiplies on no simulated unit"):
-        running.run(TOY, out=tmp_path, backend="cuda")
+        running.run_study(TOY, out=tmp_path, backend="cuda")
 
 
 def test_the_same_cells_and_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_gpus: list[int]) -> None:
@@ -64,22 +64,22 @@ def test_the_same_cells_and_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     def emulated(problem: Any) -> Any:
         calls.append(problem)
-        return cpu.run(problem, 1)
+        return cpu.multiply_cpu(problem, 1)
 
-    expected = running.run(small_grid(), out=tmp_path / "cpu", jobs=1, figures=False)
-    monkeypatch.setattr(proofs, "run", emulated)
-    outcome = running.run(small_grid(), out=tmp_path / "cuda", jobs=1, backend="cuda", figures=False)
+    expected = running.run_study(small_grid(), out=tmp_path / "cpu", jobs=1, figures=False)
+    monkeypatch.setattr(proofs, "multiply_cuda", emulated)
+    outcome = running.run_study(small_grid(), out=tmp_path / "cuda", jobs=1, backend="cuda", figures=False)
     assert not outcome.failed
     assert len(calls) == 2 * 2 * (1 + 3)  # units, k, products of the two schemes
     assert outcome.dataset.equals(expected.dataset)
     names = [{path.name for path in (tmp_path / where / "cells").glob("*.json")} for where in ("cpu", "cuda")]
     assert names[0] == names[1]
-    assert running.run(small_grid(), out=tmp_path / "cpu", backend="cuda", figures=False).computed == 0
+    assert running.run_study(small_grid(), out=tmp_path / "cpu", backend="cuda", figures=False).computed == 0
 
 
 def test_a_worker_for_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_gpus: list[int]) -> None:
     monkeypatch.setattr(workers, "use_next_gpu", enter_gpu)
-    data = running.run(PLACED, out=tmp_path, backend="cuda", figures=False, count=12).dataset
+    data = running.run_study(PLACED, out=tmp_path, backend="cuda", figures=False, count=12).dataset
     assert data.cuda.values.tolist() == [1.0] * 12
     assert set(data.gpu.values) == {-1.0, 0.0, 1.0}  # the first cell is this process's
 

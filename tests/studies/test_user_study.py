@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import tcsim
 from tcsim.cli import main
-from tcsim.studies.framework.run import run
+from tcsim.studies.framework.run import run_study
 from tcsim.studies.framework.store import source_hash
 
 H200 = tcsim.unit("h200", "float16")
@@ -50,10 +50,10 @@ def test_a_grid_from_a_file_and_its_page(tmp_path: Path) -> None:
 def test_a_wider_accumulator_errs_less(tmp_path: Path) -> None:
     units = {str(f): H200.replace(fraction_bits=f) for f in (10, 25)}
     study = tcsim.study.grid("two", units=units, schedules={"b": tcsim.Blocked(32)}, schemes=("plain",), ks=(512,))
-    data = run(study, out=tmp_path, jobs=1, figures=False).dataset
+    data = run_study(study, out=tmp_path, jobs=1, figures=False).dataset
     assert float(data.componentwise.sel(unit="10").max()) > 5 * float(data.componentwise.sel(unit="25").max())
     renamed = tcsim.study.grid("two", units={"narrow": units["10"]}, schedules={"x": tcsim.Blocked(32)}, ks=(512,))
-    assert run(renamed, out=tmp_path, jobs=1, figures=False).reused == 1
+    assert run_study(renamed, out=tmp_path, jobs=1, figures=False).reused == 1
 
 
 OWN = """
@@ -145,7 +145,7 @@ def test_matrices_of_ones_own_and_options_of_schemes(tmp_path: Path) -> None:
             "mine", units={"v100": "v100:fp16"}, ks=(64, 128), schemes=("plain", "mmm-fabsum:block=32,sum=float64"),
             distributions=("gauss", pair), m=4, n=4,
         )  # fmt: skip
-        return run(study, out=tmp_path / "out", jobs=1, figures=False)
+        return run_study(study, out=tmp_path / "out", jobs=1, figures=False)
 
     data = outcome().dataset
     x, y = a[:4, :64], b[:64, :4]

@@ -21,8 +21,8 @@ from tcsim.studies import STUDIES
 from tcsim.studies.framework.base import Cell, Claim, Result, Study
 from tcsim.studies.framework.grid import verdict
 from tcsim.studies.framework.outcome import Outcome
-from tcsim.studies.framework.report import report
-from tcsim.studies.framework.run import run
+from tcsim.studies.framework.report import write_report
+from tcsim.studies.framework.run import run_study
 from tcsim.studies.framework.verdicts import blanks, needed, settle
 
 EVERY = [pytest.param(name, marks=pytest.mark.xdist_group(name.replace("-", "_"))) for name in STUDIES]
@@ -118,7 +118,7 @@ def test_every_place_has_what_a_claim_says(name: str, tmp_path: Path) -> None:
     outcome, where = quick(name), folder(name)
     text = (where / f"{name}.txt").read_text()
     stored = json.loads((where / f"{name}.json").read_text())["claims"]
-    pages = outcome._repr_html_(), report(where, tmp_path / "report.html").read_text()
+    pages = outcome._repr_html_(), write_report(where, tmp_path / "report.html").read_text()
     assert outcome.claims
     for claim, kept in zip(outcome.claims, stored, strict=True):
         listing = {n: getattr(claim, n) for n in ("statement", "verdict", "reason", "evidence", "origin", "says")}
@@ -236,7 +236,7 @@ def test_a_failed_cell_is_said_wherever_a_verdict_is_read(tmp_path: Path) -> Non
     assert "claims: 1 holds, 1 cannot be told" in printed.output
     assert "the same command tries them again" in printed.output
     assert CliRunner().invoke(study_command(GROWING), [*options[:-1], "0"]).exit_code == 0
-    outcome = run(GROWING, out=tmp_path, jobs=1, fails=1)
+    outcome = run_study(GROWING, out=tmp_path, jobs=1, fails=1)
     withheld, kept = outcome.claims
     assert (withheld.holds, withheld.reason) == (None, "1 of 6 cells failed")
     assert (kept.holds, kept.reason) == (True, "")
@@ -268,12 +268,12 @@ def test_a_failed_cell_is_said_wherever_a_verdict_is_read(tmp_path: Path) -> Non
         assert "does not hold" not in text, place
     assert outcome.figure("squares").get_suptitle() == "1 of 6 cells failed"
     assert all("lines are longer" in places[place] and "Euclid" in places[place] for place in ("text", "html", "report"))
-    bare = run(GROWING, out=tmp_path, jobs=1, figures=False)  # leaves the figure of the run before, which is not its own
+    bare = run_study(GROWING, out=tmp_path, jobs=1, figures=False)  # leaves the figure of the run before, which is not its own
     assert "data:image" in _page(tmp_path)
     assert CliRunner().invoke(main, ["report", str(tmp_path)]).exit_code == 0
     assert "data:image" not in _page(tmp_path)
     assert [c.holds for c in bare.claims] == [True, True]
-    whole = run(GROWING, out=tmp_path / "whole", jobs=1)
+    whole = run_study(GROWING, out=tmp_path / "whole", jobs=1)
     assert "failed" not in (tmp_path / "whole" / "toy.txt").read_text() + (tmp_path / "whole" / "squares.svg").read_text()
     assert [c.holds for c in whole.claims] == [True, True]
 
@@ -288,7 +288,7 @@ def raising(data: Any) -> Any:
 
 @pytest.mark.parametrize("part", ["claims", "figures", "table"])
 def test_what_raises_does_not_lose_the_run(part: str, tmp_path: Path) -> None:
-    outcome = run(replace(GROWING, **{part: raising}), out=tmp_path, jobs=1)
+    outcome = run_study(replace(GROWING, **{part: raising}), out=tmp_path, jobs=1)
     (error,) = outcome.errors
     assert error.startswith(f"the {part} of study toy could not be made: IndexError: no such square (test_verdicts.py, line ")
     assert outcome.dataset.square.size == 6
@@ -307,9 +307,9 @@ def test_a_dataset_that_cannot_be_made_keeps_the_cells(tmp_path: Path) -> None:
         raise KeyError("x")
 
     with pytest.raises(RuntimeError, match=r"6 of 6 cells are finished and kept in .*cells, but its dataset could not"):
-        run(replace(GROWING, dataset=no_dataset), out=tmp_path, jobs=1)
+        run_study(replace(GROWING, dataset=no_dataset), out=tmp_path, jobs=1)
     assert len(list((tmp_path / "cells").glob("*.json"))) == 6
-    assert run(GROWING, out=tmp_path, jobs=1).computed == 0
+    assert run_study(GROWING, out=tmp_path, jobs=1).computed == 0
 
 
 def test_none_is_no_number_by_intention() -> None:

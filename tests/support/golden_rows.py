@@ -66,6 +66,6 @@ def kernel_code(unit: Unit, case: Case) -> int:
     class Module:
         @staticmethod
         def run(problem: Problem) -> Any:
-            return cpu.run(problem, 1, cpu.GENERAL)
+            return cpu.multiply_cpu(problem, 1, cpu.GENERAL)
 
     return adversarial.run(unit, case, Module)

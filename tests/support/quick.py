@@ -10,7 +10,7 @@ from typing import Any
 import tcsim
 from tcsim.studies.framework.base import Cell, Result
 from tcsim.studies.framework.outcome import Outcome
-from tcsim.studies.framework.run import run
+from tcsim.studies.framework.run import run_study
 from tcsim.studies.framework.store import Store, cell_key, source_hash
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="tcsim-quick-")
@@ -20,7 +20,7 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="tcsim-quick-")
 def quick(name: str) -> Outcome:
     """The quick run of a study, its figures drawn; rounding-growth as far as its drift is told."""
     more: dict[str, Any] = {"k_max": 2**14, "seeds": 1} if name == "rounding-growth" else {}
-    return run(tcsim.study.study(name), out=folder(name), quick=True, jobs=1, progress=False, **more)
+    return run_study(tcsim.study.study(name), out=folder(name), quick=True, jobs=1, progress=False, **more)
 
 
 def folder(name: str) -> Path:

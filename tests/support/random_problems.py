@@ -125,7 +125,7 @@ def _scales(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
 
 def by_general(problem: Problem) -> Codes | None:
     """The answer of the general kernel alone, None where it is not the one to ask."""
-    return None if problem.unit.arithmetic == "integer" else cpu.run(problem, 1, cpu.GENERAL)
+    return None if problem.unit.arithmetic == "integer" else cpu.multiply_cpu(problem, 1, cpu.GENERAL)
 
 
 @dataclass
@@ -160,14 +160,14 @@ def check(seed: int, number: int, tally: Tally, sums: tuple[str, ...] = SUMS) ->
     name = cpu.path(problem)
     tally.units += 1
     try:
-        expected = reference.run(problem)
+        expected = reference.multiply_reference(problem)
     except Exception as error:
         tally.found.append(f"seed {seed} unit {number}: the reference raises {type(error).__name__}: {error}; {written(unit)}")
         return
     tally.outputs += expected.size
     tally.blocks += expected.size * -(-problem.shape[3] // unit.block_size)
     tally.paths[name] += 1
-    runs = {"general": lambda: by_general(problem), name: lambda: cpu.run(problem, 1)}  # once where they are the same
+    runs = {"general": lambda: by_general(problem), name: lambda: cpu.multiply_cpu(problem, 1)}  # once where they are the same
     for path, run in runs.items():
         difference = _difference(run, expected)
         if difference:

@@ -10,9 +10,9 @@ import pytest
 from support.vectors import FOLDER, needs_vectors
 
 import tcsim
-from tcsim.verbs.draws import DISTRIBUTIONS, Source, codes
-from tcsim.verbs.records import lines, record, unit_given, unit_of
-from tcsim.verbs.vectors import hex_lines, write
+from tcsim.verbs.draws import DISTRIBUTIONS, Source, draw_codes
+from tcsim.verbs.records import record_lines, unit_from_record, unit_given, unit_record
+from tcsim.verbs.vectors import hex_lines, write_vectors
 
 RNG = np.random.default_rng(3)
 A, B = RNG.standard_normal((6, 96)).astype(np.float16), RNG.standard_normal((96, 5)).astype(np.float16)
@@ -138,7 +138,7 @@ def test_vectors_go_through_a_file_and_back(name: str, tmp_path: Path) -> None:
     assert [g.name for g in groups] == list(DISTRIBUTIONS)
     defined = tcsim.vectors(u, rows=3, k=2 * u.instruction_k, backend="reference")
     assert all(np.array_equal(g.d, h.d) and np.array_equal(g.a, h.a) for g, h in zip(groups, defined, strict=True))
-    files = [write(groups, u, tmp_path / f"v.{form}") for form in ("npz", "hex")]
+    files = [write_vectors(groups, u, tmp_path / f"v.{form}") for form in ("npz", "hex")]
     assert tcsim.check(files[0])  # the file says its unit
     assert tcsim.check(files[1], u, k=2 * u.instruction_k if u.scale_block else None).outputs == 30
     text = hex_lines(groups, u)
@@ -156,7 +156,7 @@ def test_vectors_are_the_same_for_the_same_seed_and_try_hard() -> None:
     assert all(np.array_equal(g.a, h.a) and np.array_equal(g.d, h.d) for g, h in zip(one, two, strict=True))
     assert not np.array_equal(one[0].a, tcsim.vectors("a100:fp16", rows=50, seed=8, distributions=["tiny"])[0].a)
     fmt = tcsim.formats()["float16"]
-    drawn = {name: tcsim.decode(codes(Source(0, name), fmt, (4000,), name), fmt) for name in DISTRIBUTIONS}
+    drawn = {name: tcsim.decode(draw_codes(Source(0, name), fmt, (4000,), name), fmt) for name in DISTRIBUTIONS}
     with np.errstate(invalid="ignore"):
         assert np.nanmax(np.abs(drawn["tiny"])) < 2.0**-11
         assert np.nanmin(np.abs(drawn["big"])) >= 2.0**13
@@ -170,7 +170,7 @@ def test_lines_of_the_table_are_its_units() -> None:
     """Opened up again, the lines of the list are every unit once, with its evidence."""
     opened = [
         (gpu, line["instruction"], inputs, line["out"], line["fraction_bits"], evidence)
-        for line in lines(tcsim.units())
+        for line in record_lines(tcsim.units())
         for evidence, gpus in line["gpus"].items()
         for gpu in gpus
         for inputs in line["inputs"]
@@ -189,10 +189,10 @@ def test_lines_of_the_table_are_its_units() -> None:
 )
 def test_a_record_is_read_back(unit: tcsim.Unit, tmp_path: Path) -> None:
     file = tmp_path / "unit.json"
-    file.write_text(json.dumps(record(unit)))
+    file.write_text(json.dumps(unit_record(unit)))
     assert unit_given(str(file)) == unit
     assert (
-        unit_of(
+        unit_from_record(
             {"unit": unit.label, "replace": {"rounding": "ru"}} if not unit.out_format.integer else {"unit": unit.label}
         ).gpu
         == unit.gpu

@@ -45,7 +45,7 @@ def _code(pattern, p, r):
 
 
 @kernel
-def pack(first, last, x, out, p, r):
+def pack_codes(first, last, x, out, p, r):
     """The code of every pattern of chunks [first, last), all of them values of the format."""
     start = first * CHUNK
     x, out = x[start : last * CHUNK], out[start : last * CHUNK]

@@ -58,7 +58,7 @@ def words(seed, element, group, operation):
 
 
 @inline
-def word(seed, element, step, operation):
+def random_word(seed, element, step, operation):
     """The 32 random bits of tcsim.philox.word, as a uint64: `words` of step // 4, entry step % 4."""
     w0, w1, w2, w3 = words(seed, element, step >> _TWO, operation)
     low = step & _THREE

@@ -85,7 +85,7 @@ def keep_from(a, s, p):
 
 
 @inline
-def finish(pattern, rounded, up, p):
+def finish_pattern(pattern, rounded, up, p):
     """The result's pattern: `rounded` or, below the smallest value, that value if `up`; then everything special."""
     none = sub(p.one, p.one)
     sign = both(pattern, p.sign)
@@ -156,7 +156,7 @@ def nearest(first, last, x, out, p):
             for i in range(target.size):
                 a = both(target[i], sub(p.sign, p.one))
                 s, _ = magnitude_shift(a, p)
-                target[i] = finish(target[i], _to_nearest(a, s, p), not less(a, p.least_from_pos), p)
+                target[i] = finish_pattern(target[i], _to_nearest(a, s, p), not less(a, p.least_from_pos), p)
 
 
 @kernel
@@ -179,7 +179,7 @@ def directed(first, last, x, out, p):
                 s, _ = magnitude_shift(a, p)
                 away = both(sub(shl(p.one, s), p.one), _by_sign(sign, p, p.away_pos, p.away_neg))
                 up = not less(a, _by_sign(sign, p, p.least_from_pos, p.least_from_neg))
-                target[i] = finish(target[i], keep_from(add(a, away), s, p), up, p)
+                target[i] = finish_pattern(target[i], keep_from(add(a, away), s, p), up, p)
 
 
 @kernel
@@ -195,4 +195,4 @@ def odd(first, last, x, out, p):
             s, _ = magnitude_shift(a, p)
             is_odd = both(shr(add(a, p.parity), s), p.one)
             away = pick(same(is_odd, p.one), sub(p.one, p.one), sub(shl(p.one, s), p.one))
-            target[i] = finish(target[i], keep_from(add(a, away), s, p), not less(a, p.one), p)
+            target[i] = finish_pattern(target[i], keep_from(add(a, away), s, p), not less(a, p.one), p)

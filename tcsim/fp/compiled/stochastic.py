@@ -15,7 +15,7 @@ from tcsim.fp.compiled.rounding import (
     BLOCK,
     CHUNK,
     fetch,
-    finish,
+    finish_pattern,
     finish_plain,
     keep_from,
     magnitude_shift,
@@ -37,7 +37,7 @@ def _proportional(pattern, random, p):
     distance = sub(p.left_field, field)  # wraps for values that are not below `least`, and then does not matter
     fraction = pick(more(distance, p.top), sub(p.one, p.one), shr(shl(significand, p.left), distance))
     up = less(add(fraction, random), random) | (not less(a, p.least_always))
-    return finish(pattern, rounded, up, p)
+    return finish_pattern(pattern, rounded, up, p)
 
 
 @inline
@@ -61,7 +61,7 @@ def _equal(pattern, random, p):
     heads = same(shr(random, p.top), p.one)
     away = pick(heads, sub(shl(p.one, s), p.one), sub(p.one, p.one))
     up = (heads & (not less(a, p.one))) | (not less(a, p.least_always))
-    return finish(pattern, keep_from(add(a, away), s, p), up, p)
+    return finish_pattern(pattern, keep_from(add(a, away), s, p), up, p)
 
 
 @inline
@@ -151,7 +151,7 @@ def _reduced(pattern, random, n, to_odd, p):
     middle = shl(p.one, sub(below, p.one))
     units = add(units, pick(same(rest, middle), _tie_up(units, to_odd, p), pick(more(rest, middle), p.one, none)))
     up = (not less(add(units, shr(random, below)), shl(p.one, n))) | (not less(a, p.least_always))
-    return finish(pattern, rounded, up, p)
+    return finish_pattern(pattern, rounded, up, p)
 
 
 @kernel

@@ -26,7 +26,7 @@ NO_SUM, SUM16, SUM32, SUM64 = range(4)
 _INFINITE = np.uint32(STICKY)  # float16 accumulator, see simd_round
 
 
-class Job(NamedTuple):
+class FastJob(NamedTuple):
     """A problem as numbers. Steps of a, b and c are bytes, those of the result elements."""
 
     m: int
@@ -144,7 +144,7 @@ def result_code(job, at, c, total):
 
 
 @inline
-def store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out):
+def store_results(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out):
     """Write the codes of a task; how many were left as `unresolved`."""
     left = 0
     for i in range(rows):
@@ -271,7 +271,7 @@ def lines(count, kind):
 
 
 @cache
-def driver(kind: int, width: int, words: int, half: int) -> Any:
+def fast_driver(kind: int, width: int, words: int, half: int) -> Any:
     """The compiled driver for a kind of rounding (simd_round) and a width of sums (simd_tile)."""
     code, per_lane = (np.uint16, 2) if words else (np.uint8, 4)
 
@@ -329,6 +329,6 @@ def driver(kind: int, width: int, words: int, half: int) -> Any:
                         fold(job, rows * pitch, c, total)
             if job.sum != NO_SUM and job.c and not job.c_first:
                 add_c(job, t, i0, rows, j0, columns, pitch, total)
-            left[task] = store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
+            left[task] = store_results(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
 
     return kernel(variant(kind, width, words, half)(work))

@@ -25,12 +25,12 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import inline, kernel, variant
-from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Value, Variable
+from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.modes import masks
 from tcsim.hardware.unit import Unit
-from tcsim.kernels.fast.drive import NO_SUM, add_c, chunk_end, fold, mark_specials, spare_bytes, start, store
+from tcsim.kernels.fast.drive import NO_SUM, add_c, chunk_end, fold, mark_specials, spare_bytes, start, store_results
 from tcsim.kernels.fast.pack import ALONE, make_contiguous, unpack_rows
-from tcsim.kernels.fast.random import Draws
+from tcsim.kernels.fast.random import VectorDraws
 from tcsim.kernels.fast.tile import elements
 
 FE_INEXACT = {"x86_64": 0x20, "AMD64": 0x20, "aarch64": 0x10, "arm64": 0x10}.get(platform.machine(), 0)
@@ -38,7 +38,7 @@ ROWS, HALF, SUB = 4, 8, 64
 NEAREST, RANDOM = 0, 1
 
 
-class Par(IntEnum):
+class ExactPar(IntEnum):
     """The numbers of a unit that an exact tile reads, by place in an int64 array."""
 
     BLOCK = 0
@@ -64,22 +64,22 @@ class _Exact:
 
     def __init__(self, b: ir.IRBuilder, kind: int, ranged: bool, careful: bool, arg: dict[str, Any]) -> None:
         self.b, self.kind, self.ranged, self.careful, self.arg = b, kind, ranged, careful, arg
-        self.par = [ops.load(b, arg["par"], p) for p in range(len(Par))]
+        self.par = [ops.emit_load(b, arg["par"], p) for p in range(len(ExactPar))]
         self.lost = Variable(b, self.full(0))
         self.out_of_range = Variable(b, self.full(0))
 
-    def full(self, value: int) -> Value:
+    def full(self, value: int) -> Emitted:
         return ops.constant(self.b, ir.VectorType(I64, HALF), value)
 
-    def sums(self, c: list[Value], k: Value, stop: Value, lda: Value) -> list[Value]:
+    def sums(self, c: list[Emitted], k: Emitted, stop: Emitted, lda: Emitted) -> list[Emitted]:
         """Patterns of c plus products k … stop, for the 8 half vectors; `lost` where that could not be exact."""
         total = [Variable(self.b, x) for x in c]
         error = [Variable(self.b, x * 0.0) for x in c] if self.careful else []
 
-        def add(k: Value) -> None:
-            right = [ops.load(self.b, self.arg["bm"], k * LANES + h * HALF, HALF) for h in (0, 1)]
+        def add(k: Emitted) -> None:
+            right = [ops.emit_load(self.b, self.arg["bm"], k * LANES + h * HALF, HALF) for h in (0, 1)]
             for r in range(ROWS):
-                left = ops.load(self.b, self.arg["a"], k + lda * r).spread(HALF)
+                left = ops.emit_load(self.b, self.arg["a"], k + lda * r).spread(HALF)
                 for h in (0, 1):
                     i = 2 * r + h
                     if not self.careful:
@@ -96,7 +96,7 @@ class _Exact:
             return [x.get().bits_as(I64) for x in total]
         return [self.to_odd(x.get(), e.get()) for x, e in zip(total, error, strict=True)]
 
-    def to_odd(self, total: Value, error: Value) -> Value:
+    def to_odd(self, total: Emitted, error: Emitted) -> Emitted:
         """The pattern of total + error cut to 53 bits, odd if anything was cut."""
         high, low = two_sum(total, error)
         none = (error.bits_as(I64) << 1).compare("==", 0)  # then the sign of a zero total counts
@@ -107,11 +107,11 @@ class _Exact:
         opposite = (pattern ^ rest) >> 63
         return cut.where((pattern - opposite) | 1, pattern)
 
-    def rounded(self, pattern: Value, random: Value | None) -> Value:
+    def rounded(self, pattern: Emitted, random: Emitted | None) -> Emitted:
         """Patterns rounded to the kept bits; -0 and a change of binade come out right by themselves."""
-        drop = self.par[Par.DROP].spread(HALF)
+        drop = self.par[ExactPar.DROP].spread(HALF)
         if random is None:
-            more = ((pattern >> drop) & self.par[Par.EVEN]) + self.par[Par.BASE].spread(HALF)
+            more = ((pattern >> drop) & self.par[ExactPar.EVEN]) + self.par[ExactPar.BASE].spread(HALF)
         else:
             word = random.cast(I64, "zext") << 31
             more = word >> (self.full(63) - drop)
@@ -119,14 +119,14 @@ class _Exact:
         if not self.ranged:
             return result
         magnitude = result & ((1 << 63) - 1)
-        low, high = self.par[Par.LOW], self.par[Par.HIGH]
+        low, high = self.par[ExactPar.LOW], self.par[ExactPar.HIGH]
         bad = (magnitude - 1).compare("u<", low.spread(HALF) - 1)
-        bad = Value(self.b, self.b.or_(self.b.and_(bad.v, magnitude.compare("!=", 0).v), magnitude.compare("u>=", high).v))
+        bad = Emitted(self.b, self.b.or_(self.b.and_(bad.v, magnitude.compare("!=", 0).v), magnitude.compare("u>=", high).v))
         self.out_of_range.set(self.out_of_range.get() | bad.cast(I64, "sext"))
         return result
 
 
-def two_sum(x: Value, y: Value) -> tuple[Value, Value]:
+def two_sum(x: Emitted, y: Emitted) -> tuple[Emitted, Emitted]:
     """s = fl(x + y) and e with s + e = x + y exactly."""
     s = x + y
     z = s - x
@@ -135,14 +135,18 @@ def two_sum(x: Value, y: Value) -> tuple[Value, Value]:
 
 def _tile(b: ir.IRBuilder, kind: int, ranged: bool, careful: bool, **arg: Any) -> None:
     """One tile: reads c, writes the accumulators to `to`; report[0] is 0 where every bit is right."""
-    v = {name: Value(b, arg[name]) for name in _NUMBERS}
+    v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
     tile = _Exact(b, kind, ranged, careful, arg)
-    draws = Draws(b, tile.par[Par.SEED], [elements(b, v["row"] + r, 0, v) for r in range(ROWS)]) if kind == RANDOM else None
+    draws = (
+        VectorDraws(b, tile.par[ExactPar.SEED], [elements(b, v["row"] + r, 0, v) for r in range(ROWS)])
+        if kind == RANDOM
+        else None
+    )
     places = [((v["row"] + r) * v["ldc"] + h * HALF) for r in range(ROWS) for h in (0, 1)]
-    c = [Variable(b, ops.load(b, arg["c"], place, HALF).cast(F64, "fpext")) for place in places]
+    c = [Variable(b, ops.emit_load(b, arg["c"], place, HALF).cast(F64, "fpext")) for place in places]
     step = Variable(b, v["step"])
-    with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
-        stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
+    with ops.loop(b, v["depth"], tile.par[ExactPar.BLOCK]) as k:
+        stop = (k + tile.par[ExactPar.BLOCK]).call("smin", v["depth"])
         total = tile.sums([x.get() for x in c], k, stop, v["lda"])
         words = draws.words(step.get()) if draws else []
         for i, x in enumerate(c):
@@ -151,9 +155,9 @@ def _tile(b: ir.IRBuilder, kind: int, ranged: bool, careful: bool, **arg: Any) -
             x.set(tile.rounded(total[i], random).bits_as(F64))
         step.set(step.get() + 1)
     for i, x in enumerate(c):
-        ops.store(b, x.get().cast(F32, "fptrunc"), arg["to"], Value(b, I64(i * HALF)))
+        ops.emit_store(b, x.get().cast(F32, "fptrunc"), arg["to"], Emitted(b, I64(i * HALF)))
     flaw = (tile.lost.get() | tile.out_of_range.get()).compare("!=", 0).any()
-    ops.store(b, flaw.cast(I64, "zext"), arg["report"], 0)
+    ops.emit_store(b, flaw.cast(I64, "zext"), arg["report"], 0)
 
 
 _POINTERS = {"a": F64, "bm": F64, "c": F32, "to": F32, "report": I64, "par": I64}
@@ -161,7 +165,7 @@ _NUMBERS = ("lda", "ldc", "row", "depth", "element", "row_step", "column_step", 
 
 
 @intrinsic(prefer_literal=True)
-def tile(typingctx, kind, ranged, careful, arrays, numbers):
+def exact_tile(typingctx, kind, ranged, careful, arrays, numbers):
     """One tile of 4 x 16 outputs; arrays: (a, b, c, to, report, par); numbers: places in a, b and c, then _NUMBERS."""
     chosen = (kind.literal_value, bool(ranged.literal_value), bool(careful.literal_value))
     arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
@@ -198,26 +202,26 @@ was_inexact, forget_inexact = _flag("fetestexcept"), _flag("feclearexcept")
 
 
 @inline
-def widen(source, target, count):
+def widen_codes(source, target, count):
     for i in range(count):
         target[i] = np.float64(source[i])
 
 
 @inline
-def pack_a(job, t, i0, rows, k0, depth, arrays, spare, double, marks):
+def pack_exact_a(job, t, i0, rows, k0, depth, arrays, spare, double, marks):
     """Rows of a chunk of a in float64; rows with specials are marked."""
     origin, zero, one = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k, np.int64(0), np.int64(1)
     arrays[3][0] = 0
     for i in range(rows):
         source, _ = make_contiguous(spare, job.a_item, origin + i * job.a_row, job.a_row, one, job.a_k, depth)
         unpack_rows(ALONE, arrays, min(job.a_item, 4), zero, zero, (source, depth, zero, one, zero, zero))
-        widen(arrays[0], double[i * job.chunk :], depth)
+        widen_codes(arrays[0], double[i * job.chunk :], depth)
     if arrays[3][0]:
         mark_specials(arrays, spare, job.a_item, origin, job.a_row, rows, job.a_k, depth, marks)
 
 
 @inline
-def pack_b(job, t, j0, columns, k0, depth, arrays, spare, double, marks):
+def pack_exact_b(job, t, j0, columns, k0, depth, arrays, spare, double, marks):
     """Columns of a chunk of b in float64, in panels of 16; columns with specials are marked."""
     origin, lanes = job.b + t * job.b_batch + k0 * job.b_k + j0 * job.b_column, np.int64(LANES)
     arrays[3][0] = 0
@@ -225,7 +229,7 @@ def pack_b(job, t, j0, columns, k0, depth, arrays, spare, double, marks):
         count = min(lanes, columns - j)
         source, row_step = make_contiguous(spare, job.b_item, origin + j * job.b_column, job.b_k, depth, job.b_column, count)
         unpack_rows(ALONE, arrays, min(job.b_item, 4), 0, 0, (source, count, row_step, depth, lanes, np.int64(0)))
-        widen(arrays[0], double[j * job.chunk :], depth * LANES)
+        widen_codes(arrays[0], double[j * job.chunk :], depth * LANES)
     if arrays[3][0]:
         mark_specials(arrays, spare, job.b_item, origin, job.b_column, columns, job.b_k, depth, marks)
 
@@ -242,7 +246,7 @@ def keep(c, bad, to, at, pitch, good):
 
 
 @cache
-def driver(kind: int, ranged: int) -> Any:
+def exact_driver(kind: int, ranged: int) -> Any:
     """The compiled driver for a kind of rounding: the walk of simd_drive with exact tiles."""
 
     def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):
@@ -268,8 +272,8 @@ def driver(kind: int, ranged: int) -> Any:
             while k < job.k:
                 if k == k1:
                     k0, k1 = k, chunk_end(job, bounds, segment, k)
-                    pack_a(job, t, i0, rows, k0, k1 - k0, (*single, numbers_a, report), spare, a, row_marks)
-                    pack_b(job, t, j0, columns, k0, k1 - k0, (*single, numbers_b, report), spare, b, column_marks)
+                    pack_exact_a(job, t, i0, rows, k0, k1 - k0, (*single, numbers_a, report), spare, a, row_marks)
+                    pack_exact_b(job, t, j0, columns, k0, k1 - k0, (*single, numbers_b, report), spare, b, column_marks)
                     forget_inexact()
                 stop = min(bounds[segment + 1], k1)
                 for j in range(0, columns, LANES):
@@ -279,9 +283,9 @@ def driver(kind: int, ranged: int) -> Any:
                             numbers = (i * job.chunk + p, j * job.chunk + p * LANES, np.int64(j), job.chunk, pitch, np.int64(i),
                                        min(job.sub, stop - k0 - p), element + j * job.out_column, job.out_row, job.out_column,
                                        now)  # fmt: skip
-                            tile(kind, ranged, 0, (a, b, c, to, flaw, par), numbers)
+                            exact_tile(kind, ranged, 0, (a, b, c, to, flaw, par), numbers)
                             if was_inexact():
-                                tile(kind, ranged, 1, (a, b, c, to, flaw, par), numbers)
+                                exact_tile(kind, ranged, 1, (a, b, c, to, flaw, par), numbers)
                                 forget_inexact()
                             keep(c, bad, to, j + i * pitch, pitch, flaw[0] == 0)
                 step += -(-(stop - k) // job.block)
@@ -293,7 +297,7 @@ def driver(kind: int, ranged: int) -> Any:
                         forget_inexact()
             if job.sum != NO_SUM and job.c and not job.c_first:
                 add_c(job, t, i0, rows, j0, columns, pitch, total)
-            left[task] = store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
+            left[task] = store_results(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
             forget_inexact()
 
     return kernel(variant(kind, ranged)(work))

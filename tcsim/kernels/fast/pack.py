@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import inline_ir
-from tcsim.codegen.vector_ops import F32, F64, I8, I16, I32, I64, LANES, Value, Variable
+from tcsim.codegen.vector_ops import F32, F64, I8, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.formats import Format
 
 SPECIAL, HAS_NAN = 1, 2  # bits of what packing reports
@@ -69,12 +69,12 @@ class _Unpack:
 
     def __init__(self, b: ir.IRBuilder, numbers: Any) -> None:
         self.b = b
-        values = [ops.load(b, numbers, i).cast(I32, "trunc").spread(LANES) for i in range(len(Decoding._fields))]
+        values = [ops.emit_load(b, numbers, i).cast(I32, "trunc").spread(LANES) for i in range(len(Decoding._fields))]
         self.n = Decoding(*values)  # type: ignore[arg-type]
         vector = ir.VectorType(I32, LANES)
         self.top, self.odd = Variable(b, ops.constant(b, vector, 0)), Variable(b, ops.constant(b, vector, -1))
 
-    def unpack(self, codes: Value) -> tuple[Value, Value]:
+    def unpack(self, codes: Emitted) -> tuple[Emitted, Emitted]:
         """Values (as patterns) and exponent codes of 16 codes; `report` later tells whether some were special."""
         if codes.element != I32:
             codes = codes.cast(I32, "zext")
@@ -86,16 +86,16 @@ class _Unpack:
         exponent = pattern.compare("==", 0).where(n.zero, (pattern >> 23).call("smax", n.least) + n.offset)
         return pattern | ((codes & n.sign) << n.sign_shift), exponent & n.field
 
-    def report(self) -> Value:
+    def report(self) -> Emitted:
         """SPECIAL and HAS_NAN, as an i64, for all codes unpacked so far."""
         n: Any = self.n
         top, odd = self.top.get(), self.odd.get().compare("==", 0).any()
         special = top.compare("u>", n.largest).any()
-        nan = Value(self.b, self.b.or_(top.compare("u>", n.infinity).any().v, odd.v))
+        nan = Emitted(self.b, self.b.or_(top.compare("u>", n.infinity).any().v, odd.v))
         return (nan.cast(I64, "zext") * (SPECIAL | HAS_NAN)) | (special.cast(I64, "zext") * SPECIAL)
 
 
-def _side_by_side(codes: list[Value]) -> Value:
+def _side_by_side(codes: list[Emitted]) -> Emitted:
     """Codes of several vectors in the fields of one; of a single vector, in every field."""
     joined = codes[0]
     for place, code in enumerate(codes[1:], 1):
@@ -103,7 +103,7 @@ def _side_by_side(codes: list[Value]) -> Value:
     return joined
 
 
-def _in_every_field(code: Value, width: int) -> Value:
+def _in_every_field(code: Emitted, width: int) -> Emitted:
     fields = 32 // width
     narrow = code.bits_as(ir.IntType(width), LANES * fields)
     return narrow.lanes([i // fields * fields for i in range(LANES * fields)]).bits_as(I32, LANES)
@@ -111,7 +111,7 @@ def _in_every_field(code: Value, width: int) -> Value:
 
 def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: Any) -> None:
     """Rows of `count` contiguous codes, rows `row_step` bytes apart; codes of ALONE, BESIDE or BELOW vectors together."""
-    v = {name: Value(b, arg[name]) for name in _NUMBERS}
+    v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
     decoder = _Unpack(b, arg["numbers"])
     together = 1 if way == ALONE else 32 // width
     down, right = (together, 1) if way == BELOW else (1, together)
@@ -127,23 +127,23 @@ def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: An
                     at = i + t * LANES
                     codes = _codes(b, item, source + at * (item.width // 8), v["count"] - at)
                     values, code = decoder.unpack(codes)
-                    ops.store(b, values, arg["values"], place + at)
+                    ops.emit_store(b, values, arg["values"], place + at)
                     found.append(code)
             joined = _side_by_side(found) if together > 1 else _in_every_field(found[0], width)
-            ops.store(b, joined, arg["codes"], code_row + (i >> (right.bit_length() - 1)))
-    ops.store(b, ops.load(b, arg["report"], 0) | decoder.report(), arg["report"], 0)
+            ops.emit_store(b, joined, arg["codes"], code_row + (i >> (right.bit_length() - 1)))
+    ops.emit_store(b, ops.emit_load(b, arg["report"], 0) | decoder.report(), arg["report"], 0)
 
 
-def _codes(b: ir.IRBuilder, item: ir.Type, address: Value, count: Value) -> Value:
+def _codes(b: ir.IRBuilder, item: ir.Type, address: Emitted, count: Emitted) -> Emitted:
     """16 codes from an address on; where there are fewer, those and zeros."""
     pointer = b.inttoptr(address.v, item.as_pointer())
     codes = Variable(b, ops.constant(b, ir.VectorType(item, LANES), 0))
     with b.if_else(count.compare(">=", LANES).v, likely=True) as (whole, some):
         with whole:
-            codes.set(ops.load(b, pointer, 0, LANES))
+            codes.set(ops.emit_load(b, pointer, 0, LANES))
         with some, ops.loop(b, count) as lane:
-            one = ops.load(b, pointer, lane)
-            codes.set(Value(b, b.insert_element(codes.get().v, one.v, lane.cast(I32, "trunc").v)))
+            one = ops.emit_load(b, pointer, lane)
+            codes.set(Emitted(b, b.insert_element(codes.get().v, one.v, lane.cast(I32, "trunc").v)))
     return codes.get()
 
 
@@ -181,17 +181,17 @@ def unpack_rows(typingctx, way, arrays, item, at, code_at, numbers):
 
 def _copy_codes(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
     """target[r * count + i] = the code at source + r * row_step + i * step, in squares that stay in the cache."""
-    v = {name: Value(b, arg[name]) for name in _COPY}
+    v = {name: Emitted(b, arg[name]) for name in _COPY}
     stored = I32 if item == I64 else item
-    target, zero = b.inttoptr(arg["target"], stored.as_pointer()), Value(b, I64(0))
+    target, zero = b.inttoptr(arg["target"], stored.as_pointer()), Emitted(b, I64(0))
     with ops.loop(b, v["rows"], LANES) as r0, ops.loop(b, v["count"], LANES) as i0:
         r1, i1 = (r0 + LANES).call("smin", v["rows"]), (i0 + LANES).call("smin", v["count"])
         with ops.loop(b, i1, 1, i0) as i, ops.loop(b, r1, 1, r0) as r:
             address = v["source"] + r * v["row_step"] + i * v["step"]
-            code = ops.load(b, b.inttoptr(address.v, item.as_pointer()), zero)
+            code = ops.emit_load(b, b.inttoptr(address.v, item.as_pointer()), zero)
             if item == I64:
                 code = code.bits_as(F64).cast(F32, "fptrunc").bits_as(I32)
-            ops.store(b, code, target, r * v["count"] + i)
+            ops.emit_store(b, code, target, r * v["count"] + i)
 
 
 _COPY = ("target", "source", "row_step", "rows", "step", "count")

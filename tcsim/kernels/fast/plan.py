@@ -38,7 +38,7 @@ import numpy as np
 
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.fp.modes import masks, mode
-from tcsim.gates import LABELS, ONE_NAN, Asked, Gate, count, formats, one_of, only, operands, schedules
+from tcsim.gates import LABELS, ONE_NAN, Asked, Gate, any_formats, one_of, only, operands, schedules, up_to
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast import exact as simd_exact
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, PAR_COUNT, RANDOM, Par
@@ -51,7 +51,7 @@ _SAFE = 60  # sums of exponents up to here need no checks
 _C_EXPONENT = 100  # the largest of a c that needs none
 
 
-class Plan(NamedTuple):
+class FastPlan(NamedTuple):
     """What the kernels need to know of a unit."""
 
     kind: int
@@ -95,15 +95,15 @@ GATE = Gate(
         "a": lambda unit: _operand(unit.a_operand),
         "b": lambda unit: _operand(unit.b_operand),
         "out": lambda unit: unit.out_format in (FORMATS["float32"], FORMATS["float16"]),
-        **formats("operand_format"),
+        **any_formats("operand_format"),
         **only(arithmetic="aligned", align_rounding="rz", c_enters="aligned", chain=1, chains=1, sum_format=None),
         **only(k_order=None, group_size=1, scale=None, scale_block=0, subnormals="keep", zero_sign="positive"),
         **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne", overflow="wrap"),
         **one_of("rounding", "rz", "rne", "rna", "sr"),
         "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK,
-        **count("out_precision", 24),
-        **count("min_exponent", 1 << 20),
-        **count("nan_code", 1 << 32),
+        **up_to("out_precision", 24),
+        **up_to("min_exponent", 1 << 20),
+        **up_to("nan_code", 1 << 32),
         **ONE_NAN,
         "fraction_bits": lambda unit: (
             unit.fraction_bits is not None and 2 <= unit.fraction_bits <= 29 and _plan(unit, unit.fraction_bits) is not None
@@ -122,7 +122,7 @@ EXACT_SUMS = Gate(
         "a": lambda unit: _operand(unit.a_operand),
         "b": lambda unit: _operand(unit.b_operand),
         "out": lambda unit: unit.out_format == FORMATS["float32"],
-        **formats("operand_format"),
+        **any_formats("operand_format"),
         **only(arithmetic="aligned", align_rounding="exact", c_enters="aligned", chain=1, chains=1, sum_format=None),
         **only(k_order=None, group_size=1, scale=None, scale_block=0, subnormals="keep", overflow="wrap"),
         **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne"),
@@ -130,10 +130,10 @@ EXACT_SUMS = Gate(
         # ties to even go by the last kept bit, which no pattern holds where one is kept
         "out_precision": lambda unit: 2 - (unit.rounding != "rne") <= unit.kept_bits <= 24 and simd_exact.FE_INEXACT != 0,
         "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK,
-        **count("fraction_bits", 1 << 20),  # of no effect where alignment is exact, nor has the floor of the exponent
-        **count("min_exponent", 1 << 20),
+        **up_to("fraction_bits", 1 << 20),  # of no effect where alignment is exact, nor has the floor of the exponent
+        **up_to("min_exponent", 1 << 20),
         **one_of("zero_sign", "positive", "ieee"),
-        **count("nan_code", 1 << 32),
+        **up_to("nan_code", 1 << 32),
         **ONE_NAN,
     },
     {**schedules(None, "float32", "float64"), **operands(lambda asked, stored: _stored(stored))},
@@ -141,23 +141,23 @@ EXACT_SUMS = Gate(
 
 
 @lru_cache(maxsize=256)
-def plan(unit: Unit) -> Plan | None:
+def fast_plan(unit: Unit) -> FastPlan | None:
     """How the fast path runs a unit, or None where neither of its gates takes it."""
     if EXACT_SUMS.takes(unit):
         return _exact_plan(unit)
     return _plan(unit, unit.fraction_bits) if unit.fraction_bits is not None and GATE.takes(unit) else None
 
 
-def _exact_plan(unit: Unit) -> Plan:
+def _exact_plan(unit: Unit) -> FastPlan:
     par = simd_exact.exact_par(unit)
     a, b = unit.a_operand, unit.b_operand
     ranged = a.emax + b.emax > _SAFE or a.emin - a.mantissa_bits + b.emin - b.mantissa_bits < -126
     least, most = (1, 254) if ranged else (127 - _C_EXPONENT, 127 + _C_EXPONENT)
     kind = {"nearest": simd_exact.NEAREST, "zero": simd_exact.NEAREST, "random": simd_exact.RANDOM}[mode(unit.rounding).toward]
-    return Plan(kind, EXACT, ranged, par, least << 23, most << 23)
+    return FastPlan(kind, EXACT, ranged, par, least << 23, most << 23)
 
 
-def _plan(unit: Unit, f: int) -> Plan | None:
+def _plan(unit: Unit, f: int) -> FastPlan | None:
     """Exponent codes, the floor of emax, and the width of sums; None where a number would not fit."""
     a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     lowest, half = a.emin + b.emin, out.width == 16
@@ -192,7 +192,9 @@ def _plan(unit: Unit, f: int) -> Plan | None:
     if half and out.emin - (unit.kept_bits - 1) - (smallest - f) > 31:
         return None  # a fixed last place too far above the terms
     c_least = (1 << 23) if words else base << 23
-    return Plan(kind, width, words, _par(unit, f, numbers, group), c_least, 0x7F7FFFFF if words else (127 + _C_EXPONENT) << 23)
+    return FastPlan(
+        kind, width, words, _par(unit, f, numbers, group), c_least, 0x7F7FFFFF if words else (127 + _C_EXPONENT) << 23
+    )
 
 
 def _kind(unit: Unit) -> int:

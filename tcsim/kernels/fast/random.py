@@ -6,23 +6,23 @@ from typing import Any
 
 from llvmlite import ir
 
-from tcsim.codegen.vector_ops import I32, I64, LANES, Value, Variable
+from tcsim.codegen.vector_ops import I32, I64, LANES, Emitted, Variable
 from tcsim.fp import philox
 
 _TOGETHER = 2  # vectors drawn at once: alone, each of their halves would wait for its own multiplications
 
 
-class Draws:
+class VectorDraws:
     """The words of several vectors of outputs; even and odd lanes of a vector are halves of eight 64-bit lanes."""
 
-    def __init__(self, b: ir.IRBuilder, seed: Value, elements: list[Value]) -> None:
+    def __init__(self, b: ir.IRBuilder, seed: Emitted, elements: list[Emitted]) -> None:
         self.b, self.seed = b, seed
         self.elements = [[x.lanes(list(range(half, LANES, 2))) for half in (0, 1)] for x in elements]
         with b.goto_entry_block():
             self.kept = b.alloca(ir.VectorType(I32, LANES), 4 * len(elements))
-        self.group = Variable(b, Value(b, I64(-1)))
+        self.group = Variable(b, Emitted(b, I64(-1)))
 
-    def words(self, step: Value) -> list[Value]:
+    def words(self, step: Emitted) -> list[Emitted]:
         """The words of one step, a vector of outputs each, in ascending order of steps."""
         group = step >> 2
         with self.b.if_then(group.compare("!=", self.group.get()).v):
@@ -30,9 +30,9 @@ class Draws:
                 self._draw(range(first, min(first + _TOGETHER, len(self.elements))), group)
             self.group.set(group)
         places = [(step & 3) + 4 * i for i in range(len(self.elements))]
-        return [Value(self.b, self.b.load(self.b.gep(self.kept, [place.v]))) for place in places]
+        return [Emitted(self.b, self.b.load(self.b.gep(self.kept, [place.v]))) for place in places]
 
-    def _draw(self, vectors: range, group: Value) -> None:
+    def _draw(self, vectors: range, group: Emitted) -> None:
         """Draw the four words of steps 4·group … 4·group + 3 for some vectors."""
         found = self._rounds([half for i in vectors for half in self.elements[i]], group)
         joined = [lane for j in range(LANES // 2) for lane in (2 * j, LANES + 2 * j)]
@@ -42,7 +42,7 @@ class Draws:
                 both = self.b.shuffle_vector(even.bits_as(I32, LANES).v, odd.bits_as(I32, LANES).v, mask)
                 self.b.store(both, self.b.gep(self.kept, [I64(4 * i + word)]))
 
-    def _rounds(self, elements: list[Value], group: Value) -> list[list[Any]]:
+    def _rounds(self, elements: list[Emitted], group: Emitted) -> list[list[Any]]:
         """Ten rounds on counters of 8 lanes; the high half of a lane is meaningless except after a multiplication."""
         k0, k1 = self.seed & 0xFFFFFFFF, self.seed >> 32
         states = [[x, x >> 32, x.like(group), x.like(0)] for x in elements]

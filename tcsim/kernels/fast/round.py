@@ -22,7 +22,7 @@ from typing import Any
 from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.vector_ops import F32, I32, I64, LANES, Value
+from tcsim.codegen.vector_ops import F32, I32, I64, LANES, Emitted
 
 NATIVE, MASKED, AWAY, HALF, INTEGER, RANDOM = range(6)
 
@@ -61,14 +61,14 @@ class Rounding:
 
     def __init__(self, b: ir.IRBuilder, par: Any, kind: int, half: bool) -> None:
         self.b, self.kind, self.half = b, kind, half
-        self.par = [ops.load(b, par, p) for p in range(PAR_COUNT)]
+        self.par = [ops.emit_load(b, par, p) for p in range(PAR_COUNT)]
 
-    def number(self, which: Par, bits: int = 32) -> Value:
+    def number(self, which: Par, bits: int = 32) -> Emitted:
         """One of the unit's numbers in 16 lanes of i32 or i64."""
         scalar = self.par[which] if bits == 64 else self.par[which].cast(I32, "trunc")
         return scalar.spread(LANES)
 
-    def rounded(self, total: Value, emax: Value, random: Value | None) -> Value:
+    def rounded(self, total: Emitted, emax: Emitted, random: Emitted | None) -> Emitted:
         """float32 of total·2^(emax-F), rounded as the unit does; total in 32 or 64 bits."""
         unscale = (emax - self.number(Par.UNSCALE)).bits_as(F32)
         if self.kind in (NATIVE, MASKED):
@@ -86,10 +86,10 @@ class Rounding:
             pattern = pattern.compare(">=", _HALF_END).where(pattern.like(STICKY), pattern)
         if added:
             pattern = pattern & self.number(Par.MASK)
-        result: Value = (pattern | sign).bits_as(F32)
+        result: Emitted = (pattern | sign).bits_as(F32)
         return result
 
-    def _dither(self, magnitude: Value, random: Value | None) -> Value:
+    def _dither(self, magnitude: Emitted, random: Emitted | None) -> Emitted:
         """What is added below the last kept place before truncation: a random word, or half of that place."""
         kind, width = magnitude.element, magnitude.element.width
         field = magnitude.cast(F32, "uitofp").bits_as(I32) >> 23
@@ -101,7 +101,7 @@ class Rounding:
         shift = (drop.like(width - 1) - drop.call("smax", 0)).cast(I64, "zext")
         return (word.cast(I64, "zext") << 31) >> shift
 
-    def _nearest_half(self, total: Value, unscale: Value) -> Value:
+    def _nearest_half(self, total: Emitted, unscale: Emitted) -> Emitted:
         """The float16 nearest to total·unscale, ties to even, by adding 1.5·2^23 of its last places in float32.
 
         A total of over 24 bits gives up its last 8, of which bit 8 then keeps whether any was set.
@@ -113,10 +113,10 @@ class Rounding:
         magic = (field + _PLACES).bits_as(F32)
         rounded = ((value + magic) - magic).bits_as(I32)
         over = (rounded & ~_SIGN).compare(">=", _HALF_END)
-        result: Value = over.where((rounded & _SIGN) | STICKY, rounded).bits_as(F32)
+        result: Emitted = over.where((rounded & _SIGN) | STICKY, rounded).bits_as(F32)
         return result
 
-    def _cut(self, magnitude: Value, emax: Value, random: Value | None) -> Value:
+    def _cut(self, magnitude: Emitted, emax: Emitted, random: Emitted | None) -> Emitted:
         """A magnitude rounded to the kept bits, or to the output's smallest subnormal where that is larger."""
         kind, width = magnitude.element, magnitude.element.width
         drop = (self.number(Par.KEPT, width) * -1 + width) - magnitude.call("ctlz", flags=(False,))
@@ -131,5 +131,5 @@ class Rounding:
             even = self.number(Par.EVEN, width)
             half = (self.number(Par.ONE, width) << drop) >> 1
             more = (half - even + ((magnitude >> drop) & even)).call("smax", 0)
-        result: Value = ((magnitude + more) >> drop) << drop
+        result: Emitted = ((magnitude + more) >> drop) << drop
         return result

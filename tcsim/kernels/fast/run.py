@@ -17,10 +17,10 @@ from tcsim.codegen.vector_ops import LANES
 from tcsim.fp.formats import Format
 from tcsim.gates import asked_of, first
 from tcsim.kernels.fast import exact as simd_exact
-from tcsim.kernels.fast.drive import NO_SUM, SUM16, SUM32, SUM64, Job, driver
+from tcsim.kernels.fast.drive import NO_SUM, SUM16, SUM32, SUM64, FastJob, fast_driver
 from tcsim.kernels.fast.infinities import decide
 from tcsim.kernels.fast.pack import decoding
-from tcsim.kernels.fast.plan import A_OFFSET, B_OFFSET, EXACT, EXACT_SUMS, GATE, Plan, plan
+from tcsim.kernels.fast.plan import A_OFFSET, B_OFFSET, EXACT, EXACT_SUMS, GATE, FastPlan, fast_plan
 from tcsim.kernels.fast.round import Par
 from tcsim.kernels.fast.tile import PANEL
 from tcsim.problem import Codes, Problem
@@ -30,7 +30,7 @@ _UNRESOLVED32, _UNRESOLVED16 = 0x7FBADBAD, 0x7DAD
 _SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
 
 
-def supports(problem: Problem) -> bool:
+def fast_supports(problem: Problem) -> bool:
     """Whether the fast path computes this problem, by what its unit's record and its schedule say."""
     return first((GATE, EXACT_SUMS), asked_of(problem)) is not None
 
@@ -53,7 +53,7 @@ def _tasks(batch: int, m: int, n: int, threads: int) -> tuple[int, int]:
     return rows, columns
 
 
-def _job(problem: Problem, how: Plan, out: Codes, threads: int) -> Job:
+def _job(problem: Problem, how: FastPlan, out: Codes, threads: int) -> FastJob:
     a, b, c = problem.a.codes, problem.b.codes, problem.c
     batch, m, n, k = problem.shape
     at, ai, ak = a.strides
@@ -70,7 +70,7 @@ def _job(problem: Problem, how: Plan, out: Codes, threads: int) -> Job:
     half = out.dtype.itemsize == 2
     unresolved = _UNRESOLVED16 if half else _UNRESOLVED32
     address = 0 if c is None else c.__array_interface__["data"][0]
-    return Job(
+    return FastJob(
         m, n, k, rows, columns, chunk, max(64 // block, 1) * block, block,
         a.__array_interface__["data"][0], at, ai, ak, a.itemsize, b.__array_interface__["data"][0], bt, bk, bj, b.itemsize,
         address, ct, ci, cj, ot, oi, oj, int(half), _SUMS[problem.plan.sum], int(problem.plan.c_first),
@@ -84,16 +84,16 @@ def _numbers(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarra
     return decoding(stored, fmt, offset, words)
 
 
-def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callable[..., None]) -> None:
+def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_tile: Callable[..., None]) -> None:
     """Write the codes of a supported problem into `out`, C-contiguous (batch, m, n).
 
     What the fast arithmetic does not hold is computed by ``general_tile(problem, out, t, i0, i1, j0, j1)``.
     """
-    how = plan(problem.unit)
+    how = fast_plan(problem.unit)
     assert how is not None
     job = _job(problem, how, out, threads or default_threads())
     par = how.par.copy()
-    par[simd_exact.Par.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
+    par[simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
     numbers_a = _numbers(problem.a.stored, problem.unit.a_operand, A_OFFSET, how.words)
     numbers_b = _numbers(problem.b.stored, problem.unit.b_operand, B_OFFSET, how.words)
     if _transposed(problem):
@@ -102,9 +102,9 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
     left = np.zeros(tasks, dtype=np.int64)
     bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
     work = (
-        simd_exact.driver(how.kind, int(how.words))
+        simd_exact.exact_driver(how.kind, int(how.words))
         if how.width == EXACT
-        else driver(how.kind, how.width, int(how.words), job.half)
+        else fast_driver(how.kind, how.width, int(how.words), job.half)
     )
     run_tasks(work, tasks, threads, job, par, numbers_a, numbers_b, bounds, out.reshape(-1), left)
     if left.any():
@@ -112,7 +112,7 @@ def run(problem: Problem, out: Codes, threads: int | None, general_tile: Callabl
 
 
 def _unresolved(
-    problem: Problem, out: Codes, job: Job, tasks: Any, threads: int | None, general_tile: Callable[..., None]
+    problem: Problem, out: Codes, job: FastJob, tasks: Any, threads: int | None, general_tile: Callable[..., None]
 ) -> None:
     """Compute every output that was left as `unresolved`: infinities by their signs, the rest in few rectangles."""
     transposed = _transposed(problem)

@@ -31,8 +31,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Value, Variable
-from tcsim.kernels.fast.random import Draws
+from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
+from tcsim.kernels.fast.random import VectorDraws
 from tcsim.kernels.fast.round import FIELD, RANDOM, Par, Rounding
 
 PLAIN, CARRY, WIDE = range(3)
@@ -46,7 +46,7 @@ class Terms(NamedTuple):
 
     a: Any
     b: Any
-    places: list[tuple[Value, int]]
+    places: list[tuple[Emitted, int]]
 
 
 class Tile:
@@ -63,10 +63,10 @@ class Tile:
 
     # 1. exponents
 
-    def exponents(self, ea: Any, eb: Any, row: Value, pitch: Value, k: Value, stop: Value) -> list[Value]:
+    def exponents(self, ea: Any, eb: Any, row: Emitted, pitch: Emitted, k: Emitted, stop: Emitted) -> list[Emitted]:
         """The largest code sums of a block for the vectors of a tile, row by row, as exponent fields in place."""
         words, lanes = self.code == I16, LANES * 32 // self.code.width
-        least = Value(self.b, I16(-(1 << 15))) if words else self.par[Par.FLOOR].cast(I8, "trunc")
+        least = Emitted(self.b, I16(-(1 << 15))) if words else self.par[Par.FLOOR].cast(I8, "trunc")
         # the lines of ea and eb whose codes go together; in narrow tiles a line of ea has those of 2 or 4 rows
         lines = (
             [(r, g) for r in range(self.rows) for g in range(self.groups)]
@@ -75,10 +75,10 @@ class Tile:
         )
         tops = [Variable(self.b, least.spread(lanes)) for _ in lines]
 
-        def raise_tops(k: Value) -> None:
+        def raise_tops(k: Emitted) -> None:
             for (line, group), top in zip(lines, tops, strict=True):
-                mine = ops.load(self.b, ea, row + k + pitch * line).spread(LANES)
-                other = ops.load(self.b, eb, (k * self.groups + group) * LANES if self.wide else k * LANES, LANES)
+                mine = ops.emit_load(self.b, ea, row + k + pitch * line).spread(LANES)
+                other = ops.emit_load(self.b, eb, (k * self.groups + group) * LANES if self.wide else k * LANES, LANES)
                 sums = mine.bits_as(self.code, lanes) + other.bits_as(self.code, lanes)
                 top.set(top.get().call("smax" if words else "umax", sums))
 
@@ -86,17 +86,17 @@ class Tile:
         packed = [(self._in_range(top.get()) if words else top.get()).bits_as(I32, LANES) for top in tops]
         return [self._field(x, place) for x in packed for place in range(0, 32, self.code.width)]
 
-    def _field(self, codes: Value, place: int) -> Value:
+    def _field(self, codes: Emitted, place: int) -> Emitted:
         """The codes at bit `place` of every 32, below 256, moved to where float32 has its exponent."""
         return (codes << (23 - place) if place <= 23 else codes >> (place - 23)) & FIELD
 
-    def _in_range(self, top: Value) -> Value:
+    def _in_range(self, top: Emitted) -> Emitted:
         """Word codes with zero products at FLOOR, and what is too small or too large at marks beside the range."""
         floor, least, high = (self.par[p].cast(I16, "trunc") for p in (Par.FLOOR, Par.LEAST, Par.HIGH))
         raised = top.call("smax", least).call("smin", high + 1)
         return top.compare(">", -4096).where(raised, floor)
 
-    def with_c(self, top: Value, c: Value) -> Value:
+    def with_c(self, top: Emitted, c: Emitted) -> Emitted:
         """emax of the block: the products' and c's."""
         pattern = c.bits_as(I32)
         field = pattern & FIELD
@@ -106,20 +106,20 @@ class Tile:
 
     # 2., 3. the sum
 
-    def products(self, terms: Terms, s: list[Value], k: Value, stop: Value, acc: list[Value]) -> list[Value]:
+    def products(self, terms: Terms, s: list[Emitted], k: Emitted, stop: Emitted, acc: list[Emitted]) -> list[Emitted]:
         """acc plus the truncated products k … stop; LLVM loads what vectors have in common once."""
         totals = [Variable(self.b, x) for x in acc]
 
-        def add(k: Value) -> None:
+        def add(k: Emitted) -> None:
             for (row, column), scale, total in zip(terms.places, s, totals, strict=True):
-                factor = ops.load(self.b, terms.a, row + k).spread(LANES)
-                x = ops.load(self.b, terms.b, k * (LANES * self.vectors) + column, LANES) * factor * scale
+                factor = ops.emit_load(self.b, terms.a, row + k).spread(LANES)
+                x = ops.emit_load(self.b, terms.b, k * (LANES * self.vectors) + column, LANES) * factor * scale
                 total.set(total.get() + x.cast(I32, "fptosi"))
 
         ops.each(self.b, k, stop, add)
         return [total.get() for total in totals]
 
-    def wide_products(self, terms: Terms, s: list[Value], k: Value, stop: Value, acc: list[Value]) -> list[Value]:
+    def wide_products(self, terms: Terms, s: list[Emitted], k: Emitted, stop: Emitted, acc: list[Emitted]) -> list[Emitted]:
         """The same in 64 bits, from groups that 32 bits hold."""
         totals = [Variable(self.b, x.cast(I64, "sext")) for x in acc]
         zeros = [x.like(0) for x in acc]
@@ -132,8 +132,8 @@ class Tile:
     # a block of several vectors
 
     def block(
-        self, terms: Terms, emax: list[Value], c: list[Value], k: Value, stop: Value, random: list[Value | None]
-    ) -> list[Value]:
+        self, terms: Terms, emax: list[Emitted], c: list[Emitted], k: Emitted, stop: Emitted, random: list[Emitted | None]
+    ) -> list[Emitted]:
         """The accumulators after products k … stop."""
         s = [(self.number(Par.SCALE) - e).bits_as(F32) for e in emax]
         start = [(x * y).cast(I32, "fptosi") for x, y in zip(c, s, strict=True)]
@@ -142,7 +142,7 @@ class Tile:
         finish = self.carried if self.width == CARRY else lambda total, start, e, r: self.rounded(total, e, r)
         return [finish(*each) for each in zip(total, start, emax, random, strict=True)]
 
-    def carried(self, part: Value, start: Value, emax: Value, random: Value | None) -> Value:
+    def carried(self, part: Emitted, start: Emitted, emax: Emitted, random: Emitted | None) -> Emitted:
         """The rounded sum of the products and c, which may pass 32 bits."""
         total = part + start
         result = Variable(self.b, self.rounded(total, emax, random))
@@ -160,20 +160,20 @@ class Range:
         zero = ops.constant(tile.b, ir.VectorType(I32, LANES), 0)
         self.most, self.least = Variable(tile.b, zero), Variable(tile.b, zero | -1)
 
-    def see(self, emax: Value) -> None:
+    def see(self, emax: Emitted) -> None:
         self.most.set(self.most.get().call("umax", emax))
         self.least.set(self.least.get().call("umin", emax - 1))
 
-    def bad(self) -> Value:
+    def bad(self) -> Emitted:
         high, low = self.tile.number(Par.HIGH) << 23, self.tile.number(Par.LOW) << 23
-        return Value(
+        return Emitted(
             self.tile.b, self.tile.b.or_(self.most.get().compare("u>", high).v, self.least.get().compare("u<", low - 1).v)
         )
 
 
 def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, panel: int, **arg: Any) -> None:
     """All rows of a packed strip against one panel of columns: c is read, walked through `depth` products, written."""
-    v = {name: Value(b, arg[name]) for name in _NUMBERS}
+    v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
     tile = Tile(b, arg["par"], kind, width, words, half, panel)
     ops.set_rounding(b, tile.par[Par.MODE].cast(I32, "trunc"))
     whole = v["height"] & -tile.rows if tile.wide else v["height"]
@@ -183,18 +183,20 @@ def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, pane
         tile.rows = 1
         with ops.loop(b, v["height"], 1, whole) as i:
             _tile(b, tile, i, arg, v)
-    ops.set_rounding(b, Value(b, I32(ops.NEAREST)))
+    ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
 
 
-def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[str, Value]) -> None:
+def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
     """One tile at row i: its four vectors are members (row, vector) (0, 0) … (0, 3), or (0, 0) … (3, 0)."""
     members = [(r, col) for r in range(tile.rows) for col in range(tile.vectors)]
     at = [(i + r) * v["ldc"] + col * LANES for r, col in members]
     rows = [(i + r) * v["lda"] for r, _ in members]
     codes_row = i * v["lda"] if tile.wide else (i >> 2) * tile.groups * v["lda"]
-    c = [Variable(b, ops.load(b, arg["c"], place, LANES)) for place in at]
+    c = [Variable(b, ops.emit_load(b, arg["c"], place, LANES)) for place in at]
     seen = [Range(tile) for _ in members] if tile.code == I16 else []
-    draws = Draws(b, tile.par[Par.SEED], [elements(b, i + r, col, v) for r, col in members]) if tile.kind == RANDOM else None
+    draws = (
+        VectorDraws(b, tile.par[Par.SEED], [elements(b, i + r, col, v) for r, col in members]) if tile.kind == RANDOM else None
+    )
     step = Variable(b, v["step"])
     with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
         stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
@@ -212,15 +214,15 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Value, arg: dict[str, Any], v: dict[st
                     seen[p].see(e)
         step.set(step.get() + 1)
     for p, place in enumerate(at):
-        ops.store(b, c[p].get(), arg["c"], place)
+        ops.emit_store(b, c[p].get(), arg["c"], place)
         if seen:
-            old = ops.load(b, arg["bad"], place, LANES)
-            ops.store(b, old | seen[p].bad().cast(I8, "zext"), arg["bad"], place)
+            old = ops.emit_load(b, arg["bad"], place, LANES)
+            ops.emit_store(b, old | seen[p].bad().cast(I8, "zext"), arg["bad"], place)
 
 
-def elements(b: ir.IRBuilder, row: Value, vector: int, v: dict[str, Value]) -> Value:
+def elements(b: ir.IRBuilder, row: Emitted, vector: int, v: dict[str, Emitted]) -> Emitted:
     """Places of 16 outputs in the whole result, in C order."""
-    count = Value(b, ir.Constant(ir.VectorType(I64, LANES), [vector * LANES + j for j in range(LANES)]))
+    count = Emitted(b, ir.Constant(ir.VectorType(I64, LANES), [vector * LANES + j for j in range(LANES)]))
     return count * v["column_step"] + (v["element"] + row * v["row_step"])
 
 

@@ -16,20 +16,20 @@ from tcsim.gates import (
     LABELS,
     ONE_NAN,
     Gate,
-    count,
     floats,
     one_of,
     only,
     operands,
     roundings,
     schedules,
+    up_to,
 )
 from tcsim.kernels.general.cuts import C_OPERATION, FIRST_PRODUCT, cut_word
 from tcsim.kernels.general.limbs import add_term, product_128, round_limbs
 from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, ZERO_E, round_sum
 from tcsim.kernels.general.panel import HAS_ZERO
 from tcsim.kernels.general.row import DONE, WIDE, all_negative_zero, flush_row
-from tcsim.kernels.general.spec import Cut
+from tcsim.kernels.general.spec import CutMasks
 
 # Exact sums in 64 bits, or in the limbs of `limbs` and `any_width`: the formats and counts decide, see `spec.widths`.
 GATE = Gate(
@@ -44,21 +44,21 @@ GATE = Gate(
         **one_of("c_enters", "aligned", "after"),
         **one_of("subnormals", "keep", "flush"),
         **one_of("zero_sign", "positive", "ieee"),
-        **count("block_size", 1 << 30),
-        **count("chain", 1 << 30),
-        **count("group_size", 1 << 30),
-        **count("scale_block", 1 << 30),
-        **count("fraction_bits", 1 << 20),
-        **count("out_precision", 1 << 20),
-        **count("min_exponent", 1 << 18),  # far above ANY_ZERO
+        **up_to("block_size", 1 << 30),
+        **up_to("chain", 1 << 30),
+        **up_to("group_size", 1 << 30),
+        **up_to("scale_block", 1 << 30),
+        **up_to("fraction_bits", 1 << 20),
+        **up_to("out_precision", 1 << 20),
+        **up_to("min_exponent", 1 << 18),  # far above ANY_ZERO
         **ANY_ORDER,
-        **count("nan_code", 1 << 64),
+        **up_to("nan_code", 1 << 64),
         **ONE_NAN,
     },
     {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
 )
 _FAR = 1 << 40
-TRUNCATED = Cut(-1, 0)
+TRUNCATED = CutMasks(-1, 0)
 
 
 @inline
@@ -263,7 +263,7 @@ def mark_zeros(panel, r, p0, p1, columns, row):
 
 
 @no_refcount
-def finish(spec, width, row, word):
+def finish_block(spec, width, row, word):
     """Pass 3: each sum rounded to the output; columns with a flag, or whose c is NaN or infinite, are left alone."""
     for j in range(width):
         total = row.total[j]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import inline, no_refcount, routine
-from tcsim.fp.compiled.philox import word
+from tcsim.fp.compiled.philox import random_word
 from tcsim.kernels.general.row import draw_words
 
 _LOW = 0xFFFFFFFF
@@ -73,4 +73,4 @@ def cut_word(spec, seed, element, step, operation):
     """The random word of one term of one output."""
     if not spec.cut_draws:
         return np.uint64(0)
-    return word(np.uint64(seed), np.uint64(element), np.uint64(step), np.uint64(operation))
+    return random_word(np.uint64(seed), np.uint64(element), np.uint64(step), np.uint64(operation))

@@ -87,7 +87,7 @@ def bit_length(x):
 
 
 @inline
-def decode(code, stored, emin, precision):
+def decode_number(code, stored, emin, precision):
     """(sig, e, negative, special) of an int64 code of `stored`, in a format with `emin` and `precision` that holds it."""
     magnitude = code & ~stored.sign
     negative = np.int64(1) if code & stored.sign != 0 else np.int64(0)
@@ -108,7 +108,7 @@ def decode(code, stored, emin, precision):
 
 
 @inline
-def encode(sig, e, negative, special, out, nan):
+def encode_number(sig, e, negative, special, out, nan):
     """The int64 code of a rounded value of the format `out`, whose NaN is `nan`."""
     sign = out.sign if negative else np.int64(0)
     if special == NAN:

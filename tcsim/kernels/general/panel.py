@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.codegen.jit import inline, noalias, routine
-from tcsim.codegen.memory import load
-from tcsim.kernels.general.numbers import FINITE, NAN, ZERO_E, bit_length, decode
+from tcsim.codegen.memory import load_code
+from tcsim.kernels.general.numbers import FINITE, NAN, ZERO_E, bit_length, decode_number
 
 # What happens around a block, as bits.
 SEGMENT_START, INSTRUCTION_START, INSTRUCTION_END, SEGMENT_END = 1, 2, 4, 8
@@ -91,8 +91,8 @@ def plan_chunk(spec, order, bounds, start, segment, ks, starts, events):
 @inline
 def block_scale(scales, t, i, j, spec):
     """(sig, e, is NaN) of a block scale; the bit above an unsigned format's width is ignored."""
-    code = load(scales, t, i, j) & ((np.int64(1) << (spec.scale.exponent_bits + spec.scale.mantissa)) - 1)
-    sig, e, _, special = decode(code, spec.scale, spec.scale.emin, spec.scale.mantissa + 1)
+    code = load_code(scales, t, i, j) & ((np.int64(1) << (spec.scale.exponent_bits + spec.scale.mantissa)) - 1)
+    sig, e, _, special = decode_number(code, spec.scale, spec.scale.emin, spec.scale.mantissa + 1)
     return sig, e, special != FINITE  # scales have no infinities
 
 
@@ -104,7 +104,7 @@ def decode_line(codes, count, stored, emin, precision, flush, fixed, sig, e, mar
     """
     found = np.int64(0)
     for i in range(count):
-        x, ex, negative, special = decode(codes[i], stored, emin, precision)
+        x, ex, negative, special = decode_number(codes[i], stored, emin, precision)
         small = (flush != 0) & (bit_length(abs(x)) < precision) & (special == FINITE)
         x = np.int64(0) if small else x
         negative = np.int64(0) if small else negative
@@ -117,7 +117,7 @@ def decode_line(codes, count, stored, emin, precision, flush, fixed, sig, e, mar
 
 
 @routine
-def pack(m, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, mark):
+def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, mark):
     """Decode lines first … first + lines of an operand at ks[:positions]; whether any element is NaN or infinite.
 
     A line is a row of a (side 0, arrays [line, position]) or a column of b (side 1, arrays [position, line]). The exponent of a power-of-two scale is added to e. `codes` is scratch.
@@ -129,7 +129,7 @@ def pack(m, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, m
     outer, inner = (positions, lines) if columns else (lines, positions)
     for i in range(outer):
         for j in range(inner):
-            codes[j] = load(m, t, ks[i], first + j) if columns else load(m, t, first + i, ks[j])
+            codes[j] = load_code(m, t, ks[i], first + j) if columns else load_code(m, t, first + i, ks[j])
         found |= decode_line(codes, inner, stored, emin, precision, spec.flush, spec.fixed != 0, sig[i], e[i], mark[i])
     if scales.address != 0:
         for i in range(outer):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import inline, no_refcount, routine
-from tcsim.fp.compiled.philox import word
-from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, count, floats, one_of, only, operands, roundings, schedules
+from tcsim.fp.compiled.philox import random_word
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, floats, one_of, only, operands, roundings, schedules, up_to
 from tcsim.kernels.general.limbs import add_term, product_128, round_limbs
 from tcsim.kernels.general.numbers import FINITE, MINUS_INF, TO_ZERO, ZERO_E, bit_length, round_sum
 from tcsim.kernels.general.panel import HAS_SPECIAL
-from tcsim.kernels.general.row import draw, special_add, special_product
+from tcsim.kernels.general.row import draw_row_words, special_add, special_product
 from tcsim.kernels.general.two_terms import ieee_sum
 
 GATE = Gate(
@@ -25,10 +25,10 @@ GATE = Gate(
         **roundings("product_rounding"),
         **one_of("subnormals", "keep", "flush"),
         **one_of("zero_sign", "positive", "ieee"),
-        **count("block_size", 1 << 30),
-        **count("out_precision", 1 << 20),
+        **up_to("block_size", 1 << 30),
+        **up_to("out_precision", 1 << 20),
         **ANY_ORDER,
-        **count("nan_code", 1 << 64),
+        **up_to("nan_code", 1 << 64),
         **ONE_NAN,
     },
     {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
@@ -60,7 +60,7 @@ def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
     count = p1 - p0
     for i in range(count):
         if spec.product_draws:
-            draw(seed, element, step >> 2, np.int64(i), width, row.random, row.width)
+            draw_row_words(seed, element, step >> 2, np.int64(i), width, row.random, row.width)
         x, e, negative = panel.sa[r, p0 + i], panel.ea[r, p0 + i] - spec.weight, panel.ma[r, p0 + i] >> 2
         for j in range(width):
             random = row.random[(step & 3) * row.width + j] if spec.product_draws else np.uint64(0)
@@ -86,7 +86,7 @@ def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
             _copy_term(row.term_special, (count - 1) * row.width, count // 2 * row.width, width)
         count = (count + 1) // 2
     if spec.draws:
-        draw(seed, element, step >> 2, np.int64(operation), width, row.random, row.width)
+        draw_row_words(seed, element, step >> 2, np.int64(operation), width, row.random, row.width)
     for j in range(width):
         random = row.random[(step & 3) * row.width + j] if spec.draws else np.uint64(0)
         c = (row.sig[j], row.e[j], row.negative[j], row.special[j])
@@ -98,7 +98,7 @@ def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
 def _add_terms(spec, left, right, to, width, row, seed, element, step, operation):
     """term[to] = term[left] + term[right], rounded; by way of arrays that are none of the terms."""
     if spec.draws:
-        draw(seed, element, step >> 2, np.int64(operation), width, row.random, row.width)
+        draw_row_words(seed, element, step >> 2, np.int64(operation), width, row.random, row.width)
     for j in range(width):
         random = row.random[(step & 3) * row.width + j] if spec.draws else np.uint64(0)
         x = (
@@ -165,11 +165,11 @@ def exact_round(spec, x1, y1, l1, x2, l2, how, random):
 def _random(draws, seed, element, step, operation):
     if not draws:
         return np.uint64(0)
-    return word(np.uint64(seed), np.uint64(element), np.uint64(step), np.uint64(operation))
+    return random_word(np.uint64(seed), np.uint64(element), np.uint64(step), np.uint64(operation))
 
 
 @routine
-def rounded_product(spec, panel, r, p, j, random):
+def product_rounded(spec, panel, r, p, j, random):
     """(sig, e, negative, special) of one product rounded to the output."""
     special = special_product(panel.ma[r, p], panel.mb[p, j], panel.sa[r, p], panel.sb[p, j])
     negative = (panel.ma[r, p] ^ panel.mb[p, j]) >> 2
@@ -193,11 +193,11 @@ def rounded_add(spec, a, b, random):
 
 
 @routine
-def rounded(spec, panel, r, p0, p1, j, c, tree, seed, element, step):
+def rounded_column(spec, panel, r, p0, p1, j, c, tree, seed, element, step):
     """rounded_row for one column, whatever its operands are and however wide its sums."""
     count = p1 - p0
     for i in range(count):
-        x = rounded_product(spec, panel, r, p0 + i, j, _random(spec.product_draws, seed, element, step, i))
+        x = product_rounded(spec, panel, r, p0 + i, j, _random(spec.product_draws, seed, element, step, i))
         tree[i, 0], tree[i, 1], tree[i, 2], tree[i, 3] = x
     operation = count
     while count > 1:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.codegen.jit import inline, no_refcount, noalias, routine
-from tcsim.fp.compiled.philox import word, words
+from tcsim.fp.compiled.philox import random_word, words
 from tcsim.kernels.general.numbers import FINITE, MINUS_INF, NAN, PLUS_INF, ZERO_E
 from tcsim.kernels.general.panel import HAS_SPECIAL
 
@@ -106,11 +106,11 @@ def all_negative_zero(panel, r, p0, p1, j):
 def draw_words(seed, element, step, operation, width, random):
     """The random word of each column for one operation of a block."""
     for j in range(width):
-        random[j] = word(np.uint64(seed), np.uint64(element + j), np.uint64(step), np.uint64(operation))
+        random[j] = random_word(np.uint64(seed), np.uint64(element + j), np.uint64(step), np.uint64(operation))
 
 
 @noalias
-def draw(seed, element, group, operation, width, random, pitch):
+def draw_row_words(seed, element, group, operation, width, random, pitch):
     """The random words of each column for the block roundings 4·group … 4·group + 3."""
     for j in range(width):
         w0, w1, w2, w3 = words(np.uint64(seed), np.uint64(element + j), np.uint64(group), np.uint64(operation))

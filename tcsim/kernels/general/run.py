@@ -12,19 +12,19 @@ from typing import NamedTuple
 import numpy as np
 
 from tcsim.codegen.jit import default_threads, inline, kernel, routine, run_tasks
-from tcsim.codegen.memory import at, load, matrices, store
+from tcsim.codegen.memory import at, load_code, matrices, store_code
 from tcsim.kernels.general.numbers import (
     FINITE,
     ZERO_E,
-    decode,
-    encode,
+    decode_number,
+    encode_number,
     round_float64,
     to_float64,
 )
 from tcsim.kernels.general.panel import (
+    decode_lines,
     mark_blocks,
     new_panel,
-    pack,
     pack_groups,
     plan_chunk,
 )
@@ -81,8 +81,8 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
         k, segment, step = bounds[0], np.int64(0), np.int64(0)
         while segment < bounds.size - 1:
             positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
-            in_a = pack(a, t, i0, ni, np.int64(0), ks, positions, scale_a, spec, codes, panel.sa, panel.ea, panel.ma)
-            in_b = pack(b, t, j0, nj, np.int64(1), ks, positions, scale_b, spec, codes, panel.sb, panel.eb, panel.mb)
+            in_a = decode_lines(a, t, i0, ni, np.int64(0), ks, positions, scale_a, spec, codes, panel.sa, panel.ea, panel.ma)
+            in_b = decode_lines(b, t, j0, nj, np.int64(1), ks, positions, scale_b, spec, codes, panel.sb, panel.eb, panel.mb)
             if spec.group > 1:
                 pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, blocks, starts, panel)
             mark_blocks(panel, ni, lanes, blocks, starts)
@@ -119,7 +119,7 @@ def begin_tile(spec, sums_, c, t, i, j0, nj, row, total):
     if c.address == 0:
         return
     for j in range(nj):
-        x, place, minus, kind = decode(load(c, t, i, j0 + j), out, out.emin, out.mantissa + 1)
+        x, place, minus, kind = decode_number(load_code(c, t, i, j0 + j), out, out.emin, out.mantissa + 1)
         if spec.flush and kind == FINITE and abs(x) >> out.mantissa == 0 and sums_.precision == 0:
             x, place, minus = np.int64(0), np.int64(ZERO_E), np.int64(0)
         row.sig[j], row.e[j], row.negative[j], row.special[j] = x, place, minus, kind
@@ -141,16 +141,16 @@ def end_output(spec, sums_, c, d, t, i, j, x, total):
     out = spec.out
     if sums_.precision != 0:
         if c.address != 0 and not sums_.c_first:
-            cs, ce, cn, ck = decode(load(c, t, i, j), out, out.emin, out.mantissa + 1)
+            cs, ce, cn, ck = decode_number(load_code(c, t, i, j), out, out.emin, out.mantissa + 1)
             total = add_outside(total, to_float64(cs, ce, cn, ck, out.mantissa + 1), sums_.precision, sums_.layout)
         x = round_float64(total, out.mantissa + 1, out)
         if spec.flush_results and abs(x[0]) >> out.mantissa == 0:
             x = (np.int64(0), x[1], x[2], x[3])
     minus = x[2] if x[0] != 0 or spec.ieee_zero else np.int64(0)
-    store(d, t, i, j, encode(x[0], x[1], minus, x[3], out, spec.nan))
+    store_code(d, t, i, j, encode_number(x[0], x[1], minus, x[3], out, spec.nan))
 
 
-def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
+def multiply_general(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
     batch, m, n, _ = problem.shape
     count = threads or default_threads()

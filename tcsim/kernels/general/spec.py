@@ -18,17 +18,17 @@ PAIR = 58  # bits of the window in which two terms are added
 WINDOW = 62  # bits of a magnitude that an int64 sum may reach
 
 
-class Cut(NamedTuple):
+class CutMasks(NamedTuple):
     """How a term loses bits, as masks: toward zero, to nearest-even, or neither and so downward."""
 
     to_zero: int
     nearest: int
 
 
-def _cut(name: str) -> Cut | None:
+def _cut(name: str) -> CutMasks | None:
     """The masks of a rounding of terms, None where they do not say it."""
     found = mode(name)
-    return {("zero", ""): Cut(-1, 0), ("nearest", "even"): Cut(0, -1), ("-infinity", ""): Cut(0, 0)}.get(
+    return {("zero", ""): CutMasks(-1, 0), ("nearest", "even"): CutMasks(0, -1), ("-infinity", ""): CutMasks(0, 0)}.get(
         (found.toward, found.rule)
     )
 
@@ -43,7 +43,7 @@ class Spec(NamedTuple):
     group: int
     fraction: int
     exact: int  # terms are not cut
-    cut: Cut
+    cut: CutMasks
     any_cut: int  # neither of the masks says it: terms are rounded by `cut_how`
     cut_draws: int  # 1: each term by a random word, as the sums and the products below
     cut_how: Masks
@@ -98,7 +98,7 @@ class AnyWidthGrouped(NamedTuple):
     blocks: int = 0
 
 
-class TwoStage(NamedTuple):
+class TwoStageSums(NamedTuple):
     """A unit that aligns in two stages, its products and sums each within the window."""
 
     blocks: int = 0
@@ -110,13 +110,13 @@ class AnyWidthTwoStage(NamedTuple):
     blocks: int = 0
 
 
-class Rounded(NamedTuple):
+class RoundedSums(NamedTuple):
     """A unit that rounds every operation."""
 
     blocks: int = 0
 
 
-Kind = Plain | Single | Grouped | AnyWidthGrouped | TwoStage | AnyWidthTwoStage | Rounded
+Kind = Plain | Single | Grouped | AnyWidthGrouped | TwoStageSums | AnyWidthTwoStage | RoundedSums
 
 
 class Widths(NamedTuple):
@@ -171,7 +171,7 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
             group=unit.group_size,
             fraction=unit.fraction_bits or 0,
             exact=int(unit.align_rounding == "exact"),
-            cut=_cut(cut) or Cut(0, 0),
+            cut=_cut(cut) or CutMasks(0, 0),
             any_cut=int(_cut(cut) is None),
             cut_draws=int(mode(cut).toward == "random"),
             cut_how=masks(cut),
@@ -215,10 +215,10 @@ def _kind(unit: Unit, need: Widths) -> Kind:
     """
     room = _room(need)
     if unit.arithmetic == "rounded":
-        return Rounded()
+        return RoundedSums()
     if unit.arithmetic == "two-stage":
         fits = (unit.fraction_bits or 0) <= room and (unit.late_fraction_bits or 0) <= room - 1
-        return TwoStage() if fits else AnyWidthTwoStage()
+        return TwoStageSums() if fits else AnyWidthTwoStage()
     if unit.arithmetic != "aligned":
         raise ValueError(f"the general kernel has no blocks of arithmetic={unit.arithmetic!r}")
     if unit.group_size > 1:
@@ -233,7 +233,7 @@ def spec_of(problem: Problem) -> tuple[Kind, np.void]:
     return _spec(problem.unit, layout(problem.a.stored), layout(problem.b.stored))
 
 
-class Sums(NamedTuple):
+class PlanSums(NamedTuple):
     """Where a plan cuts k and in which precision the segments' results are added (0 bits: a single chain from c)."""
 
     precision: int
@@ -244,7 +244,7 @@ class Sums(NamedTuple):
 def sums_of(problem: Problem) -> np.void:
     plan = problem.plan
     fmt = format_named(plan.sum or "float64")
-    return record(Sums(0 if plan.sum is None else fmt.precision, int(plan.c_first), layout(fmt)))
+    return record(PlanSums(0 if plan.sum is None else fmt.precision, int(plan.c_first), layout(fmt)))
 
 
 def order_of(unit: Unit) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import inline, no_refcount
-from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, count, floats, one_of, only, operands, roundings, schedules
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, floats, one_of, only, operands, roundings, schedules, up_to
 from tcsim.kernels.general.blocks import largest_exponents, sums
 from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, MINUS_INF, PLUS_INF, ZERO_E, bit_length, round_sum
 from tcsim.kernels.general.row import all_negative_zero, special_add
@@ -22,12 +22,12 @@ GATE = Gate(
         **one_of("parity_split", False, True),
         **only(lanes=1),
         **one_of("zero_sign", "positive", "ieee"),
-        **count("block_size", 1 << 30),
-        **count("fraction_bits", 1 << 20),
-        **count("late_fraction_bits", 1 << 20),
-        **count("out_precision", 1 << 20),
+        **up_to("block_size", 1 << 30),
+        **up_to("fraction_bits", 1 << 20),
+        **up_to("late_fraction_bits", 1 << 20),
+        **up_to("out_precision", 1 << 20),
         **ANY_ORDER,
-        **count("nan_code", 1 << 64),
+        **up_to("nan_code", 1 << 64),
         **ONE_NAN,
     },
     {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},

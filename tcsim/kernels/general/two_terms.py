@@ -77,7 +77,7 @@ def keep_c(width, row):
 
 
 @no_refcount
-def add_c(spec, width, row):
+def add_late_c(spec, width, row):
     """c + the instruction's result, to nearest-even in the output format."""
     for j in range(width):
         c = (row.c_sig[j], row.c_e[j], row.c_negative[j], row.c_special[j])

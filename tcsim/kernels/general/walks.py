@@ -8,7 +8,7 @@ from numba.extending import overload
 from tcsim.codegen.jit import inline, no_refcount, noalias, variant
 from tcsim.kernels.general.any_width import any_width_groups, any_width_stages, overflowing_products
 from tcsim.kernels.general.blocks import (
-    finish,
+    finish_block,
     group_sums,
     groups,
     largest_exponents,
@@ -35,19 +35,19 @@ from tcsim.kernels.general.panel import (
     SEGMENT_END,
     SEGMENT_START,
 )
-from tcsim.kernels.general.rounded import in_vectors, rounded, rounded_row
-from tcsim.kernels.general.row import WIDE, add_specials, draw, flush_row, start_over
+from tcsim.kernels.general.rounded import in_vectors, rounded_column, rounded_row
+from tcsim.kernels.general.row import WIDE, add_specials, draw_row_words, flush_row, start_over
 from tcsim.kernels.general.spec import (
     AnyWidthGrouped,
     AnyWidthTwoStage,
     Grouped,
     Plain,
-    Rounded,
+    RoundedSums,
     Single,
-    TwoStage,
+    TwoStageSums,
 )
 from tcsim.kernels.general.two_stage import two_stage_row
-from tcsim.kernels.general.two_terms import add_c, add_product, keep_c
+from tcsim.kernels.general.two_terms import add_late_c, add_product, keep_c
 
 
 @inline
@@ -94,7 +94,7 @@ def plain_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, 
                 x = limbs_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
                                row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
                 row.sig[j], row.e[j], row.negative[j], row.special[j] = x
-    finish(spec, width, row, word)
+    finish_block(spec, width, row, word)
 
 
 @no_refcount
@@ -131,7 +131,7 @@ def grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree
                 x = limbs_groups(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
                                 row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
                 row.sig[j], row.e[j], row.negative[j], row.special[j] = x
-    finish(spec, width, row, word)
+    finish_block(spec, width, row, word)
 
 
 @no_refcount
@@ -160,20 +160,20 @@ def any_width_two_stage_block(spec, panel, r, p0, p1, block, columns, width, row
 
 
 @no_refcount
-def two_stage_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+def walk_two_stage(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """CDNA3."""
     two_stage_row(spec, panel, r, p0, p1, width, columns, row, word)
 
 
 @no_refcount
-def rounded_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+def walk_rounded(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
     """Every operation rounded."""
     if in_vectors(spec, panel, r, block, columns):
         rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step + block)
         return
     for j in range(columns):
         c = (row.sig[j], row.e[j], row.negative[j], row.special[j])
-        x = rounded(spec, panel, r, p0, p1, j, c, tree, seed, element + j, step + block)
+        x = rounded_column(spec, panel, r, p0, p1, j, c, tree, seed, element + j, step + block)
         row.sig[j], row.e[j], row.negative[j], row.special[j] = x
 
 
@@ -197,10 +197,10 @@ def rows_of(block_of):
                 add_specials(panel, r, p0, p1, block, width, row.special)
             word = (step + block) & 3
             if spec.draws and (word == 0 or block == 0):
-                draw(seed, element, (step + block) >> 2, 0, width, row.random, row.width)
+                draw_row_words(seed, element, (step + block) >> 2, 0, width, row.random, row.width)
             block_of(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step)
             if event & INSTRUCTION_END and spec.after:
-                add_c(spec, width, row)
+                add_late_c(spec, width, row)
             if event & SEGMENT_END and sums_.precision != 0:
                 for j in range(width):
                     x = to_float64(row.sig[j], row.e[j], row.negative[j], row.special[j], out.mantissa + 1)
@@ -214,9 +214,9 @@ WALKS = {
     Single: rows_of(single_block),
     Grouped: rows_of(grouped_block),
     AnyWidthGrouped: rows_of(any_width_grouped_block),
-    TwoStage: rows_of(two_stage_block),
+    TwoStageSums: rows_of(walk_two_stage),
     AnyWidthTwoStage: rows_of(any_width_two_stage_block),
-    Rounded: rows_of(rounded_block),
+    RoundedSums: rows_of(walk_rounded),
 }
 
 

@@ -11,11 +11,24 @@ from functools import lru_cache
 import numpy as np
 
 from tcsim.codegen.jit import default_threads, inline, kernel, routine, run_tasks
-from tcsim.codegen.memory import load, matrices
+from tcsim.codegen.memory import load_code, matrices
 from tcsim.fp.codes import decode as decode_codes
 from tcsim.fp.formats import FORMATS, Format
-from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, asked_of, count, formats, one_of, only, operands, schedules
-from tcsim.kernels.general.numbers import FINITE, decode, round_float64, to_float64
+from tcsim.gates import (
+    ANY_ORDER,
+    ANY_SUM,
+    LABELS,
+    ONE_NAN,
+    Gate,
+    any_formats,
+    asked_of,
+    one_of,
+    only,
+    operands,
+    schedules,
+    up_to,
+)
+from tcsim.kernels.general.numbers import FINITE, decode_number, round_float64, to_float64
 from tcsim.kernels.general.panel import SEGMENT_END, SEGMENT_START, plan_chunk
 from tcsim.kernels.general.run import COLUMNS, ROWS, Tiles, end_output
 from tcsim.kernels.general.spec import order_of, spec_of, sums_of
@@ -38,30 +51,30 @@ GATE = Gate(
         "b": lambda unit: _single(unit.b_operand),
         "out": lambda unit: unit.out_format == FORMATS["float32"],
         "out_precision": lambda unit: unit.kept_bits == 24,
-        **formats("operand_format"),
+        **any_formats("operand_format"),
         **only(arithmetic="rounded", rounding="rne", product_rounding="rne", align_rounding="exact", fraction_bits=None),
         **only(
             min_exponent=None, c_enters="aligned", chain=1, chains=1, sum_format=None, group_size=1, scale=None, scale_block=0
         ),
         **only(late_fraction_bits=None, parity_split=False, lanes=1, overflow="wrap"),
-        **count("block_size", 1 << 20),
+        **up_to("block_size", 1 << 20),
         **ANY_ORDER,
         **one_of("subnormals", "keep", "flush"),
         **one_of("zero_sign", "positive", "ieee"),
-        **count("nan_code", 1 << 32),
+        **up_to("nan_code", 1 << 32),
         **ONE_NAN,
     },
     {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
 )
 
 
-def supports(problem: Problem) -> bool:
+def float32_supports(problem: Problem) -> bool:
     """Whether every operation of the unit is a float32 operation of the machine."""
     return GATE.refuses(asked_of(problem)) is None
 
 
 @lru_cache(maxsize=32)
-def table(stored: Format, fmt: Format, flush: bool) -> np.ndarray:
+def float32_table(stored: Format, fmt: Format, flush: bool) -> np.ndarray:
     """The float32 value of every code of a format of at most 16 bits; empty for wider ones."""
     if stored.width > 16:
         return np.empty(0, np.float32)
@@ -71,22 +84,22 @@ def table(stored: Format, fmt: Format, flush: bool) -> np.ndarray:
 
 
 @inline
-def value(m, t, i, j, stored, emin, precision, flush):
+def float32_value(m, t, i, j, stored, emin, precision, flush):
     """Code (t, i, j) as a float32, subnormals and zeros of its format as +0 where the unit flushes them."""
-    sig, e, negative, special = decode(load(m, t, i, j), stored, emin, precision)
+    sig, e, negative, special = decode_number(load_code(m, t, i, j), stored, emin, precision)
     if flush and special == FINITE and abs(sig) >> (precision - 1) == 0:
         return np.float32(0)
     return np.float32(to_float64(sig, e, negative, special, precision))
 
 
 @routine
-def pack(m, t, first, lines, columns, ks, positions, values, stored, emin, precision, flush, into):
+def pack_values(m, t, first, lines, columns, ks, positions, values, stored, emin, precision, flush, into):
     """Values of lines first … first + lines of an operand at ks[:positions]: [line, position], or [position, line] of columns."""
     for p in range(positions):
         k = ks[p]
         for line in range(lines):
             i, j = (k, first + line) if columns else (first + line, k)
-            x = values[load(m, t, i, j)] if values.size else value(m, t, i, j, stored, emin, precision, flush)
+            x = values[load_code(m, t, i, j)] if values.size else float32_value(m, t, i, j, stored, emin, precision, flush)
             if columns:
                 into[p, line] = x
             else:
@@ -127,7 +140,7 @@ def run_chain(a, b, r, positions, width, acc, flush):
 
 
 @kernel
-def run_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, bounds, tiles):
+def run_float32_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, bounds, tiles):
     """Tiles first … last - 1 of D = C + A·B."""
     capacity = max(_CHUNK, spec.period)
     rows, width = tiles.tile_rows, tiles.tile_columns
@@ -143,7 +156,7 @@ def run_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, b
         for r in range(ni):
             for j in range(nj):
                 x = (
-                    value(c, t, i0 + r, j0 + j, spec.out, spec.out.emin, 24, spec.flush and sums_.precision == 0)
+                    float32_value(c, t, i0 + r, j0 + j, spec.out, spec.out.emin, 24, spec.flush and sums_.precision == 0)
                     if c.address != 0
                     else np.float32(0)
                 )
@@ -152,8 +165,12 @@ def run_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, b
         k, segment = bounds[0], np.int64(0)
         while segment < bounds.size - 1:
             positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
-            pack(a, t, i0, ni, False, ks, positions, a_values, spec.a_stored, spec.a_emin, spec.a_precision, spec.flush, fa)
-            pack(b, t, j0, nj, True, ks, positions, b_values, spec.b_stored, spec.b_emin, spec.b_precision, spec.flush, fb)
+            pack_values(
+                a, t, i0, ni, False, ks, positions, a_values, spec.a_stored, spec.a_emin, spec.a_precision, spec.flush, fa
+            )
+            pack_values(
+                b, t, j0, nj, True, ks, positions, b_values, spec.b_stored, spec.b_emin, spec.b_precision, spec.flush, fb
+            )
             for r in range(ni):
                 if spec.block == 1 and sums_.precision == 0:
                     run_chain(fa, fb, r, positions, nj, acc[r], spec.flush)
@@ -171,17 +188,18 @@ def run_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, b
                 end_output(spec, sums_, c, d, t, i0 + r, j0 + j, x, total[r, j])
 
 
-def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
+def multiply_float32(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
     batch, m, n, _ = problem.shape
     count = threads or default_threads()
     unit = problem.unit
     tables = [
-        table(x.stored, fmt, unit.zeros.flush_operands) for x, fmt in ((problem.a, unit.a_operand), (problem.b, unit.b_operand))
+        float32_table(x.stored, fmt, unit.zeros.flush_operands)
+        for x, fmt in ((problem.a, unit.a_operand), (problem.b, unit.b_operand))
     ]
     high = max(1, min(ROWS, m, -(-batch * m * -(-n // COLUMNS) // (4 * count))))
     tiles = Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n), 0)
     run_tasks(
-        run_tiles, batch * -(-m // high) * -(-n // COLUMNS), threads, matrices(problem.a.codes), matrices(problem.b.codes),
+        run_float32_tiles, batch * -(-m // high) * -(-n // COLUMNS), threads, matrices(problem.a.codes), matrices(problem.b.codes),
         matrices(problem.c), matrices(out), *tables, spec_of(problem)[1], sums_of(problem), order_of(problem.unit), problem.plan.bounds, tiles,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from tcsim.codegen.jit import default_threads, inline, kernel, routine, run_task
 from tcsim.codegen.vector_memory import bits_of_float
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
-from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, count, floats, only, operands, schedules
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, only, operands, schedules, up_to
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.general.spec import order_of
 from tcsim.kernels.native.outside import LEAST, walked
@@ -32,10 +32,10 @@ GATE = Gate(
         **only(fraction_bits=None, min_exponent=None, out_precision=None, operand_format=None, product_rounding="rne"),
         **only(c_enters="aligned", chain=1, chains=1, sum_format=None, group_size=1, scale=None, scale_block=0),
         **only(late_fraction_bits=None, parity_split=False, overflow="wrap"),
-        **count("block_size", 1 << 20),
-        **count("lanes", 1 << 20),
+        **up_to("block_size", 1 << 20),
+        **up_to("lanes", 1 << 20),
         **ANY_ORDER,
-        **count("nan_code", 1 << 32),
+        **up_to("nan_code", 1 << 32),
     },
     {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
 )
@@ -44,7 +44,7 @@ _QUIET = 1 << 22
 
 
 @inline
-def rounded(x, y):
+def add_rounded_ftz(x, y):
     """x + y rounded to float32 with FTZ, as float64: x and y are numbers of float64 whose sum float64 need not hold."""
     s = x + y
     z = s - x
@@ -56,7 +56,7 @@ def rounded(x, y):
 
 
 @routine
-def run_row(a, b, ks, i, first, last, block, lanes, c, sums):
+def run_fused_row(a, b, ks, i, first, last, block, lanes, c, sums):
     """c[j] and the products of blocks ks[first … last - 1] of row i of a and the columns of b."""
     width = c.size
     for p in range(first, last, block):
@@ -65,18 +65,18 @@ def run_row(a, b, ks, i, first, last, block, lanes, c, sums):
             for q in range(p, stop):
                 x, k = a[i, ks[q]], ks[q]
                 for j in range(width):
-                    c[j] = rounded(c[j], x * b[k, j])
+                    c[j] = add_rounded_ftz(c[j], x * b[k, j])
             continue
         sums[:, :] = 0.0
         for q in range(p, stop):
             x, k, lane = a[i, ks[q]], ks[q], (q - p) % lanes
             for j in range(width):
-                sums[lane, j] = rounded(sums[lane, j], x * b[k, j])
+                sums[lane, j] = add_rounded_ftz(sums[lane, j], x * b[k, j])
         for lane in range(1, lanes):
             for j in range(width):
-                sums[0, j] = rounded(sums[0, j], sums[lane, j])
+                sums[0, j] = add_rounded_ftz(sums[0, j], sums[lane, j])
         for j in range(width):
-            c[j] = rounded(c[j], sums[0, j])
+            c[j] = add_rounded_ftz(c[j], sums[0, j])
 
 
 @inline
@@ -84,7 +84,7 @@ def nan_step(x, code, a, b, nan_a, nan_b, own):
     """rounded(x, a·b) and its NaN's code, 0 for a number: a's before b's before the sum so far."""
     if nan_a != 0 or nan_b != 0 or code != 0:
         return np.nan, nan_a if nan_a != 0 else (nan_b if nan_b != 0 else code)
-    s = rounded(x, a * b)
+    s = add_rounded_ftz(x, a * b)
     return s, own if np.isnan(s) else np.int64(0)
 
 
@@ -93,7 +93,7 @@ def nan_add(x, code_x, y, code_y, own):
     """rounded(x, y) and its NaN's code: x's before y's."""
     if code_x != 0 or code_y != 0:
         return np.nan, code_x if code_x != 0 else code_y
-    s = rounded(x, y)
+    s = add_rounded_ftz(x, y)
     return s, own if np.isnan(s) else np.int64(0)
 
 
@@ -123,7 +123,7 @@ def run_rows(first, last, a, b, nan_a, nan_b, ks, block, lanes, c, nan_c, own, o
             width = min(_COLUMNS, n - j0)
             some = line[:width]
             some[:] = c[i, j0 : j0 + width]
-            run_row(a, b[:, j0 : j0 + width], ks, i, 0, k, block, lanes, some, sums[:, :width])
+            run_fused_row(a, b[:, j0 : j0 + width], ks, i, 0, k, block, lanes, some, sums[:, :width])
             for j in range(width):
                 if np.isnan(some[j]):
                     code = nan_of(a, b, nan_a, nan_b, ks, i, j0 + j, 0, k, block, lanes, c[i, j0 + j], nan_c[i, j0 + j], own)
@@ -144,7 +144,7 @@ def _operand(x: Operand, fmt: Format) -> tuple[Any, Any]:
     return values, np.where(nan, sign | 0x7F800000 | _QUIET | fraction << (23 - fmt.mantissa_bits), 0)
 
 
-def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
+def multiply_fused(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
     unit, order = problem.unit, order_of(problem.unit)
     a, nan_a = _operand(problem.a, unit.a_format)

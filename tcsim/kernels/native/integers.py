@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.fp.modes import UNIT_MODES
-from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, count, one_of, only, operands, schedules
+from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, any_format, one_of, only, operands, schedules, up_to
 from tcsim.kernels.general.spec import order_of
 from tcsim.problem import Codes, Problem
-from tcsim.schedule import walk
+from tcsim.schedule import walk_plan
 
 GATE = Gate(
     "the kernel of integers of any width",
@@ -38,12 +38,12 @@ GATE = Gate(
             subnormals="keep",
             align_rounding="exact",
         ),
-        **count("block_size", 1 << 30),  # float64 holds the sum of a block that saturates
+        **up_to("block_size", 1 << 30),  # float64 holds the sum of a block that saturates
         **ANY_ORDER,
         **one_of("rounding", *UNIT_MODES),  # nothing is rounded, there is one zero and no NaN
         **one_of("zero_sign", "positive", "ieee"),
         **one_of("nan_from", "code", "operand"),
-        **count("nan_code", 1 << 64),
+        **up_to("nan_code", 1 << 64),
     },
     {
         **schedules(*ANY_SUM),
@@ -55,7 +55,7 @@ GATE = Gate(
 LEAST, LARGEST = -(1 << 31), (1 << 31) - 1
 
 
-def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
+def multiply_integers(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write the codes of D = C + A·B into `out`; sums outside the unit wrap, as integer additions do."""
     one = _saturating if problem.unit.overflow == "saturate" else _wrapping
     for t in range(problem.shape[0]):
@@ -77,7 +77,7 @@ def _saturating(problem: Problem, t: int) -> Any:
     def chain(start: Any, first: int, last: int) -> Any:
         return _chain(problem, a, b, start, first, last)
 
-    return walk(problem.plan, c, np.zeros(problem.shape[1:3]), chain, add=np.add)
+    return walk_plan(problem.plan, c, np.zeros(problem.shape[1:3]), chain, add=np.add)
 
 
 def _chain(problem: Problem, a: Any, b: Any, total: Any, start: int, stop: int) -> Any:

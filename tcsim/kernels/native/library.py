@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import default_threads, inline, kernel, run_tasks, variant
 from tcsim.codegen.vector_memory import bits_of_double, bits_of_float, double_of_bits, float_of_bits, peek8, peek32, peek64
-from tcsim.codegen.vector_ops import F32, F64, I16, I32, I64, Value, Variable
+from tcsim.codegen.vector_ops import F32, F64, I16, I32, I64, Emitted, Variable
 from tcsim.fp.modes import processor_mode
 from tcsim.kernels.general import run as general
 from tcsim.kernels.native.library_units import DOUBLE, FE_OVERFLOW, INTEGER, KINDS, SINGLE
@@ -40,7 +40,7 @@ _CHUNK, _ROWS, _COLUMNS = 256, 128, 256
 _NAMES: dict[int, type[Any]] = {DOUBLE: np.float64, SINGLE: np.float32, INTEGER: np.int32}
 
 
-class Job(NamedTuple):
+class LibraryJob(NamedTuple):
     """A problem as numbers: addresses and steps in bytes; steps of the result in elements."""
 
     m: int
@@ -70,7 +70,7 @@ class Job(NamedTuple):
 
 
 @intrinsic(prefer_literal=True)
-def tile(typingctx, kind, a, b, c, numbers):
+def library_tile(typingctx, kind, a, b, c, numbers):
     """c[4, width] += A·B over `depth` packed products in ascending order; numbers: places in a, b, c, pitches of a and c, depth, mode.
 
     a is (row, k) and b (k, column) for floats; for int8 an element is a pair of int16, two neighbours along k.
@@ -97,25 +97,25 @@ def _tile(b: ir.IRBuilder, kind: int, a: Any, bm: Any, c: Any, lda: Any, ldc: An
     lanes, vectors = _LANES[kind], _VECTORS[kind]
     if kind != INTEGER:
         with b.if_then(b.icmp_signed("!=", mode, I64(ops.NEAREST))):
-            ops.set_rounding(b, Value(b, mode).cast(I32, "trunc"))
-    pitch, row_step = Value(b, ldc), Value(b, lda)
+            ops.set_rounding(b, Emitted(b, mode).cast(I32, "trunc"))
+    pitch, row_step = Emitted(b, ldc), Emitted(b, lda)
     at = [pitch * r + v * lanes for r in range(ROWS) for v in range(vectors)]
-    total = [Variable(b, ops.load(b, c, place, lanes)) for place in at]
+    total = [Variable(b, ops.emit_load(b, c, place, lanes)) for place in at]
 
-    def add(k: Value) -> None:
-        right = [ops.load(b, bm, k * (lanes * vectors) + v * lanes, lanes) for v in range(vectors)]
+    def add(k: Emitted) -> None:
+        right = [ops.emit_load(b, bm, k * (lanes * vectors) + v * lanes, lanes) for v in range(vectors)]
         for r in range(ROWS):
-            left = ops.load(b, a, k + row_step * r).spread(lanes)
+            left = ops.emit_load(b, a, k + row_step * r).spread(lanes)
             for v in range(vectors):
                 x = total[r * vectors + v]
                 x.set(x.get() + pair_product(left, right[v]) if kind == INTEGER else left.call("fma", right[v], x.get()))
 
-    ops.each(b, Value(b, I64(0)), Value(b, depth), add)
+    ops.each(b, Emitted(b, I64(0)), Emitted(b, depth), add)
     for x, place in zip(total, at, strict=True):
-        ops.store(b, x.get(), c, place)
+        ops.emit_store(b, x.get(), c, place)
     if kind != INTEGER:
         with b.if_then(b.icmp_signed("!=", mode, I64(ops.NEAREST))):
-            ops.set_rounding(b, Value(b, I32(ops.NEAREST)))
+            ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
 
 
 def _flag(name: str):
@@ -133,20 +133,20 @@ def _flag(name: str):
 has_overflowed, forget_overflow = _flag("fetestexcept"), _flag("feclearexcept")
 
 
-def pair_product(x: Value, y: Value) -> Value:
+def pair_product(x: Emitted, y: Emitted) -> Emitted:
     """x0·y0 + x1·y1 for the two int16 in each lane; LLVM has one instruction for it."""
     wide = x.bits_as(I16, 32).cast(I32, "sext") * y.bits_as(I16, 32).cast(I32, "sext")
     return wide.lanes(list(range(0, 32, 2))) + wide.lanes(list(range(1, 32, 2)))
 
 
 @inline
-def value(address, item):
+def value_at(address, item):
     """The float32 or float64 at an address, as float64."""
     return double_of_bits(peek64(address)) if item == 8 else np.float64(float_of_bits(np.uint32(peek32(address))))
 
 
 @inline
-def pack(kind, job, origin, item, across, along, lines, depth, across_pitch, along_pitch, target, at):
+def pack_lines(kind, job, origin, item, across, along, lines, depth, across_pitch, along_pitch, target, at):
     """Copy lines x depth elements (pairs along k for int8) to target[at + line·across_pitch + k·along_pitch]."""
     for line in range(lines):
         start = origin + line * across
@@ -158,7 +158,7 @@ def pack(kind, job, origin, item, across, along, lines, depth, across_pitch, alo
                 low, high = (low ^ 128) - 128, (high ^ 128) - 128
                 target[to] = (low & 0xFFFF) | (high << 16)
             else:
-                target[to] = value(start + k * along, item)
+                target[to] = value_at(start + k * along, item)
 
 
 @inline
@@ -166,7 +166,7 @@ def pack_panels(kind, job, t, j0, columns, width, k0, depth, target, chunk):
     for j in range(0, columns, width):
         origin = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
         count = min(width, columns - j)
-        pack(kind, job, origin, job.b_item, job.b_column, job.b_k, count, depth, 1, width, target, j * chunk)
+        pack_lines(kind, job, origin, job.b_item, job.b_column, job.b_k, count, depth, 1, width, target, j * chunk)
 
 
 @inline
@@ -175,7 +175,7 @@ def c_value(kind, job, t, i, j):
     address = job.c + t * job.c_batch + i * job.c_row + j * job.c_column
     if kind == INTEGER:
         return np.float64((peek32(address) ^ 0x80000000) - 0x80000000)
-    return value(address, 8 if kind == DOUBLE else 4)
+    return value_at(address, 8 if kind == DOUBLE else 4)
 
 
 @inline
@@ -184,7 +184,7 @@ def sum_rounded(job, x):
 
 
 @inline
-def code(kind, job, x):
+def code_of_result(kind, job, x):
     """The code of a result (float64 or int32 value held in float64)."""
     if kind == INTEGER:
         return np.int64(x) & 0xFFFFFFFF
@@ -198,7 +198,7 @@ def code(kind, job, x):
 
 
 @cache
-def driver(kind: int) -> Any:
+def library_driver(kind: int) -> Any:
     """The compiled walk over tasks for DOUBLE, SINGLE or INTEGER."""
     number, width, step = _NAMES[kind], WIDTHS[kind], 2 if kind == INTEGER else 1
 
@@ -227,11 +227,13 @@ def driver(kind: int) -> Any:
                 for k0 in range(bounds[segment], bounds[segment + 1], _CHUNK):
                     depth = min(_CHUNK, bounds[segment + 1] - k0)
                     origin = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
-                    pack(kind, job, origin, job.a_item, job.a_row, job.a_k, rows, depth, deep, 1, a, 0)
+                    pack_lines(kind, job, origin, job.a_item, job.a_row, job.a_k, rows, depth, deep, 1, a, 0)
                     pack_panels(kind, job, t, j0, columns, width, k0, depth, b, deep)
                     for j in range(0, columns, width):
                         for i in range(0, rows, ROWS):
-                            tile(kind, a, b, c, (i * deep, j * deep, i * pitch + j, deep, pitch, -(-depth // step), job.mode))
+                            library_tile(
+                                kind, a, b, c, (i * deep, j * deep, i * pitch + j, deep, pitch, -(-depth // step), job.mode)
+                            )
                 if job.sum:
                     for at in range(rows * pitch):
                         total[at] = sum_rounded(job, total[at] + np.float64(c[at]))
@@ -244,7 +246,7 @@ def driver(kind: int) -> Any:
                         x = total[i * pitch + j]
                         if job.c and not job.c_first:
                             x = sum_rounded(job, x + c_value(kind, job, t, i0 + i, j0 + j))
-                    out[(t * job.m + i0 + i) * job.n + j0 + j] = code(kind, job, x)
+                    out[(t * job.m + i0 + i) * job.n + j0 + j] = code_of_result(kind, job, x)
 
     return kernel(variant(kind)(work))
 
@@ -260,7 +262,7 @@ def _tasks(batch: int, m: int, n: int, threads: int) -> tuple[int, int]:
     return rows, columns
 
 
-def _job(problem: Problem, kind: int, threads: int) -> Job:
+def _job(problem: Problem, kind: int, threads: int) -> LibraryJob:
     a, b, c = problem.a.codes, problem.b.codes, problem.c
     batch, m, n, k = problem.shape
     rows, columns = _tasks(batch, m, n, threads)
@@ -272,7 +274,7 @@ def _job(problem: Problem, kind: int, threads: int) -> Job:
     mode = ops.NEAREST if kind == INTEGER else processor_mode(problem.unit.rounding)
     assert mode is not None
     nan = (problem.unit.nan ^ 1 << 63) - (1 << 63)  # as a signed integer
-    return Job(
+    return LibraryJob(
         m, n, k, rows, columns, a.__array_interface__["data"][0], at, ai, ak, a.itemsize,
         b.__array_interface__["data"][0], bt, bk, bj, b.itemsize, address, ct, ci, cj,
         sums, int(problem.plan.c_first), nan, int(problem.unit.zero_sign == "ieee"),
@@ -280,14 +282,14 @@ def _job(problem: Problem, kind: int, threads: int) -> Job:
     )  # fmt: skip
 
 
-def run(problem: Problem, out: Codes, threads: int | None = None) -> None:
+def multiply_library(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write the codes of a supported problem into `out`, C-contiguous (batch, m, n)."""
     kind = INTEGER if problem.unit.arithmetic == "integer" else KINDS[problem.unit.out_format.name]
     job = _job(problem, kind, threads or default_threads())
     tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
     bounds = np.array([0, job.k]) if kind == INTEGER else np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
     left = np.zeros(tasks, dtype=np.int64)
-    run_tasks(driver(kind), tasks, threads, job, bounds, out.reshape(-1), left)
+    run_tasks(library_driver(kind), tasks, threads, job, bounds, out.reshape(-1), left)
     down, right = -(-job.m // job.rows), -(-job.n // job.columns)
     for task in np.flatnonzero(left).tolist():
         t, i, j = task // (down * right), task // right % down * job.rows, task % right * job.columns

@@ -14,13 +14,13 @@ from tcsim.gates import (
     ONE_NAN,
     Asked,
     Gate,
+    any_formats,
     asked_of,
-    count,
-    formats,
     one_of,
     only,
     operands,
     schedules,
+    up_to,
 )
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Problem
@@ -48,7 +48,7 @@ FUSED = Gate(
         "out": lambda unit: unit.out_format in (FORMATS["float64"], FORMATS["float32"]),
         "a": lambda unit: unit.a_format == unit.out_format,
         "b": lambda unit: unit.b_format == unit.out_format,
-        **formats("operand_format"),
+        **any_formats("operand_format"),
         **only(
             arithmetic="aligned", block_size=1, align_rounding="exact", c_enters="aligned", chain=1, chains=1, sum_format=None
         ),
@@ -56,10 +56,10 @@ FUSED = Gate(
         **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne"),
         "rounding": _rounds,
         "out_precision": lambda unit: unit.kept_bits == unit.out_format.precision,
-        **count("fraction_bits", 1 << 20),  # of no effect where alignment is exact, nor has the floor of the exponent
-        **count("min_exponent", 1 << 20),
+        **up_to("fraction_bits", 1 << 20),  # of no effect where alignment is exact, nor has the floor of the exponent
+        **up_to("min_exponent", 1 << 20),
         **one_of("zero_sign", "positive", "ieee"),
-        **count("nan_code", 1 << 64),
+        **up_to("nan_code", 1 << 64),
         **ONE_NAN,
     },
     {
@@ -86,12 +86,12 @@ INT8 = Gate(
             subnormals="keep",
             align_rounding="exact",
         ),
-        **count("block_size", 1 << 62),  # sums wrap, in whatever blocks and order
+        **up_to("block_size", 1 << 62),  # sums wrap, in whatever blocks and order
         **ANY_ORDER,
         **one_of("rounding", *UNIT_MODES),  # nothing is rounded, there is one zero and no NaN
         **one_of("zero_sign", "positive", "ieee"),
         **one_of("nan_from", "code", "operand"),
-        **count("nan_code", 1 << 64),
+        **up_to("nan_code", 1 << 64),
     },
     {**schedules(*ANY_SUM), **operands(lambda asked, stored: stored == FORMATS["int8"])},
 )
@@ -105,6 +105,6 @@ def kind_of(problem: Problem) -> int | None:
     return INTEGER if INT8.refuses(asked) is None else None
 
 
-def supports(problem: Problem) -> bool:
+def library_supports(problem: Problem) -> bool:
     """Whether the unit is a chain of fused multiply-adds or an int8 dot product, by what its record says."""
     return kind_of(problem) is not None

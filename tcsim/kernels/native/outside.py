@@ -11,7 +11,7 @@ from tcsim.codegen.jit import kernel
 from tcsim.kernels.general.spec import sums_of
 from tcsim.kernels.general.walks import add_outside
 from tcsim.problem import Codes, Problem
-from tcsim.schedule import walk
+from tcsim.schedule import walk_plan
 
 # The least normal number less half an ulp: what is smaller is subnormal after its rounding to nearest-even.
 LEAST = 2.0**-126 * (1 - 2.0**-25)
@@ -45,7 +45,7 @@ def walked(problem: Problem, t: int, chain: Callable[[Codes, int, int], Codes]) 
 
     with np.errstate(all="ignore"):
         start = None if c is None else values(c)
-        total = walk(plan, start, values(zero), lambda _, first, last: values(chain(zero, first, last)), add)
+        total = walk_plan(plan, start, values(zero), lambda _, first, last: values(chain(zero, first, last)), add)
         result = np.where(np.abs(total) < LEAST, np.copysign(0.0, total), total).astype(np.float32)
     found: Codes = result.view(np.uint32)
     found[np.isnan(result)] = problem.unit.nan

@@ -23,7 +23,7 @@ from tcsim.fp.formats import Format
 from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.native.outside import walked
-from tcsim.kernels.payload import is_nan
+from tcsim.kernels.payload import nan_places
 from tcsim.problem import Codes, Operand, Problem
 
 _TILES = "ldtilecfg ($3)\ntileloadd ($0,$4), %tmm0\ntileloadd ($1,$4), %tmm1\ntileloadd ($2,$4), %tmm2\n{} %tmm2, %tmm1, %tmm0\ntilestored %tmm0, ($0,$4)\ntilerelease"
@@ -32,7 +32,7 @@ _LINES = 16  # of a tile, and lanes of a vector
 _PITCH = 64  # bytes of a line of a tile
 
 
-class Instruction(NamedTuple):
+class X86Instruction(NamedTuple):
     """An instruction: what LLVM calls the features it needs, rows of c and steps of 4 bytes along k that it takes, products in a step."""
 
     features: tuple[str, ...]
@@ -43,9 +43,9 @@ class Instruction(NamedTuple):
 
 
 INSTRUCTIONS = {
-    "tdpbf16ps": Instruction(("amx-tile", "amx-bf16"), 16, 16, 2, _TILES.format("tdpbf16ps")),
-    "tdpbssd": Instruction(("amx-tile", "amx-int8"), 16, 16, 4, _TILES.format("tdpbssd")),
-    "vdpbf16ps": Instruction(("avx512bf16",), 1, 1, 2, _VECTOR.format("vdpbf16ps")),
+    "tdpbf16ps": X86Instruction(("amx-tile", "amx-bf16"), 16, 16, 2, _TILES.format("tdpbf16ps")),
+    "tdpbssd": X86Instruction(("amx-tile", "amx-int8"), 16, 16, 4, _TILES.format("tdpbssd")),
+    "vdpbf16ps": X86Instruction(("avx512bf16",), 1, 1, 2, _VECTOR.format("vdpbf16ps")),
 }
 
 
@@ -75,7 +75,7 @@ def lacking(name: str) -> str:
     return "" if "amx-tile" not in needed or _tiles_allowed() else "the operating system does not let a process use AMX's tiles"
 
 
-def instruction_for(unit: Unit) -> str:
+def x86_instruction(unit: Unit) -> str:
     """The instruction that `unit` describes.
 
     WrongCPU where this machine cannot run it; ValueError where the unit is a what-if.
@@ -133,7 +133,7 @@ def codes_of(operand: Operand, fmt: Format) -> Codes:
         return operand.codes
     found: Codes = encode(decode(operand.codes, operand.stored), fmt)
     assert fmt.nan_code is not None
-    found[is_nan(operand.codes, operand.stored)] = fmt.nan_code
+    found[nan_places(operand.codes, operand.stored)] = fmt.nan_code
     return found
 
 
@@ -158,10 +158,10 @@ def chain(name: str, a: Codes, b: Codes, c: Codes, threads: int | None = None) -
     return out.transpose(0, 2, 1, 3).reshape(start.shape)[:m, :n]
 
 
-def run(problem: Problem, threads: int | None = None) -> Codes:
+def multiply_x86(problem: Problem, threads: int | None = None) -> Codes:
     """Codes of D = C + A·B from the instruction, (batch, m, n)."""
     unit = problem.unit
-    name = instruction_for(unit)
+    name = x86_instruction(unit)
     a, b = codes_of(problem.a, unit.a_format), codes_of(problem.b, unit.b_format)
     out = np.empty((problem.shape[0], *problem.shape[1:3]), np.uint32)
     for t in range(problem.shape[0]):

@@ -26,7 +26,7 @@ def middle(values: xr.DataArray) -> float:
     return float(np.median(values.values)) if values.size else float("nan")
 
 
-def spread(values: Any, form: str = ".2e") -> str:
+def draws_text(values: Any, form: str = ".2e") -> str:
     """ "median [least, largest]" over the draws; the median alone where all are the same."""
     v = np.asarray(values, dtype=np.float64).ravel()
     text = f"{np.median(v):{form}}"
@@ -35,7 +35,7 @@ def spread(values: Any, form: str = ".2e") -> str:
 
 def spreads(values: Mapping[Any, Any], form: str = ".2e") -> str:
     """Named spreads in one line."""
-    return ", ".join(f"{name} {spread(v, form)}" for name, v in values.items())
+    return ", ".join(f"{name} {draws_text(v, form)}" for name, v in values.items())
 
 
 def band(axis: Any, x: Any, values: xr.DataArray, colour: str = "grey") -> None:

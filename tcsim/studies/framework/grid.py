@@ -156,7 +156,7 @@ def legend_below(figure: Any, axis: Any, columns: int = 3) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncol=columns, frameon=False, handlelength=2.4)
 
 
-def rows(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
+def aligned_table(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
     """A text table: numbers in three digits, columns aligned."""
     cells = [list(header), *([v if isinstance(v, str) else f"{v:.3g}" for v in row] for row in body)]
     widths = [max(len(r[i]) for r in cells) for i in range(len(header))]
@@ -184,7 +184,7 @@ def _gpu(value: Any) -> str:
 SEED = Option("seed", 0, 0, "seed of the inputs")
 
 
-def count(name: str, full: int, quick: int, text: str) -> Option:
+def count_option(name: str, full: int, quick: int, text: str) -> Option:
     """An option that is an integer of at least 1."""
 
     def check(value: Any) -> Any:
@@ -197,7 +197,7 @@ def count(name: str, full: int, quick: int, text: str) -> Option:
 
 def largest(name: str, full: int, quick: int, text: str = "largest inner dimension, a power of two") -> Option:
     """An option that is a power of two, up to which a study goes."""
-    counted = count(name, full, quick, text)
+    counted = count_option(name, full, quick, text)
 
     def check(value: Any) -> Any:
         if counted.check(value) & (value - 1):
@@ -209,7 +209,7 @@ def largest(name: str, full: int, quick: int, text: str = "largest inner dimensi
 
 def outputs(full: int, quick: int) -> Option:
     """The option that says how many rows of A and columns of B there are."""
-    return count("outputs", full, quick, "rows of A and columns of B")
+    return count_option("outputs", full, quick, "rows of A and columns of B")
 
 
 def gpu(full: str = "a100") -> Option:

@@ -118,7 +118,7 @@ def warning(lines: Sequence[str]) -> str:
     return "".join(f"<p class='fails'><b>{escape(line)}</b></p>" for line in lines if line)
 
 
-def write(outcome: Outcome, folder: Path, figures: bool, progress: bool = False) -> None:
+def write_outcome(outcome: Outcome, folder: Path, figures: bool, progress: bool = False) -> None:
     """Write the files of a run into `folder` and list them in `outcome.files`.
 
     A table or figure that raises is noted in `outcome.errors`, and everything else is written. Figures of the same data, drawn

@@ -17,7 +17,7 @@ _CLASSES = {"holds": "holds", "does not hold": "fails", "cannot be told": "untol
 _LARGEST = 3_000_000  # bytes of an SVG that a page takes; beyond it the PNG
 
 
-def report(folder: Path, out: Path | None = None) -> Path:
+def write_report(folder: Path, out: Path | None = None) -> Path:
     """Write one self-contained HTML page of all studies found in `folder` (or in its subfolders), and return its path.
 
     The verdicts of all come first, with what is missing; then a section a study. ValueError if there is no finished study.

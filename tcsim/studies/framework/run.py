@@ -20,7 +20,7 @@ def default_jobs() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run(
+def run_study(
     study: Study,
     *,
     out: str | Path | None = None,
@@ -83,7 +83,7 @@ def _report(
     study: Study, params: Params, folder: Path, cells: list[Cell], results: dict[int, Result], failed: list[tuple[Cell, str]],
     computed: int, figures: bool, progress: bool,
 ) -> Outcome:  # fmt: skip
-    from tcsim.studies.framework.output import write
+    from tcsim.studies.framework.output import write_outcome
     from tcsim.studies.framework.verdicts import settle
 
     if not results:
@@ -102,7 +102,7 @@ def _report(
     outcome.claims = settle(
         outcome.made("claims", lambda: study.claims(dataset), []), cells, [results.get(id(c)) for c in cells]
     )
-    write(outcome, folder, figures, progress)
+    write_outcome(outcome, folder, figures, progress)
     return outcome
 
 

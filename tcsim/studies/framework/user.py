@@ -216,7 +216,7 @@ def _figures(data: xr.Dataset) -> dict[str, Any]:
     return {"errors": figure}
 
 
-def load(path: Path) -> Study:
+def load_study(path: Path) -> Study:
     """The STUDY that a Python file defines: a `grid`, or a Study of its own.
 
     ValueError where the file is missing, has no STUDY, or bears the name of another module. The file's folder joins the

@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.studies.framework.base import Cell, Option, Params, Result
 from tcsim.studies.framework.draws import published, seeds
-from tcsim.studies.framework.grid import SEED, count, gather, outputs
+from tcsim.studies.framework.grid import SEED, count_option, gather, outputs
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -166,9 +166,9 @@ def weight(cell: Cell) -> float:
 
 
 OPTIONS = (
-    count("k", 1024, 256, "inner dimension"),
+    count_option("k", 1024, 256, "inner dimension"),
     outputs(32, 12),
     Option("wide_k", 10**5, 784, "largest inner dimension for φ = 8 and 13, of floor(logspace(1, 5, 20))", _largest),
-    count("seeds", 5, 5, "draws"),
+    count_option("seeds", 5, 5, "draws"),
     SEED,
 )

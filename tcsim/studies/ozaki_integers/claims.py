@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Claim
-from tcsim.studies.framework.draws import published, spread, spreads
+from tcsim.studies.framework.draws import draws_text, published, spreads
 from tcsim.studies.framework.grid import verdict
 from tcsim.studies.ozaki_integers.cells import PHIS, SLICES, TAPER, TS, TWO_SCALE, WIDE_PHIS, label
 
@@ -38,7 +38,7 @@ def _full(errors: Any) -> float:
     return float(TS[short[0]] - 1) if short.size else float(TS[-1])
 
 
-def curve(how: str, s: int) -> Any:
+def published_curve(how: str, s: int) -> Any:
     """The published errors over t."""
     return 10.0 ** np.array(published(TWO_SCALE)[{"cut": "ooy", "nearest": "uoi"}[how]][str(s)])
 
@@ -48,9 +48,9 @@ def _two_scale(data: xr.Dataset) -> list[Claim]:
     first = {h: {s: [_lost(taper[h][s].sel(seed=d)) for d in data.seed] for s in SLICES} for h in TAPER}
     full = {h: {s: [_full(taper[h][s].sel(seed=d)) for d in data.seed] for s in (8, 10, 12)} for h in TAPER}
     sizes = published(TWO_SCALE)["slices"]
-    theirs = {h: {s: _lost(curve(h, s)) for s in sizes} for h in TAPER}
+    theirs = {h: {s: _lost(published_curve(h, s)) for s in sizes} for h in TAPER}
     off = {
-        h: [float(np.median(curve(h, s)[: 7 * s] / taper[h][s].median("seed").values[: 7 * s])) for s in (2, 4, 6)]
+        h: [float(np.median(published_curve(h, s)[: 7 * s] / taper[h][s].median("seed").values[: 7 * s])) for s in (2, 4, 6)]
         for h in TAPER
     }
     small = {"kind": "taper"}
@@ -58,7 +58,7 @@ def _two_scale(data: xr.Dataset) -> list[Claim]:
         Claim(
             "In the two-scale test with s slices of 7 bits every digit is lost from t = 7s on, and not before: s = 1 to 12, cut and nearest",
             verdict(all(t == 7 * s for h in TAPER for s, ts in first[h].items() for t in ts), *first["cut"].values(), *first["nearest"].values()),
-            "first t: " + "; ".join(f"{h}: " + ", ".join(f"s = {s}: {spread(t, '.0f')}" for s, t in first[h].items() if s in sizes) for h in TAPER)
+            "first t: " + "; ".join(f"{h}: " + ", ".join(f"s = {s}: {draws_text(t, '.0f')}" for s, t in first[h].items() if s in sizes) for h in TAPER)
             + "; published: " + ", ".join(f"{theirs['cut'][s]:.0f} and {theirs['nearest'][s]:.0f}" for s in sizes),
             _PROGRAM,
             "colour maps of the relative error over s and t",
@@ -76,7 +76,7 @@ def _two_scale(data: xr.Dataset) -> list[Claim]:
         Claim(
             "Cut slices keep full float64 accuracy up to t = 7s - 53 exactly (s = 8, 10, 12)",
             verdict(all(t == 7 * s - 53 for s, ts in full["cut"].items() for t in ts), *full["cut"].values()),
-            "; ".join(f"s = {s}: t = {spread(t, '.0f')} (7s - 53 = {7 * s - 53})" for s, t in full["cut"].items()) + "; published 3, 17, about 30",
+            "; ".join(f"s = {s}: t = {draws_text(t, '.0f')} (7s - 53 = {7 * s - 53})" for s, t in full["cut"].items()) + "; published 3, 17, about 30",
             "this project",
             "",
             {**small, "slices": (8, 10, 12)},
@@ -84,7 +84,7 @@ def _two_scale(data: xr.Dataset) -> list[Claim]:
         Claim(
             "Full float64 accuracy lasts longer with nearest slices (s = 8, 10, 12)",
             verdict(all(min(full["nearest"][s]) > max(full["cut"][s]) for s in (8, 10, 12)), *full["nearest"].values()),
-            "; ".join(f"s = {s}: up to t = {spread(full['cut'][s], '.0f')} cut, {spread(full['nearest'][s], '.0f')} nearest" for s in (8, 10, 12))
+            "; ".join(f"s = {s}: up to t = {draws_text(full['cut'][s], '.0f')} cut, {draws_text(full['nearest'][s], '.0f')} nearest" for s in (8, 10, 12))
             + "; published 5, 20 and about 36 nearest",
             _PROGRAM,
             "",
@@ -109,7 +109,7 @@ def _sizes(data: xr.Dataset) -> list[Claim]:
         Claim(
             "Each slice is worth a factor of 2^7 (within a factor of 2, s = 2 to 7, φ = 0.1)",
             verdict(all(64 <= float(x.median()) <= 256 for x in step.values()), *step.values()),
-            "error(s) / error(s + 1): " + ", ".join(spread(x, ".0f") for x in step.values()),
+            "error(s) / error(s + 1): " + ", ".join(draws_text(x, ".0f") for x in step.values()),
             _AUTHORS,
             "truncation errors below α·2^(-sq), q = 7 bits a slice",
             {**_RANGES, "phi": 0.1, "slices": slice(2, 7)},

@@ -9,9 +9,9 @@ import numpy as np
 
 from tcsim.analysis.plot import COLOURS, subplots
 from tcsim.studies.framework.draws import band
-from tcsim.studies.framework.grid import COMPONENTWISE, INNER, LARGEST, curves, legend_right, rows
+from tcsim.studies.framework.grid import COMPONENTWISE, INNER, LARGEST, aligned_table, curves, legend_right
 from tcsim.studies.ozaki_integers.cells import PHIS, TAPER, TS, VARIANTS, WIDE_PHIS, WIDE_SLICES, label
-from tcsim.studies.ozaki_integers.claims import DRAWN, curve
+from tcsim.studies.ozaki_integers.claims import DRAWN, published_curve
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -39,7 +39,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
         for i, s in enumerate((2, 4, 6, 8, 10, 12)):
             made = np.maximum(data.taper.sel(slices=s, how=how).median("seed"), 2.0**-54)
             axis.semilogy(TS, made, color=COLOURS[i], label=f"s = {s}")
-            axis.semilogy(TS, np.maximum(curve(how, s), 2.0**-54), "x", color=COLOURS[i], markersize=3,
+            axis.semilogy(TS, np.maximum(published_curve(how, s), 2.0**-54), "x", color=COLOURS[i], markersize=3,
                           label="published" if i == 5 else None)  # fmt: skip
             axis.axvline(7 * s, color=COLOURS[i], linewidth=0.5, linestyle=":")
         axis.set(xlabel="t (range 2^t in a row)", title=f"two-scale test, slices {how}")
@@ -76,4 +76,6 @@ def table(data: xr.Dataset) -> str:
         ]
         for p, v in product(PHIS, VARIANTS)
     ]
-    return "largest |E| / (|A||B|), median over the draws\n" + rows(["", *(f"s={s}" for s in (3, 5, 7, 8, 10, 12))], body)
+    return "largest |E| / (|A||B|), median over the draws\n" + aligned_table(
+        ["", *(f"s={s}" for s in (3, 5, 7, 8, 10, 12))], body
+    )

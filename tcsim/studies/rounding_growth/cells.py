@@ -11,7 +11,7 @@ import numpy as np
 from tcsim.hardware import GPUS, unit, units
 from tcsim.schemes.bounds import drift_constant
 from tcsim.studies.framework.base import Cell, Option, Params, Result
-from tcsim.studies.framework.grid import count
+from tcsim.studies.framework.grid import count_option
 from tcsim.studies.rounding_growth import methods
 from tcsim.studies.rounding_growth.methods import BLOCKINGS, FAST, RANGES, ROUNDINGS, SCHEMES, SIMULATED
 
@@ -72,7 +72,7 @@ def compute(cell: Cell, backend: str = "cpu") -> Result:
         if kind == "built":
             methods.fp32(measured, options, blocking)
         if blocking == "recursive" and kind in ("built", "bf16"):
-            methods.simulated(measured, "float16" if kind == "built" else "bfloat16", options)
+            methods.scalar_fma_errors(measured, "float16" if kind == "built" else "bfloat16", options)
     return {key: list(value) for key, value in measured.errors.items()}
 
 
@@ -168,7 +168,7 @@ def _seed(seed: Any) -> int:
 OPTIONS = (
     Option("k_max", 1_000_000, 2**13, "largest inner dimension, at least 512", _known_k),
     Option("units", ("v100", "a100", "h200"), ("v100", "a100", "h200"), "GPUs, separated by commas", _known_units),
-    count("seeds", 5, 5, "draws of the matrices; verdicts take five"),
+    count_option("seeds", 5, 5, "draws of the matrices; verdicts take five"),
     Option("seed", 0, 0, "the first seed, of the inputs and of stochastic rounding", _seed),
 )
 

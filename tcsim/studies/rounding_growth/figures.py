@@ -28,17 +28,19 @@ _LOOKS = {"hardware": (0, "-"), "final RN": (4, "--"), "final SR": (5, ":"), "te
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
     """Figures by file stem."""
-    made = {f"roundings-{_FILE[b]}": roundings(data, b) for b in data.blocking.values}
-    made |= {f"figure-3.1-{_FILE[d]}": simulated(data, d) for d in data.distribution.values}
+    made = {f"roundings-{_FILE[b]}": roundings_figure(data, b) for b in data.blocking.values}
+    made |= {f"figure-3.1-{_FILE[d]}": scalar_fma_figure(data, d) for d in data.distribution.values}
     made["figure-4.2"] = as_built(data)
     made["figure-4.3"] = truncated_and_nearest(data)
     made |= {f"overview-{_FILE[b]}": overview(data, b) for b in data.blocking.values}
     made["table-2.1"] = table_21(data)
-    made["drift"] = drift(data)
+    made["drift"] = drift_figure(data)
     return made
 
 
-def draw(axis: Any, errors: xr.DataArray, *, look: int, line: str = "-", label: str | None = None, black: bool = False) -> None:
+def draw_band(
+    axis: Any, errors: xr.DataArray, *, look: int, line: str = "-", label: str | None = None, black: bool = False
+) -> None:
     """The median of errors(k, seed) and the band from the least to the largest."""
     if not errors.k.size:
         return
@@ -60,34 +62,34 @@ def guides(axis: Any, errors: xr.DataArray, powers: Sequence[float] = (1.0, 0.5)
         axis.annotate(name, (k[-1], values[-1]), textcoords="offset points", xytext=(3, -2), fontsize=7.5, color="0.4")
 
 
-def finish(axis: Any, title: str, ylabel: str = "componentwise relative error") -> None:
+def finish_axis(axis: Any, title: str, ylabel: str = "componentwise relative error") -> None:
     axis.set_xscale("log", base=2)
     axis.set(xlabel="inner dimension k", ylabel=ylabel, title=title)
     axis.margins(x=0.09)
 
 
-def roundings(data: xr.Dataset, blocking: str) -> Any:
+def roundings_figure(data: xr.Dataset, blocking: str) -> Any:
     """double-fp16 in every rounding of a unit, a panel a unit, with fp32: what cures the drift and what does not."""
     figure, axes = subplots(1, data.unit.size, width=3.1, height=3.5, sharey=True)
     for axis, u in zip(axes[0], data.unit.values, strict=True):
         for rounding, (look, line) in _LOOKS.items():
             errors = curve(data, u, rounding, blocking=blocking)
-            draw(axis, errors, look=look, line=line, label=_NAMES.get(rounding, rounding))
-        draw(axis, software(data, FP32, blocking=blocking), look=6, line=":", label="fp32", black=True)
+            draw_band(axis, errors, look=look, line=line, label=_NAMES.get(rounding, rounding))
+        draw_band(axis, software(data, FP32, blocking=blocking), look=6, line=":", label="fp32", black=True)
         guides(axis, curve(data, u, blocking=blocking), (1.0,))
         guides(axis, curve(data, u, "RN throughout", blocking=blocking), (0.5,))
-        finish(axis, f"{u}, {blocking}, entries from (0, 1]")
+        finish_axis(axis, f"{u}, {blocking}, entries from (0, 1]")
         axis.label_outer()
     legend_below(figure, axes[0, 0], columns=4)
     return figure
 
 
-def simulated(data: xr.Dataset, distribution: str) -> Any:
+def scalar_fma_figure(data: xr.Dataset, distribution: str) -> Any:
     """Figure 3.1: block FMA of dimension 1, rounding to nearest, with the bounds of Table 2.1."""
     figure, axes = subplots(width=4.6, height=3.8)
     axis = axes[0, 0]
     for i, method in enumerate((FP32, "fp16", "double-fp16", FOUR)):
-        draw(axis, software(data, method, distribution), look=i, line="--" if method == FOUR else "-", label=method)
+        draw_band(axis, software(data, method, distribution), look=i, line="--" if method == FOUR else "-", label=method)
     for scheme, line in (("fp16", "-."), ("double-fp16", ":")):
         axis.loglog(data.k, data.bound.sel(scheme=scheme), line, color="grey", label=f"bound, {scheme}")
     if distribution == POSITIVE and int(data.k[-1]) >= 60_000:
@@ -95,7 +97,7 @@ def simulated(data: xr.Dataset, distribution: str) -> Any:
         axis.annotate("fp16 = double-fp16\nin the paper: 6·10⁴", (60_000, 0.04), xycoords=("data", "axes fraction"), fontsize=7,
                       textcoords="offset points", xytext=(-4, 0), ha="right")  # fmt: skip
     guides(axis, software(data, FP32, distribution))
-    finish(axis, f"block FMA of dimension 1, rounding to nearest\nentries from {distribution}")
+    finish_axis(axis, f"block FMA of dimension 1, rounding to nearest\nentries from {distribution}")
     legend_below(figure, axis)
     return figure
 
@@ -117,10 +119,10 @@ def truncated_and_nearest(data: xr.Dataset) -> Any:
     figure, axes = subplots(1, 2, width=3.6, height=3.5, sharey=True)
     for axis, rounding in zip(axes[0], ("hardware", "RN throughout"), strict=True):
         for i, scheme in enumerate(("fp16", "double-fp16")):
-            draw(axis, curve(data, u, rounding, scheme), look=i, label=scheme)
-        draw(axis, software(data, FP32, blocking="16 blocks"), look=6, line=":", label="fp32", black=True)
+            draw_band(axis, curve(data, u, rounding, scheme), look=i, label=scheme)
+        draw_band(axis, software(data, FP32, blocking="16 blocks"), look=6, line=":", label="fp32", black=True)
         guides(axis, curve(data, u, rounding))
-        finish(
+        finish_axis(
             axis, f"{u}, {'round toward zero' if rounding == 'hardware' else 'round to nearest throughout'}\n16 blocks, (0, 1]"
         )
         axis.label_outer()
@@ -133,9 +135,9 @@ def panel(axis: Any, data: xr.Dataset, distribution: str, blocking: str, roundin
     for i, u in enumerate(data.unit.values):
         for scheme, line in (("double-fp16", "-"), ("fp16", "--")):
             errors = curve(data, u, rounding, scheme, distribution, blocking)
-            draw(axis, errors, look=i, line=line, label=f"{u} {scheme}")
-    draw(axis, software(data, FP32, distribution, blocking), look=6, line=":", label="fp32", black=True)
-    finish(axis, f"{_NAMES.get(rounding, rounding)}\n{blocking}, {distribution}")
+            draw_band(axis, errors, look=i, line=line, label=f"{u} {scheme}")
+    draw_band(axis, software(data, FP32, distribution, blocking), look=6, line=":", label="fp32", black=True)
+    finish_axis(axis, f"{_NAMES.get(rounding, rounding)}\n{blocking}, {distribution}")
 
 
 def overview(data: xr.Dataset, blocking: str) -> Any:
@@ -156,27 +158,27 @@ def table_21(data: xr.Dataset) -> Any:
     for axis, name in zip(axes[0], ["", *names], strict=True):
         for i, scheme in enumerate(SCHEMES):
             errors = curve(data, name, scheme=scheme, blocking="recursive") if name else software(data, scheme)
-            draw(axis, errors, look=i, label=scheme)
+            draw_band(axis, errors, look=i, label=scheme)
             bound = data.bound.sel(scheme=scheme)
             line = (0, (1, 2)) if scheme != "triple-bf16" else (3, (1, 4))  # double-fp16 has the same bound
             axis.loglog(data.k, bound, linestyle=line, color=COLOURS[i], label="their bounds" if i == 0 else None)
-        finish(axis, f"{name + ' as built' if name else 'block FMA of dimension 1, RN'}\nrecursive, entries from (0, 1]")
+        finish_axis(axis, f"{name + ' as built' if name else 'block FMA of dimension 1, RN'}\nrecursive, entries from (0, 1]")
         axis.label_outer()
     legend_below(figure, axes[0, 0])
     return figure
 
 
-def drift(data: xr.Dataset) -> Any:
+def drift_figure(data: xr.Dataset) -> Any:
     """The error for each unit of k against its closed form, and what every rounding leaves of it."""
     figure, axes = subplots(1, 2, width=4.0, height=3.6)
     left, right = axes[0]
     for i, u in enumerate(data.unit.values):
         for rounding, line in (("hardware", "-"), ("final RN", "--")):
             errors = curve(data, u, rounding, blocking="recursive")
-            draw(left, errors / errors.k, look=i, line=line, label=f"{u}, {_NAMES.get(rounding, rounding)}")
+            draw_band(left, errors / errors.k, look=i, line=line, label=f"{u}, {_NAMES.get(rounding, rounding)}")
             closed = 2.0**-23 / 3 * float(data.kappa.sel(unit=u, rounding=rounding))
             left.axhline(closed, color="grey", linestyle=":", label="closed form" if i == 0 and line == "-" else None)
-    finish(left, "drift for each unit of k\nrecursive, (0, 1], double-fp16", "componentwise relative error / k")
+    finish_axis(left, "drift for each unit of k\nrecursive, (0, 1], double-fp16", "componentwise relative error / k")
     shown = [r for r in _LOOKS if r != "hardware"]
     last = {(u, r): curve(data, u, r, blocking="recursive") for u in data.unit.values for r in shown}
     k = min((int(e.k[-1]) for e in last.values() if e.k.size), default=0)

@@ -70,7 +70,7 @@ class Measured:
         """A and B as sums of words of a format, exactly: two of fp16, three of bf16."""
         if fmt not in self._words:
             count = max(words for f, words in SCHEMES.values() if f == fmt)
-            self._words[fmt] = split(self.a, fmt, count), split(self.b, fmt, count)
+            self._words[fmt] = split_words(self.a, fmt, count), split_words(self.b, fmt, count)
         return self._words[fmt]
 
     def add(self, key: str, c: Any) -> None:
@@ -81,7 +81,7 @@ class Measured:
         self.errors[key] = (float(np.max(np.abs(gap) / self.magnitude)), float(np.linalg.norm(gap)) / self.scale)
 
 
-def split(x: Any, fmt: str, count: int) -> Words:
+def split_words(x: Any, fmt: str, count: int) -> Words:
     """x_1 = fl(x), x_2 = fl(x - x_1), …: Algorithm 2.1, lines 1 to 3. Subtractions are exact in float64."""
     from tcsim.fp.round_to import round_to
 
@@ -98,7 +98,7 @@ def schedule(k: int, blocking: str) -> Schedule:
     return Sequential() if blocks == 1 else SplitK(blocks, tile_k=-(-k // blocks))
 
 
-def kinds(words: int) -> list[tuple[int, int]]:
+def word_pairs(words: int) -> list[tuple[int, int]]:
     """The products A_i·B_j with i + j <= p + 1 (from zero here: i + j < p), smallest first as in Algorithm 4.1."""
     return sorted(((i, j) for i in range(words) for j in range(words - i)), key=lambda ij: (-sum(ij), -ij[0]))
 
@@ -106,7 +106,7 @@ def kinds(words: int) -> list[tuple[int, int]]:
 def chained(a: Words, b: Words, words: int, made: Unit, options: Mapping[str, Any]) -> Any:
     """Algorithm 4.1 for any number of words: C <- C + A_i·B_j, each product accumulating onto C inside the unit."""
     c = None
-    for i, j in kinds(words):
+    for i, j in word_pairs(words):
         c = matmul(a[i], b[j], c, unit=made, **options)
     return c
 
@@ -141,16 +141,16 @@ def fp32(measured: Measured, options: Mapping[str, Any], blocking: str) -> None:
     measured.add(f"simulated||{blocking}|{FP32}", matmul(measured.a, measured.b, unit=DIMENSION_1, **options))
 
 
-def simulated(measured: Measured, fmt: str, options: Mapping[str, Any]) -> None:
+def scalar_fma_errors(measured: Measured, fmt: str, options: Mapping[str, Any]) -> None:
     """Algorithm 2.1 with a block FMA of dimension 1: products A_i·B_j of their own, added in fp32.
 
     bf16 words are given to it as the fp32 numbers that they are: their products are exact in fp32, so only sums are rounded.
     """
     a, b = measured.words(fmt)
     made = DIMENSION_1.replace(a="float16", b="float16") if fmt == "float16" else DIMENSION_1
-    products = {(i, j): matmul(a[i], b[j], unit=made, **options) for i, j in sorted(kinds(len(a)))}
+    products = {(i, j): matmul(a[i], b[j], unit=made, **options) for i, j in sorted(word_pairs(len(a)))}
     for scheme, words in ((s, w) for s, (f, w) in SCHEMES.items() if f == fmt):
-        c = _added(products[ij] for ij in sorted(kinds(words)))
+        c = _added(products[ij] for ij in sorted(word_pairs(words)))
         measured.add(f"simulated||recursive|{scheme}", c)
         if scheme == "double-fp16":
             fourth = matmul(a[1], b[1], unit=made, **options)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.studies.rounding_growth import methods
 from tcsim.studies.rounding_growth.cells import slopes
-from tcsim.studies.rounding_growth.verdicts import spread
+from tcsim.studies.rounding_growth.verdicts import seeds_text
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,6 +40,6 @@ def _entries(errors: xr.DataArray) -> str:
     for d, b in product(errors.distribution.values, errors.blocking.values):
         some = errors.sel(distribution=d, blocking=b)
         fitted, last = slopes(some), some.isel(k=-1).values
-        rise = spread(fitted, ".2f") if np.isfinite(fitted).all() else ""
-        text += f"{rise:>19} {spread(last, '.1e') if np.isfinite(last).all() else '':<28}"
+        rise = seeds_text(fitted, ".2f") if np.isfinite(fitted).all() else ""
+        text += f"{rise:>19} {seeds_text(last, '.1e') if np.isfinite(last).all() else '':<28}"
     return text

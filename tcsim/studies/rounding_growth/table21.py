@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.studies.rounding_growth.cells import POSITIVE, SYMMETRIC
 from tcsim.studies.rounding_growth.methods import SCHEMES
-from tcsim.studies.rounding_growth.verdicts import PAPER, at, claim, extreme, software, spread
+from tcsim.studies.rounding_growth.verdicts import PAPER, claim, errors_at, extreme, seeds_text, software
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,7 +28,7 @@ def _bounds_in_software(data: xr.Dataset) -> Claim:
     return claim(
         "With a block FMA of dimension 1 no error exceeds the dominant terms of its bound, for all five rows",
         np.max(list(share.values()), axis=0) <= 1,
-        "largest error / bound: " + ", ".join(f"{s} {spread(v, '.4f')}" for s, v in share.items()),
+        "largest error / bound: " + ", ".join(f"{s} {seeds_text(v, '.4f')}" for s, v in share.items()),
         f"{PAPER}, Table 2.1",
         says="Dominant term in the error bound (2.8)",
         needs={"kind": ("built", "bf16")},
@@ -45,7 +45,7 @@ def _bounds_on_units(data: xr.Dataset) -> Claim:
     return claim(
         "On the units as built, which truncate, none exceeds the same bounds, whose u_high = 2^-24 is that of rounding to nearest",
         np.max(list(share.values()), axis=0) <= 1,
-        "largest error / bound: " + ", ".join(f"{name} {spread(v)}" for name, v in share.items()),
+        "largest error / bound: " + ", ".join(f"{name} {seeds_text(v)}" for name, v in share.items()),
         f"{PAPER}, Section 4.2.2 and Table 2.1",
         says="There is no breach in the theory: the worst-case error bounds in Table 2.1 are not violated",
         needs={"kind": ("built", "bf16")},
@@ -58,7 +58,7 @@ def _largest(ratio: xr.DataArray) -> Any:
 
 def _two_words(data: xr.Dataset) -> Claim:
     def both(distribution: str) -> tuple[Any, Any]:
-        double, triple = (at(software(data, f"{n}-bf16", distribution), 2**9) for n in ("double", "triple"))
+        double, triple = (errors_at(software(data, f"{n}-bf16", distribution), 2**9) for n in ("double", "triple"))
         return double, triple
 
     double, triple = both(SYMMETRIC)
@@ -67,8 +67,8 @@ def _two_words(data: xr.Dataset) -> Claim:
         "With a block FMA of dimension 1, entries from (-0.5, 0.5] and k = 2^9, double-bf16's error is at most 3·2^-16, its bound's "
         "term, and more than twice triple-bf16's",
         (double <= 3 * 2.0**-16) & (double > 2 * triple),
-        f"double-bf16 {spread(double, '.1e')}, triple-bf16 {spread(triple, '.1e')}; 3·2^-16 = {3 * 2.0**-16:.1e}; on (0, 1], where sums err "
-        f"more, {spread(other, '.1e')} and {spread(three, '.1e')}",
+        f"double-bf16 {seeds_text(double, '.1e')}, triple-bf16 {seeds_text(triple, '.1e')}; 3·2^-16 = {3 * 2.0**-16:.1e}; on (0, 1], where sums err "
+        f"more, {seeds_text(other, '.1e')} and {seeds_text(three, '.1e')}",
         f"{PAPER}, Section 2",
         says="a binary split with bf16 and fp32 … requires three products rather than six and delivers an accuracy of order 2^-16 rather "
         "than 2^-24",
@@ -83,7 +83,7 @@ def _three_words(data: xr.Dataset) -> Claim:
     return claim(
         "There triple-bf16 is as accurate as double-fp16, within a factor of 2 at every k: both have the bound k·2^-24",
         (most < 2) & (least > 0.5),
-        f"triple-bf16 / double-fp16 over k: least {spread(least)}, largest {spread(most)}",
+        f"triple-bf16 / double-fp16 over k: least {seeds_text(least)}, largest {seeds_text(most)}",
         f"{PAPER}, Table 2.1",
         says="the same bound, n × 2^-24, for double-fp16 and triple-bf16",
         needs={"kind": ("built", "bf16"), "distribution": POSITIVE},

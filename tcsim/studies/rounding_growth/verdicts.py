@@ -18,15 +18,15 @@ MILLION = 1_000_000
 PAPER = "Fasi et al. 2022"
 
 
-def spread(values: Any, form: str = ".2f") -> str:
+def seeds_text(values: Any, form: str = ".2f") -> str:
     """Median of the seeds, and the least and largest."""
     v = np.asarray(values, dtype=np.float64).ravel()
     return f"{np.median(v):{form}} ({v.min():{form}} to {v.max():{form}})"
 
 
-def listing(numbers: Mapping[str, Any], form: str = ".2f") -> str:
+def seeds_listing(numbers: Mapping[str, Any], form: str = ".2f") -> str:
     """Named values over seeds in one line."""
-    return ", ".join(f"{name} {spread(values, form)}" for name, values in numbers.items())
+    return ", ".join(f"{name} {seeds_text(values, form)}" for name, values in numbers.items())
 
 
 def claim(
@@ -65,7 +65,7 @@ def _computed(errors: xr.DataArray) -> xr.DataArray:
     return errors.sel(k=errors.k[np.isfinite(errors.values).any(axis=errors.get_axis_num("seed"))])
 
 
-def at(errors: xr.DataArray, k: int) -> Any:
+def errors_at(errors: xr.DataArray, k: int) -> Any:
     """The errors of the seeds at k; NaN where that was not computed."""
     return errors.sel(k=k).values if k in errors.k.values else np.full(errors.seed.size, np.nan)
 
