@@ -131,7 +131,7 @@ def _probe_gpu(gpu: str, backend: str, options: Any, jobs: int, seconds: float |
     lines: list[dict[str, Any]] = []
     said: list[str] = []
     recordings = {}
-    for one in many.probe_all(many.targets(gpu, backend), options, jobs, seconds):
+    for one in many.probe_all(many.probe_targets(gpu, backend), options, jobs, seconds):
         said.append(str(one))
         click.echo(said[-1])
         lines.append(one.as_dict())
@@ -140,7 +140,7 @@ def _probe_gpu(gpu: str, backend: str, options: Any, jobs: int, seconds: float |
     _written(lambda: json.dumps(lines, indent=1), json_path)
     _written(lambda: _page("\n".join(sorted(said))), html_path)
     if keep is not None:
-        recorded.save(
+        recorded.save_recording(
             keep,
             dict(sorted(recordings.items())),
             **machine,

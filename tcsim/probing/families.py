@@ -17,7 +17,7 @@ from tcsim.problem import Codes
 SIDE = 16
 
 
-def middle(fmt: Format, reach: int = 4) -> tuple[int, int]:
+def middle_numbers(fmt: Format, reach: int = 4) -> tuple[int, int]:
     centre = min(max(0, fmt.emin), fmt.emax)
     return max(centre - reach, fmt.emin), min(centre + reach, fmt.emax)
 
@@ -27,7 +27,7 @@ def _any(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
 
 
 def _mid(rng: Rng, fmt: Format, shape: tuple[int, ...], reach: int = 4) -> Codes:
-    return codes_between(rng, fmt, shape, *middle(fmt, reach))
+    return codes_between(rng, fmt, shape, *middle_numbers(fmt, reach))
 
 
 def _low(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:

@@ -21,7 +21,7 @@ from tcsim.probing.result import explains
 
 
 @dataclass(frozen=True)
-class Target:
+class ProbeTarget:
     """A unit on a backend; on tensor cores the instruction that runs it, and the k that it takes at a time."""
 
     name: str
@@ -57,7 +57,7 @@ class Probed:
     """What came of one: the verdict ("as in the table", "another record", "no model" or "not asked"), the result as a document,
     and the answers kept."""
 
-    target: Target
+    target: ProbeTarget
     verdict: str
     seconds: float
     found: dict[str, Any]
@@ -73,12 +73,12 @@ class Probed:
         return {"unit": self.target.name, "expected": self.target.unit.label, "verdict": self.verdict, "seconds": round(self.seconds, 2), **self.found}  # fmt: skip
 
 
-def targets(gpu: str, backend: str) -> list[Target]:
+def probe_targets(gpu: str, backend: str) -> list[ProbeTarget]:
     """The units of a GPU; on tensor cores every instruction of theirs that this package runs, the shorter ones too."""
     if backend != "hardware" or gpu in CPUS:
-        return [Target(unit.label, unit, backend) for unit in units(gpu)]
+        return [ProbeTarget(unit.label, unit, backend) for unit in units(gpu)]
     rows = import_module("tcsim_gpu.unit_of_instruction").instruction_units(gpu)
-    return [Target(row.name, unit, backend, row.name, row.k) for row, unit in rows]
+    return [ProbeTarget(row.name, unit, backend, row.name, row.k) for row, unit in rows]
 
 
 def machine(gpu: str) -> dict[str, str]:
@@ -103,7 +103,7 @@ def bare(unit: Unit, instruction: str) -> Callable[..., Any]:
     return f
 
 
-def probed(target: Target, options: Options) -> Probed:
+def probed(target: ProbeTarget, options: Options) -> Probed:
     """One of them probed."""
     begun, known = time.monotonic(), target.formats
     try:
@@ -119,7 +119,7 @@ def probed(target: Target, options: Options) -> Probed:
     return Probed(target, verdict, seconds, json.loads(found.json()), kept(found.batches))
 
 
-def probe_all(chosen: list[Target], options: Options, jobs: int = 1, seconds: float | None = None) -> Iterator[Probed]:
+def probe_all(chosen: list[ProbeTarget], options: Options, jobs: int = 1, seconds: float | None = None) -> Iterator[Probed]:
     """Each of them probed, as they end; `jobs` processes at once. What has not ended after `seconds` is not asked any further."""
     end = None if seconds is None else time.monotonic() + seconds
     late = {"found": None, "error": f"it had not ended after {seconds} s"}

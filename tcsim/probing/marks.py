@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.fp.formats import Format
 from tcsim.probing.box import Batch, Formats
 from tcsim.probing.codes import Rng, codes_at, exponents, fractions, integers
-from tcsim.probing.families import middle, scale
+from tcsim.probing.families import middle_numbers, scale
 from tcsim.problem import Codes
 
 _FEW = 5
@@ -97,7 +97,7 @@ def _apart(rng: Rng, fmt: Format, count: int) -> tuple[Codes, Codes]:
     """Factors at distances from none to all that the format has, in even steps."""
     if fmt.integer:
         return integers(rng, fmt, (count,)), integers(rng, fmt, (count,))
-    low, high = middle(fmt, 12)
+    low, high = middle_numbers(fmt, 12)
     up = low + np.round(np.linspace(0, high - low, count)).astype(np.int64)
     small = codes_at(fmt, np.full(count, low), fractions(rng, fmt, (count,)), np.zeros(count, bool))
     return small, codes_at(fmt, up, fractions(rng, fmt, (count,)), np.zeros(count, bool))
@@ -107,13 +107,13 @@ def _pair(rng: Rng, fmt: Format, count: int) -> tuple[Codes, Codes]:
     """Factors of the background and of the mark: near each other, or as far apart as the format allows."""
     if fmt.integer:
         return integers(rng, fmt, (count,)), integers(rng, fmt, (count,))
-    low, high = middle(fmt, 12)
+    low, high = middle_numbers(fmt, 12)
     near = rng.random(count) < 0.4
     down, up = np.where(near, min(max(0, low), high), low), np.where(near, min(max(0, low), high), high)
     small = codes_at(fmt, down + rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.2)
     large = codes_at(fmt, up - rng.integers(0, 2, count), fractions(rng, fmt, (count,)), rng.random(count) < 0.5)
     if count > _FEW:  # beyond the first few the distances of the formats, all of them
-        low, high = middle(fmt, 12)
+        low, high = middle_numbers(fmt, 12)
         up = low + np.round(np.linspace(0, high - low, count - _FEW)).astype(np.int64)
         small[_FEW:] = codes_at(fmt, low, fractions(rng, fmt, up.shape), False)
         large[_FEW:] = codes_at(fmt, up, fractions(rng, fmt, up.shape), rng.random(up.size) < 0.5)

@@ -35,7 +35,7 @@ def kept(batches: Iterable[Batch]) -> list[Batch]:
     return found
 
 
-def save(path: str | Path, recordings: Mapping[str, tuple[Formats, int, list[Batch]]], **about: Any) -> None:
+def save_recording(path: str | Path, recordings: Mapping[str, tuple[Formats, int, list[Batch]]], **about: Any) -> None:
     """Recordings by name, each with its formats, the multiples of k that its box takes, and its answered batches, as one npz file."""
     arrays: dict[str, Any] = {}
     meta: dict[str, Any] = {**about, "recordings": {}}
@@ -48,7 +48,7 @@ def save(path: str | Path, recordings: Mapping[str, tuple[Formats, int, list[Bat
     np.savez_compressed(path, meta=np.array(json.dumps(meta)), **arrays)
 
 
-def load(path: str | Path) -> dict[str, Recorded]:
+def load_recording(path: str | Path) -> dict[str, Recorded]:
     """The black boxes of a file that `save` wrote, by name."""
     with np.load(path) as stored:
         meta = json.loads(str(stored["meta"]))["recordings"]

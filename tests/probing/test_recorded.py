@@ -22,7 +22,7 @@ def test_what_was_kept_is_enough_to_find_the_unit_again(tmp_path: Path) -> None:
     options = ["--blind", "--confirm", "20000", "--json", str(tmp_path / "r.json"), "--keep", str(tmp_path / "r.npz")]
     done = CliRunner().invoke(main, ["probe", "--unit", "v100", *options])
     assert done.exit_code == 0, done.output
-    boxes = recorded.load(tmp_path / "r.npz")
+    boxes = recorded.load_recording(tmp_path / "r.npz")
     expected = {unit.label: unit for unit in tcsim.units("v100")}
     assert set(boxes) == set(expected)
     for name, box in boxes.items():
@@ -33,25 +33,25 @@ def test_what_was_kept_is_enough_to_find_the_unit_again(tmp_path: Path) -> None:
 
 
 def test_answers_changed_in_a_bit_are_no_unit(tmp_path: Path) -> None:
-    target = many.targets("v100", "cpu")[0]
+    target = many.probe_targets("v100", "cpu")[0]
     one = many.probed(target, many.Options(confirm=20_000))
     for batch in one.batches:
         if batch.name == "sums" and batch.d is not None:
             batch.d[..., 0] ^= np.uint32(1)
-    recorded.save(tmp_path / "w.npz", {"wrong": (target.formats, 1, one.batches)})
-    found = recorded.recover(recorded.load(tmp_path / "w.npz")["wrong"], table=True)
+    recorded.save_recording(tmp_path / "w.npz", {"wrong": (target.formats, 1, one.batches)})
+    found = recorded.recover(recorded.load_recording(tmp_path / "w.npz")["wrong"], table=True)
     assert found.unit is None
     assert found.counterexample is not None
 
 
 def test_a_question_that_was_not_recorded_is_an_error() -> None:
-    target = many.targets("v100", "cpu")[0]
+    target = many.probe_targets("v100", "cpu")[0]
     with pytest.raises(RuntimeError, match="was not recorded"):
         recorded.recover(recorded.Recorded(target.formats, 1, []))
 
 
 def test_what_has_no_time_is_not_asked() -> None:
-    found = list(many.probe_all(many.targets("v100", "cpu"), many.Options(), seconds=0.0))
+    found = list(many.probe_all(many.probe_targets("v100", "cpu"), many.Options(), seconds=0.0))
     assert {one.verdict for one in found} == {"not asked"}
 
 
@@ -66,7 +66,7 @@ def test_every_instruction_of_a_gpu_is_asked_in_its_own_k(monkeypatch: pytest.Mo
         return dispatch.multiply_cpu(problem, 1)
 
     monkeypatch.setattr(instructions, "multiply_hardware", run)
-    chosen = many.targets("h200", "hardware")
+    chosen = many.probe_targets("h200", "hardware")
     assert len({target.name for target in chosen}) == len(chosen) > 40
     target = next(t for t in chosen if t.name == "mma.m16n8k8.f16.f16.f32")
     one = many.probed(target, many.Options(confirm=10_000, table=False))
@@ -79,14 +79,14 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "probes"
 
 
 def _golden() -> dict[str, recorded.Recorded]:
-    return recorded.load(GOLDEN / "h200.npz")
+    return recorded.load_recording(GOLDEN / "h200.npz")
 
 
 @pytest.mark.parametrize("name", list(_golden()))
 def test_what_an_h200_answered_is_found_blind_again(name: str) -> None:
     """From the instruction's answers alone, without the table: the record of the table, as when the GPU was there."""
     box = _golden()[name]
-    (target,) = (t for t in many.targets("h200", "hardware") if t.name == name)
+    (target,) = (t for t in many.probe_targets("h200", "hardware") if t.name == name)
     found = recorded.recover(box)
     assert found.unit is not None, str(found)
     assert explains(target.unit, box.batches, 0)
