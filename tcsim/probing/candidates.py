@@ -62,7 +62,7 @@ def modes(known: Formats) -> list[Parts]:
         found += [staged, {**staged, "parity_split": True, "block_size": 2}]
         found.append({"arithmetic": "rounded", "align_rounding": "exact", "fraction_bits": None, "rounding": "rne"})
         if unit_of_parts(known, {**USUAL, **_FUSED}) is not None:
-            found.append(_FUSED)
+            found += [_FUSED, {**_FUSED, "lanes": 2, "block_size": 2}]
     return found
 
 

@@ -10,6 +10,8 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,10 @@ def _end(error: BaseException, status: int) -> None:
 def _written(text: Callable[[], str], path: Path | None) -> None:
     if path is not None:
         path.write_text(text())
+
+
+def _page(text: str) -> str:
+    return f"<!doctype html><meta charset=utf-8><title>tcsim probe</title><pre>{escape(text)}</pre>"
 
 
 @click.command("probe", cls=Verb)
@@ -97,7 +103,7 @@ def probe(name: str | None, backend: str, vectors: Path | None, command: str | N
     if name is not None and ":" not in name:
         from tcsim.probing.many import Options
 
-        _probe_gpu(name, backend, Options(calls, confirm, not blind, seed), jobs, seconds, json_path, keep)
+        _probe_gpu(name, backend, Options(calls, confirm, not blind, seed), jobs, seconds, json_path, html_path, keep)
         return
     if name is not None:
         f, unit = _named(name, backend, out_format, seed)
@@ -115,7 +121,7 @@ def probe(name: str | None, backend: str, vectors: Path | None, command: str | N
 
 
 def _probe_gpu(gpu: str, backend: str, options: Any, jobs: int, seconds: float | None,
-               json_path: Path | None, keep: Path | None) -> None:  # fmt: skip
+               json_path: Path | None, html_path: Path | None, keep: Path | None) -> None:  # fmt: skip
     """Every unit of a GPU (of hardware every instruction) probed, a line each; as JSON a list of results beside what was expected."""
     import json
 
@@ -123,15 +129,24 @@ def _probe_gpu(gpu: str, backend: str, options: Any, jobs: int, seconds: float |
 
     machine = many.machine(gpu) if backend == "hardware" else {}
     lines: list[dict[str, Any]] = []
+    said: list[str] = []
     recordings = {}
     for one in many.probe_all(many.probe_targets(gpu, backend), options, jobs, seconds):
-        click.echo(str(one))
+        said.append(str(one))
+        click.echo(said[-1])
         lines.append(one.as_dict())
         recordings[one.target.name] = one.target.formats, one.target.k_step, one.batches
     lines.sort(key=lambda line: str(line["unit"]))
     _written(lambda: json.dumps(lines, indent=1), json_path)
+    _written(lambda: _page("\n".join(sorted(said))), html_path)
     if keep is not None:
-        recorded.save_recording(keep, dict(sorted(recordings.items())), **machine, seed=options.seed)
+        recorded.save_recording(
+            keep,
+            dict(sorted(recordings.items())),
+            **machine,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            seed=options.seed,
+        )
     verdicts = {line["verdict"] for line in lines}
     raise SystemExit(FOUND if verdicts <= {"as in the table", "not asked"} and len(verdicts - {"not asked"}) else NOT_FOUND)
 
@@ -168,7 +183,6 @@ def _program(command: str) -> Callable[..., Any]:
 def _probe_vectors(path: Path, in_format: str | None, out_format: str | None, b_format: str | None, seed: int,
                    json_path: Path | None, html_path: Path | None) -> None:  # fmt: skip
     import json
-    from html import escape
 
     from tcsim.probing.vectors import consistent, read_vectors
 
@@ -179,7 +193,7 @@ def _probe_vectors(path: Path, in_format: str | None, out_format: str | None, b_
     text = "\n".join(str(x) for x in found)
     click.echo(text)
     _written(lambda: json.dumps([x.as_dict() for x in found], indent=1, default=str), json_path)
-    _written(lambda: f"<!doctype html><meta charset=utf-8><title>tcsim probe</title><pre>{escape(text)}</pre>", html_path)
+    _written(lambda: _page(text), html_path)
     raise SystemExit(FOUND if all(x.rows or x.others for x in found) else NOT_FOUND)
 
 

@@ -38,7 +38,7 @@ def kept(batches: Iterable[Batch]) -> list[Batch]:
 def save_recording(path: str | Path, recordings: Mapping[str, tuple[Formats, int, list[Batch]]], **about: Any) -> None:
     """Recordings by name, each with its formats, the multiples of k that its box takes, and its answered batches, as one npz file."""
     arrays: dict[str, Any] = {}
-    meta: dict[str, Any] = {"about": about, "recordings": {}}
+    meta: dict[str, Any] = {**about, "recordings": {}}
     for name, (known, step, batches) in recordings.items():
         formats = [known.a.name, known.b.name, known.out.name, None if known.scale is None else known.scale.name]
         names = [batch.name for batch in batches]
@@ -84,13 +84,15 @@ class Recorded(Box):
             self._turn += 1
             same = same[self._turn % len(same) :] if same else []
         else:
+            same = [x for x in same if x.c.shape[0] == whole.c.shape[0]]
             same = [x for x in same if x.c.shape == whole.c.shape] or same
         if not same:
             raise RuntimeError(f"{batch.name!r} of k = {whole.a.shape[2]} was not recorded")
+        given = next((x for x in same if all(x is not y for y in self.asked)), same[0])
         self.calls += 1
-        self.outputs += same[0].size
-        self.asked.append(same[0])
-        return same[0]
+        self.outputs += given.size
+        self.asked.append(given)
+        return given
 
     def more(self, batch: Batch) -> Batch | None:
         """`ask`, None where it was not recorded."""

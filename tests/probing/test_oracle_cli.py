@@ -52,9 +52,10 @@ def test_probe_a_program(tmp_path: Path) -> None:
 
 
 def test_probe_every_unit_of_a_gpu(tmp_path: Path) -> None:
-    done = invoke("probe", "--unit", "v100", "--json", str(tmp_path / "r.json"))
+    done = invoke("probe", "--unit", "v100", "--json", str(tmp_path / "r.json"), "--html", str(tmp_path / "r.html"))
     assert done.exit_code == 0, done.output
     assert [line["verdict"] for line in json.loads((tmp_path / "r.json").read_text())] == ["as in the table"] * 2
+    assert "v100 float16 -&gt; float32" in (tmp_path / "r.html").read_text()
 
 
 def test_exit_statuses(tmp_path: Path) -> None:

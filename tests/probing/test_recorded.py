@@ -73,3 +73,34 @@ def test_every_instruction_of_a_gpu_is_asked_in_its_own_k(monkeypatch: pytest.Mo
     assert one.verdict == "as in the table"
     assert one.found["record"]["block_size"] == 8
     assert set(asked) == {target.name}
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "probes"
+
+
+def _golden() -> dict[str, recorded.Recorded]:
+    return recorded.load_recording(GOLDEN / "h200.npz")
+
+
+@pytest.mark.parametrize("name", list(_golden()))
+def test_what_an_h200_answered_is_found_blind_again(name: str) -> None:
+    """From the instruction's answers alone, without the table: the record of the table, as when the GPU was there."""
+    box = _golden()[name]
+    (target,) = (t for t in many.probe_targets("h200", "hardware") if t.name == name)
+    found = recorded.recover(box)
+    assert found.unit is not None, str(found)
+    assert explains(target.unit, box.batches, 0)
+    (line,) = (x for x in json.loads((GOLDEN / "h200.json").read_text())["probes"] if x["unit"] == name)
+    assert line["verdict"] == "as in the table"
+    assert line["confirmed"] >= 100_000
+    shown = (
+        "arithmetic",
+        "block_size",
+        "rounding",
+        "out_precision",
+        "c_enters",
+        "chain",
+        "zero_sign",
+        "overflow",
+    )
+    assert {key: line["record"][key] for key in shown} == {key: getattr(found.unit, key) for key in shown}
