@@ -150,7 +150,7 @@ def one_sign(a: int, b: int) -> bool:
     return a & mixed != mixed and b & mixed != mixed
 
 
-def mixed(operand: Operand) -> bool:
+def mixed_signs(operand: Operand) -> bool:
     """Whether a corner of an operand has numbers of both signs, which is cheaper to see than all of it."""
     x, sign = operand.codes[:, :64, :64], operand.codes.dtype.type(operand.stored.sign_bit)
     numbers = (x & ~sign) != 0
@@ -193,7 +193,7 @@ def multiply_ballast(problem: Problem, by: int, out: Any, any_sign: bool = False
     """
     xp = GPU.xp
     unit, (batch, m, n, k) = problem.unit, problem.shape
-    if not any_sign and (mixed(problem.a) or mixed(problem.b)):
+    if not any_sign and (mixed_signs(problem.a) or mixed_signs(problem.b)):
         return None
     left = xp.zeros(2, xp.uint64), xp.empty(min(ROOM, out.size), xp.int64)
     order = xp.asarray(ballast_places(unit, k))

@@ -35,7 +35,7 @@ def predicted(places: Places, block: int, bounds: list[int], firsts: Any) -> npt
     return found
 
 
-def fits(conv: Conv, which: str, dtype: Any, counts: Any, firsts: Any) -> list[tuple[str, int, int]]:
+def fits_of_counts(conv: Conv, which: str, dtype: Any, counts: Any, firsts: Any) -> list[tuple[str, int, int]]:
     """(order, block, products of a slice) of every walk that gives the counts, as `dtype` holds them; a slice of all products is none."""
     found = []
     for name, places in _orders(conv, which):

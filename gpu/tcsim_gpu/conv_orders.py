@@ -147,7 +147,7 @@ def _mark(rows: Any, group: list[tuple[int, int]]) -> None:
     rows[lines, second] = -LARGE
 
 
-def survey(convs: tuple[Conv, ...], device: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def survey_convolutions(convs: tuple[Conv, ...], device: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """(counts by key, what each key is) of every pass of some convolutions in both half formats."""
     arrays, about = {}, []
     for name, dtype in (("float16", torch.float16), ("bfloat16", torch.bfloat16)):
@@ -171,7 +171,7 @@ def main(argv: list[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--out", type=Path, default=Path("."))
     out = options.parse_args(argv).out
-    arrays, about = survey(RESIDUAL, "cuda")
+    arrays, about = survey_convolutions(RESIDUAL, "cuda")
     np.savez_compressed(out / "conv_orders.npz", **arrays)
     (out / "conv_orders.json").write_text(json.dumps(about, indent=1))
 

@@ -105,7 +105,7 @@ def drawn(unit: Unit, m: int, n: int, k: int, kind: str, seed: int, with_c: bool
 def forced(problem: Problem, out: Any) -> tuple[Any, int, int] | None:
     """The tensor core's outputs wherever it has certificates, though the plan might not use them: the list of the others, how many
     they are, and how many only chunks certify. None for units without certificates of data, and for operands with specials."""
-    unit, gpu = problem.unit, proofs.present()
+    unit, gpu = problem.unit, proofs.gpu_with_kernels()
     core = ballast.core_for(unit, gpu)
     if core is not None:
         found = ballast.multiply_ballast(problem, ballast.shift(unit, core) or 0, out, any_sign=True)

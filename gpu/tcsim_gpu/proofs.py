@@ -87,7 +87,7 @@ def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) ->
     """`multiply_cuda` for CuPy arrays; `tally` is told which step took how many outputs."""
     tally = StepTally() if tally is None else tally
     batch, m, n, k = problem.shape
-    step = step_for(problem.unit, problem.plan, present())
+    step = step_for(problem.unit, problem.plan, gpu_with_kernels())
     small = batch > 1 and m * n * k < FEW
     if step.name == "exact blocks" and certificates.FOLDED.refuses(asked_of(problem)) is not None:
         small = True
@@ -119,7 +119,7 @@ def explain_plan(problem: Problem, gpu: str | None = None) -> str:
     then only the steps are told.
     """
     here = gpu is None
-    step = step_for(problem.unit, problem.plan, present() if here else gpu)
+    step = step_for(problem.unit, problem.plan, gpu_with_kernels() if here else gpu)
     lines = [f"{problem.unit.label}: {step.name}", f"  why: {step.why}", f"  certificate: {step.certificate}"]
     if not here:
         return "\n".join(lines)
@@ -138,7 +138,7 @@ def explain_step(unit: Unit, gpu: str | None) -> str:
     return f"{unit.label}: {step.name}\n  why: {step.why}\n  certificate: {step.certificate}"
 
 
-def present() -> str | None:
+def gpu_with_kernels() -> str | None:
     """The GPU present, if the kernels for tensor cores run on it."""
     return _gpu(int(device.cupy().cuda.Device().id))
 

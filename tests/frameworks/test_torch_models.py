@@ -136,7 +136,7 @@ def test_an_order_is_found_from_its_counts(schedule: Any) -> None:
     for which, order in orders.items():
         with tcsim.torch.emulate("h200", schedule=schedule):
             firsts, counts = conv_orders.counts(conv, which, torch.bfloat16, "cpu")
-        found = conv_fits.fits(conv, which, torch.bfloat16, counts, firsts)
+        found = conv_fits.fits_of_counts(conv, which, torch.bfloat16, counts, firsts)
         step = counts.shape[1] if schedule == tcsim.Sequential() else slices[which]
         assert found == [(order, 16, step)]
 

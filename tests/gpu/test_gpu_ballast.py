@@ -306,4 +306,4 @@ def test_places_are_whole_chunks() -> None:
 
 def test_a_corner_of_both_signs_is_seen() -> None:
     for codes, both in (([0x3C00, 0xBC00], True), ([0x3C00, 0x8000], False), ([0xBC00, 0], False), ([1, 0x8001], True)):
-        assert ballast.mixed(Operand(np.array([[codes]], np.uint16), FLOAT16)) == both
+        assert ballast.mixed_signs(Operand(np.array([[codes]], np.uint16), FLOAT16)) == both
