@@ -52,7 +52,19 @@ def note(figure: Any, text: str) -> None:
 
 def save(figure: Any, stem: Path) -> list[Path]:
     """The figure as PNG (200 dpi) and SVG, without a date, so that the same data give the same file."""
+    import matplotlib as mpl
+
     files = [stem.parent / f"{stem.name}.png", stem.parent / f"{stem.name}.svg"]
-    figure.savefig(files[0], dpi=200)
-    figure.savefig(files[1], metadata={"Date": None})
+    engine, dpi = figure.get_layout_engine(), figure.get_dpi()
+    # matplotlib would place the panels anew for each file, in a draw of its own; they stay where they lie at 200 dpi
+    with mpl.rc_context({"figure.constrained_layout.use": False, "figure.autolayout": False}):
+        if engine is not None:
+            figure.set_dpi(200)
+            engine.execute(figure)
+            figure.set_layout_engine(None)
+        figure.savefig(files[0], dpi=200)
+        figure.savefig(files[1], metadata={"Date": None})
+        if engine is not None:
+            figure.set_dpi(dpi)
+            figure.set_layout_engine(engine)
     return files

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -128,35 +129,38 @@ class Multiplier:
 
             options = {**self.options, "seed": (self.options["seed"] + calls) % 2**64}
             return np.asarray(matmul(a, b, c, unit=self.source, schedule=plan, **options))
-        return _walk(self.source, a, b, c, plan)
+        return self._walk(self.source, a, b, c, plan)
 
+    @cached_property
+    def _takes_c(self) -> bool:
+        """Whether the callable takes c too: asked once, since asking takes longer than a small product."""
+        return isinstance(self.source, Unit) or len(inspect.signature(self.source).parameters) >= 3
 
-def _walk(function: Product, a: Array, b: Array, c: Array | None, schedule: Schedule) -> Array:
-    """A schedule around a callable: the additions between segments are numpy's, to nearest-even."""
-    plan = schedule.plan(a.shape[-1])
-    made: list[Array] = []
+    def _walk(self, function: Product, a: Array, b: Array, c: Array | None, schedule: Schedule) -> Array:
+        """A schedule around a callable: the additions between segments are numpy's, to nearest-even."""
+        plan = schedule.plan(a.shape[-1])
+        made: list[Array] = []
 
-    def chain(start: Array | None, first: int, last: int) -> Array:
-        made.append(_call(function, a[..., first:last], b[..., first:last, :], start))
-        return made[-1]
+        def chain(start: Array | None, first: int, last: int) -> Array:
+            made.append(self._chain(function, a[..., first:last], b[..., first:last, :], start))
+            return made[-1]
 
-    def add(x: Array | None, y: Array) -> Array:
-        return y.astype(plan.sum) if x is None else x.astype(plan.sum) + y.astype(plan.sum)
+        def add(x: Array | None, y: Array) -> Array:
+            return y.astype(plan.sum) if x is None else x.astype(plan.sum) + y.astype(plan.sum)
 
-    total: Array | None = walk_plan(plan, c, None, chain, add)
-    if total is None:
-        total = np.zeros((*a.shape[:-1], b.shape[-1]), np.float32)
-    return total.astype(made[-1].dtype if made else np.float32)
+        total: Array | None = walk_plan(plan, c, None, chain, add)
+        if total is None:
+            total = np.zeros((*a.shape[:-1], b.shape[-1]), np.float32)
+        return total.astype(made[-1].dtype if made else np.float32)
 
-
-def _call(function: Product, a: Array, b: Array, c: Array | None) -> Array:
-    if c is None:
-        return np.asarray(function(a, b))
-    if len(inspect.signature(function).parameters) >= 3:
-        return np.asarray(function(a, b, c))
-    part = np.asarray(function(a, b))
-    total: Array = c.astype(part.dtype) + part
-    return total
+    def _chain(self, function: Product, a: Array, b: Array, c: Array | None) -> Array:
+        if c is None:
+            return np.asarray(function(a, b))
+        if self._takes_c:
+            return np.asarray(function(a, b, c))
+        part = np.asarray(function(a, b))
+        total: Array = c.astype(part.dtype) + part
+        return total
 
 
 def double(a: Array, b: Array, c: Array | None = None) -> Array:

@@ -184,7 +184,7 @@ def _seed(seed: Any) -> int:
 
 OPTIONS = (
     Option("k_max", 1_000_000, 2**13, "largest inner dimension, at least 512", _known_k),
-    Option("units", ("v100", "a100", "h200"), ("v100", "a100", "h200"), "GPUs, separated by commas", _known_units),
+    Option("units", ("v100", "a100", "h200"), ("v100", "h200"), "GPUs, separated by commas", _known_units),
     *choices.OPTIONS,
     count_option("seeds", 5, 5, "draws of the matrices; verdicts take five"),
     Option("seed", 0, 0, "the first seed, of the inputs and of stochastic rounding", _seed),
