@@ -21,36 +21,15 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, TimeoutExpired, run
 from types import ModuleType
 
-ROOT = Path(__file__).parents[1]
-GOLDEN = ("tests/reference/test_reference_rules.py", "tests/test_golden_rows.py", "tests/kernels/test_by_hand.py")
-# What `shown_by_rows` has replayed already, and what asks the kernels.
-SKIP = ("kernel", "no_field", "a_fraction_equal", "rows_of_the_table", "what_ifs_give", "cpu", "words_of")
-SKIP_SLOW = ("-k", " and ".join(f"not {name}" for name in SKIP))
+from mutants.automatic import automatic, places
+from mutants.listed import listed
+from mutants.mutant import REFERENCE, ROOT, Mutant
 
-# The tests that must notice a change of a file; pytest's arguments.
-TESTS: dict[str, tuple[str, ...]] = {
-    "tcsim/reference/values.py": (*GOLDEN, *SKIP_SLOW),
-    "tcsim/reference/blocks.py": (*GOLDEN, *SKIP_SLOW),
-    "tcsim/reference/dot.py": (*GOLDEN, "tests/reference/test_definition_schedules.py", *SKIP_SLOW),
-    "tcsim/schedule.py": ("tests/test_schedule.py", "tests/reference/test_definition_schedules.py"),
-    "tcsim/fp/philox.py": ("tests/fp/test_philox.py",),
-    "tcsim/fp/formats.py": ("tests/fp/test_formats.py",),
-    "tcsim/sparse.py": ("tests/test_wrong_arguments.py", "tests/test_sparse.py"),
-    "tcsim/arguments.py": ("tests/test_wrong_arguments.py",),
-    "tcsim/quantize.py": ("tests/schemes/test_scheme_constants.py", "-k", "saturates or quotients"),
-    "tcsim/schemes/bounds_papers.py": ("tests/schemes/test_scheme_constants.py", "-k", "gamma"),
-    "tcsim/schemes/ozaki.py": ("tests/schemes/test_scheme_constants.py", "-k", "slices"),
-    "tcsim/schemes/ozaki_crt.py": ("tests/schemes/test_scheme_constants.py", "-k", "int32"),
-}
-REFERENCE = ("tcsim/reference/values.py", "tcsim/reference/blocks.py", "tcsim/reference/dot.py")
 KERNELS = tuple(
     f"tcsim/kernels/general/{name}.py"
     for name in (
@@ -68,123 +47,6 @@ KERNELS = tuple(
         "limbs",
     )
 )
-KERNEL_TESTS = ("tests/test_golden_rows.py", "-k", "kernels")
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A file and its changed text, with what was changed."""
-
-    file: str
-    label: str
-    text: str
-
-    @property
-    def tests(self) -> tuple[str, ...]:
-        return TESTS.get(self.file, KERNEL_TESTS)
-
-
-# file, old text, new text: mutations that once survived, and their like. `old` must occur; every occurrence is a mutant.
-LISTED: tuple[tuple[str, str, str], ...] = (
-    ("tcsim/reference/values.py", "+ random >= 1 << 32", "+ random > 1 << 32"),
-    ("tcsim/reference/blocks.py", "emax - f - 1", "emax - f"),
-    ("tcsim/reference/blocks.py", "emax - f - 1", "emax - f - 2"),
-    ("tcsim/reference/blocks.py", "out_format.emax + 1", "out_format.emax + 2"),
-    ("tcsim/reference/blocks.py", "out_format.emax + 1", "out_format.emax"),
-    ("tcsim/reference/blocks.py", "negative=x.negative and unit.zeros.signed", "negative=unit.zeros.signed"),
-    ("tcsim/reference/values.py", "negative=total < 0 or all(", "negative=total < 0 or any("),
-    ("tcsim/reference/dot.py", "zero = scale.zero or all(", "zero = scale.zero or any("),
-    ("tcsim/reference/dot.py", "zero = scale.zero or all(t.zero for t in terms)", "zero = scale.zero"),
-    ("tcsim/reference/dot.py", "zero = scale.zero or all(", "zero = all("),
-    ("tcsim/schemes/bounds_papers.py", "gamma(k + p * p - 1,", "gamma(k + p * p,"),
-    ("tcsim/schemes/bounds_papers.py", "gamma(k + p * p - 1,", "gamma(k + p * p - 2,"),
-    ("tcsim/schemes/bounds_papers.py", "gamma(k + words * words - 1,", "gamma(k + words * words,"),
-    ("tcsim/schemes/ozaki.py", "t = (d + 1) *", "t = d *"),
-    ("tcsim/schemes/ozaki.py", "t = (d + 1) *", "t = (d + 2) *"),
-    ("tcsim/schemes/ozaki_crt.py", "_INT32_TERMS = 2**17", "_INT32_TERMS = 2**17 + 1"),
-    ("tcsim/schemes/ozaki_crt.py", "_INT32_TERMS = 2**17", "_INT32_TERMS = 2**18"),
-    ("tcsim/quantize.py", "(fraction > top)", "(fraction >= top)"),
-    ("tcsim/quantize.py", "np.where((rest != 0) & even, np.nextafter(quotient, beyond), quotient)", "quotient"),
-    ("tcsim/quantize.py", "(rest != 0) & even", "(rest != 0)"),
-    ("tcsim/quantize.py", "rest > 0, np.inf, -np.inf", "rest > 0, -np.inf, np.inf"),
-    ("tcsim/quantize.py", "(result == 0) & (odd != 0)", "(result == 1) & (odd != 0)"),
-)
-
-
-def listed() -> Iterator[Mutant]:
-    """The mutants of LISTED; one whose text is no longer there is printed: the list must follow the code."""
-    for file, old, new in LISTED:
-        text = (ROOT / file).read_text()
-        parts = text.split(old)
-        if len(parts) == 1:
-            print(f"NOT THERE {file} has no {old!r} any more: change LISTED with it", flush=True)
-        for i in range(1, len(parts)):
-            yield Mutant(file, f"{old!r} -> {new!r}, place {i}", old.join(parts[:i]) + new + old.join(parts[i:]))
-
-
-_COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
-}  # fmt: skip
-_BINARY: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.FloorDiv: ast.Mult, ast.BitOr: ast.BitAnd,
-    ast.BitAnd: ast.BitOr,
-}  # fmt: skip
-
-
-def automatic(file: str, only: set[int] | None = None) -> Iterator[Mutant]:
-    """Every small change of a file's syntax tree that this tool knows, outside docstrings, annotations and messages; or `only` some."""
-    tree = ast.parse((ROOT / file).read_text())
-    for i in range(sum(1 for _ in _places(tree))) if only is None else sorted(only):
-        copy = deepcopy(tree)
-        node, change, label = next(place for j, place in enumerate(_places(copy)) if j == i)
-        before = ast.unparse(node)
-        change()
-        yield Mutant(file, f"line {getattr(node, 'lineno', '?')}: {label}: {before} -> {ast.unparse(node)}", ast.unparse(copy))
-
-
-def _places(tree: ast.AST):  # type: ignore[no-untyped-def]
-    """(node, a function that changes it, what the change is) in a fixed order."""
-    for node in _walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, bool):
-            yield node, lambda n=node: setattr(n, "value", not n.value), "flag"
-        elif isinstance(node, ast.Constant) and isinstance(node.value, int):
-            yield node, lambda n=node: setattr(n, "value", n.value + 1), "+1"
-            yield node, lambda n=node: setattr(n, "value", n.value - 1), "-1"
-        elif isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARE:
-            yield node, lambda n=node: n.ops.__setitem__(0, _COMPARE[type(n.ops[0])]()), "comparison"
-        elif isinstance(node, ast.BoolOp):
-            yield node, lambda n=node: setattr(n, "op", ast.Or() if isinstance(n.op, ast.And) else ast.And()), "and/or"
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
-            yield (
-                node,
-                lambda n=node: setattr(n, "op", ast.UAdd() if isinstance(n.op, ast.USub) else ast.Not()) or _double(n),
-                "sign/not",
-            )
-        elif isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-            yield node, lambda n=node: setattr(n, "op", _BINARY[type(n.op)]()), "operator"
-        elif isinstance(node, ast.Name) and node.id in ("min", "max", "any", "all"):
-            other = {"min": "max", "max": "min", "any": "all", "all": "any"}[node.id]
-            yield node, lambda n=node, o=other: setattr(n, "id", o), "function"
-
-
-def _double(node: ast.UnaryOp) -> None:
-    if isinstance(node.op, ast.Not):  # not x becomes not not x, which is x as a truth
-        node.operand = ast.UnaryOp(ast.Not(), node.operand)
-
-
-def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes whose change changes what is computed: no annotations, docstrings, messages of errors, asserts or imports."""
-    if isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom | ast.JoinedStr):
-        return
-    if isinstance(node, ast.FunctionDef) and any(isinstance(d, ast.Name) and d.id == "intrinsic" for d in node.decorator_list):
-        return
-    yield node
-    for name, value in ast.iter_fields(node):
-        if name in ("annotation", "returns", "decorator_list", "type_params"):
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
-                yield from _walk(child)
 
 
 class Copy:
@@ -294,8 +156,8 @@ def not_shown_by_rows(mutants: list[Mutant]) -> list[Mutant]:
 
 def kernels(minutes: float, seed: int) -> list[str]:
     """Changes of the general kernel, drawn until the time is up, that neither tests/golden/rows nor drawn units show; run by Python, not compiled."""
-    places = {file: sum(1 for _ in _places(ast.parse((ROOT / file).read_text()))) for file in KERNELS}
-    order = [(file, i) for file, count in places.items() for i in range(count)]
+    counts = {file: sum(1 for _ in places(ast.parse((ROOT / file).read_text()))) for file in KERNELS}
+    order = [(file, i) for file, count in counts.items() for i in range(count)]
     random.Random(seed).shuffle(order)
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder))

@@ -1,9 +1,8 @@
-"""How emulate lives with the rest of PyTorch: models, autocast, nesting, threads, checkpoints, wrong inputs."""
+"""How emulate lives with the rest of PyTorch: models, autocast, nesting, threads, checkpoints, operators without products."""
 
 from __future__ import annotations
 
 import threading
-import warnings
 from typing import Any
 
 import numpy as np
@@ -13,42 +12,8 @@ import tcsim
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from support.tensors import numpy_of, same_bits, stored  # noqa: E402
+from support.transformer import block, gradients  # noqa: E402
 from torch import nn  # noqa: E402
-
-functional = nn.functional
-
-
-class Block(nn.Module):
-    """A transformer block with eager attention, or PyTorch's."""
-
-    def __init__(self, width: int = 32, heads: int = 2, fused: bool = False) -> None:
-        super().__init__()
-        self.heads, self.fused = heads, fused
-        self.norm = nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
-
-    def forward(self, x: Any) -> Any:
-        b, t, w = x.shape
-        q, k, v = (z.view(b, t, self.heads, -1).transpose(1, 2) for z in self.qkv(self.norm(x)).chunk(3, -1))
-        if self.fused:
-            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        else:
-            scores = (q @ k.transpose(-1, -2)) * (w / self.heads) ** -0.5
-            y = scores.softmax(-1) @ v
-        x = x + self.out(y.transpose(1, 2).reshape(b, t, w))
-        return x + self.mlp(x)
-
-
-def block(dtype: Any = torch.float16, **options: Any) -> tuple[Any, Any]:
-    torch.manual_seed(1)
-    return Block(**options).to(dtype), torch.randn(2, 7, 32).to(dtype)
-
-
-def gradients(model: Any) -> list[Any]:
-    found = [p.grad.clone() for p in model.parameters()]
-    model.zero_grad()
-    return found
 
 
 class ByHand(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
@@ -194,7 +159,7 @@ def test_checkpointing(reentrant: bool) -> None:
 def test_attention_takes_its_math_path() -> None:
     q, k, v = (torch.randn(1, 2, 5, 16).half() for _ in range(3))
     with tcsim.torch.emulate("v100", strict=True):
-        y = functional.scaled_dot_product_attention(q, k, v)
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
         scale = 16**-0.25
         scores = (q.float() * scale) @ (k.float() * scale).transpose(-1, -2)  # PyTorch's math path widens halves
         expected = (scores.softmax(-1) @ v.float()).half()
@@ -249,110 +214,11 @@ def test_modules_by_name() -> None:
     gradients(model)
 
 
-def test_a_pattern_that_fits_nothing_is_said() -> None:
-    model, x = block()
-    with (
-        pytest.warns(UserWarning, match="no product ran in a module that fits 'mpl'"),
-        tcsim.torch.emulate("v100", modules={"mpl": "a100"}),
-    ):
-        model(x)
-
-
-def test_what_is_not_emulated_is_said_once_or_raised() -> None:
-    a = torch.randn(6, 6, dtype=torch.float32)
-    spd = a @ a.t() + 6 * torch.eye(6)
-    with tcsim.torch.emulate("a100"):
-        with pytest.warns(tcsim.torch.NotEmulated, match="aten.linalg_cholesky_ex is a contraction"):
-            torch.linalg.cholesky(spd)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            torch.linalg.cholesky(spd)
-            torch.softmax(a, 0).exp().sum().sqrt()
-    with tcsim.torch.emulate("a100", strict=True), pytest.raises(NotImplementedError, match="linalg_cholesky_ex"):
-        torch.linalg.cholesky(spd)
-    lstm = nn.LSTM(4, 4)
-    with tcsim.torch.emulate("a100", strict=True), pytest.raises(NotImplementedError, match="mkldnn"):
-        lstm(torch.randn(2, 1, 4))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Intel GPUs, which that switch speaks of too
-        with torch.backends.mkldnn.flags(enabled=False), tcsim.torch.emulate("a100", strict=True):
-            lstm(torch.randn(2, 1, 4))
-
-
 def test_cdist_is_made_of_products() -> None:
     x, y = torch.randn(30, 4), torch.randn(40, 4)
     with tcsim.torch.emulate("a100", strict=True, cast="bfloat16"):
         coarse = torch.cdist(x, y)
     assert not torch.equal(coarse, torch.cdist(x, y))
-
-
-WRONG = [
-    ("v100", lambda h: h.bfloat16() @ h.bfloat16(), ValueError, "bfloat16 operands under v100"),
-    ("unit", lambda h: h.float() @ h.float(), ValueError, "cast='float16'"),
-    ("v100", lambda h: h.to(torch.complex64) @ h.to(torch.complex64), ValueError, "view_as_real"),
-    ("v100", lambda h: h.long() @ h.long(), ValueError, "torch._int_mm"),
-    ("v100", lambda h: h.to("meta") @ h.to("meta"), ValueError, "meta tensors"),
-    ("v100", lambda h: h.to_sparse() @ h, ValueError, "to_dense"),
-    ("v100", lambda h: torch.mm(h, h[:2]), RuntimeError, "cannot be multiplied"),
-    ("v100", lambda h: torch.mm(h, h.float()), RuntimeError, "one dtype"),
-    ("v100", lambda h: torch.addmm(h.float(), h, h), RuntimeError, "matrix that is added"),
-]
-
-
-@pytest.mark.parametrize(("target", "work", "error", "text"), WRONG, ids=[w[3] for w in WRONG])
-def test_wrong_inputs_say_what_to_do(target: str, work: Any, error: Any, text: str) -> None:
-    h = torch.randn(4, 4).half()
-    chosen = tcsim.unit("v100", "float16") if target == "unit" else target
-    with tcsim.torch.emulate(chosen), pytest.raises(error, match=text):
-        work(h)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:torch.quantize")
-def test_quantised_modules_and_tensors() -> None:
-    quantised = torch.quantize_per_tensor(torch.ones(3, 3), 0.1, 0, torch.qint8)
-    with tcsim.torch.emulate("a100"), pytest.raises(ValueError, match=r"quantised tensors: call .dequantize\(\)"):
-        torch.mm(quantised, quantised)
-    module = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 4)), {nn.Linear})
-    x = torch.randn(2, 4)
-    with (
-        tcsim.torch.emulate("a100"),
-        pytest.warns(tcsim.torch.NotEmulated, match="quantized.linear_dynamic.*before it was quantised"),
-    ):
-        module(x)
-    with tcsim.torch.emulate("a100", strict=True), pytest.raises(NotImplementedError, match="before it was quantised"):
-        module(x)
-
-
-def test_a_gpu_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a tensor on a GPU asks for first, where CuPy is missing."""
-    import sys
-
-    from tcsim_gpu import device
-
-    from tcsim.torch import memory
-
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    device.cupy.cache_clear()
-    with pytest.raises(device.NoGPU, match=r"needs CuPy, which is not installed: pip install '.\[gpu13\]'"):
-        memory._cupy()
-    device.cupy.cache_clear()
-
-
-def test_wrong_arguments() -> None:
-    with pytest.raises(ValueError, match="nearest: 'v100'"):
-        tcsim.torch.emulate("v10")
-    with pytest.raises(TypeError, match="GPU's name"):
-        tcsim.torch.emulate(100)
-    with pytest.raises(TypeError, match="'sequential', 'library'"):
-        tcsim.torch.emulate("v100", schedule="splitk")
-    with pytest.raises(ValueError, match="block scales"):
-        tcsim.torch.emulate(tcsim.unit("b200", "nvfp4"))
-    with pytest.raises(ValueError, match="cast=True"):
-        tcsim.torch.emulate("v100", cast=True)
-    with pytest.raises(ValueError, match="unknown backend"):
-        tcsim.torch.emulate("v100", backend="gpu")
-    with pytest.raises(AttributeError, match=r"it has .*emulate"):
-        tcsim.torch.emulat  # noqa: B018
 
 
 def test_fake_tensors_pass_through() -> None:

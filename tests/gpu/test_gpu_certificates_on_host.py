@@ -1,0 +1,137 @@
+"""The device's certificate and facts, compiled for the host: the definition's, to the bit or within the slack certificates allow."""
+
+import ctypes
+import subprocess
+
+import numpy as np
+import pytest
+from support.proofs import SEEDS, both_sides, folded_unit
+from support.random_units import written
+from support.scaled_problems import scaled_problem
+from tcsim_gpu import certificates, folded, host, what_ifs
+from tcsim_gpu.source import kernel_text
+
+from tcsim.hardware.unit import Unit
+
+ON_HOST = """
+#include <strings.h>
+#define __device__
+#define __forceinline__ inline
+#define NOTHING -1e9f
+static inline int __ffs(unsigned x) { return ffs((int)x); }
+static inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long x) { return *p += x, *p - x; }
+typedef unsigned u32;
+typedef unsigned long long u64;
+typedef long long i64;
+"""
+
+
+@pytest.fixture(scope="module")
+def certify_kernel(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The device's certificate compiled for the host: the text of the kernel from `struct Certify` on."""
+    if host.compiler() is None:
+        pytest.skip("no C++ compiler here (g++ or clang++)")
+    text = kernel_text("fold.cuh")
+    launch = 'extern "C" void launch(const Certify *c, const unsigned *grid) { run_grid(certify, *c, grid, 256); }\n'
+    path = tmp_path_factory.mktemp("certify") / "certify.cpp"
+    path.write_text(kernel_text("on_host.cuh") + ON_HOST + text[text.index("struct Certify {") :] + launch)
+    built = path.with_suffix(".so")
+    subprocess.run([host.compiler(), "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", str(built), str(path)], check=True)
+    return ctypes.CDLL(str(built))
+
+
+def as_told(side: certificates.Facts) -> tuple[np.ndarray, np.ndarray]:
+    """Facts as the device keeps them: (6, rows) and (chunks, rows) in float32."""
+    rows = np.stack([side.excess.max(axis=0), side.spread, side.reach, side.size, side.low, side.good])
+    return np.ascontiguousarray(rows, np.float32), np.ascontiguousarray(side.excess, np.float32)
+
+
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_the_devices_certificate_is_the_definition(certify_kernel: ctypes.CDLL, seed: int) -> None:
+    print(f"seed {seed}")
+    found = 0
+    for i in range(300):
+        draw = what_ifs.Draw((seed, 3, i))
+        problem = scaled_problem(draw, folded_unit(draw))
+        _, a, _, b = both_sides(problem)
+        (m, n), reach = (a.low.size, b.low.size), float(certificates.reach_of(problem.unit))
+        c = None if problem.c is None else np.ascontiguousarray(problem.c[0])
+        (x, x_excess), (y, y_excess) = as_told(a), as_told(b)
+        count, listed = np.zeros(2, np.uint64), np.zeros(m * n, np.int64)
+        job = folded.Certify().set(a=x, b=y, a_excess=x_excess, b_excess=y_excess, c=c, count=count, list=listed)
+        job.set(m=m, n=n, chunks=len(x_excess), room=m * n, offset=0, fraction_bits=folded._bits(reach))
+        certify_kernel.launch(ctypes.byref(job), (ctypes.c_uint * 3)(1, 1, 1))
+        seen = np.ones(m * n, bool)
+        seen[listed[: int(count[0])]] = False
+        expected = certificates.certified(a, b, c, reach)
+        np.testing.assert_array_equal(seen.reshape(m, n), expected, f"seed {(seed, 3, i)}")
+        found += int(count[0])
+    assert found > 100
+
+
+@pytest.fixture(scope="module")
+def fold_kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """kernels/fold.cuh on the host, a block's threads side by side."""
+    if host.compiler() is None:
+        pytest.skip("no C++ compiler here (g++ or clang++)")
+    text = (
+        "#define __device__\n#define __forceinline__ inline\n" + kernel_text("on_host.cuh") + kernel_text("on_host_warps.cuh")
+    )
+    text += kernel_text("fold.cuh").replace("  __shared__", "  static")
+    for name, argument in (("fold", "Fold"), ("facts", "Facts")):
+        text += (
+            f'extern "C" void run_{name}(const {argument} *p, const unsigned *grid) {{ run_blocks({name}, *p, grid, 256); }}\n'
+        )
+    path = tmp_path_factory.mktemp("fold") / "fold.cpp"
+    path.write_text(text)
+    built = path.with_suffix(".so")
+    subprocess.run([host.compiler(), "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", str(built), str(path)], check=True)
+    return ctypes.CDLL(str(built))
+
+
+def folded_on_host(
+    library: ctypes.CDLL, unit: Unit, codes: np.ndarray, scales: np.ndarray, side: str
+) -> tuple[np.ndarray, ...]:
+    """Codes, excess and the other facts, as `folded.fold` has them on the device."""
+    (rows, k), chunks = codes.shape, -(-codes.shape[1] // 64)
+    out, bad = np.zeros((rows, chunks * 64), np.uint16), np.zeros(rows, np.uint32)
+    norm, excess = np.zeros((chunks, rows)), np.zeros((chunks, rows), np.float32)
+    low, high = (np.zeros((chunks, rows), np.int32) for _ in range(2))
+    job = folded.Fold().set(codes=codes, scales=scales, out=out, norm=norm, low=low, high=high, bad=bad, rows=rows, k=k)
+    mine, by = folded.table_words(unit.a_format if side == "a" else unit.b_format), folded.table_words(unit.scale_format)
+    job.set(table=mine, scale_table=by, pitch=chunks * 64, scale_block=unit.scale_block, grouped=int(unit.group_size > 1))
+    job.set(row_step=codes.strides[0], k_step=codes.strides[1], scale_row=scales.strides[0], scale_k=scales.strides[1])
+    library.run_fold(ctypes.byref(job), (ctypes.c_uint * 3)(chunks, -(-rows // 64), 1))
+    facts = np.zeros((6, rows), np.float32)
+    told = folded.Facts().set(norm=norm, low=low, high=high, bad=bad, excess=excess, facts=facts, rows=rows, chunks=chunks)
+    library.run_facts(ctypes.byref(told), (ctypes.c_uint * 3)(-(-rows // 32), 1, 1))
+    return out, excess, facts
+
+
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_the_devices_facts_are_the_definition(fold_kernels: ctypes.CDLL, seed: int) -> None:
+    """Last places, exponents and what is no bfloat16 number to the bit; norms to half the slack that certificates allow."""
+    print(f"seed {seed}")
+    good = bad = 0
+    for i in range(30):
+        draw = what_ifs.Draw((seed, 4, i))
+        unit = folded_unit(draw)
+        problem = scaled_problem(draw, unit)
+        assert problem.scale_a is not None
+        folded_values, facts = certificates.folded_with_facts(problem.a.codes[0], problem.scale_a[0], unit, "a")
+        out, excess, told = folded_on_host(fold_kernels, unit, problem.a.codes[0], problem.scale_a[0], "a")
+        rows, stated = facts.good, f"seed {(seed, 4, i)}: {written(unit)}"
+        np.testing.assert_array_equal(told[5], rows, stated)
+        good, bad = good + int(rows.sum()), bad + int((~rows).sum())
+        values = (out[:, : folded_values.shape[1]].astype(np.uint32) << 16).view(np.float32)
+        np.testing.assert_array_equal(values[rows], folded_values[rows], stated)
+        np.testing.assert_array_equal(told[4][rows], facts.low[rows], stated)
+        np.testing.assert_array_equal(told[2][rows], facts.reach.astype(np.float32)[rows], stated)
+        for mine, theirs in (
+            (excess[:, rows], facts.excess[:, rows]),
+            (told[1][rows], facts.spread[rows]),
+            (told[3][rows], facts.size[rows]),
+        ):
+            assert (abs(mine - theirs) <= 2.0**-9).all(), stated
+    assert good > 15
+    assert bad
