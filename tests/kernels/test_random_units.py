@@ -26,13 +26,13 @@ def compared(seed: int, first: int, count: int, which: str = "any") -> Tally:
 
 
 def test_fixed_units() -> None:
-    tally = compared(20250718, 0, 1000)
+    tally = compared(20250718, 0, 750)
     assert not tally.found, "\n".join(tally.found)
     assert set(tally.paths) >= PATHS
 
 
 def test_fresh_units(fresh_seed: int) -> None:
-    tally = compared(fresh_seed, 0, 1000)
+    tally = compared(fresh_seed, 0, 500)
     assert not tally.found, "\n".join([f"{tally}", *tally.found])
 
 

@@ -105,12 +105,14 @@ def test_an_infinite_float16_has_the_sign_of_its_sum(floor: int | None, fmt: str
 @pytest.mark.parametrize("unit", [u for u in distinct() if fast_plan(u) is not None and fast_plan(u).width != 3], ids=label)
 def test_blocks_of_the_largest_significands(unit: Unit) -> None:
     """240 = 1.875·2^7 has a larger significand than e4m3's largest number, 1.75·2^8."""
-    for count in (unit.block_size, unit.block_size - 1, 2 * unit.block_size):
+    for count in {unit.block_size, max(1, unit.block_size - 1), 2 * unit.block_size}:
         a = np.full((1, count), _full(unit.a_format))
         b = np.full((count, 1), _full(unit.b_format))
+        ones = np.ones((1, -(-count // unit.scale_block))) if unit.scale is not None else None
+        scales = {} if ones is None else {"scale_a": ones, "scale_b": ones.T}
         for sign in (1.0, -1.0):
-            d = tcsim.matmul(sign * a, b, unit=unit)
-            assert d == tcsim.matmul(sign * a, b, unit=unit, backend="reference")
+            d = tcsim.matmul(sign * a, b, unit=unit, **scales)
+            assert d == tcsim.matmul(sign * a, b, unit=unit, backend="reference", **scales)
             assert abs(d[0, 0] / (a @ b)[0, 0] - sign) < 2.0**-7
 
 

@@ -59,7 +59,7 @@ def test_scaled_groups_and_specials() -> None:
     nv = tcsim.unit("b200", "nvfp4")
     block = tcsim.trace(np.ones(64), np.ones(64), unit=nv, scale_a=np.full(4, 2.0), scale_b=np.ones(4))
     assert block.result == 128.0
-    assert [t.name for t in block.terms] == ["group 0", "group 1", "group 2", "group 3", "c"]
+    assert [t.name for t in block.terms] == ["a·b[0..15]", "a·b[16..31]", "a·b[32..47]", "a·b[48..63]", "c"]
     special = tcsim.trace([np.inf], [1.0], 1.0, unit=V100)
     assert special.result == np.inf
     assert special.sum is None
