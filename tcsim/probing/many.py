@@ -83,7 +83,11 @@ def probe_targets(gpu: str, backend: str) -> list[ProbeTarget]:
 
 def machine(gpu: str) -> dict[str, str]:
     """The GPU or the processor that is here, its driver or microcode."""
-    found: dict[str, str] = import_module("tcsim_gpu.validate_cpu" if gpu in CPUS else "tcsim_gpu.device").describe()
+    cpu = gpu in CPUS
+    describe = getattr(
+        import_module(f"tcsim_gpu.{'validate_cpu' if cpu else 'device'}"), "describe_processor" if cpu else "describe"
+    )
+    found: dict[str, str] = describe()
     return found
 
 

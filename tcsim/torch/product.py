@@ -117,7 +117,7 @@ def _cast(x: Any, to: Format) -> Operand:
 
 
 BACKENDS = {
-    "cpu": ("tcsim.kernels.dispatch", "run"),
+    "cpu": ("tcsim.kernels.dispatch", "multiply_cpu"),
     "reference": ("tcsim.reference", "multiply_reference"),
     "cuda": ("tcsim_gpu.emulator", "multiply_emulated"),
     "hardware": ("tcsim_gpu.instructions", "multiply_hardware"),
