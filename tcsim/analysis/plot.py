@@ -44,10 +44,18 @@ def subplots(rows: int = 1, columns: int = 1, *, width: float = 3.5, height: flo
 
 
 def note(figure: Any, text: str) -> None:
-    """A line of warning over all panels, beside the title that a figure may have; nothing for no text."""
+    """A line of warning over all panels, beside the title that a figure may have; nothing for no text.
+
+    What is warned of may have left a panel empty: its axes are linear then, for a logarithm of nothing cannot be drawn.
+    """
     if text:
         title = figure.get_suptitle()
         figure.suptitle(f"{title} ({text})" if title else text, color="#a33000", fontsize=9)
+        for panel in figure.axes:
+            if panel.get_xscale() == "log" and panel.get_xlim()[0] <= 0:
+                panel.set_xscale("linear")
+            if panel.get_yscale() == "log" and panel.get_ylim()[0] <= 0:
+                panel.set_yscale("linear")
 
 
 def save(figure: Any, stem: Path) -> list[Path]:
