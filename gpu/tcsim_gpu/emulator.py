@@ -6,6 +6,7 @@ speed (kernels/chains.cuh), and everything else in exact fixed point (kernels/ge
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from math import ceil
@@ -59,7 +60,11 @@ Task = argument_struct(
 
 def multiply_emulated(problem: Problem) -> Codes:
     """Codes of D = C + A·B, (batch, m, n): numpy if the codes of a are numpy, CuPy if they are CuPy."""
-    host = isinstance(problem.a.codes, np.ndarray)
+    return there_and_back(problem, multiply_emulated_on_device)
+
+
+def there_and_back(problem: Problem, multiply: Callable[[Problem], Any]) -> Codes:
+    """A product of operands moved to the device, its codes moved back if those of a came from the host."""
     moved = replace(
         problem,
         a=Operand(on_device(problem.a.codes), problem.a.stored),
@@ -68,8 +73,8 @@ def multiply_emulated(problem: Problem) -> Codes:
         scale_a=on_device(problem.scale_a),
         scale_b=on_device(problem.scale_b),
     )
-    out = multiply_emulated_on_device(moved)
-    return device.cupy().asnumpy(out) if host else out  # type: ignore[no-any-return]
+    out = multiply(moved)
+    return device.cupy().asnumpy(out) if isinstance(problem.a.codes, np.ndarray) else out  # type: ignore[no-any-return]
 
 
 def multiply_emulated_on_device(problem: Problem, tile: BlockTile | None = None, machine: PresentGpu = GPU) -> Any:

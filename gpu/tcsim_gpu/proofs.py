@@ -2,7 +2,8 @@
 
 1. native: the GPU's own tensor core has the unit's record. 2. padded: it has, once zeros fill up the unit's shorter blocks.
 3. exact blocks: 64 products exactly, then one rounding, where the data certify it; other outputs go to the emulator.
-4. emulator: everything else, on CUDA cores. `multiply_emulated` is that one alone. The proofs are in `certificates`.
+4. ballast: two products that cancel make the tensor core cut where the unit does, where all products have one sign.
+5. emulator: everything else, on CUDA cores. `multiply_emulated` is that one alone. The proofs are in `certificates`.
 """
 
 from __future__ import annotations
@@ -11,22 +12,21 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from tcsim.gates import asked_of
 from tcsim.hardware.unit import Unit
-from tcsim.problem import Codes, Operand, Problem
+from tcsim.problem import Codes, Problem
 from tcsim.schedule import Plan, Sequential
-from tcsim_gpu import certificates, device, emulator, folded, native
-from tcsim_gpu.launch import GPU, on_device
+from tcsim_gpu import ballast, certificates, device, emulator, folded, native
+from tcsim_gpu.launch import GPU
 
 FEW = 1 << 20  # multiply-adds of one product of a batch, below which launching one kernel a product does not pay
+MANY = 1 << 32  # multiply-adds from which on it pays to ask the data about ballast
 RECOMPUTED = 128  # one output in so many without a certificate, and all are recomputed: together they are as fast (14 against 0.09 TMAC/s)
 
 
 @dataclass(frozen=True)
 class Step:
-    """How a problem is computed: "native", "padded", "exact blocks" or "emulator"; the record that runs, and why."""
+    """How a problem is computed: "native", "padded", "exact blocks", "ballast" or "emulator"; the record that runs, and why."""
 
     name: str
     native: Unit | None
@@ -58,6 +58,12 @@ def _step(unit: Unit, one_chain: bool, gpu: str | None) -> Step:
     if found is not None:
         name = "native" if unit.block_size == found.block_size else "padded"
         return Step(name, found, f"{found.label}: {why}", "none needed: the records prove it for all data")
+    core = ballast.core_for(unit, gpu)
+    if core is not None:
+        by = 2 ** (ballast.shift(unit, core) or 0)
+        how = f"blocks of {unit.block_size} by {core.label}, beside two products of {by} times the largest exponent's power that cancel"
+        told = f"{MANY:.1e} finite products of one sign, or more; each output's exponents: see tcsim_gpu.ballast.shift"
+        return Step("ballast", core, how, told)
     stop = certificates.FOLDED.stops_at(unit)
     carrier = next((u for u in native.natives(gpu) if u.a == u.b == "bfloat16"), None)
     if stop is not None:
@@ -70,17 +76,7 @@ def _step(unit: Unit, one_chain: bool, gpu: str | None) -> Step:
 
 def multiply_cuda(problem: Problem, tally: StepTally | None = None) -> Codes:
     """Codes of D = C + A·B, (batch, m, n), by the plan of proofs: numpy if the codes of a are numpy, CuPy if they are CuPy."""
-    host = isinstance(problem.a.codes, np.ndarray)
-    moved = replace(
-        problem,
-        a=Operand(on_device(problem.a.codes), problem.a.stored),
-        b=Operand(on_device(problem.b.codes), problem.b.stored),
-        c=on_device(problem.c),
-        scale_a=on_device(problem.scale_a),
-        scale_b=on_device(problem.scale_b),
-    )
-    out = multiply_cuda_on_device(moved, tally)
-    return device.cupy().asnumpy(out) if host else out  # type: ignore[no-any-return]
+    return emulator.there_and_back(problem, lambda moved: multiply_cuda_on_device(moved, tally))
 
 
 def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) -> Any:
@@ -89,18 +85,28 @@ def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) ->
     batch, m, n, k = problem.shape
     step = step_for(problem.unit, problem.plan, gpu_with_kernels())
     small = batch > 1 and m * n * k < FEW
-    if step.name == "exact blocks" and certificates.FOLDED.refuses(asked_of(problem)) is not None:
+    gate = {"exact blocks": certificates.FOLDED, "ballast": ballast.BALLAST}.get(step.name)
+    if gate is not None and gate.refuses(asked_of(problem)) is not None:
+        small = True
+    if step.name == "ballast" and batch * m * n * k < MANY:
         small = True
     if step.native is None or small or 0 in problem.shape:
         tally.add("emulator", batch * m * n)
         return emulator.multiply_emulated_on_device(problem)
     cp = device.cupy()
     out = cp.empty((batch, m, n), cp.uint32)
-    if step.name != "exact blocks":
+    if gate is None:
         native.multiply_natively(problem, step.native, out)
         tally.add(step.name, out.size)
         return out
-    listed, without, tally.by_chunks = folded.multiply_folded(problem, out)
+    if step.name == "ballast":
+        found = ballast.multiply_ballast(problem, ballast.shift(problem.unit, step.native) or 0, out)
+        if found is None:
+            tally.add("emulator", out.size)
+            return emulator.multiply_emulated_on_device(problem)
+        listed, without = found
+    else:
+        listed, without, tally.by_chunks = folded.multiply_folded(problem, out)
     if without > min(listed.size, out.size // RECOMPUTED):
         tally.add("emulator", out.size)
         return emulator.multiply_emulated_on_device(problem)
