@@ -1,7 +1,6 @@
 """fp16 and bf16 of A100, fp16 of V100, and their like on Hopper's tensor cores: two products that cancel make them cut where the other unit cuts.
 
-Not in the plan of `proofs`: seen slower than the emulator on products of both signs, and not timed on those of one sign yet.
-`proof_report` compares and times it.
+Slower than the emulator on products of both signs, which `multiply_ballast` therefore leaves to it. `proof_report` compares and times.
 """
 
 from __future__ import annotations
@@ -24,8 +23,10 @@ from tcsim_gpu.source import kernel_text
 
 Survey = argument_struct("Survey", "codes exponents tops facts rows pitch blocks groups")
 Ballast = argument_struct(
-    "Ballast", "a b a_exponents b_exponents a_tops b_tops c d count list m n pitch blocks a_groups b_groups room offset limit"
+    "Ballast",
+    "a b a_exponents b_exponents a_tops b_tops c d count list m n pitch blocks a_groups b_groups room offset limit sign",
 )
+BOTH = 2  # signs occur among products
 SPECIAL, POSITIVE, NEGATIVE = 1, 2, 4  # facts of an operand, as kernels/ballast.cuh finds them
 MOST_PRODUCTS = 8  # of a block: the instruction has 16, two of which are ballast
 TILE, STAGE_BYTES, STAGES = 128, 4 * 4 * 130 * 16, 3  # as in kernels/ballast.cuh
@@ -144,10 +145,11 @@ def survey_operands(unit: Unit, by: int, codes: Any, machine: PresentGpu = GPU) 
     return side, int(facts[0])
 
 
-def one_sign(a: int, b: int) -> bool:
-    """Whether all products have one sign: then sums grow, outputs soon share their exponents, and the tensor core is worth it."""
+def products_sign(a: int, b: int) -> int:
+    """0 where no product of two operands with these facts is negative, 1 where none is positive, else 2: then sums need not grow,
+    outputs share no exponent, and the tensor core is not worth it."""
     mixed = POSITIVE | NEGATIVE
-    return a & mixed != mixed and b & mixed != mixed
+    return BOTH if a & mixed == mixed or b & mixed == mixed else int(bool(a & NEGATIVE) != bool(b & NEGATIVE))
 
 
 def mixed_signs(operand: Operand) -> bool:
@@ -168,6 +170,7 @@ def multiply(
     left: tuple[Any, Any],
     offset: int,
     k: int,
+    sign: int = BOTH,
     limit: int = LIMIT,
     machine: PresentGpu = GPU,
 ) -> None:
@@ -180,7 +183,7 @@ def multiply(
     blocks = k_places(unit, Sequential().plan(k))[0].size // unit.block_size
     job = Ballast().set(a=a.codes, b=b.codes, a_exponents=a.exponents, b_exponents=b.exponents, a_tops=a.tops, b_tops=b.tops)
     job.set(c=c, d=out, count=count, list=listed, m=m, n=n, pitch=pitch, blocks=blocks)
-    job.set(a_groups=a.tops.shape[1], b_groups=b.tops.shape[1], room=listed.size, offset=offset, limit=limit)
+    job.set(a_groups=a.tops.shape[1], b_groups=b.tops.shape[1], room=listed.size, offset=offset, limit=limit, sign=sign)
     grid = (ceil(m / TILE) * ceil(n / TILE),)
     machine.launch(source(unit, by), "ballast_gemm", grid, 256, job, shared=STAGES * STAGE_BYTES)
 
@@ -201,9 +204,9 @@ def multiply_ballast(problem: Problem, by: int, out: Any, any_sign: bool = False
     for z in range(batch):
         a, of_a = survey_operands(unit, by, arranged(problem.a, z, unit.a_operand, order, False))
         b, of_b = survey_operands(unit, by, arranged(columns, z, unit.b_operand, order, False))
-        if (of_a | of_b) & SPECIAL or not (any_sign or one_sign(of_a, of_b)):
+        if (of_a | of_b) & SPECIAL or not (any_sign or products_sign(of_a, of_b) != BOTH):
             return None
         c = None if problem.c is None else xp.ascontiguousarray(on_device(problem.c)[z])
-        multiply(unit, by, a, b, c, out[z], left, z * m * n, k, 1 << 20 if any_sign else LIMIT)
+        multiply(unit, by, a, b, c, out[z], left, z * m * n, k, products_sign(of_a, of_b), 1 << 20 if any_sign else LIMIT)
     without, stopped = (int(x) for x in xp.asarray(left[0]).tolist())
     return None if stopped else (left[1], without)

@@ -195,11 +195,11 @@ def on_host(problem: Problem, limit: int = 1 << 20) -> tuple[np.ndarray, np.ndar
     assert by is not None
     codes = (problem.a.codes[0], problem.b.codes[0].T)
     moved = [np.ascontiguousarray(np.where(order < 0, 0, x[:, order]).astype(np.uint16)) for x in codes]
-    (a, _), (b, _) = (ballast.survey_operands(unit, by, x, machine) for x in moved)
+    (a, of_a), (b, of_b) = (ballast.survey_operands(unit, by, x, machine) for x in moved)
     _, m, n, k = problem.shape
     out, left = np.zeros((m, n), np.uint32), (np.zeros(2, np.uint64), np.zeros(m * n, np.int64))
     c = None if problem.c is None else np.ascontiguousarray(problem.c[0])
-    ballast.multiply(unit, by, a, b, c, out, left, 0, k, limit, machine)
+    ballast.multiply(unit, by, a, b, c, out, left, 0, k, ballast.products_sign(of_a, of_b), limit, machine)
     if left[0][1]:
         return None
     without = np.zeros(m * n, bool)
@@ -232,6 +232,42 @@ def test_the_kernel_on_the_host(seed: int) -> None:
     assert left or seed != SEEDS["fixed"]
 
 
+def at_an_edge(draw: what_ifs.Draw, unit: Unit, m: int, n: int, k: int) -> Problem:
+    """Every output of c within a few products of a power of two, below or above it, so that sums cross it in both directions."""
+    fmt = unit.a_format
+    top = draw.of((5, 6, 8, 11))
+    least = draw.of(
+        ((fmt.bias - 3) << fmt.mantissa_bits, ((fmt.bias + 1) << fmt.mantissa_bits) - 2)
+    )  # the bound is met by the largest
+    signs = draw.of((0, 0x8000, None))  # of products: all positive, all negative, both
+
+    def side(*shape: int, sign: int | None) -> np.ndarray:
+        codes = draw.rng.integers(least, (fmt.bias + 1) << fmt.mantissa_bits, shape)
+        codes[draw.rng.random(shape) < 0.1] = 0
+        return (codes | (draw.rng.integers(0, 2, shape) << 15 if sign is None else sign)).astype(np.uint16)
+
+    a, b = side(1, m, k, sign=signs), side(1, k, n, sign=0)
+    away = draw.rng.standard_normal((1, m, n)) * draw.of((0.01, 0.5)) + draw.of((-3, 3, 10, -k, -4 * k))
+    c = (2.0**top + away).astype(np.float32) * draw.of((1, -1))
+    if draw.chance(0.1):
+        c[draw.rng.random(c.shape) < 0.02] *= -1
+    return Problem(unit, Sequential().plan(k), Operand(a, fmt), Operand(b, fmt), c.view(np.uint32))
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", [20261122, 17, SEEDS["fresh"]], ids=["tells a bound too low", "tells a sign unseen", "fresh"])
+def test_sums_that_cross_a_power_of_two(seed: int) -> None:
+    print(f"seed {seed}")
+    for index in range(8):
+        draw = what_ifs.Draw((seed, 3, index))
+        unit = (A100, V100, BF16, V100)[index % 4]
+        problem = at_an_edge(draw, unit, draw.between(1, 34), draw.between(1, 70), draw.between(20, 100))
+        found = on_host(problem)
+        assert found is not None
+        wrong = (found[0] != reference.multiply_reference(problem)[0]) & ~found[1]
+        assert not wrong.any(), f"seed {(seed, 3, index)}: {unit.label} {np.argwhere(wrong)[:4]}"
+
+
 @needs_compiler
 def test_too_many_exponents_are_the_emulators() -> None:
     rng = np.random.default_rng(4)
@@ -262,9 +298,8 @@ def test_what_the_survey_finds() -> None:
         expected = [-8192 if not c & 0x7FFF else max(c >> 10 & 31, 1) - 15 for c in codes]
         assert side.exponents[33, : len(codes)].tolist() == expected
         assert side.tops[0].tolist() == [-8192, max(expected)]
-    assert ballast.one_sign(2, 4)
-    assert ballast.one_sign(0, 2)
-    assert not ballast.one_sign(6, 2)
+    signs = {(2, 4): 1, (4, 2): 1, (4, 4): 0, (2, 2): 0, (0, 2): 0, (6, 2): 2, (2, 6): 2}
+    assert {facts: ballast.products_sign(*facts) for facts in signs} == signs
 
 
 @pytest.mark.skipif(not device.gpu_available() or device.capability() != 90, reason="the tensor-core kernels need Hopper")
@@ -276,7 +311,9 @@ def test_ballast_gives_the_emulators_bits(seed: int) -> None:
     cp = device.cupy()
     for index in range(30):
         draw = what_ifs.Draw((seed, 2, index))
-        problem = drawn_problem(draw, drawn_unit(draw), 200)
+        unit = drawn_unit(draw)
+        edge = index % 3 == 0
+        problem = at_an_edge(draw, unit, 200, 300, 200) if edge else drawn_problem(draw, unit, 200)
         moved = replace(
             problem,
             a=Operand(cp.asarray(problem.a.codes), problem.a.stored),

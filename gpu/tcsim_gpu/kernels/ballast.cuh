@@ -3,7 +3,8 @@
 // Two more products, +2^s and -2^s with s = e + F' - F, cancel, but align a block of the core's, which keeps F' bits, where the unit
 // aligns its own, of largest exponent e and F bits. `ballast.py` has the proof. e is that of an output and a block: an instruction
 // serves those of its 16 x 8 outputs that share one, and is repeated for the next e. Where sums of one sign have grown beyond
-// every product, all outputs of a warp share one for most of k.
+// every product, all outputs of a warp share one for most of k, and how far they are from the next power of two says for how many
+// blocks nobody need look.
 //
 // The host defines W, the products of a block in memory (4 or 8), SHIFT = F' - F, LOW and HIGH, the least and the largest e that have
 // ballast, of the operands' format MB, BIAS, INF_CODE and TYPE, its name in PTX, and, but for CUDA, what CUDA's words mean.
@@ -75,6 +76,7 @@ struct Ballast {
   i64 *list;   // the first `room` of them
   i64 m, n, pitch, blocks, a_groups, b_groups, room, offset;
   i64 limit;  // instructions a tile and block that may be repeated before the emulator is the faster one
+  i64 sign;   // of all products: 1 negative, 0 positive, 2 both occur
 };
 
 #define TILE 128
@@ -107,14 +109,27 @@ DEV void wait_for_stage() {
 #endif
 }
 
-// d = c + a·b of a 16 x 8 tile, by the tensor core.
-DEV void mma(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 b0, u32 b1, const float (&c)[4]) {
+// The two factors of the ballast: products 8 and 9 of an instruction of 16, 4 and 5 of one of 8, and zeros in the lanes of others.
+struct Pair {
+  u32 a, b;
+};
+
+// d = c + a·b of a 16 x 8 tile and the ballast, by the tensor core: 16 products where a block has up to 8, 8 where it has up to 4.
+DEV void mma(float (&d)[4], u32 a0, u32 a1, u32 b0, const Pair &with, const float (&c)[4]) {
 #ifdef __CUDACC__
+#if W == 8
   asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %6}, {%7, %8}, {%9, %10, %11, %12};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+      : "r"(a0), "r"(a1), "r"(with.a), "r"(b0), "r"(with.b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 #else
-  host_mma(d, a0, a1, a2, a2, b0, b1, c);
+  asm("mma.sync.aligned.m16n8k8.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a0 | with.a), "r"(a1 | with.a), "r"(b0 | with.b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+#endif
+#elif W == 8
+  host_mma(d, a0, a1, with.a, with.a, b0, with.b, c);
+#else
+  host_mma(d, a0 | with.a, a1 | with.a, 0, 0, b0 | with.b, 0, c);
 #endif
 }
 
@@ -140,15 +155,12 @@ DEV const u32 *block_of(const u8 *plane, int block, int row) {
   return (const u32 *)(plane + ((block / PER_CHUNK) * PITCH + row) * 16) + block % PER_CHUNK * (W / 2);
 }
 
-// The two factors of the ballast for e, in the lanes that hold products 8 and 9.
-struct Pair {
-  u32 a, b;
-};
-
+// The ballast for e, as lane `lane` holds it.
 DEV Pair ballast(int e, int lane) {
   const int s = e + SHIFT, half = s >> 1;
   const u32 x = (u32)(half + BIAS) << MB, y = (u32)(s - half + BIAS) << MB;
-  Pair p = {lane % 4 == 0 ? x * 0x10001u : 0, lane % 4 == 0 ? (y | (y | 0x8000u) << 16) : 0};
+  const bool holds = lane % 4 == (W == 8 ? 0 : 2);
+  Pair p = {holds ? x * 0x10001u : 0, holds ? (y | (y | 0x8000u) << 16) : 0};
   return p;
 }
 
@@ -163,6 +175,12 @@ DEV int largest_product(const u32 *a, const u32 *b) {
 #pragma unroll
   for (int i = 0; i < W / 2; i++) most = __viaddmax_s16x2(a[i], b[i], most);
   return max((int)(short)most, (int)most >> 16);
+}
+
+// More than a block can change an output of the exponent in `field`: its products, each below 4 · 2^top, and what roundings drop.
+DEV float growth(int top, u32 field) {
+  const float products = top < -120 ? 0x1p-115f : __uint_as_float((u32)(min(top, 120) + 127 + (W == 8 ? 5 : 4)) << 23);
+  return products + __uint_as_float(max(field, 21u << 23) - (20u << 23));
 }
 
 // One block of 16 x 8 outputs, whatever their exponents: an instruction for each that occurs. An output that none can serve becomes
@@ -185,7 +203,7 @@ DEV int any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *ea0, const
     if (next < LOW) break;
     const Pair with = ballast(next, lane);
     float d[4];
-    mma(d, a0, a1, with.a, b0, with.b, acc);
+    mma(d, a0, a1, b0, with, acc);
 #pragma unroll
     for (int i = 0; i < 4; i++)
       if (e[i] == next) out[i] = d[i], e[i] = NONE;
@@ -220,7 +238,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
     if (s < stages) load_stage(shared + s * STAGE_BYTES, p, row0, column0, s);
     else end_of_stage();
   }
-  u32 field = 0;  // of the exponent that all outputs of the warp are hoped to share
+  u32 field = 0;    // of the exponent of the warp's outputs, where they share one
+  float room = -1;  // how much more products may add before one leaves that exponent
   Pair with = {0, 0};
   u64 stop = *(volatile u64 *)(p.count + 1);
   i64 instructions = 0;  // of blocks whose outputs share no exponent
@@ -243,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
     }
 #pragma unroll 1
     for (int block = 0; block < STAGE_BLOCKS && stage * STAGE_BLOCKS + block < p.blocks; block++) {
-      u32 a[2][2], b[8], other = 0;
+      u32 a[2][2], b[8];
 #pragma unroll
       for (int x = 0; x < 2; x++)
 #pragma unroll
@@ -251,31 +270,43 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
           a[x][half] = W == 8 || t < W / 2 ? block_of(s, block, my_row + x * 16 + half * 8 + g)[t % (W / 2)] : 0;
 #pragma unroll
       for (int y = 0; y < 8; y++) b[y] = W == 8 || t < W / 2 ? block_of(s + 2 * PLANE, block, my_column + y * 8 + g)[t % (W / 2)] : 0;
-#pragma unroll
-      for (int x = 0; x < 2; x++)
-#pragma unroll
-        for (int y = 0; y < 8; y++)
-#pragma unroll
-          for (int i = 0; i < 4; i++) other |= __float_as_uint(acc[x][y][i]) ^ field;
-      const int e = (int)(field >> 23) - 127, top = __shfl_sync(FULL, tops, block);
-      if (!__any_sync(FULL, (other & 0x7F800000) != 0) && e >= LOW && e <= HIGH && top <= e) {
+      const int top = __shfl_sync(FULL, tops, block);
+      const float weight = growth(top, field);
+      room -= weight;
+      if (room > 0) {  // so top is below the exponent, too
 #pragma unroll
         for (int x = 0; x < 2; x++)
 #pragma unroll
-          for (int y = 0; y < 8; y++) mma(acc[x][y], a[x][0], a[x][1], with.a, b[y], with.b, acc[x][y]);
+          for (int y = 0; y < 8; y++) mma(acc[x][y], a[x][0], a[x][1], b[y], with, acc[x][y]);
         continue;
       }
-      u32 least = FULL, most = 0;
+      u32 least = FULL, most = 0, any = 0, all = FULL;
 #pragma unroll
       for (int x = 0; x < 2; x++)
 #pragma unroll
         for (int y = 0; y < 8; y++)
 #pragma unroll
           for (int i = 0; i < 4; i++) {
-            const u32 magnitude = __float_as_uint(acc[x][y][i]) & 0x7FFFFFFF;
-            least = min(least, magnitude), most = max(most, magnitude);
+            const u32 bits = __float_as_uint(acc[x][y][i]), magnitude = bits & 0x7FFFFFFF;
+            least = min(least, magnitude), most = max(most, magnitude), any |= bits, all &= bits;
           }
-      const int low = (int)(__reduce_min_sync(FULL, least) >> 23) - 127, high = (int)(__reduce_max_sync(FULL, most) >> 23) - 127;
+      least = __reduce_min_sync(FULL, least), most = __reduce_max_sync(FULL, most);
+      const int low = (int)(least >> 23) - 127, high = (int)(most >> 23) - 127;
+      if (low == high && low >= LOW && high <= HIGH && top <= low) {
+        field = most & 0x7F800000;
+        with = ballast(high, lane);
+        any = __reduce_or_sync(FULL, any) >> 31, all = __reduce_or_sync(FULL, ~all) >> 31;
+        const bool grow = p.sign == 2 ? false : p.sign ? !all : !any;  // products have the signs of all outputs
+        const float up = __uint_as_float(field + (1u << 23)) - __uint_as_float(most);
+        const float down = __uint_as_float(least) - __uint_as_float(field);
+        room = (grow ? up : fminf(up, down)) - growth(top, field);
+#pragma unroll
+        for (int x = 0; x < 2; x++)
+#pragma unroll
+          for (int y = 0; y < 8; y++) mma(acc[x][y], a[x][0], a[x][1], b[y], with, acc[x][y]);
+        continue;
+      }
+      room = -1;
       if (low >= LOW && high <= HIGH && high - low <= 1 && top <= low) {  // while sums pass a power of two
         const Pair of_low = ballast(low, lane);
         field = (u32)(high + 127) << 23;
@@ -285,8 +316,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
 #pragma unroll
           for (int y = 0; y < 8; y++) {
             float d[4], e[4];
-            mma(d, a[x][0], a[x][1], of_low.a, b[y], of_low.b, acc[x][y]);
-            mma(e, a[x][0], a[x][1], with.a, b[y], with.b, acc[x][y]);
+            mma(d, a[x][0], a[x][1], b[y], of_low, acc[x][y]);
+            mma(e, a[x][0], a[x][1], b[y], with, acc[x][y]);
 #pragma unroll
             for (int i = 0; i < 4; i++) acc[x][y][i] = fabsf(acc[x][y][i]) >= __uint_as_float(field) ? e[i] : d[i];
           }
@@ -299,7 +330,6 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
                       block_of(s + PLANE, block, my_row + x * 16 + 8 + g), block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2),
                       block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2 + 1), lane);
         field = __shfl_sync(FULL, __float_as_uint(acc[0][0][0]) & 0x7F800000, 0);
-        with = ballast(min(max((int)(field >> 23) - 127, LOW), HIGH), lane);
       }
       if (row0 + my_row + 32 > p.m || column0 + my_column + 64 > p.n) {  // what lies outside the result shall not stand apart
 #pragma unroll
