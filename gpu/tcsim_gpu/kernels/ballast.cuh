@@ -3,8 +3,8 @@
 // Two more products, +2^s and -2^s with s = e + F' - F, cancel, but align a block of the core's, which keeps F' bits, where the unit
 // aligns its own, of largest exponent e and F bits. `ballast.py` has the proof. e is that of an output and a block: an instruction
 // serves those of its 16 x 8 outputs that share one, and is repeated for the next e. Where sums of one sign have grown beyond
-// every product, all outputs of a warp share one for most of k, and how far they are from the next power of two says for how many
-// blocks nobody need look.
+// every product, all outputs of a warp share one for most of k, or have one of two while they pass a power of two, and how far they
+// are from others says for how many blocks nobody need look.
 //
 // The host defines W, the products of a block in memory (4 or 8), SHIFT = F' - F, LOW and HIGH, the least and the largest e that have
 // ballast, of the operands' format MB, BIAS, INF_CODE and TYPE, its name in PTX, and, but for CUDA, what CUDA's words mean.
@@ -238,9 +238,10 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
     if (s < stages) load_stage(shared + s * STAGE_BYTES, p, row0, column0, s);
     else end_of_stage();
   }
-  u32 field = 0;    // of the exponent of the warp's outputs, where they share one
-  float room = -1;  // how much more products may add before one leaves that exponent
-  Pair with = {0, 0};
+  u32 field = 0;      // of the exponent of the warp's outputs, or the larger of two
+  bool pair = false;  // whether there are two, the other one less
+  float room = -1;    // how much more products may add before an output has another exponent, or before it is worth looking
+  Pair with = {0, 0}, with_less = {0, 0};
   u64 stop = *(volatile u64 *)(p.count + 1);
   i64 instructions = 0;  // of blocks whose outputs share no exponent
   for (i64 stage = 0; stage < stages; stage++) {
@@ -271,75 +272,72 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
 #pragma unroll
       for (int y = 0; y < 8; y++) b[y] = W == 8 || t < W / 2 ? block_of(s + 2 * PLANE, block, my_column + y * 8 + g)[t % (W / 2)] : 0;
       const int top = __shfl_sync(FULL, tops, block);
-      const float weight = growth(top, field);
-      room -= weight;
-      if (room > 0) {  // so top is below the exponent, too
+      room -= growth(top, field);
+      if (!(room > 0)) {
+        int least = 0x7FFFFFFF, most = -0x7FFFFFFF - 1;
+#pragma unroll
+        for (int x = 0; x < 2; x++)
+#pragma unroll
+          for (int y = 0; y < 8; y++)
+#pragma unroll
+            for (int i = 0; i < 4; i += 2) {
+              const int first = (int)__float_as_uint(acc[x][y][i]), second = (int)__float_as_uint(acc[x][y][i + 1]);
+              least = __vimin3_s32(least, first, second), most = __vimax3_s32(most, first, second);
+            }
+        least = __reduce_min_sync(FULL, least), most = __reduce_max_sync(FULL, most);
+        const bool one_sign = (least ^ most) >= 0, negative = most < 0;  // then numbers order as their magnitudes do
+        least &= 0x7FFFFFFF, most &= 0x7FFFFFFF;
+        const int low = (least >> 23) - 127, high = (most >> 23) - 127;
+        const bool alike = one_sign && low >= LOW && high <= HIGH && high - low <= 1 && top <= low;
+        if (alike) {
+          field = (u32)most & 0x7F800000;
+          pair = low != high;
+          with = ballast(high, lane), with_less = ballast(low, lane);
+          room = __uint_as_float((int)field + (1 << 23)) - __uint_as_float(most);
+          if (p.sign != (i64)negative) room = fminf(room, __uint_as_float(least) - __uint_as_float((low + 127) << 23));
+          const float now = growth(top, field);
+          if (pair) room = fminf(room, fmaxf(__uint_as_float((int)field) - __uint_as_float(least), 4 * now));
+          room -= now;
+        } else {
+#pragma unroll
+          for (int x = 0; x < 2; x++)
+#pragma unroll
+            for (int y = 0; y < 8; y++)
+              instructions += any_block(acc[x][y], a[x][0], a[x][1], b[y], block_of(s + PLANE, block, my_row + x * 16 + g),
+                        block_of(s + PLANE, block, my_row + x * 16 + 8 + g), block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2),
+                        block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2 + 1), lane);
+          room = -1;
+        }
+        if (row0 + my_row + 32 > p.m || column0 + my_column + 64 > p.n) {  // what lies outside the result shall not stand apart
+          const u32 like_others = (__shfl_sync(FULL, __float_as_uint(acc[0][0][0]), 0) & 0xFF800000) | 0x400000;
+#pragma unroll
+          for (int x = 0; x < 2; x++)
+#pragma unroll
+            for (int y = 0; y < 8; y++)
+#pragma unroll
+              for (int i = 0; i < 4; i++)
+                if (ROW(x, i) >= p.m || COLUMN(y, i) >= p.n)
+                  acc[x][y][i] = __uint_as_float(like_others);
+        }
+        if (!alike) continue;
+      }
+      if (!pair) {
 #pragma unroll
         for (int x = 0; x < 2; x++)
 #pragma unroll
           for (int y = 0; y < 8; y++) mma(acc[x][y], a[x][0], a[x][1], b[y], with, acc[x][y]);
         continue;
       }
-      u32 least = FULL, most = 0, any = 0, all = FULL;
 #pragma unroll
       for (int x = 0; x < 2; x++)
 #pragma unroll
-        for (int y = 0; y < 8; y++)
+        for (int y = 0; y < 8; y++) {
+          float d[4], e[4];
+          mma(d, a[x][0], a[x][1], b[y], with_less, acc[x][y]);
+          mma(e, a[x][0], a[x][1], b[y], with, acc[x][y]);
 #pragma unroll
-          for (int i = 0; i < 4; i++) {
-            const u32 bits = __float_as_uint(acc[x][y][i]), magnitude = bits & 0x7FFFFFFF;
-            least = min(least, magnitude), most = max(most, magnitude), any |= bits, all &= bits;
-          }
-      least = __reduce_min_sync(FULL, least), most = __reduce_max_sync(FULL, most);
-      const int low = (int)(least >> 23) - 127, high = (int)(most >> 23) - 127;
-      if (low == high && low >= LOW && high <= HIGH && top <= low) {
-        field = most & 0x7F800000;
-        with = ballast(high, lane);
-        any = __reduce_or_sync(FULL, any) >> 31, all = __reduce_or_sync(FULL, ~all) >> 31;
-        const bool grow = p.sign == 2 ? false : p.sign ? !all : !any;  // products have the signs of all outputs
-        const float up = __uint_as_float(field + (1u << 23)) - __uint_as_float(most);
-        const float down = __uint_as_float(least) - __uint_as_float(field);
-        room = (grow ? up : fminf(up, down)) - growth(top, field);
-#pragma unroll
-        for (int x = 0; x < 2; x++)
-#pragma unroll
-          for (int y = 0; y < 8; y++) mma(acc[x][y], a[x][0], a[x][1], b[y], with, acc[x][y]);
-        continue;
-      }
-      room = -1;
-      if (low >= LOW && high <= HIGH && high - low <= 1 && top <= low) {  // while sums pass a power of two
-        const Pair of_low = ballast(low, lane);
-        field = (u32)(high + 127) << 23;
-        with = ballast(high, lane);
-#pragma unroll
-        for (int x = 0; x < 2; x++)
-#pragma unroll
-          for (int y = 0; y < 8; y++) {
-            float d[4], e[4];
-            mma(d, a[x][0], a[x][1], b[y], of_low, acc[x][y]);
-            mma(e, a[x][0], a[x][1], b[y], with, acc[x][y]);
-#pragma unroll
-            for (int i = 0; i < 4; i++) acc[x][y][i] = fabsf(acc[x][y][i]) >= __uint_as_float(field) ? e[i] : d[i];
-          }
-      } else {
-#pragma unroll
-        for (int x = 0; x < 2; x++)
-#pragma unroll
-          for (int y = 0; y < 8; y++)
-            instructions += any_block(acc[x][y], a[x][0], a[x][1], b[y], block_of(s + PLANE, block, my_row + x * 16 + g),
-                      block_of(s + PLANE, block, my_row + x * 16 + 8 + g), block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2),
-                      block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2 + 1), lane);
-        field = __shfl_sync(FULL, __float_as_uint(acc[0][0][0]) & 0x7F800000, 0);
-      }
-      if (row0 + my_row + 32 > p.m || column0 + my_column + 64 > p.n) {  // what lies outside the result shall not stand apart
-#pragma unroll
-        for (int x = 0; x < 2; x++)
-#pragma unroll
-          for (int y = 0; y < 8; y++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-              if (ROW(x, i) >= p.m || COLUMN(y, i) >= p.n) acc[x][y][i] = __uint_as_float(field);
-      }
+          for (int i = 0; i < 4; i++) acc[x][y][i] = fabsf(acc[x][y][i]) >= __uint_as_float(field) ? e[i] : d[i];
+        }
     }
     if (lane == 0 && instructions > 16 * (p.limit * (stage + 1) * STAGE_BLOCKS + 64)) *(volatile u64 *)(p.count + 1) = 1;
   }

@@ -61,6 +61,8 @@ static inline double __fma_rd(double x, double y, double z) { return fma_with<FE
 static inline double __fma_ru(double x, double y, double z) { return fma_with<FE_UPWARD>(x, y, z); }
 static inline double __dmul_rn(double x, double y) { return x * y; }
 
+static inline int __vimax3_s32(int a, int b, int c) { return max(max(a, b), c); }
+static inline int __vimin3_s32(int a, int b, int c) { return min(min(a, b), c); }
 static inline unsigned __viaddmax_u32(unsigned a, unsigned b, unsigned c) { return max(a + b, c); }
 static inline unsigned halves(short low, short high) { return (unsigned)(unsigned short)low | (unsigned)(unsigned short)high << 16; }
 static inline unsigned __vmaxs2(unsigned a, unsigned b) {
