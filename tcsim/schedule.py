@@ -2,7 +2,7 @@
 
 A schedule is read in one place, here, and comes out in one of two forms. Sequential, SplitK and Blocked become a `Plan`, which
 `walk_plan` carries out for whatever runs a chain as one call, and whose bounds, `sum_bits` and `c_first` compiled kernels take
-as they are. Tiled and Lanes say which k stands where (`slices`, `places`), and `tcsim.composed` adds the products.
+as they are. Tiled, Lanes and Hybrid say which k stands where (`slices`, `places`), and `tcsim.composed` adds the products.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tcsim.fp.formats import format_named
 
 SUM_FORMATS = ("float16", "float32", "float64")
 KEPT_FORMATS = ("float16", "bfloat16", "float32")
+PART_TREES = ("ascending", "pairs")  # in which the parts of a tiled k are added
 TREES = {"ascending": 1, "butterfly": 1, "blocks of 128": 128, "pairs in blocks of 128": 256}  # lanes come in multiples
 
 
@@ -114,6 +115,12 @@ class Tiled:
         None for never.
     turns
         Slices to which tiles of `tile_k` are dealt in turn, in place of `slice_k`; 1 for none. The remainder is then last.
+    shares
+        Slices to which neighbouring tiles of `tile_k` are given as evenly as can be, the longer slices last, in place of
+        `slice_k`; 1 for none. The remainder is then last.
+    tree
+        "ascending": slices are added one after the other. "pairs": from the last on, neighbours are added two by two, and so
+        their sums, until one is left; of an odd number the first waits.
     partial, reduce
         The formats in which a slice's result, and the sum after each addition, are kept. An addition is float32's, to
         nearest-even, whatever they are. c is added last.
@@ -128,28 +135,39 @@ class Tiled:
     turns: int = 1
     partial: str = "float32"
     reduce: str = "float32"
+    shares: int = 1
+    tree: str = "ascending"
 
     def __post_init__(self) -> None:
-        _at_least_one(self, turns=self.turns)
+        _at_least_one(self, turns=self.turns, shares=self.shares)
         _counts_or_none(
             self, slice_k=self.slice_k, tile_k=self.tile_k, instruction_k=self.instruction_k, promote_k=self.promote_k
         )
-        if self.turns > 1 and (self.slice_k is not None or self.tile_k is None):
-            raise ValueError(f"Tiled: turns={self.turns} deals out tiles of tile_k and takes no slice_k")
+        for name, count in (("turns", self.turns), ("shares", self.shares)):
+            if count > 1 and (self.slice_k is not None or self.tile_k is None):
+                raise ValueError(f"Tiled: {name}={count} deals out tiles of tile_k and takes no slice_k")
+        if self.turns > 1 and self.shares > 1:
+            raise ValueError(f"Tiled: tiles are dealt in turns ({self.turns}) or in shares ({self.shares}), not both")
+        if self.tree not in PART_TREES:
+            raise unknown("tree of slices", self.tree, PART_TREES)
         _kept_format(self.partial)
         _kept_format(self.reduce)
 
     def slices(self, k: int) -> list[npt.NDArray[np.int64]]:
         """The k of each slice, ascending."""
+        every = np.arange(k)
+        if self.shares > 1:
+            tiles = -(-k // (self.tile_k or 1))
+            ends = [tiles * (share + 1) // self.shares * (self.tile_k or 1) for share in range(self.shares)]
+            return [part for part in np.split(every, ends[:-1]) if part.size]
         if self.turns == 1:
             return _slices(k, self.slice_k)
-        every = np.arange(k)
         dealt = every // (self.tile_k or 1) % self.turns
         return [every[dealt == turn] for turn in range(self.turns) if (dealt == turn).any()]
 
     def places(self, ks: npt.NDArray[np.int64], step: int) -> npt.NDArray[np.int64]:
         """Which k of a slice stands where, -1 for a zero: the remainder by `tile_k` first, filled up to whole steps."""
-        rest = 0 if self.tile_k is None or self.turns > 1 else ks.size % self.tile_k
+        rest = 0 if self.tile_k is None or self.turns > 1 or self.shares > 1 else ks.size % self.tile_k
         return np.concatenate([ks[:rest], np.full(-rest % step, -1), ks[rest:]])
 
     def plan(self, k: int) -> Plan:
@@ -217,7 +235,40 @@ class Lanes:
         raise _composed(self)
 
 
-Schedule = Sequential | SplitK | Blocked | Tiled | Lanes
+@dataclass(frozen=True)
+class Hybrid:
+    """What a kernel with a fixed number of thread blocks does (stream-k, "segment k"): most of the output by `whole`, and the
+    tiles that would leave blocks idle at the end by `cut`.
+
+    regions
+        The outputs computed by `cut`, as (first row, row after the last, first column, column after the last); a part of a
+        region outside the output is left out. No two overlap.
+    """
+
+    whole: Tiled
+    cut: Tiled
+    regions: tuple[tuple[int, int, int, int], ...]
+
+    def __post_init__(self) -> None:
+        regions = tuple(tuple(integer(x, "Hybrid: regions", 0) for x in region) for region in self.regions)
+        for region in regions:
+            if len(region) != 4 or region[0] >= region[1] or region[2] >= region[3]:
+                raise ValueError(f"Hybrid: a region is (first row, end of rows, first column, end of columns); got {region}")
+        object.__setattr__(self, "regions", regions)
+
+    def cut_places(self, rows: npt.NDArray[Any], columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Which outputs (rows, columns) are computed by `cut`."""
+        found = np.zeros((len(rows), len(columns)), dtype=bool)
+        for top, bottom, left, right in self.regions:
+            found |= ((rows >= top) & (rows < bottom))[:, np.newaxis] & (columns >= left) & (columns < right)
+        return found
+
+    def plan(self, k: int) -> Plan:
+        raise _composed(self)
+
+
+Composed = Tiled | Lanes | Hybrid
+Schedule = Sequential | SplitK | Blocked | Tiled | Lanes | Hybrid
 
 
 def walk_plan(plan: Plan, c: Any, zero: Any, chain: Callable[[Any, int, int], Any], add: Callable[[Any, Any], Any]) -> Any:

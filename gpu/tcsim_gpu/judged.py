@@ -20,8 +20,8 @@ from tcsim.probing import hashed
 from tcsim.probing.catalogue import along_k
 from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
 from tcsim.probing.predict import unit_of_kind
-from tcsim.schedule import Schedule, Tiled
-from tcsim_gpu.library_calls import Call, elements, kept, seed_of
+from tcsim.schedule import Hybrid, Schedule, Tiled
+from tcsim_gpu.library_calls import LibraryCall, kept_elements, kept_places, seed_of
 from tcsim_gpu.observe import gemm_kind, value_patterns
 
 Floats = np.ndarray[Any, Any]
@@ -52,7 +52,7 @@ def _mixed(h: Any) -> Any:
     return np.uint32(h ^ np.uint32(h >> np.uint32(16)))
 
 
-def values(lines: Any, k: int, fmt: str, side: str, seed: int) -> Floats:
+def hashed_values(lines: Any, k: int, fmt: str, side: str, seed: int) -> Floats:
     """`hashed.values`, faster."""
     p, high = hashed.BITS[fmt]
     out = np.empty((len(lines), k), np.float32)
@@ -72,7 +72,7 @@ def fused(x: Any, y: Any, z: Any) -> Floats:
     return odd.view(np.float64).astype(np.float32)
 
 
-def epilogues(call: Call, kind: GemmKind, acc: Floats, c: Any, bias: Any) -> Iterator[tuple[str, Floats]]:
+def epilogues(call: LibraryCall, kind: GemmKind, acc: Floats, c: Any, bias: Any) -> Iterator[tuple[str, Floats]]:
     """Ways to write D = act(alpha·acc + beta·c + bias), each with its values before the last rounding."""
     half = kind.accumulate == "float16"
     scalar = np.float16 if half else np.float32
@@ -99,7 +99,7 @@ def epilogues(call: Call, kind: GemmKind, acc: Floats, c: Any, bias: Any) -> Ite
         yield f"{name}, rounded, + bias", _active(call, _kept(value, kind.out) + bias)
 
 
-def _active(call: Call, x: Floats) -> Floats:
+def _active(call: LibraryCall, x: Floats) -> Floats:
     return np.maximum(x, np.float32(0)) if call.relu else x
 
 
@@ -107,34 +107,38 @@ def _kept(x: Floats, fmt: str) -> Floats:
     return x if fmt == "float32" else np.asarray(round_to(x.astype(np.float32), fmt), np.float32)
 
 
-def accumulated(call: Call, kind: GemmKind, schedule: Schedule, z: int, rows: Any, columns: Any) -> Floats:
+def accumulated(call: LibraryCall, kind: GemmKind, schedule: Schedule, z: int, rows: Any, columns: Any) -> Floats:
     """The sum before the epilogue, float32 values, at the kept places of element z."""
+    if isinstance(schedule, Hybrid):
+        places = schedule.cut_places(rows, columns)
+        whole, cut = (accumulated(call, kind, part, z, rows, columns) for part in (schedule.whole, schedule.cut))
+        return np.where(places, cut, whole)
     unit = unit_of_kind("h200", kind)
-    a = values(rows, call.k, kind.fmt, "a", seed_of(call, z))
+    a = hashed_values(rows, call.k, kind.fmt, "a", seed_of(call, z))
     step = max(LINES // call.k, 1)
     parts = []
     for first in range(0, len(columns), step):
-        b = values(columns[first : first + step], call.k, kind.fmt, "b", seed_of(call, z))
+        b = hashed_values(columns[first : first + step], call.k, kind.fmt, "b", seed_of(call, z))
         parts.append(np.asarray(matmul(a, b.T, unit=unit, schedule=schedule, threads=1), np.float32))
     return np.concatenate(parts, axis=1)
 
 
-def launch_of(call: Call, record: dict[str, Any]) -> Launch:
+def launch_of(call: LibraryCall, record: dict[str, Any]) -> Launch:
     return Launch.of(record["kernels"], record["lt"], along_k(call.layout, call.m, call.n))
 
 
-def judge(call: Call, record: dict[str, Any], seen: Floats, given: Schedule | None = None) -> dict[str, Any]:
+def judge(call: LibraryCall, record: dict[str, Any], seen: Floats, given: Schedule | None = None) -> dict[str, Any]:
     """What the rules say of a call that ran, and which epilogues give every kept output: `fits`, and the least that differ."""
     started = time.monotonic()
     kind, launch = gemm_kind(call.kind), launch_of(call, record)
     schedule = given or schedule_of_kernel(launch, kind, unit_of_kind("h200", kind), call.k)
-    rows, columns = kept(call)
+    rows, columns = kept_places(call)
     wrong: dict[str, int] = {}
     maps = None
-    for place, z in enumerate(elements(call)):
+    for place, z in enumerate(kept_elements(call)):
         acc = accumulated(call, kind, schedule or Tiled(), z, rows, columns)
-        c = values(rows, call.n, kind.out, "c", seed_of(call, z))[:, columns] if call.beta else None
-        bias = values([0], call.n, kind.out, "bias", seed_of(call, z))[:, columns] if call.bias else None
+        c = hashed_values(rows, call.n, kind.out, "c", seed_of(call, z))[:, columns] if call.beta else None
+        bias = hashed_values([0], call.n, kind.out, "bias", seed_of(call, z))[:, columns] if call.bias else None
         for name, d in epilogues(call, kind, acc, c, bias):
             got = value_patterns(_output(d, kind.out), kind.out)
             differs = got != seen[place]
@@ -150,7 +154,7 @@ def judge(call: Call, record: dict[str, Any], seen: Floats, given: Schedule | No
 
 def _output(d: Floats, fmt: str) -> Floats:
     d = _kept(d, fmt).astype(np.float32)
-    return d.astype(np.float16) if fmt == "float16" else d
+    return np.asarray(d, np.float16 if fmt == "float16" else np.float32)
 
 
 def _by_tile(differs: Floats) -> Floats:
@@ -158,10 +162,11 @@ def _by_tile(differs: Floats) -> Floats:
     m, n = differs.shape
     padded = np.zeros((-(-m // TILE) * TILE, -(-n // TILE) * TILE), np.uint16)
     padded[:m, :n] = differs
-    return padded.reshape(padded.shape[0] // TILE, TILE, -1, TILE).sum(axis=(1, 3)).astype(np.uint16)
+    tiles: Floats = padded.reshape(padded.shape[0] // TILE, TILE, -1, TILE).sum(axis=(1, 3)).astype(np.uint16)
+    return tiles
 
 
-def sample_of_whole(call: Call, seen: Floats) -> Floats:
+def sample_of_whole(call: LibraryCall, seen: Floats) -> Floats:
     """The sampled places of a call of which everything was kept."""
-    rows, columns = kept(replace(call, whole=False))
+    rows, columns = kept_places(replace(call, whole=False))
     return seen[:, rows[:, None], columns[None]]

@@ -23,7 +23,7 @@ PLAIN = tuple(kind for kind in KINDS if kind != "float32>float32")
 
 
 @dataclass(frozen=True)
-class Call:
+class LibraryCall:
     """One call of a library. `op` is "gemmEx", "lt", "batched", or a PyTorch function of `TORCH_OPS` after "torch "."""
 
     op: str
@@ -46,11 +46,11 @@ class Call:
         return KINDS[self.kind]
 
 
-def seed_of(call: Call, z: int) -> int:
+def seed_of(call: LibraryCall, z: int) -> int:
     return (call.seed + z * 0x9E3779B1) & 0xFFFFFFFF
 
 
-def kept(call: Call) -> tuple[Any, Any]:
+def kept_places(call: LibraryCall) -> tuple[Any, Any]:
     """The rows and columns whose outputs are looked at, ascending: all, or so many that SAMPLED places are."""
     if call.whole:
         return np.arange(call.m), np.arange(call.n)
@@ -61,7 +61,7 @@ def kept(call: Call) -> tuple[Any, Any]:
     return np.sort(rng.permutation(call.m)[:rows]), np.sort(rng.permutation(call.n)[:columns])
 
 
-def elements(call: Call) -> list[int]:
+def kept_elements(call: LibraryCall) -> list[int]:
     """The elements of the batch that are looked at."""
     return sorted({0, call.batch // 2, call.batch - 1})
 
@@ -76,68 +76,69 @@ def shape(rng: np.random.Generator, how: str, kind: str) -> tuple[int, int, int]
     return tuple(-(-size // by) * by for size in sizes)  # type: ignore[return-value]
 
 
-def drawn(op: str, kind: str, how: str, rng: np.random.Generator, **more: Any) -> Call:
+def drawn_call(op: str, kind: str, how: str, rng: np.random.Generator, **more: Any) -> LibraryCall:
     layout = "nt" if kind.startswith("float8") else LAYOUTS[int(rng.integers(4))]
-    return Call(op, kind, *shape(rng, how, kind), layout, int(rng.integers(1 << 32)), **more)
+    return LibraryCall(op, kind, *shape(rng, how, kind), layout, int(rng.integers(1 << 32)), **more)
 
 
-def draw_plain(count: int, seed: int, kinds: tuple[str, ...] = PLAIN) -> list[Call]:
+def draw_plain(count: int, seed: int, kinds: tuple[str, ...] = PLAIN) -> list[LibraryCall]:
     """`count` calls of each kind, log-uniform and uniform in turn, the kinds in turn."""
     rng = np.random.default_rng(seed)
-    return [drawn("gemmEx", kind, ("log", "uniform")[i % 2], rng) for i in range(count) for kind in kinds]
+    return [drawn_call("gemmEx", kind, ("log", "uniform")[i % 2], rng) for i in range(count) for kind in kinds]
 
 
-def draw_whole(count: int, seed: int, kinds: tuple[str, ...] = PLAIN) -> list[Call]:
+def draw_whole(count: int, seed: int, kinds: tuple[str, ...] = PLAIN) -> list[LibraryCall]:
     """Calls whose every output is compared; at most 2^35 products each."""
-    rng, calls = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    calls: list[LibraryCall] = []
     while len(calls) < count:
         i = len(calls)
-        call = drawn("gemmEx", kinds[i % len(kinds)], ("log", "uniform")[i // len(kinds) % 2], rng, whole=True)
+        call = drawn_call("gemmEx", kinds[i % len(kinds)], ("log", "uniform")[i // len(kinds) % 2], rng, whole=True)
         if call.m * call.n * call.k <= 1 << 35 and (call.m + call.n) * call.k <= 1 << 27:
             calls.append(call)
     return calls
 
 
-def _sizes(rng: np.random.Generator, i: int, low: int = 1, high: int = 4096) -> dict[str, int]:
+def _sizes(rng: np.random.Generator, i: int, low: int = 1, high: int = 4096) -> dict[str, Any]:
     """Log-uniform sizes: a third as they fall, a third multiples of 8, a third of 64."""
     by = (1, 8, 64)[i % 3]
     sizes = (log_uniform_size(rng, low, high), log_uniform_size(rng, low, high), log_uniform_size(rng, 16, 4 * high))
     return dict(zip("mnk", (-(-s // by) * by for s in sizes), strict=True))
 
 
-def draw_scaled(count: int, seed: int) -> list[Call]:
+def draw_scaled(count: int, seed: int) -> list[LibraryCall]:
     """alpha and beta."""
     rng, calls = np.random.default_rng(seed), []
     kinds = [kind for kind in PLAIN if not kind.startswith("float8")]
     factors = ((1.0, 1.0), (1.0, 0.5), (0.7, 0.0), (0.7, 0.3))
     for i in range(count):
         alpha, beta = factors[i // len(kinds) % 4]
-        call = drawn("gemmEx", kinds[i % len(kinds)], "log", rng, alpha=alpha, beta=beta)
+        call = drawn_call("gemmEx", kinds[i % len(kinds)], "log", rng, alpha=alpha, beta=beta)
         calls.append(replace(call, **_sizes(rng, i // (4 * len(kinds)))))
     return calls
 
 
-def draw_biased(count: int, seed: int) -> list[Call]:
+def draw_biased(count: int, seed: int) -> list[LibraryCall]:
     """cublasLt with a bias, and with a bias and max(0, ·)."""
     rng, calls = np.random.default_rng(seed), []
     kinds = ("float16>float16", "bfloat16>bfloat16", "float16>float32", "bfloat16>float32", "tfloat32>float32")
     for i in range(count):
-        call = drawn("lt", kinds[i % 5], "log", rng, bias=True, relu=bool(i // 5 % 2))
+        call = drawn_call("lt", kinds[i % 5], "log", rng, bias=True, relu=bool(i // 5 % 2))
         calls.append(replace(call, **_sizes(rng, i // 10)))
     return calls
 
 
-def draw_batched(count: int, seed: int) -> list[Call]:
+def draw_batched(count: int, seed: int) -> list[LibraryCall]:
     rng, calls = np.random.default_rng(seed), []
     kinds = [kind for kind in PLAIN if not kind.startswith("float8")]
     for i in range(count):
-        call = drawn("batched", kinds[i % len(kinds)], "log", rng, beta=float(i // len(kinds) % 4 == 3))
+        call = drawn_call("batched", kinds[i % len(kinds)], "log", rng, beta=float(i // len(kinds) % 4 == 3))
         sizes = _sizes(rng, i // len(kinds), 1, 1024)
         calls.append(replace(call, batch=int(rng.integers(2, 33)), **sizes))
     return calls
 
 
-def draw_torch(count: int, seed: int) -> list[Call]:
+def draw_torch(count: int, seed: int) -> list[LibraryCall]:
     """PyTorch's functions forward and backward; layouts as they give them."""
     rng, calls = np.random.default_rng(seed), []
     for i in range(count):
@@ -145,7 +146,7 @@ def draw_torch(count: int, seed: int) -> list[Call]:
         layout = {"linear": "nt", "linear bias": "nt", "dx": "nn", "dw": "tn"}.get(op, LAYOUTS[int(rng.integers(4))])
         batch = int(rng.integers(2, 33)) if "bmm" in op else 1
         calls.append(
-            Call(
+            LibraryCall(
                 f"torch {op}", kind, **_sizes(rng, i // 36, 1, 1024 if batch > 1 else 8192), layout=layout,
                 seed=int(rng.integers(1 << 32)), beta=float(op in ("addmm c", "baddbmm")), batch=batch,
                 bias=op in ("addmm", "linear bias"),
@@ -154,7 +155,7 @@ def draw_torch(count: int, seed: int) -> list[Call]:
     return calls
 
 
-def draw_segments(count: int, seed: int) -> list[Call]:
+def draw_segments(count: int, seed: int) -> list[LibraryCall]:
     """Shapes of the kernels that cut some tiles of the output along k."""
     rng, calls = np.random.default_rng(seed), []
     for i in range(count):
@@ -162,18 +163,18 @@ def draw_segments(count: int, seed: int) -> list[Call]:
         by = 64 if i % 2 else 4
         m, n, k = (-(-int(rng.integers(low, high)) // by) * by for low, high in ((128, 4097), (128, 4097), (512, 4097)))
         layout = LAYOUTS[int(rng.integers(4))]
-        calls.append(Call("gemmEx", kind, m, n, k, layout, int(rng.integers(1 << 32)), whole=True))
+        calls.append(LibraryCall("gemmEx", kind, m, n, k, layout, int(rng.integers(1 << 32)), whole=True))
     return calls
 
 
-def draw_tails(count: int, seed: int, heuristic: Any) -> list[Call]:
+def draw_tails(count: int, seed: int, heuristic: Any) -> list[LibraryCall]:
     """Calls where a slice of a split k ends just before k does: k = 64·q + 8 with q a multiple of the splits, more than 8."""
     rng, calls = np.random.default_rng(seed), []
     for i in range(40 * count):
         kind = ("float16>float32", "bfloat16>float32", "float16>float16", "bfloat16>bfloat16")[i % 4]
         m, n = (8 * int(rng.integers(1, 97)) for _ in range(2))
         k = 64 * 12 * int(rng.integers(4, 80)) * int(rng.integers(1, 3)) + 8
-        call = Call("gemmEx", kind, m, n, k, LAYOUTS[int(rng.integers(4))], int(rng.integers(1 << 32)))
+        call = LibraryCall("gemmEx", kind, m, n, k, LAYOUTS[int(rng.integers(4))], int(rng.integers(1 << 32)))
         told = heuristic(call)
         if told.get("splits", 1) > 8 and k // 64 % told["splits"] == 0 and told.get("algorithm") == 66:
             calls.append(call)
@@ -190,10 +191,10 @@ def _made(*arguments: Any) -> Any:
     return _matrix(*arguments)
 
 
-class Operands:
+class CallOperands:
     """A call's matrices on the device."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: LibraryCall) -> None:
         cp = device.cupy()
         fmt, out, _ = call.formats
         a_t, b_t = (letter == "t" for letter in call.layout)
@@ -204,7 +205,7 @@ class Operands:
         self.d = cp.empty((call.batch, call.m, call.n), STORAGE[out]) if self.c is None else _codes_of(self.c, out)
         self.d = self.d.reshape(call.batch, call.m, call.n)
 
-    def _stack(self, call: Call, lines: int, k: int, fmt: str, side: str, along: bool) -> Any:
+    def _stack(self, call: LibraryCall, lines: int, k: int, fmt: str, side: str, along: bool) -> Any:
         parts = [_made(lines, k, fmt, side, seed_of(call, z), along) for z in range(call.batch)]
         return parts[0] if len(parts) == 1 else device.cupy().concatenate(parts)
 
@@ -213,10 +214,10 @@ def _codes_of(x: Any, fmt: str) -> Any:
     return x.view(STORAGE[fmt])
 
 
-def run_library(call: Call, x: Operands) -> Any:
+def run_library(call: LibraryCall, x: CallOperands) -> Any:
     """The call's D, codes (batch, m, n) on the device."""
     if call.op == "lt":
-        lt.present().run(call, x.a, x.b, x.c, x.d, x.bias)
+        lt.shared_lt().run(call, x.a, x.b, x.c, x.d, x.bias)
     elif call.op == "batched" or call.alpha != 1 or call.beta:
         _gemm_ex(call, x)
     else:
@@ -224,7 +225,7 @@ def run_library(call: Call, x: Operands) -> Any:
     return x.d
 
 
-def _gemm_ex(call: Call, x: Operands) -> None:
+def _gemm_ex(call: LibraryCall, x: CallOperands) -> None:
     """cublasGemmStridedBatchedEx, and cublasGemmEx for one product, by ctypes."""
     cp = device.cupy()
     fmt, out, compute = call.formats
@@ -251,7 +252,7 @@ def _gemm_ex(call: Call, x: Operands) -> None:
         raise RuntimeError(f"cuBLAS failed with status {status}")
 
 
-def run_torch(call: Call, x: Operands) -> Any:
+def run_torch(call: LibraryCall, x: CallOperands) -> Any:
     """The call's D by PyTorch, codes (batch, m, n) on the device."""
     import torch
 
@@ -270,7 +271,7 @@ def _tensor(x: Any, fmt: str) -> Any:
     return torch.from_dlpack(x)
 
 
-def torch_result(call: Call, a: Any, b: Any, c: Any, bias: Any) -> Any:
+def torch_result(call: LibraryCall, a: Any, b: Any, c: Any, bias: Any) -> Any:
     """What PyTorch gives for flat operands stored as the call's layout says."""
     import torch
 

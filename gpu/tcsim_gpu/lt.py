@@ -18,12 +18,12 @@ EPILOGUES = {(False, False): 1, (False, True): 2, (True, False): 4, (True, True)
 
 
 @cache
-def present() -> Lt:
+def shared_lt() -> Lt:
     return Lt()
 
 
 class Lt:
-    """A handle of cublasLt. Calls have the fields of `library_calls.Call`."""
+    """A handle of cublasLt. Calls have the fields of `library_calls.LibraryCall`."""
 
     def __init__(self) -> None:
         self.lib = ctypes.CDLL("libcublasLt.so.13")

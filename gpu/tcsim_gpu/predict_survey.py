@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from tcsim_gpu import judged, library_calls
-from tcsim_gpu.library_calls import Call
+from tcsim_gpu.library_calls import LibraryCall
+from tcsim_gpu.observe import gemm_kind
 
 GROUP = 96  # calls traced together; of batches and whole outputs fewer
 MISSES = 24 << 20  # bytes of outputs kept
@@ -33,7 +34,7 @@ PER_KIND = 40  # misses kept of one section, kind and family of kernels
 OURS = ("hashed", "cupy", "Mem", "at::native")
 
 
-def sections(seed: int, heuristic: Callable[[Any], dict[str, int]]) -> dict[str, Callable[[int], list[Call]]]:
+def sections(seed: int, heuristic: Callable[[Any], dict[str, int]]) -> dict[str, Callable[[int], list[LibraryCall]]]:
     """Name -> the calls of a count; another seed for each."""
     plain = library_calls.PLAIN
     return {
@@ -80,8 +81,8 @@ def assigned(kernels: list[dict[str, Any]], hashes: list[int]) -> list[list[dict
     return runs
 
 
-def run_group(calls: list[Call]) -> tuple[list[dict[str, Any]], list[Any]]:
-    """Each call's record and its outputs (elements, rows, columns); an error in words, and None, where it failed."""
+def run_group(calls: list[LibraryCall]) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Each call's record and its outputs (kept_elements, rows, columns); an error in words, and None, where it failed."""
     import cupy as cp
 
     outputs: list[Any] = [None] * len(calls)
@@ -92,10 +93,10 @@ def run_group(calls: list[Call]) -> tuple[list[dict[str, Any]], list[Any]]:
         for i, call in enumerate(calls):
             before = library_calls.launched[0]
             try:
-                x = library_calls.Operands(call)
+                x = library_calls.CallOperands(call)
                 d = (library_calls.run_torch if call.op.startswith("torch") else library_calls.run_library)(call, x)
-                rows, columns = library_calls.kept(call)
-                picked = d[cp.asarray(library_calls.elements(call))]
+                rows, columns = library_calls.kept_places(call)
+                picked = d[cp.asarray(library_calls.kept_elements(call))]
                 if not call.whole:
                     picked = picked[:, cp.asarray(rows)][:, :, cp.asarray(columns)]
                 outputs[i] = cp.asnumpy(picked)
@@ -112,7 +113,7 @@ def run_group(calls: list[Call]) -> tuple[list[dict[str, Any]], list[Any]]:
     return [{"kernels": run, "error": error} for run, error in zip(runs, errors, strict=True)], outputs
 
 
-def judge_one(call: Call, record: dict[str, Any], seen: Any) -> dict[str, Any]:
+def judge_one(call: LibraryCall, record: dict[str, Any], seen: Any) -> dict[str, Any]:
     """`judged.judge`, with an error in words in place of an exception; outputs to keep under "kept"."""
     try:
         if record["error"] or not record["kernels"]:
@@ -131,11 +132,11 @@ class Judges:
     def __init__(self, out: Path, processes: int) -> None:
         self.pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
         self.out, self.room, self.part = out, MISSES, len(list(out.glob("misses-*.npz")))
-        self.pending: dict[Future[Any], tuple[str, int, Call, dict[str, Any]]] = {}
+        self.pending: dict[Future[Any], tuple[str, int, LibraryCall, dict[str, Any]]] = {}
         self.counts: Counter[tuple[str, ...]] = Counter()
         self.misses: dict[str, Any] = {}
 
-    def add(self, section: str, index: int, call: Call, record: dict[str, Any], seen: Any) -> None:
+    def add(self, section: str, index: int, call: LibraryCall, record: dict[str, Any], seen: Any) -> None:
         self.pending[self.pool.submit(judge_one, call, record, seen)] = (section, index, call, record)
 
     def collect(self, at_most: int, until: float) -> None:
@@ -153,7 +154,7 @@ class Judges:
         with (self.out / "calls.jsonl").open("a") as file:
             file.writelines(line + "\n" for line in lines)
 
-    def _line(self, section: str, index: int, call: Call, record: dict[str, Any], verdict: dict[str, Any]) -> str:
+    def _line(self, section: str, index: int, call: LibraryCall, record: dict[str, Any], verdict: dict[str, Any]) -> str:
         name = record["kernels"][0]["name"] if record["kernels"] else ""
         outcome = "error" if "error" in verdict else "ok" if verdict["fits"] else "miss"
         self.counts[section, call.kind, outcome] += 1
@@ -173,13 +174,13 @@ class Judges:
             self.misses, self.part = {}, self.part + 1
 
 
-def _groups(calls: list[Call], section: str) -> Iterator[tuple[int, list[Call]]]:
+def _groups(calls: list[LibraryCall], section: str) -> Iterator[tuple[int, list[LibraryCall]]]:
     size = 16 if section in ("whole", "segments", "batched") else GROUP
     for first in range(0, len(calls), size):
         yield first, calls[first : first + size]
 
 
-def survey(out: Path, seconds: float, seed: int, asked: dict[str, int], processes: int) -> None:
+def run_survey(out: Path, seconds: float, seed: int, asked: dict[str, int], processes: int) -> None:
     """Every section in turn until the seconds are over; the last 15 are for judges to end."""
     started = time.monotonic()
     judges = Judges(out, processes)
@@ -191,10 +192,10 @@ def survey(out: Path, seconds: float, seed: int, asked: dict[str, int], processe
     from tcsim_gpu import device, lt
 
     done = _done(out)
-    meta = {**device.describe(), "cublasLt": lt.present().version, "seed": seed, "asked": asked}
+    meta = {**device.describe(), "cublasLt": lt.shared_lt().version, "seed": seed, "asked": asked}
     (out / "meta.json").write_text(json.dumps(meta))
     print(meta, flush=True)
-    known = sections(seed, lt.present().heuristic)
+    known = sections(seed, lt.shared_lt().heuristic)
     for section, count in asked.items():
         try:
             calls = known[section](count)
@@ -212,7 +213,7 @@ def survey(out: Path, seconds: float, seed: int, asked: dict[str, int], processe
                 traceback.print_exc()
                 continue
             for i, (call, record) in enumerate(zip(group, records, strict=True)):
-                record["lt"] = lt.present().heuristic(call)
+                record["lt"] = lt.shared_lt().heuristic(call)
                 judges.add(section, first + i, call, record, outputs[i])
             judges.collect(600, started + seconds)
         judges.save_misses()
@@ -243,16 +244,16 @@ def _warm(kind: str) -> None:
     """Compile what judges of a kind need."""
     from tcsim.schedule import Tiled
 
-    call = Call("gemmEx", kind, 8, 8, 64, "nt", 1)
+    call = LibraryCall("gemmEx", kind, 8, 8, 64, "nt", 1)
     for instruction in (None, 16, 8):
-        judged.accumulated(call, judged.gemm_kind(kind), Tiled(instruction_k=instruction), 0, np.arange(8), np.arange(8))
+        judged.accumulated(call, gemm_kind(kind), Tiled(instruction_k=instruction), 0, np.arange(8), np.arange(8))
 
 
 def main(out: str, seconds: str, seed: str, *asked: str) -> None:
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     counts = {name: int(count) for name, _, count in (text.partition("=") for text in asked)}
-    survey(folder, float(seconds), int(seed), counts, max(1, (os.cpu_count() or 2) - 1))
+    run_survey(folder, float(seconds), int(seed), counts, max(1, (os.cpu_count() or 2) - 1))
 
 
 if __name__ == "__main__":
