@@ -158,8 +158,9 @@ class Tiled:
         every = np.arange(k)
         if self.shares > 1:
             tiles = -(-k // (self.tile_k or 1))
-            ends = [tiles * (share + 1) // self.shares * (self.tile_k or 1) for share in range(self.shares)]
-            return [part for part in np.split(every, ends[:-1]) if part.size]
+            short = self.shares - tiles % self.shares  # slices with a tile less
+            ends = [share * (tiles // self.shares) + max(share - short, 0) for share in range(1, self.shares)]
+            return [part for part in np.split(every, [end * (self.tile_k or 1) for end in ends]) if part.size]
         if self.turns == 1:
             return _slices(k, self.slice_k)
         dealt = every // (self.tile_k or 1) % self.turns

@@ -107,6 +107,7 @@ def test_pairs_are_added_from_the_last_on() -> None:
     parts = [np.float32(x) for x in (2.0**-24, 1.0, 2.0**-24, 2.0**-24, 2.0**-23)]
     assert _pairs([np.array(x) for x in parts], "float32") == parts[0] + ((parts[1] + parts[2]) + (parts[3] + parts[4]))
     assert [part.size for part in Tiled(tile_k=16, shares=4).slices(100)] == [16, 32, 32, 20]
+    assert [part.size for part in Tiled(tile_k=8, shares=6).slices(1024)] == [168, 168, 168, 168, 176, 176]
 
 
 def test_a_hybrid_is_two_schedules_of_one_output() -> None:
