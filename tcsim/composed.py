@@ -35,9 +35,10 @@ def run_composed(problem: Problem, schedule: Composed, backend: Run, threads: in
     if isinstance(schedule, Hybrid):
         return _hybrid(problem, schedule, backend, threads)
     with np.errstate(invalid="ignore", over="ignore"):
-        total = _summed(problem, schedule, backend, threads)
-        if problem.c is not None:
-            total = total + _values(problem.c, unit.out_format)
+        c = None if problem.c is None else _values(problem.c, unit.out_format)
+        total = _summed(problem, schedule, c if schedule.c_joins_first else None, backend, threads)
+        if c is not None and not schedule.c_joins_first:
+            total = total + c
     return _codes(total, unit)
 
 
@@ -55,16 +56,18 @@ def _hybrid(problem: Problem, schedule: Hybrid, backend: Run, threads: int | Non
     return out
 
 
-def _summed(problem: Problem, schedule: Tiled | Lanes, backend: Run, threads: int | None) -> Floats:
-    """Every slice's result, and their sum."""
+def _summed(problem: Problem, schedule: Tiled | Lanes, c: Floats | None, backend: Run, threads: int | None) -> Floats:
+    """Every slice's result, and their sum; c is added to the first."""
     part = _tiled if isinstance(schedule, Tiled) else _lanes
     made = (
         _kept(part(problem, schedule, ks, backend, threads), schedule.partial)  # type: ignore[arg-type]
         for ks in schedule.slices(problem.shape[3])
     )
+    first = next(made)
+    first = first if c is None else first + c
     if isinstance(schedule, Tiled) and schedule.tree == "pairs":
-        return _pairs(list(made), schedule.reduce)
-    total = _kept(next(made), schedule.reduce)
+        return _pairs([first, *made], schedule.reduce)
+    total = _kept(first, schedule.reduce)
     for partial in made:
         total = _kept(total + partial, schedule.reduce)
     return total

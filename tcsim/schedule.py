@@ -121,6 +121,10 @@ class Tiled:
     tree
         "ascending": slices are added one after the other. "pairs": from the last on, neighbours are added two by two, and so
         their sums, until one is left; of an odd number the first waits.
+    c_joins_first
+        c is added to the first slice's result, before the others, as where thread blocks add to the output in place.
+    forgotten
+        Products at the end of k that take no part: a library's defect, where it has one.
     partial, reduce
         The formats in which a slice's result, and the sum after each addition, are kept. An addition is float32's, to
         nearest-even, whatever they are. c is added last.
@@ -137,9 +141,12 @@ class Tiled:
     reduce: str = "float32"
     shares: int = 1
     tree: str = "ascending"
+    c_joins_first: bool = False
+    forgotten: int = 0
 
     def __post_init__(self) -> None:
         _at_least_one(self, turns=self.turns, shares=self.shares)
+        object.__setattr__(self, "forgotten", integer(self.forgotten, "Tiled: forgotten", 0))
         _counts_or_none(
             self, slice_k=self.slice_k, tile_k=self.tile_k, instruction_k=self.instruction_k, promote_k=self.promote_k
         )
@@ -155,16 +162,14 @@ class Tiled:
 
     def slices(self, k: int) -> list[npt.NDArray[np.int64]]:
         """The k of each slice, ascending."""
+        k = max(k - self.forgotten, 1)
         every = np.arange(k)
         if self.shares > 1:
             tiles = -(-k // (self.tile_k or 1))
             short = self.shares - tiles % self.shares  # slices with a tile less
             ends = [share * (tiles // self.shares) + max(share - short, 0) for share in range(1, self.shares)]
             return [part for part in np.split(every, [end * (self.tile_k or 1) for end in ends]) if part.size]
-        if self.turns == 1:
-            return _slices(k, self.slice_k)
-        dealt = every // (self.tile_k or 1) % self.turns
-        return [every[dealt == turn] for turn in range(self.turns) if (dealt == turn).any()]
+        return _slices(k, self.slice_k) if self.turns == 1 else _turns(k, self.tile_k or 1, self.turns)
 
     def places(self, ks: npt.NDArray[np.int64], step: int) -> npt.NDArray[np.int64]:
         """Which k of a slice stands where, -1 for a zero: the remainder by `tile_k` first, filled up to whole steps."""
@@ -188,8 +193,10 @@ class Lanes:
         the other. "blocks of 128": a butterfly in each 128 lanes; of the blocks' sums every 128th is added in a chain,
         those are halved down to 32, of them every fourth is added in a chain, and then the four. "pairs in blocks of 128":
         the same after neighbouring lanes are added.
-    partial, reduce
-        As in `Tiled`: the formats in which a slice's result and the sum of slices are kept. c is added last.
+    turns
+        Slices to which runs of `tile` products are dealt in turn, in place of `slice_k`; 1 for none.
+    partial, reduce, c_joins_first
+        As in `Tiled`: the formats in which a slice's result and the sum of slices are kept, and where c is added.
 
     The unit's own arithmetic is not used: products and sums are float32 fused multiply-adds of its inputs.
     """
@@ -201,9 +208,13 @@ class Lanes:
     slice_k: int | None = None
     partial: str = "float32"
     reduce: str = "float32"
+    c_joins_first: bool = False
+    turns: int = 1
 
     def __post_init__(self) -> None:
-        _at_least_one(self, lanes=self.lanes)
+        _at_least_one(self, lanes=self.lanes, turns=self.turns)
+        if self.turns > 1 and (self.slice_k is not None or self.tile is None):
+            raise ValueError(f"Lanes: turns={self.turns} deals out runs of tile and takes no slice_k")
         _counts_or_none(self, chunk=self.chunk, tile=self.tile, slice_k=self.slice_k)
         if self.tree not in TREES:
             raise unknown("tree of lanes", self.tree, TREES)
@@ -216,7 +227,7 @@ class Lanes:
 
     def slices(self, k: int) -> list[npt.NDArray[np.int64]]:
         """The k of each slice, ascending."""
-        return _slices(k, self.slice_k)
+        return _slices(k, self.slice_k) if self.turns == 1 else _turns(k, self.tile or 1, self.turns)
 
     def places(self, ks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Which k of a slice each lane takes, (lanes, tiles, products of a tile), -1 for none."""
@@ -226,7 +237,7 @@ class Lanes:
         counts = np.bincount(lane, minlength=self.lanes)
         order = np.argsort(lane, kind="stable")
         place_in_lane = np.arange(ks.size) - np.repeat(np.cumsum(counts) - counts, counts)
-        tile = self.tile or int(counts.max())
+        tile = self.tile if self.tile is not None and self.turns == 1 else int(counts.max())
         tiles = -(-int(counts.max()) // tile)
         places = np.full((self.lanes, tiles * tile), -1, dtype=np.int64)
         places[lane[order], place_in_lane] = ks[order]
@@ -299,6 +310,12 @@ def _composed(schedule: object) -> ValueError:
 
 def _slices(k: int, step: int | None) -> list[npt.NDArray[np.int64]]:
     return [np.arange(start, min(start + (step or k), k)) for start in range(0, k, step or k)]
+
+
+def _turns(k: int, tile: int, turns: int) -> list[npt.NDArray[np.int64]]:
+    every = np.arange(k)
+    dealt = every // tile % turns
+    return [every[dealt == turn] for turn in range(turns) if (dealt == turn).any()]
 
 
 def _counts_or_none(schedule: object, **counts: int | None) -> None:

@@ -89,7 +89,7 @@ KINDS: dict[type, tuple[Schedule, dict[str, dict[str, Any]]]] = {
         {
             "slice_k": {"slice_k": 32}, "tile_k": {"tile_k": None}, "instruction_k": {"instruction_k": 4}, "promote_k": {"promote_k": None},
             "turns": {"turns": 2, "slice_k": None}, "shares": {"shares": 3, "slice_k": None},
-            "tree": {"tree": "pairs"}, "partial": {"partial": "float16"}, "reduce": {"reduce": "bfloat16"},
+            "tree": {"tree": "pairs"}, "c_joins_first": {"c_joins_first": True}, "forgotten": {"forgotten": 40}, "partial": {"partial": "float16"}, "reduce": {"reduce": "bfloat16"},
         },
     ),
     Lanes: (
@@ -97,6 +97,7 @@ KINDS: dict[type, tuple[Schedule, dict[str, dict[str, Any]]]] = {
         {
             "lanes": {"lanes": 8}, "chunk": {"chunk": None}, "tile": {"tile": None}, "tree": {"tree": "ascending"},
             "slice_k": {"slice_k": 40}, "partial": {"partial": "float16"}, "reduce": {"reduce": "bfloat16"},
+            "c_joins_first": {"c_joins_first": True}, "turns": {"turns": 3, "slice_k": None},
         },
     ),
     Hybrid: (

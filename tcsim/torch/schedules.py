@@ -26,6 +26,7 @@ def planned(schedule: Schedule, unit: Unit, k: int) -> tuple[Unit, Plan] | None:
         not isinstance(schedule, Tiled)
         or schedule.turns != 1
         or schedule.shares != 1
+        or schedule.forgotten
         or (schedule.partial, schedule.reduce) != ("float32", "float32")
     ):
         return None
