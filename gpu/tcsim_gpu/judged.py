@@ -1,4 +1,4 @@
-"""Calls of a library judged on the CPU: the rules' bits for the outputs that were kept, and which epilogue explains them.
+"""Calls of a library judged on the CPU: the rules' bits for the outputs that were kept.
 
 Nothing here needs a GPU: operands are made anew from the call's seed, and the kernel's schedule is run by the cpu backend.
 """
@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tcsim.codegen import jit
-from tcsim.fp.round_to import round_to
 from tcsim.matmul import matmul
 from tcsim.probing import hashed
 from tcsim.probing.catalogue import along_k
+from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel
 from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
 from tcsim.probing.predict import unit_of_kind
 from tcsim.schedule import Hybrid, Schedule, Tiled
@@ -60,58 +59,13 @@ def hashed_values(lines: Any, k: int, fmt: str, side: str, seed: int) -> Floats:
     return out
 
 
-def fused(x: Any, y: Any, z: Any) -> Floats:
-    """float32 x·y + z with one rounding: in float64 by rounding to odd, whose double rounding is innocuous."""
-    product, z = np.multiply(x, y, dtype=np.float64), np.asarray(z, np.float64)
-    total = product + z
-    back = total - product
-    error = (product - (total - back)) + (z - back)
-    bits = np.ascontiguousarray(total).view(np.int64)
-    even = (error != 0) & (bits & 1 == 0)
-    odd = np.where(even, bits + np.where((error > 0) == (total > 0), 1, -1), bits)
-    return odd.view(np.float64).astype(np.float32)
-
-
-def epilogues(call: LibraryCall, kind: GemmKind, acc: Floats, c: Any, bias: Any) -> Iterator[tuple[str, Floats]]:
-    """Ways to write D = act(alpha·acc + beta·c + bias), each with its values before the last rounding."""
-    half = kind.accumulate == "float16"
-    scalar = np.float16 if half else np.float32
-    alpha, beta = (np.float32(scalar(x)) for x in (call.alpha, call.beta))
-    scaled = (acc * alpha).astype(np.float32)
-    ways = [("plain", scaled)]
-    if call.beta:
-        ways = [
-            ("beta·c fused onto alpha·acc", fused(beta, c, scaled)),
-            ("alpha·acc fused onto beta·c", fused(alpha, acc, (beta * c).astype(np.float32))),
-            ("alpha·acc + beta·c, each rounded", scaled + (beta * c).astype(np.float32)),
-            ("beta·c fused onto alpha·acc as the output keeps it", fused(beta, c, _kept(scaled, kind.out))),
-        ]
-        if half:
-            ways.append(("halves, each rounded", _kept(scaled, "float16") + _kept(beta * c, "float16")))
-            ways.append(("acc fused onto half beta·c", fused(alpha, acc, _kept(beta * c, "float16"))))
-    elif half and call.alpha != 1:
-        ways.append(("halves, each rounded", _kept(scaled, "float16")))
-    for name, value in ways:
-        if not call.bias:
-            yield name, _active(call, value)
-            continue
-        yield f"{name}, + bias", _active(call, value + bias)
-        yield f"{name}, rounded, + bias", _active(call, _kept(value, kind.out) + bias)
-
-
-def _active(call: LibraryCall, x: Floats) -> Floats:
-    return np.maximum(x, np.float32(0)) if call.relu else x
-
-
-def _kept(x: Floats, fmt: str) -> Floats:
-    return x if fmt == "float32" else np.asarray(round_to(x.astype(np.float32), fmt), np.float32)
-
-
-def accumulated(call: LibraryCall, kind: GemmKind, schedule: Schedule, z: int, rows: Any, columns: Any) -> Floats:
-    """The sum before the epilogue, float32 values, at the kept places of element z."""
+def accumulated(
+    call: LibraryCall, kind: GemmKind, schedule: Schedule, z: int, rows: Any, columns: Any, c: Any = None
+) -> Floats:
+    """The sum before the epilogue, float32 values, at the kept places of element z; c is what joins it inside."""
     if isinstance(schedule, Hybrid):
         places = schedule.cut_places(rows, columns)
-        whole, cut = (accumulated(call, kind, part, z, rows, columns) for part in (schedule.whole, schedule.cut))
+        whole, cut = (accumulated(call, kind, part, z, rows, columns, c) for part in (schedule.whole, schedule.cut))
         return np.where(places, cut, whole)
     unit = unit_of_kind("h200", kind)
     a = hashed_values(rows, call.k, kind.fmt, "a", seed_of(call, z))
@@ -119,42 +73,51 @@ def accumulated(call: LibraryCall, kind: GemmKind, schedule: Schedule, z: int, r
     parts = []
     for first in range(0, len(columns), step):
         b = hashed_values(columns[first : first + step], call.k, kind.fmt, "b", seed_of(call, z))
-        parts.append(np.asarray(matmul(a, b.T, unit=unit, schedule=schedule, threads=1), np.float32))
+        start = None if c is None else np.broadcast_to(c, (len(rows), len(columns)))[:, first : first + step]
+        parts.append(np.asarray(matmul(a, b.T, start, unit=unit, schedule=schedule, threads=1), np.float32))
     return np.concatenate(parts, axis=1)
 
 
 def launch_of(call: LibraryCall, record: dict[str, Any]) -> Launch:
-    return Launch.of(record["kernels"], record["lt"], along_k(call.layout, call.m, call.n))
+    more = {key: record[key] for key in ("pieces",) if key in record}
+    more["regions"] = tuple(tuple(region) for region in record.get("regions", ()))
+    lies = along_k(call.layout, call.m, call.n)
+    return Launch.of(record["kernels"], record["lt"], lies, shape=(call.m, call.n), batch=call.batch, **more)
+
+
+def expected(call: LibraryCall, launch: Launch, schedule: Schedule, z: int, other: GemmEpilogue | None = None) -> Floats:
+    """The codes that a schedule, with its kernel's epilogue, gives at the kept places of element z."""
+    kind = gemm_kind(call.kind)
+    rows, columns = kept_places(call)
+    c = hashed_values(rows, call.n, kind.out, "c", seed_of(call, z))[:, columns] if call.beta else None
+    bias = hashed_values([0], call.n, kind.out, "bias", seed_of(call, z))[:, columns] if call.bias else None
+    epilogue = other or epilogue_of_kernel(launch, kind, call.alpha, call.beta)
+    joining = (bias if c is None else np.float32(call.beta) * c) if epilogue.joins_first else None
+    total = accumulated(call, kind, schedule, z, rows, columns, joining)
+    d = epilogue.finished(total, kind, alpha=call.alpha, beta=call.beta, c=c, bias=bias, relu=call.relu)
+    return value_patterns(np.asarray(d, np.float16 if kind.out == "float16" else np.float32), kind.out)
 
 
 def judge(call: LibraryCall, record: dict[str, Any], seen: Floats, given: Schedule | None = None) -> dict[str, Any]:
-    """What the rules say of a call that ran, and which epilogues give every kept output: `fits`, and the least that differ."""
+    """How many of the kept outputs the rules give: `wrong`, at each element of the batch; where no rule is known, those that
+    one chain would not."""
     started = time.monotonic()
     kind, launch = gemm_kind(call.kind), launch_of(call, record)
     schedule = given or schedule_of_kernel(launch, kind, unit_of_kind("h200", kind), call.k)
-    rows, columns = kept_places(call)
-    wrong: dict[str, int] = {}
-    maps = None
+    wrong, maps = 0, None
     for place, z in enumerate(kept_elements(call)):
-        acc = accumulated(call, kind, schedule or Tiled(), z, rows, columns)
-        c = hashed_values(rows, call.n, kind.out, "c", seed_of(call, z))[:, columns] if call.beta else None
-        bias = hashed_values([0], call.n, kind.out, "bias", seed_of(call, z))[:, columns] if call.bias else None
-        for name, d in epilogues(call, kind, acc, c, bias):
-            got = value_patterns(_output(d, kind.out), kind.out)
-            differs = got != seen[place]
-            wrong[name] = wrong.get(name, 0) + int(differs.sum())
-            maps = _by_tile(differs) if call.whole and differs.any() else maps
+        differs = expected(call, launch, schedule or Tiled(), z) != seen[place]
+        wrong += int(differs.sum())
+        maps = _by_tile(differs) if call.whole and differs.any() else maps
     return {
         "schedule": None if schedule is None else repr(schedule), "outputs": int(seen.size), "wrong": wrong,
-        "fits": [name for name, count in wrong.items() if not count] if schedule is not None else [],
-        "digest": hashlib.sha256(np.ascontiguousarray(seen).tobytes()).hexdigest()[:16],
-        "seconds": round(time.monotonic() - started, 3), "map": maps,
+        "digest": digest_of(seen), "seconds": round(time.monotonic() - started, 3), "map": maps,
     }  # fmt: skip
 
 
-def _output(d: Floats, fmt: str) -> Floats:
-    d = _kept(d, fmt).astype(np.float32)
-    return np.asarray(d, np.float16 if fmt == "float16" else np.float32)
+def digest_of(codes: Floats) -> str:
+    """The first eight bytes of their SHA-256."""
+    return hashlib.sha256(np.ascontiguousarray(codes).tobytes()).hexdigest()[:16]
 
 
 def _by_tile(differs: Floats) -> Floats:

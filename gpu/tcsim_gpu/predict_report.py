@@ -46,7 +46,8 @@ def outcome(row: Row) -> str:
         return "error"
     if verdict["schedule"] is None:
         return "no rule"
-    return "equal" if verdict["fits"] else "differs"
+    wrong = verdict["wrong"] if isinstance(verdict["wrong"], int) else not verdict["fits"]
+    return "differs" if wrong else "equal"
 
 
 def table(rows: list[Row]) -> str:

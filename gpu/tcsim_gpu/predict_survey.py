@@ -119,7 +119,7 @@ def judge_one(call: LibraryCall, record: dict[str, Any], seen: Any) -> dict[str,
         if record["error"] or not record["kernels"]:
             return {"error": record["error"] or "no kernel was seen"}
         verdict = judged.judge(call, record, seen)
-        if not verdict["fits"]:
+        if verdict["wrong"] or verdict["schedule"] is None:
             verdict["kept"] = judged.sample_of_whole(call, seen) if call.whole else seen
         return verdict
     except Exception:
@@ -156,7 +156,8 @@ class Judges:
 
     def _line(self, section: str, index: int, call: LibraryCall, record: dict[str, Any], verdict: dict[str, Any]) -> str:
         name = record["kernels"][0]["name"] if record["kernels"] else ""
-        outcome = "error" if "error" in verdict else "ok" if verdict["fits"] else "miss"
+        right = not verdict.get("wrong") and verdict.get("schedule")
+        outcome = "error" if "error" in verdict else "ok" if right else "miss"
         self.counts[section, call.kind, outcome] += 1
         family = (section, call.kind, name[:34], "kept")
         outputs, tiles = verdict.pop("kept", None), verdict.pop("map", None)
