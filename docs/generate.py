@@ -21,7 +21,7 @@ from tcsim.verbs.records import record_lines, shown_gpus, shown_inputs
 GROUPS = {
     "Multiply and look": ("unit", "units", "matmul", "trace", "compare", "check", "vectors", "what_if"),
     "Formats and rounding": ("formats", "encode", "decode", "round_to", "quantize", "dequantize"),
-    "Schedules": ("Sequential", "SplitK", "Blocked", "Tiled", "Lanes"),
+    "Schedules": ("Sequential", "SplitK", "Blocked", "Tiled", "Lanes", "Hybrid"),
     "Which unit, which order, why": ("probe", "predict", "explain_diff", "audit"),
     "Schemes": ("schemes", "gemm", "advise"),
     "Records": ("Unit", "Format"),

@@ -12,7 +12,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.public import MODULES, install_short_names
 from tcsim.quantize import dequantize, quantize
-from tcsim.schedule import Blocked, Lanes, Sequential, SplitK, Tiled
+from tcsim.schedule import Blocked, Hybrid, Lanes, Sequential, SplitK, Tiled
 
 # These modules are light, and share a name with what they define: imported here, the name means the function.
 from tcsim.schemes.advise import advise
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Blocked",
     "Format",
+    "Hybrid",
     "Lanes",
     "Sequential",
     "SplitK",

@@ -15,14 +15,14 @@ from tcsim.fp.formats import Format, format_named
 from tcsim.fp.round_to import round_to
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
-from tcsim.schedule import Lanes, Plan, Sequential, Tiled
+from tcsim.schedule import Composed, Hybrid, Lanes, Plan, Sequential, Tiled
 
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
 Run = Callable[[Problem, int | None], Codes]
 
 
-def run_composed(problem: Problem, schedule: Tiled | Lanes, backend: Run, threads: int | None) -> Codes:
+def run_composed(problem: Problem, schedule: Composed, backend: Run, threads: int | None) -> Codes:
     """Codes of D = C + A·B, (batch, m, n), for a problem whose own plan is not looked at.
 
     ValueError for units with block scales, integers or outputs wider than float32.
@@ -32,17 +32,53 @@ def run_composed(problem: Problem, schedule: Tiled | Lanes, backend: Run, thread
         raise ValueError(
             f"{type(schedule).__name__} is a schedule of unscaled units with outputs up to float32; not of {unit.label}"
         )
-    part = _tiled if isinstance(schedule, Tiled) else _lanes
-    total: Floats | None = None
+    if isinstance(schedule, Hybrid):
+        return _hybrid(problem, schedule, backend, threads)
     with np.errstate(invalid="ignore", over="ignore"):
-        for ks in schedule.slices(problem.shape[3]):
-            partial = _kept(part(problem, schedule, ks, backend, threads), schedule.partial)  # type: ignore[arg-type]
-            total = partial if total is None else total + partial
-            total = _kept(total, schedule.reduce)
-        assert total is not None
-        if problem.c is not None:
-            total = total + _values(problem.c, unit.out_format)
+        c = None if problem.c is None else _values(problem.c, unit.out_format)
+        total = _summed(problem, schedule, c if schedule.c_joins_first else None, backend, threads)
+        if c is not None and not schedule.c_joins_first:
+            total = total + c
     return _codes(total, unit)
+
+
+def _hybrid(problem: Problem, schedule: Hybrid, backend: Run, threads: int | None) -> Codes:
+    out = run_composed(problem, schedule.whole, backend, threads)
+    for top, bottom, left, right in schedule.regions:
+        if top < out.shape[1] and left < out.shape[2]:
+            part = replace(
+                problem,
+                a=Operand(problem.a.codes[:, top:bottom], problem.a.stored),
+                b=Operand(problem.b.codes[:, :, left:right], problem.b.stored),
+                c=None if problem.c is None else problem.c[:, top:bottom, left:right],
+            )
+            out[:, top:bottom, left:right] = run_composed(part, schedule.cut, backend, threads)
+    return out
+
+
+def _summed(problem: Problem, schedule: Tiled | Lanes, c: Floats | None, backend: Run, threads: int | None) -> Floats:
+    """Every slice's result, and their sum; c is added to the first."""
+    part = _tiled if isinstance(schedule, Tiled) else _lanes
+    made = (
+        _kept(part(problem, schedule, ks, backend, threads), schedule.partial)  # type: ignore[arg-type]
+        for ks in schedule.slices(problem.shape[3])
+    )
+    first = next(made)
+    first = first if c is None else first + c
+    if isinstance(schedule, Tiled) and schedule.tree == "pairs":
+        return _pairs([first, *made], schedule.reduce)
+    total = _kept(first, schedule.reduce)
+    for partial in made:
+        total = _kept(total + partial, schedule.reduce)
+    return total
+
+
+def _pairs(parts: list[Floats], reduce: str) -> Floats:
+    """Neighbours added from the last on, then their sums, the first of an odd number waiting."""
+    while len(parts) > 1:
+        odd = len(parts) % 2
+        parts = parts[:odd] + [_kept(x + y, reduce) for x, y in zip(parts[odd::2], parts[odd + 1 :: 2], strict=True)]
+    return _kept(parts[0], reduce)
 
 
 def _tiled(problem: Problem, schedule: Tiled, ks: Places, backend: Run, threads: int | None) -> Floats:

@@ -16,7 +16,7 @@ from tcsim.hardware import as_unit
 from tcsim.hardware.gpus import CPUS
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
-from tcsim.schedule import Lanes, Schedule, Sequential, Tiled
+from tcsim.schedule import Composed, Schedule, Sequential
 
 Array = npt.NDArray[Any]
 BACKENDS = ("cpu", "reference", "cuda", "hardware")
@@ -50,7 +50,7 @@ def matmul(
     unit
         A Unit, or the name of one: "a100:fp16", "h200:e4m3 -> fp16 @ mma" (see `tcsim.unit`).
     schedule
-        How k is walked: Sequential() (the default), SplitK(...), Blocked(...), Tiled(...), Lanes(...).
+        How k is walked: Sequential() (the default), SplitK(...), Blocked(...), Tiled(...), Lanes(...), Hybrid(...).
     backend
         "cpu" (compiled, fast), "reference" (Python integers, the definition), "cuda" (the same arithmetic on a GPU: its
         tensor cores where that is proved to give the unit's bits, else its CUDA cores), "hardware" (the real tensor core; for
@@ -96,7 +96,7 @@ def matmul(
         return _result(empty, unit.out_format, drop)
     problem = Problem(
         unit,
-        (Sequential() if isinstance(plan_of, Tiled | Lanes) else plan_of).plan(k),
+        (Sequential() if isinstance(plan_of, Composed) else plan_of).plan(k),
         Operand(_three(left, batch), x.stored),
         Operand(_three(right, batch), y.stored),
         None if start is None else _three(start, batch),
@@ -104,7 +104,7 @@ def matmul(
         seed,
     )
     _check_segments(problem)
-    if isinstance(plan_of, Tiled | Lanes):
+    if isinstance(plan_of, Composed):
         from tcsim import composed
 
         return _result(composed.run_composed(problem, plan_of, run, threads).reshape(shape), unit.out_format, drop)
@@ -140,7 +140,9 @@ def _schedule(schedule: Schedule | None) -> Schedule:
     if schedule is None:
         return Sequential()
     if not isinstance(schedule, Schedule):
-        raise TypeError(f"schedule must be Sequential(), SplitK(...), Blocked(...), Tiled(...) or Lanes(...); got {schedule!r}")
+        raise TypeError(
+            f"schedule must be Sequential(), SplitK(...), Blocked(...), Tiled(...), Lanes(...) or Hybrid(...); got {schedule!r}"
+        )
     return schedule
 
 

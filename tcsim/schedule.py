@@ -2,7 +2,7 @@
 
 A schedule is read in one place, here, and comes out in one of two forms. Sequential, SplitK and Blocked become a `Plan`, which
 `walk_plan` carries out for whatever runs a chain as one call, and whose bounds, `sum_bits` and `c_first` compiled kernels take
-as they are. Tiled and Lanes say which k stands where (`slices`, `places`), and `tcsim.composed` adds the products.
+as they are. Tiled, Lanes and Hybrid say which k stands where (`slices`, `places`), and `tcsim.composed` adds the products.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tcsim.fp.formats import format_named
 
 SUM_FORMATS = ("float16", "float32", "float64")
 KEPT_FORMATS = ("float16", "bfloat16", "float32")
+PART_TREES = ("ascending", "pairs")  # in which the parts of a tiled k are added
 TREES = {"ascending": 1, "butterfly": 1, "blocks of 128": 128, "pairs in blocks of 128": 256}  # lanes come in multiples
 
 
@@ -114,6 +115,16 @@ class Tiled:
         None for never.
     turns
         Slices to which tiles of `tile_k` are dealt in turn, in place of `slice_k`; 1 for none. The remainder is then last.
+    shares
+        Slices to which neighbouring tiles of `tile_k` are given as evenly as can be, the longer slices last, in place of
+        `slice_k`; 1 for none. The remainder is then last.
+    tree
+        "ascending": slices are added one after the other. "pairs": from the last on, neighbours are added two by two, and so
+        their sums, until one is left; of an odd number the first waits.
+    c_joins_first
+        c is added to the first slice's result, before the others, as where thread blocks add to the output in place.
+    forgotten
+        Products at the end of k that take no part: a library's defect, where it has one.
     partial, reduce
         The formats in which a slice's result, and the sum after each addition, are kept. An addition is float32's, to
         nearest-even, whatever they are. c is added last.
@@ -128,28 +139,41 @@ class Tiled:
     turns: int = 1
     partial: str = "float32"
     reduce: str = "float32"
+    shares: int = 1
+    tree: str = "ascending"
+    c_joins_first: bool = False
+    forgotten: int = 0
 
     def __post_init__(self) -> None:
-        _at_least_one(self, turns=self.turns)
+        _at_least_one(self, turns=self.turns, shares=self.shares)
+        object.__setattr__(self, "forgotten", integer(self.forgotten, "Tiled: forgotten", 0))
         _counts_or_none(
             self, slice_k=self.slice_k, tile_k=self.tile_k, instruction_k=self.instruction_k, promote_k=self.promote_k
         )
-        if self.turns > 1 and (self.slice_k is not None or self.tile_k is None):
-            raise ValueError(f"Tiled: turns={self.turns} deals out tiles of tile_k and takes no slice_k")
+        for name, count in (("turns", self.turns), ("shares", self.shares)):
+            if count > 1 and (self.slice_k is not None or self.tile_k is None):
+                raise ValueError(f"Tiled: {name}={count} deals out tiles of tile_k and takes no slice_k")
+        if self.turns > 1 and self.shares > 1:
+            raise ValueError(f"Tiled: tiles are dealt in turns ({self.turns}) or in shares ({self.shares}), not both")
+        if self.tree not in PART_TREES:
+            raise unknown("tree of slices", self.tree, PART_TREES)
         _kept_format(self.partial)
         _kept_format(self.reduce)
 
     def slices(self, k: int) -> list[npt.NDArray[np.int64]]:
         """The k of each slice, ascending."""
-        if self.turns == 1:
-            return _slices(k, self.slice_k)
+        k = max(k - self.forgotten, 1)
         every = np.arange(k)
-        dealt = every // (self.tile_k or 1) % self.turns
-        return [every[dealt == turn] for turn in range(self.turns) if (dealt == turn).any()]
+        if self.shares > 1:
+            tiles = -(-k // (self.tile_k or 1))
+            short = self.shares - tiles % self.shares  # slices with a tile less
+            ends = [share * (tiles // self.shares) + max(share - short, 0) for share in range(1, self.shares)]
+            return [part for part in np.split(every, [end * (self.tile_k or 1) for end in ends]) if part.size]
+        return _slices(k, self.slice_k) if self.turns == 1 else _turns(k, self.tile_k or 1, self.turns)
 
     def places(self, ks: npt.NDArray[np.int64], step: int) -> npt.NDArray[np.int64]:
         """Which k of a slice stands where, -1 for a zero: the remainder by `tile_k` first, filled up to whole steps."""
-        rest = 0 if self.tile_k is None or self.turns > 1 else ks.size % self.tile_k
+        rest = 0 if self.tile_k is None or self.turns > 1 or self.shares > 1 else ks.size % self.tile_k
         return np.concatenate([ks[:rest], np.full(-rest % step, -1), ks[rest:]])
 
     def plan(self, k: int) -> Plan:
@@ -169,8 +193,10 @@ class Lanes:
         the other. "blocks of 128": a butterfly in each 128 lanes; of the blocks' sums every 128th is added in a chain,
         those are halved down to 32, of them every fourth is added in a chain, and then the four. "pairs in blocks of 128":
         the same after neighbouring lanes are added.
-    partial, reduce
-        As in `Tiled`: the formats in which a slice's result and the sum of slices are kept. c is added last.
+    turns
+        Slices to which runs of `tile` products are dealt in turn, in place of `slice_k`; 1 for none.
+    partial, reduce, c_joins_first
+        As in `Tiled`: the formats in which a slice's result and the sum of slices are kept, and where c is added.
 
     The unit's own arithmetic is not used: products and sums are float32 fused multiply-adds of its inputs.
     """
@@ -182,9 +208,13 @@ class Lanes:
     slice_k: int | None = None
     partial: str = "float32"
     reduce: str = "float32"
+    c_joins_first: bool = False
+    turns: int = 1
 
     def __post_init__(self) -> None:
-        _at_least_one(self, lanes=self.lanes)
+        _at_least_one(self, lanes=self.lanes, turns=self.turns)
+        if self.turns > 1 and (self.slice_k is not None or self.tile is None):
+            raise ValueError(f"Lanes: turns={self.turns} deals out runs of tile and takes no slice_k")
         _counts_or_none(self, chunk=self.chunk, tile=self.tile, slice_k=self.slice_k)
         if self.tree not in TREES:
             raise unknown("tree of lanes", self.tree, TREES)
@@ -197,7 +227,7 @@ class Lanes:
 
     def slices(self, k: int) -> list[npt.NDArray[np.int64]]:
         """The k of each slice, ascending."""
-        return _slices(k, self.slice_k)
+        return _slices(k, self.slice_k) if self.turns == 1 else _turns(k, self.tile or 1, self.turns)
 
     def places(self, ks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Which k of a slice each lane takes, (lanes, tiles, products of a tile), -1 for none."""
@@ -207,7 +237,7 @@ class Lanes:
         counts = np.bincount(lane, minlength=self.lanes)
         order = np.argsort(lane, kind="stable")
         place_in_lane = np.arange(ks.size) - np.repeat(np.cumsum(counts) - counts, counts)
-        tile = self.tile or int(counts.max())
+        tile = self.tile if self.tile is not None and self.turns == 1 else int(counts.max())
         tiles = -(-int(counts.max()) // tile)
         places = np.full((self.lanes, tiles * tile), -1, dtype=np.int64)
         places[lane[order], place_in_lane] = ks[order]
@@ -217,7 +247,40 @@ class Lanes:
         raise _composed(self)
 
 
-Schedule = Sequential | SplitK | Blocked | Tiled | Lanes
+@dataclass(frozen=True)
+class Hybrid:
+    """What a kernel with a fixed number of thread blocks does (stream-k, "segment k"): most of the output by `whole`, and the
+    tiles that would leave blocks idle at the end by `cut`.
+
+    regions
+        The outputs computed by `cut`, as (first row, row after the last, first column, column after the last); a part of a
+        region outside the output is left out. No two overlap.
+    """
+
+    whole: Tiled
+    cut: Tiled
+    regions: tuple[tuple[int, int, int, int], ...]
+
+    def __post_init__(self) -> None:
+        regions = tuple(tuple(integer(x, "Hybrid: regions", 0) for x in region) for region in self.regions)
+        for region in regions:
+            if len(region) != 4 or region[0] >= region[1] or region[2] >= region[3]:
+                raise ValueError(f"Hybrid: a region is (first row, end of rows, first column, end of columns); got {region}")
+        object.__setattr__(self, "regions", regions)
+
+    def cut_places(self, rows: npt.NDArray[Any], columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Which outputs (rows, columns) are computed by `cut`."""
+        found = np.zeros((len(rows), len(columns)), dtype=bool)
+        for top, bottom, left, right in self.regions:
+            found |= ((rows >= top) & (rows < bottom))[:, np.newaxis] & (columns >= left) & (columns < right)
+        return found
+
+    def plan(self, k: int) -> Plan:
+        raise _composed(self)
+
+
+Composed = Tiled | Lanes | Hybrid
+Schedule = Sequential | SplitK | Blocked | Tiled | Lanes | Hybrid
 
 
 def walk_plan(plan: Plan, c: Any, zero: Any, chain: Callable[[Any, int, int], Any], add: Callable[[Any, Any], Any]) -> Any:
@@ -247,6 +310,12 @@ def _composed(schedule: object) -> ValueError:
 
 def _slices(k: int, step: int | None) -> list[npt.NDArray[np.int64]]:
     return [np.arange(start, min(start + (step or k), k)) for start in range(0, k, step or k)]
+
+
+def _turns(k: int, tile: int, turns: int) -> list[npt.NDArray[np.int64]]:
+    every = np.arange(k)
+    dealt = every // tile % turns
+    return [every[dealt == turn] for turn in range(turns) if (dealt == turn).any()]
 
 
 def _counts_or_none(schedule: object, **counts: int | None) -> None:

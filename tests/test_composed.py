@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.schedule import Blocked, Lanes, Sequential, SplitK, Tiled
+from tcsim.composed import _pairs
+from tcsim.schedule import Blocked, Hybrid, Lanes, Sequential, SplitK, Tiled
 
 SEED = secrets.randbits(32)
 
@@ -102,6 +103,26 @@ def test_every_product_has_one_place() -> None:
         assert sorted(places[places >= 0].tolist()) == list(range(7, 7 + k))
 
 
+def test_pairs_are_added_from_the_last_on() -> None:
+    parts = [np.float32(x) for x in (2.0**-24, 1.0, 2.0**-24, 2.0**-24, 2.0**-23)]
+    assert _pairs([np.array(x) for x in parts], "float32") == parts[0] + ((parts[1] + parts[2]) + (parts[3] + parts[4]))
+    assert [part.size for part in Tiled(tile_k=16, shares=4).slices(100)] == [16, 32, 32, 20]
+    assert [part.size for part in Tiled(tile_k=8, shares=6).slices(1024)] == [168, 168, 168, 168, 176, 176]
+
+
+def test_a_hybrid_is_two_schedules_of_one_output() -> None:
+    unit = tcsim.unit("h200", "float16")
+    a, b = drawn(np.random.default_rng(5), 9, 300, 11)
+    c = np.random.default_rng(6).standard_normal((9, 11)).astype(np.float32)
+    whole, cut = Tiled(), Tiled(tile_k=32, shares=5, tree="pairs")
+    one, other = (tcsim.matmul(a, b, c, unit=unit, schedule=schedule) for schedule in (whole, cut))
+    mixed = Hybrid(whole, cut, ((4, 40, 2, 7), (0, 4, 10, 40)))
+    places = mixed.cut_places(np.arange(9), np.arange(11))
+    assert places.sum() == 29
+    assert (one != other)[places].any()
+    np.testing.assert_array_equal(tcsim.matmul(a, b, c, unit=unit, schedule=mixed), np.where(places, other, one))
+
+
 def test_random_schedules_agree_between_backends() -> None:
     print(f"seed {SEED}")
     rng = np.random.default_rng(SEED)
@@ -126,6 +147,10 @@ def test_random_schedules_agree_between_backends() -> None:
     [
         (lambda: Tiled(slice_k=0), "slice_k"),
         (lambda: Tiled(turns=2), "takes no slice_k"),
+        (lambda: Tiled(8, 8, shares=2), "takes no slice_k"),
+        (lambda: Tiled(tile_k=8, shares=2, turns=2), "not both"),
+        (lambda: Tiled(tree="butterfly"), "ascending, pairs"),
+        (lambda: Hybrid(Tiled(), Tiled(8), ((0, 0, 0, 4),)), "first row"),
         (lambda: Tiled(reduce="float64"), "float16, bfloat16, float32"),
         (lambda: Lanes(3), "power of two"),
         (lambda: Lanes(2, tree="binary"), "butterfly"),

@@ -15,7 +15,7 @@ from tcsim.composed import run_composed
 from tcsim.kernels import dispatch
 from tcsim.matmul import BACKENDS
 from tcsim.problem import Codes, Operand, Problem
-from tcsim.schedule import Blocked, Lanes, Plan, Schedule, Sequential, SplitK, Tiled
+from tcsim.schedule import Blocked, Hybrid, Lanes, Plan, Schedule, Sequential, SplitK, Tiled
 
 RNG = np.random.default_rng(3)
 A, B = RNG.random((3, 200)).astype(np.float16), RNG.random((200, 4)).astype(np.float16)
@@ -88,7 +88,8 @@ KINDS: dict[type, tuple[Schedule, dict[str, dict[str, Any]]]] = {
         Tiled(48, 15, promote_k=16),
         {
             "slice_k": {"slice_k": 32}, "tile_k": {"tile_k": None}, "instruction_k": {"instruction_k": 4}, "promote_k": {"promote_k": None},
-            "turns": {"turns": 2, "slice_k": None}, "partial": {"partial": "float16"}, "reduce": {"reduce": "bfloat16"},
+            "turns": {"turns": 2, "slice_k": None}, "shares": {"shares": 3, "slice_k": None},
+            "tree": {"tree": "pairs"}, "c_joins_first": {"c_joins_first": True}, "forgotten": {"forgotten": 40}, "partial": {"partial": "float16"}, "reduce": {"reduce": "bfloat16"},
         },
     ),
     Lanes: (
@@ -96,7 +97,12 @@ KINDS: dict[type, tuple[Schedule, dict[str, dict[str, Any]]]] = {
         {
             "lanes": {"lanes": 8}, "chunk": {"chunk": None}, "tile": {"tile": None}, "tree": {"tree": "ascending"},
             "slice_k": {"slice_k": 40}, "partial": {"partial": "float16"}, "reduce": {"reduce": "bfloat16"},
+            "c_joins_first": {"c_joins_first": True}, "turns": {"turns": 3, "slice_k": None},
         },
+    ),
+    Hybrid: (
+        Hybrid(Tiled(), Tiled(tile_k=16, shares=4, tree="pairs"), ((0, 1, 0, 4),)),
+        {"whole": {"whole": Tiled(16)}, "cut": {"cut": Tiled(16)}, "regions": {"regions": ((0, 2, 0, 4),)}},
     ),
 }  # fmt: skip
 
@@ -125,7 +131,7 @@ def test_every_field_of_every_schedule_is_heard_alike(kind: type) -> None:
         assert not np.array_equal(changed, base), name
 
 
-@pytest.mark.parametrize("kind", [Tiled, Lanes])
+@pytest.mark.parametrize("kind", [Tiled, Lanes, Hybrid])
 def test_composed_schedules_ask_a_backend_for_one_chain_from_zero(kind: type) -> None:
     """So whatever backend computes Sequential computes them: none interprets them by itself."""
     unit, asked = tcsim.unit("a100", "float16"), []

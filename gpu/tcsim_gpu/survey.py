@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "float8_e4m3fn>float32 fast": ("float8_e4m3fn", "float32", "32f"),
 }
 LAYOUTS = ("nn", "nt", "tn", "tt")  # row-major operands: "t" for the one that is stored transposed
-ATTRIBUTES = {"algorithm": 0, "tile": 1, "splits": 2, "reduction": 3, "custom": 5, "stages": 6}
+ATTRIBUTES = {"algorithm": 0, "tile": 1, "splits": 2, "reduction": 3, "swizzle": 4, "custom": 5, "stages": 6, "cluster": 8}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tcsim.kernels import dispatch
 from tcsim.kernels.general import run as general
 from tcsim.operands import accumulator, native
 from tcsim.problem import Codes, Operand, Problem
-from tcsim.schedule import Lanes, Schedule, Sequential, Tiled
+from tcsim.schedule import Composed, Schedule, Sequential
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def output_codes(result: Any, fmt: Format, shape: tuple[int, ...]) -> Codes:
 
 def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: int = 0) -> Codes:
     """The codes that a unit gives for a batch."""
-    composed_of = isinstance(schedule, Tiled | Lanes)
+    composed_of = isinstance(schedule, Composed)
     problem = Problem(
         unit,
         (Sequential() if schedule is None or composed_of else schedule).plan(batch.a.shape[2]),
@@ -134,7 +134,7 @@ def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: 
         batch.scale_b,
         seed,
     )
-    if isinstance(schedule, Tiled | Lanes):
+    if isinstance(schedule, Composed):
         return composed.run_composed(problem, schedule, dispatch.multiply_cpu, 1)
     if unit.sum_format is not None or unit.keeps_nan or unit.arithmetic == "integer":
         return dispatch.multiply_cpu(problem, 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tcsim.hardware.unit import Unit
-from tcsim.schedule import Lanes, Schedule, Tiled
+from tcsim.schedule import Hybrid, Lanes, Schedule, Tiled
 
 IN_PLACE, IN_COMPUTE_TYPE, IN_OUTPUT_TYPE = 1, 2, 4  # cublasLtReductionScheme_t
 _FLAGS = 4096  # bytes: a workspace of flags alone, none for partial sums
@@ -38,7 +38,10 @@ class GemmKind:
 @dataclass(frozen=True)
 class Launch:
     """A library's kernel as it ran: its name, grid and block, whether a second kernel added partial sums, whether both
-    operands lie along k, and what cublasLt says of the call: `splits`, `reduction`, `custom`, bytes of `workspace`."""
+    operands lie along k, and what cublasLt says of the call: `splits`, `reduction`, `custom`, bytes of `workspace`.
+
+    shape is the product's (m, n), where a rule needs it, batch the products of the call, and regions the places of the output
+    (first row, end of rows, first column, end of columns) that were seen to be cut along k, in so many `pieces`."""
 
     name: str
     grid: tuple[int, int, int]
@@ -49,14 +52,36 @@ class Launch:
     reduction: int = 0
     custom: int = 0
     workspace: int = 0
+    shape: tuple[int, int] | None = None
+    batch: int = 1
+    regions: tuple[tuple[int, int, int, int], ...] = ()
+    pieces: int = 1
+
+    @property
+    def layers(self) -> int:
+        """Thread blocks along z that are one product's."""
+        return self.grid[2] // self.batch if self.grid[2] % self.batch == 0 else 1
+
+    @property
+    def in_place(self) -> bool:
+        """Whether slices of k are added to the output, or to each other, by the kernel itself."""
+        return not self.reduced and (self.reduction == IN_PLACE or self.layers > 1)
 
     @classmethod
-    def of(cls, kernels: Sequence[Mapping[str, Any]], heuristic: Mapping[str, int], contiguous: bool = True) -> Launch:
-        """From a trace's kernels (name, grid, block) and cublasLt's numbers."""
+    def of(
+        cls,
+        kernels: Sequence[Mapping[str, Any]],
+        heuristic: Mapping[str, int],
+        contiguous: bool = True,
+        **more: Any,
+    ) -> Launch:
+        """From a trace's kernels (name, grid, block) and cublasLt's numbers; a scaling of the output before them is passed over."""
+        kernels = [kernel for kernel in kernels if not kernel["name"].startswith("void scal_kernel")] or kernels
         first = kernels[0]
         return cls(
             short(first["name"]), tuple(first["grid"]), tuple(first["block"]), len(kernels) > 1, contiguous,
             *(heuristic.get(key, default) for key, default in (("splits", 1), ("reduction", 0), ("custom", 0), ("workspace", 0))),
+            **more,
         )  # fmt: skip
 
 
@@ -69,7 +94,7 @@ def short(name: str) -> str:
 
 def schedule_of_kernel(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     """The schedule of a kernel for k products of a unit with accumulators of `kind`; None where no rule is known."""
-    for family in (_cutlass, _nvjet, _xmma, _gemvx, _gemv):
+    for family in (_cutlass, _simt, _nvjet, _xmma, _gemvx, _gemv):
         schedule = family(launch, kind, unit, k)
         if schedule is not None:
             return schedule
@@ -80,9 +105,10 @@ def _kept(launch: Launch, kind: GemmKind) -> dict[str, Any]:
     """How partial results and their sum are kept."""
     if kind.accumulate == "float16":
         return {"partial": "float16", "reduce": "float16"}
-    if launch.reduction == IN_PLACE:
-        return {"partial": "float32", "reduce": kind.out}
-    return {"partial": kind.out if launch.reduction == IN_OUTPUT_TYPE else "float32", "reduce": "float32"}
+    if launch.in_place:
+        return {"partial": "float32", "reduce": kind.out, "c_joins_first": True}
+    narrow = launch.reduction == IN_OUTPUT_TYPE or re.search(r"_tensorop_b?f16_s\d", launch.name) is not None
+    return {"partial": kind.out if narrow else "float32", "reduce": "float32"}
 
 
 def _cutlass(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
@@ -91,22 +117,32 @@ def _cutlass(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | N
     )
     if found is None or found[1] not in _INSTRUCTION_K:
         return None
-    splits = launch.splits if launch.reduced or launch.reduction == IN_PLACE else 1
+    splits = launch.layers if launch.reduced or launch.in_place else 1
     tile = int(found[2] or 32)
     instruction = min(_INSTRUCTION_K[found[1]], unit.block_size)
     if splits < 2:
         return Tiled(tile_k=tile, instruction_k=instruction)
-    return Tiled(_slice(k, splits, launch, kind), tile, instruction, **_kept(launch, kind))
+    return Tiled(_slice(k, launch, kind), tile, instruction, **_kept(launch, kind))
 
 
-def _slice(k: int, splits: int, launch: Launch, kind: GemmKind) -> int:
+def _slice(k: int, launch: Launch, kind: GemmKind) -> int:
     """Products of a slice: a multiple of 128 bytes where k is one, an operand lies along k (not "nt", column-major) and the
-    grid agrees; else of 16 bytes."""
-    grain = 4 if kind.fmt == "tfloat32" else 8
-    coarse = _up(-(-k // splits), 8 * grain)
-    if k % (8 * grain) == 0 and "_nt_" not in launch.name and -(-k // coarse) == launch.grid[2]:
-        return coarse
-    return _up(-(-k // splits), grain)
+    grid agrees; else of 16 bytes. cublasLt's number of slices where the grid agrees, else the grid's."""
+    grain = 4 if kind.fmt in ("tfloat32", "float32") else 8
+    for splits in (launch.splits, launch.layers):
+        coarse, fine = (_up(-(-k // max(splits, 1)), step) for step in (8 * grain, grain))
+        if k % (8 * grain) == 0 and "_nt_" not in launch.name and -(-k // coarse) == launch.layers:
+            return coarse
+        if -(-k // fine) == launch.layers:
+            return fine
+    return fine
+
+
+def _simt(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
+    """CUTLASS on the CUDA cores: chains of fused multiply-adds, cut as the tensor cores' are."""
+    if not launch.name.startswith(("cutlass_80_simt_sgemm", "magma_sgemmEx_kernel")):
+        return None
+    return Lanes(slice_k=_slice(k, launch, kind), **_kept(launch, kind)) if launch.layers > 1 else Lanes()
 
 
 def _nvjet(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
@@ -117,17 +153,48 @@ def _nvjet(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | Non
     if not launch.reduced:
         return Tiled(promote_k=promote)
     tile = 128 if eight else 64
-    tiles = -(-k // tile)
-    return Tiled(-(-tiles // launch.splits) * tile, promote_k=promote, **_kept(launch, kind))
+    splits, whole, rest = _nvjet_splits(launch), k // tile, k % tile
+    # A defect, seen on every call of this kind: the slices are shares of the whole tiles, and nobody computes the rest.
+    forgotten = rest if whole % splits == 0 and splits > rest else 0
+    tiles = whole if forgotten else -(-k // tile)
+    return Tiled(-(-tiles // splits) * tile, promote_k=promote, forgotten=forgotten, **_kept(launch, kind))
+
+
+def _nvjet_splits(launch: Launch) -> int:
+    """Slices of k: cublasLt's number, or, where PyTorch took another, that of the grid's blocks to a layer of tiles."""
+    found = re.match(r"nvjet_sm90_\w+?_(\d+)x(\d+)_\d+x\d+_(\d+)x(\d+)_", launch.name)
+    if found is None or launch.shape is None or launch.batch > 1:
+        return launch.splits
+    across, down, step_across, step_down = map(int, found.groups())
+    m, n = launch.shape
+    layer = _up(-(-n // across), step_across) * _up(-(-m // down), step_down)
+    blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    return blocks // layer if blocks % layer == 0 and blocks > layer else launch.splits
 
 
 def _xmma(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     found = re.search(r"_xmma_gemm_\w+_tilesize\d+x\d+x(\d+)_", launch.name)
-    if found is None or ("_segment_k_" in launch.name and launch.workspace > _FLAGS):
-        return None  # some tiles of the output in segments of k, by several thread blocks: which is not known
-    if launch.reduced:
-        return Tiled(tile_k=int(found[1]), turns=launch.splits, **_kept(launch, kind))
-    return Lanes() if "_ffma_" in launch.name else Tiled()
+    if found is None:
+        return None
+    tile, fused = int(found[1]), "_ffma_" in launch.name
+    if "_segment_k_on_" in launch.name and launch.workspace > _FLAGS:
+        return _segments(launch, kind, tile)
+    if launch.layers < 2:
+        return Lanes() if fused else Tiled()
+    kept = {key: value for key, value in _kept(launch, kind).items() if key != "c_joins_first"}
+    if fused:
+        return Lanes(tile=tile, turns=launch.layers, **kept) if launch.reduced or launch.layers <= 16 else None
+    return Tiled(tile_k=tile, turns=launch.layers, **kept) if launch.reduced else None
+
+
+def _segments(launch: Launch, kind: GemmKind, tile: int) -> Schedule | None:
+    """Tiles of the output that would leave thread blocks idle at the end are cut along k into even shares, whose sums are
+    added in pairs; which tiles, the kernel does not say: a call with marked inputs shows it (`regions`, `pieces`)."""
+    if launch.pieces < 2:
+        return None
+    kept = "float16" if kind.accumulate == "float16" else "float32"
+    cut = Tiled(tile_k=tile, shares=launch.pieces, tree="pairs", partial=kept, reduce=kept)
+    return Hybrid(Tiled(), cut, launch.regions) if launch.regions else Tiled()
 
 
 def _gemvx(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
@@ -136,31 +203,33 @@ def _gemvx(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | Non
     )
     if found is None:
         return None
-    slice_k = -(-k // launch.grid[2]) if launch.grid[2] > 1 else None
+    slice_k = -(-k // launch.layers) if launch.layers > 1 else None
     lanes = launch.block[0] if found[1] == "true" else launch.block[1]
     chunk = 1 if launch.custom % 2 else min(-(-(slice_k or k) // lanes), 64)
     return Lanes(lanes, chunk, slice_k=slice_k, **_kept(launch, kind))
 
 
 def _gemv(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
-    slice_k = -(-k // launch.grid[2]) if launch.grid[2] > 1 else None
+    slice_k = -(-k // launch.layers) if launch.layers > 1 else None
     kept = _kept(launch, kind)
     name = launch.name
-    if name.startswith("gemvNSP_kernel"):
+    if re.match(r"gemvNSP_kernel<\w+, \w+, \w+, \w+, 1, 32, 4, ", name):
         return Lanes(32, 4, slice_k=slice_k, **kept)
-    if name.startswith("gemv2N_kernel") and slice_k is None:
-        return Lanes()
-    if name.startswith("gemv2T_kernel"):
-        return Lanes(16, 1, tile=32, tree="ascending", slice_k=slice_k, **kept)
+    columns = re.match(r"gemv2N_kernel<\w+, \w+, \w+, \w+, \w+, \w+, 128, (\d+), ", name)
+    if columns is not None and slice_k is None:
+        return Lanes(int(columns[1]), None)
+    rows = re.match(r"gemv2T_kernel_val<\w+, \w+, \w+, \w+, \w+, \w+, 128, 16, (\d+), ", name)
+    if rows is not None:
+        return Lanes(16, 1, tile=8 * int(rows[1]), tree="ascending", slice_k=slice_k, **kept)
     if name.startswith("dot_kernel<float, 128"):
         blocks = launch.grid[0]
         if launch.contiguous:
             return Lanes(256 * blocks, 1, tree="pairs in blocks of 128")
         return Lanes(128 * blocks, 1, tree="blocks of 128")
-    thin = re.match(r"gemmSN_(NN|TN)_kernel<float, \d+, (\d+), ", name)
+    thin = re.match(r"gemmSN_(NN|TN)_kernel<float, (\d+), (\d+), ", name)
     if thin is not None and slice_k is None:
         if thin[1] == "NN":
-            return Lanes(int(thin[2]), None, tile=128, tree="ascending")
+            return Lanes(int(thin[3]), None, tile=128 if thin[2] == "256" else None, tree="ascending")
         return Lanes(16, 1, tile=16, tree="ascending")
     return None
 

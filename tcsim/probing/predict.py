@@ -127,7 +127,12 @@ def predict(
 
 
 def unit_of_kind(gpu: str, kind: GemmKind) -> Unit:
-    """The unit on which a kind of GEMM accumulates."""
+    """The unit on which a kind of GEMM accumulates; of float32 inputs, fused multiply-adds of the CUDA cores."""
+    if kind.fmt == "float32":
+        return Unit(
+            gpu, "fma", "float32", "float32", "float32", 1, align_rounding="exact", rounding="rne", zero_sign="ieee",
+            evidence="S", source="IEEE 754 fused multiply-add",
+        )  # fmt: skip
     return unit_named(gpu, kind.fmt, out=kind.accumulate)
 
 

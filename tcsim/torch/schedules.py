@@ -13,16 +13,22 @@ from tcsim.hardware.unit import Unit
 from tcsim.probing.catalogue import catalogue
 from tcsim.probing.gemm_kernels import GemmKind
 from tcsim.probing.predict import predict
-from tcsim.schedule import Lanes, Plan, Schedule, Sequential, Tiled
+from tcsim.schedule import Composed, Plan, Schedule, Sequential, Tiled
 from tcsim.torch.refuse import NotEmulated
 
 
 @lru_cache(maxsize=512)
 def planned(schedule: Schedule, unit: Unit, k: int) -> tuple[Unit, Plan] | None:
     """(unit, plan) that compute a schedule of k products from zero in one walk; None where it is several products (`composed`)."""
-    if not isinstance(schedule, Tiled | Lanes):
+    if not isinstance(schedule, Composed):
         return unit, schedule.plan(k)
-    if isinstance(schedule, Lanes) or schedule.turns != 1 or (schedule.partial, schedule.reduce) != ("float32", "float32"):
+    if (
+        not isinstance(schedule, Tiled)
+        or schedule.turns != 1
+        or schedule.shares != 1
+        or schedule.forgotten
+        or (schedule.partial, schedule.reduce) != ("float32", "float32")
+    ):
         return None
     if unit.scale is not None or unit.out_format.name != "float32":
         return None

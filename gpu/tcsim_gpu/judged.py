@@ -1,0 +1,135 @@
+"""Calls of a library judged on the CPU: the rules' bits for the outputs that were kept.
+
+Nothing here needs a GPU: operands are made anew from the call's seed, and the kernel's schedule is run by the cpu backend.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tcsim.codegen import jit
+from tcsim.matmul import matmul
+from tcsim.probing import hashed
+from tcsim.probing.catalogue import along_k
+from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel
+from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
+from tcsim.probing.predict import unit_of_kind
+from tcsim.schedule import Hybrid, Schedule, Tiled
+from tcsim_gpu.library_calls import LibraryCall, kept_elements, kept_places, seed_of
+from tcsim_gpu.observe import gemm_kind, value_patterns
+
+Floats = np.ndarray[Any, Any]
+LINES = 1 << 25  # elements of b made at once
+TILE = 64  # of the map of differing outputs
+
+
+@jit.kernel
+def _fill(out: Floats, lines: Any, key: int, p: int, high: int) -> None:
+    """`hashed.values`, compiled; out (lines, k)."""
+    one = np.uint32(1)
+    for row in range(out.shape[0]):
+        start = np.uint32(np.uint32(lines[row]) * np.uint32(0x9E3779B1)) ^ np.uint32(key)
+        start = _mixed(start)
+        for j in range(out.shape[1]):
+            h = _mixed(np.uint32(start + np.uint32(np.uint32(j) * np.uint32(0x85EBCA77))))
+            s = np.int32(h & np.uint32((one << np.uint32(p)) - one)) - np.int32(1 << (p - 1))
+            e = np.int32(h >> np.uint32(32 - high))
+            out[row, j] = np.float32(s) * np.float32(2.0 ** (1 - p - e))
+
+
+@jit.inline
+def _mixed(h: Any) -> Any:
+    h = np.uint32(h ^ np.uint32(h >> np.uint32(16)))
+    h = np.uint32(h * np.uint32(0x85EBCA6B))
+    h = np.uint32(h ^ np.uint32(h >> np.uint32(13)))
+    h = np.uint32(h * np.uint32(0xC2B2AE35))
+    return np.uint32(h ^ np.uint32(h >> np.uint32(16)))
+
+
+def hashed_values(lines: Any, k: int, fmt: str, side: str, seed: int) -> Floats:
+    """`hashed.values`, faster."""
+    p, high = hashed.BITS[fmt]
+    out = np.empty((len(lines), k), np.float32)
+    _fill(out, np.asarray(lines, np.uint32), (seed ^ hashed.SIDES[side]) & 0xFFFFFFFF, p, high)
+    return out
+
+
+def accumulated(
+    call: LibraryCall, kind: GemmKind, schedule: Schedule, z: int, rows: Any, columns: Any, c: Any = None
+) -> Floats:
+    """The sum before the epilogue, float32 values, at the kept places of element z; c is what joins it inside."""
+    if isinstance(schedule, Hybrid):
+        places = schedule.cut_places(rows, columns)
+        whole, cut = (accumulated(call, kind, part, z, rows, columns, c) for part in (schedule.whole, schedule.cut))
+        return np.where(places, cut, whole)
+    unit = unit_of_kind("h200", kind)
+    a = hashed_values(rows, call.k, kind.fmt, "a", seed_of(call, z))
+    step = max(LINES // call.k, 1)
+    parts = []
+    for first in range(0, len(columns), step):
+        b = hashed_values(columns[first : first + step], call.k, kind.fmt, "b", seed_of(call, z))
+        start = None if c is None else np.broadcast_to(c, (len(rows), len(columns)))[:, first : first + step]
+        parts.append(np.asarray(matmul(a, b.T, start, unit=unit, schedule=schedule, threads=1), np.float32))
+    return np.concatenate(parts, axis=1)
+
+
+def launch_of(call: LibraryCall, record: dict[str, Any]) -> Launch:
+    more = {key: record[key] for key in ("pieces",) if key in record}
+    more["regions"] = tuple(tuple(region) for region in record.get("regions", ()))
+    lies = along_k(call.layout, call.m, call.n)
+    return Launch.of(record["kernels"], record["lt"], lies, shape=(call.m, call.n), batch=call.batch, **more)
+
+
+def expected(call: LibraryCall, launch: Launch, schedule: Schedule, z: int, other: GemmEpilogue | None = None) -> Floats:
+    """The codes that a schedule, with its kernel's epilogue, gives at the kept places of element z."""
+    kind = gemm_kind(call.kind)
+    rows, columns = kept_places(call)
+    c = hashed_values(rows, call.n, kind.out, "c", seed_of(call, z))[:, columns] if call.beta else None
+    bias = hashed_values([0], call.n, kind.out, "bias", seed_of(call, z))[:, columns] if call.bias else None
+    epilogue = other or epilogue_of_kernel(launch, kind, call.alpha, call.beta)
+    joining = (bias if c is None else np.float32(call.beta) * c) if epilogue.joins_first else None
+    total = accumulated(call, kind, schedule, z, rows, columns, joining)
+    d = epilogue.finished(total, kind, alpha=call.alpha, beta=call.beta, c=c, bias=bias, relu=call.relu)
+    return value_patterns(np.asarray(d, np.float16 if kind.out == "float16" else np.float32), kind.out)
+
+
+def judge(call: LibraryCall, record: dict[str, Any], seen: Floats, given: Schedule | None = None) -> dict[str, Any]:
+    """How many of the kept outputs the rules give: `wrong`, at each element of the batch; where no rule is known, those that
+    one chain would not."""
+    started = time.monotonic()
+    kind, launch = gemm_kind(call.kind), launch_of(call, record)
+    schedule = given or schedule_of_kernel(launch, kind, unit_of_kind("h200", kind), call.k)
+    wrong, maps = 0, None
+    for place, z in enumerate(kept_elements(call)):
+        differs = expected(call, launch, schedule or Tiled(), z) != seen[place]
+        wrong += int(differs.sum())
+        maps = _by_tile(differs) if call.whole and differs.any() else maps
+    return {
+        "schedule": None if schedule is None else repr(schedule), "outputs": int(seen.size), "wrong": wrong,
+        "digest": digest_of(seen), "seconds": round(time.monotonic() - started, 3), "map": maps,
+    }  # fmt: skip
+
+
+def digest_of(codes: Floats) -> str:
+    """The first eight bytes of their SHA-256."""
+    return hashlib.sha256(np.ascontiguousarray(codes).tobytes()).hexdigest()[:16]
+
+
+def _by_tile(differs: Floats) -> Floats:
+    """Differing outputs in each TILE x TILE."""
+    m, n = differs.shape
+    padded = np.zeros((-(-m // TILE) * TILE, -(-n // TILE) * TILE), np.uint16)
+    padded[:m, :n] = differs
+    tiles: Floats = padded.reshape(padded.shape[0] // TILE, TILE, -1, TILE).sum(axis=(1, 3)).astype(np.uint16)
+    return tiles
+
+
+def sample_of_whole(call: LibraryCall, seen: Floats) -> Floats:
+    """The sampled places of a call of which everything was kept."""
+    rows, columns = kept_places(replace(call, whole=False))
+    return seen[:, rows[:, None], columns[None]]

@@ -1,0 +1,311 @@
+"""Calls of cuBLAS, cublasLt and PyTorch on operands that are hashes of their places: drawn, described and run.
+
+A call is D = act(alpha·A·B + beta·C + bias) for each element of a batch; the operands of element z have the seed `seed_of(call, z)`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tcsim_gpu import device, lt
+from tcsim_gpu.cublas import COMPUTE_TYPES
+from tcsim_gpu.survey import KINDS, LAYOUTS, _call, _code, _matrix, log_uniform_size
+
+SAMPLED = 4096  # outputs of each call, where it has as many
+STORAGE = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
+TORCH_KINDS = ("float16>float16", "bfloat16>bfloat16", "tfloat32>float32", "float32>float32")
+TORCH_OPS = ("mm", "addmm", "addmm c", "bmm", "baddbmm", "linear", "linear bias", "dx", "dw")
+PLAIN = tuple(kind for kind in KINDS if kind != "float32>float32")
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """One call of a library. `op` is "gemmEx", "lt", "batched", or a PyTorch function of `TORCH_OPS` after "torch "."""
+
+    op: str
+    kind: str
+    m: int
+    n: int
+    k: int
+    layout: str
+    seed: int
+    alpha: float = 1.0
+    beta: float = 0.0
+    bias: bool = False
+    relu: bool = False
+    batch: int = 1
+    whole: bool = False  # every output is kept, not a sample
+
+    @property
+    def formats(self) -> tuple[str, str, str]:
+        """Input, output and compute type."""
+        return KINDS[self.kind]
+
+
+def seed_of(call: LibraryCall, z: int) -> int:
+    return (call.seed + z * 0x9E3779B1) & 0xFFFFFFFF
+
+
+def kept_places(call: LibraryCall) -> tuple[Any, Any]:
+    """The rows and columns whose outputs are looked at, ascending: all, or so many that SAMPLED places are."""
+    if call.whole:
+        return np.arange(call.m), np.arange(call.n)
+    rng = np.random.default_rng(call.seed)
+    rows = min(call.m, 64)
+    columns = min(call.n, -(-SAMPLED // rows))
+    rows = min(call.m, -(-SAMPLED // columns))
+    return np.sort(rng.permutation(call.m)[:rows]), np.sort(rng.permutation(call.n)[:columns])
+
+
+def kept_elements(call: LibraryCall) -> list[int]:
+    """The elements of the batch that are looked at."""
+    return sorted({0, call.batch // 2, call.batch - 1})
+
+
+def shape(rng: np.random.Generator, how: str, kind: str) -> tuple[int, int, int]:
+    """m, n, k: "log" (m, n 1...8192, k 16...65536) or "uniform" (1...4096), rounded to nothing; fp8's up to multiples of 16."""
+    if how == "log":
+        sizes = (log_uniform_size(rng, 1, 8192), log_uniform_size(rng, 1, 8192), log_uniform_size(rng, 16, 65536))
+    else:
+        sizes = tuple(int(v) for v in rng.integers(1, 4097, 3))  # type: ignore[assignment]
+    by = 16 if kind.startswith("float8") else 1
+    return tuple(-(-size // by) * by for size in sizes)  # type: ignore[return-value]
+
+
+def drawn_call(op: str, kind: str, how: str, rng: np.random.Generator, **more: Any) -> LibraryCall:
+    layout = "nt" if kind.startswith("float8") else LAYOUTS[int(rng.integers(4))]
+    return LibraryCall(op, kind, *shape(rng, how, kind), layout, int(rng.integers(1 << 32)), **more)
+
+
+def draw_plain(count: int, seed: int, kinds: tuple[str, ...] = PLAIN) -> list[LibraryCall]:
+    """`count` calls of each kind, log-uniform and uniform in turn, the kinds in turn."""
+    rng = np.random.default_rng(seed)
+    return [drawn_call("gemmEx", kind, ("log", "uniform")[i % 2], rng) for i in range(count) for kind in kinds]
+
+
+def draw_whole(count: int, seed: int, kinds: tuple[str, ...] = PLAIN) -> list[LibraryCall]:
+    """Calls whose every output is compared; at most 2^35 products each."""
+    rng = np.random.default_rng(seed)
+    calls: list[LibraryCall] = []
+    while len(calls) < count:
+        i = len(calls)
+        call = drawn_call("gemmEx", kinds[i % len(kinds)], ("log", "uniform")[i // len(kinds) % 2], rng, whole=True)
+        if call.m * call.n * call.k <= 1 << 35 and (call.m + call.n) * call.k <= 1 << 27:
+            calls.append(call)
+    return calls
+
+
+def _sizes(rng: np.random.Generator, i: int, low: int = 1, high: int = 4096) -> dict[str, Any]:
+    """Log-uniform sizes: a third as they fall, a third multiples of 8, a third of 64."""
+    by = (1, 8, 64)[i % 3]
+    sizes = (log_uniform_size(rng, low, high), log_uniform_size(rng, low, high), log_uniform_size(rng, 16, 4 * high))
+    return dict(zip("mnk", (-(-s // by) * by for s in sizes), strict=True))
+
+
+def draw_scaled(count: int, seed: int) -> list[LibraryCall]:
+    """alpha and beta."""
+    rng, calls = np.random.default_rng(seed), []
+    kinds = [kind for kind in PLAIN if not kind.startswith("float8")]
+    factors = ((1.0, 1.0), (1.0, 0.5), (0.7, 0.0), (0.7, 0.3))
+    for i in range(count):
+        alpha, beta = factors[i // len(kinds) % 4]
+        call = drawn_call("gemmEx", kinds[i % len(kinds)], "log", rng, alpha=alpha, beta=beta)
+        calls.append(replace(call, **_sizes(rng, i // (4 * len(kinds)))))
+    return calls
+
+
+def draw_biased(count: int, seed: int) -> list[LibraryCall]:
+    """cublasLt with a bias, and with a bias and max(0, ·)."""
+    rng, calls = np.random.default_rng(seed), []
+    kinds = ("float16>float16", "bfloat16>bfloat16", "float16>float32", "bfloat16>float32", "tfloat32>float32")
+    for i in range(count):
+        call = drawn_call("lt", kinds[i % 5], "log", rng, bias=True, relu=bool(i // 5 % 2))
+        calls.append(replace(call, **_sizes(rng, i // 10)))
+    return calls
+
+
+def draw_batched(count: int, seed: int) -> list[LibraryCall]:
+    rng, calls = np.random.default_rng(seed), []
+    kinds = [kind for kind in PLAIN if not kind.startswith("float8")]
+    for i in range(count):
+        call = drawn_call("batched", kinds[i % len(kinds)], "log", rng, beta=float(i // len(kinds) % 4 == 3))
+        sizes = _sizes(rng, i // len(kinds), 1, 1024)
+        calls.append(replace(call, batch=int(rng.integers(2, 33)), **sizes))
+    return calls
+
+
+def draw_torch(count: int, seed: int) -> list[LibraryCall]:
+    """PyTorch's functions forward and backward; layouts as they give them."""
+    rng, calls = np.random.default_rng(seed), []
+    for i in range(count):
+        op, kind = TORCH_OPS[i % len(TORCH_OPS)], TORCH_KINDS[i // len(TORCH_OPS) % 4]
+        layout = {"linear": "nt", "linear bias": "nt", "dx": "nn", "dw": "tn"}.get(op, LAYOUTS[int(rng.integers(4))])
+        batch = int(rng.integers(2, 33)) if "bmm" in op else 1
+        calls.append(
+            LibraryCall(
+                f"torch {op}", kind, **_sizes(rng, i // 36, 1, 1024 if batch > 1 else 8192), layout=layout,
+                seed=int(rng.integers(1 << 32)), beta=float(op in ("addmm c", "baddbmm")), batch=batch,
+                bias=op in ("addmm", "linear bias"),
+            )
+        )  # fmt: skip
+    return calls
+
+
+def draw_segments(count: int, seed: int) -> list[LibraryCall]:
+    """Shapes of the kernels that cut some tiles of the output along k."""
+    rng, calls = np.random.default_rng(seed), []
+    for i in range(count):
+        kind = ("tfloat32>float32", "tfloat32>float32", "float16>float16 in float16")[i % 3]
+        by = 64 if i % 2 else 4
+        m, n, k = (-(-int(rng.integers(low, high)) // by) * by for low, high in ((128, 4097), (128, 4097), (512, 4097)))
+        layout = LAYOUTS[int(rng.integers(4))]
+        calls.append(LibraryCall("gemmEx", kind, m, n, k, layout, int(rng.integers(1 << 32)), whole=True))
+    return calls
+
+
+def draw_tails(count: int, seed: int, heuristic: Any) -> list[LibraryCall]:
+    """Calls where a slice of a split k ends just before k does: k = 64·q + 8 with q a multiple of the splits, more than 8."""
+    rng, calls = np.random.default_rng(seed), []
+    for i in range(40 * count):
+        kind = ("float16>float32", "bfloat16>float32", "float16>float16", "bfloat16>bfloat16")[i % 4]
+        m, n = (8 * int(rng.integers(1, 97)) for _ in range(2))
+        k = 64 * 12 * int(rng.integers(4, 80)) * int(rng.integers(1, 3)) + 8
+        call = LibraryCall("gemmEx", kind, m, n, k, LAYOUTS[int(rng.integers(4))], int(rng.integers(1 << 32)))
+        told = heuristic(call)
+        if told.get("splits", 1) > 8 and k // 64 % told["splits"] == 0 and told.get("algorithm") == 66:
+            calls.append(call)
+            if len(calls) == count:
+                break
+    return calls
+
+
+launched = [0]  # how many kernels have made hashes: where a call begins in a trace
+
+
+def _made(*arguments: Any) -> Any:
+    launched[0] += 1
+    return _matrix(*arguments)
+
+
+class CallOperands:
+    """A call's matrices on the device."""
+
+    def __init__(self, call: LibraryCall) -> None:
+        cp = device.cupy()
+        fmt, out, _ = call.formats
+        a_t, b_t = (letter == "t" for letter in call.layout)
+        self.a = self._stack(call, call.m, call.k, fmt, "a", not a_t)
+        self.b = self._stack(call, call.n, call.k, fmt, "b", b_t)
+        self.c = self._stack(call, call.m, call.n, out, "c", True) if call.beta else None
+        self.bias = self._stack(call, 1, call.n, out, "bias", True) if call.bias else None
+        self.d = cp.empty((call.batch, call.m, call.n), STORAGE[out]) if self.c is None else _codes_of(self.c, out)
+        self.d = self.d.reshape(call.batch, call.m, call.n)
+
+    def _stack(self, call: LibraryCall, lines: int, k: int, fmt: str, side: str, along: bool) -> Any:
+        parts = [_made(lines, k, fmt, side, seed_of(call, z), along) for z in range(call.batch)]
+        return parts[0] if len(parts) == 1 else device.cupy().concatenate(parts)
+
+
+def _codes_of(x: Any, fmt: str) -> Any:
+    return x.view(STORAGE[fmt])
+
+
+def run_library(call: LibraryCall, x: CallOperands) -> Any:
+    """The call's D, codes (batch, m, n) on the device."""
+    if call.op == "lt":
+        lt.shared_lt().run(call, x.a, x.b, x.c, x.d, x.bias)
+    elif call.op == "batched" or call.alpha != 1 or call.beta:
+        _gemm_ex(call, x)
+    else:
+        _call(call, x.a, x.b, x.d[0])  # type: ignore[arg-type]
+    return x.d
+
+
+def _gemm_ex(call: LibraryCall, x: CallOperands) -> None:
+    """cublasGemmStridedBatchedEx, and cublasGemmEx for one product, by ctypes."""
+    cp = device.cupy()
+    fmt, out, compute = call.formats
+    blas = ctypes.CDLL("libcublas.so.13")
+    handle = ctypes.c_void_p(cp.cuda.device.get_cublas_handle())
+    scalar = np.float16 if compute == "16f" else np.float32
+    alpha, beta = np.array(call.alpha, scalar), np.array(call.beta, scalar)
+    a_t, b_t = (letter == "t" for letter in call.layout)
+    ptr, size = ctypes.c_void_p, ctypes.c_longlong
+    blas.cublasSetPointerMode_v2(handle, 0)
+    lead = (call.k if b_t else call.n, call.m if a_t else call.k, call.n)
+    first = (ptr(x.b.data.ptr), _code(fmt), lead[0])
+    second = (ptr(x.a.data.ptr), _code(fmt), lead[1])
+    third = (ptr(x.d.data.ptr), _code(out), lead[2])
+    sizes = (handle, int(b_t), int(a_t), call.n, call.m, call.k, ptr(alpha.ctypes.data))
+    if call.op == "batched":
+        status = blas.cublasGemmStridedBatchedEx(
+            *sizes, *first, size(call.n * call.k), *second, size(call.m * call.k), ptr(beta.ctypes.data), *third,
+            size(call.m * call.n), call.batch, COMPUTE_TYPES[compute], -1,
+        )  # fmt: skip
+    else:
+        status = blas.cublasGemmEx(*sizes, *first, *second, ptr(beta.ctypes.data), *third, COMPUTE_TYPES[compute], -1)
+    if status:
+        raise RuntimeError(f"cuBLAS failed with status {status}")
+
+
+def run_torch(call: LibraryCall, x: CallOperands) -> Any:
+    """The call's D by PyTorch, codes (batch, m, n) on the device."""
+    import torch
+
+    cp = device.cupy()
+    out = torch_result(call, *(None if t is None else _tensor(t, call.formats[0]) for t in (x.a, x.b, x.c, x.bias)))
+    torch.cuda.synchronize()
+    codes = out.detach().contiguous().view({4: torch.int32, 2: torch.int16}[out.element_size()])
+    return cp.from_dlpack(codes).view(STORAGE[call.formats[1]]).reshape(call.batch, call.m, call.n)
+
+
+def _tensor(x: Any, fmt: str) -> Any:
+    import torch
+
+    if fmt == "bfloat16":
+        return torch.from_dlpack(x.view(np.int16)).view(torch.bfloat16)
+    return torch.from_dlpack(x)
+
+
+def torch_result(call: LibraryCall, a: Any, b: Any, c: Any, bias: Any) -> Any:
+    """What PyTorch gives for flat operands stored as the call's layout says."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = call.kind.startswith("tfloat32")
+    op, z, (m, n, k) = call.op.removeprefix("torch "), call.batch, (call.m, call.n, call.k)
+    a = a.reshape(z, k, m).mT if call.layout[0] == "t" else a.reshape(z, m, k)
+    b = b.reshape(z, n, k).mT if call.layout[1] == "t" else b.reshape(z, k, n)
+    c = None if c is None else c.reshape(z, m, n)
+    if op == "bmm":
+        return torch.bmm(a, b)
+    if op == "baddbmm":
+        return torch.baddbmm(c, a, b)
+    a, b = a[0], b[0]
+    if op == "mm":
+        return torch.mm(a, b)
+    if op == "addmm":
+        return torch.addmm(bias, a, b)
+    if op == "addmm c":
+        return torch.addmm(c[0], a, b)
+    if op.startswith("linear"):
+        return torch.nn.functional.linear(a, b.t(), bias)
+    if op == "dx":  # the gradient a of y = x·bᵀ, b (k, n) the weight: dx = a·b
+        x = torch.zeros((m, n), dtype=a.dtype, device=a.device, requires_grad=True)
+        return torch.autograd.grad(_forward(x, b), x, a)[0]
+    # "dw": the weight's gradient aᵀ-stored (m, k) times the input b (k, n)
+    w = torch.zeros((m, n), dtype=a.dtype, device=a.device, requires_grad=True)
+    return torch.autograd.grad(_forward(b, w), w, a.t())[0]
+
+
+def _forward(x: Any, w: Any) -> Any:
+    """x·wᵀ, and a mark in the trace after it."""
+    import torch
+
+    y = torch.nn.functional.linear(x, w)
+    if y.is_cuda:
+        _made(1, 1, "float32", "a", 0, True)
+    return y
