@@ -137,7 +137,7 @@ def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: 
     if isinstance(schedule, Tiled | Lanes):
         return composed.run_composed(problem, schedule, dispatch.multiply_cpu, 1)
     if unit.sum_format is not None or unit.keeps_nan or unit.arithmetic == "integer":
-        return dispatch.multiply_cpu(problem, 1)
+        return dispatch.multiply_cpu(problem, 1, dispatch.GENERAL)
     out = np.empty(batch.c.shape, unit.out_format.storage)
     general.multiply_general(problem, out, 1)  # starts faster than the kernels for large problems
     return out

@@ -23,6 +23,7 @@ _PERIODS = 8
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 1e8, 2e8  # products simulated for one kind of arithmetic
 _ONE_BLOCK = 0.99
+_MARGIN = 0.015  # zeros that fill k up can show in one product
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PAIRED = 64  # the longest order of k that pairs of marks are asked for
 _PAIRS = 20  # how many lengths at most
@@ -126,10 +127,12 @@ class Search:
             self.judge.allow(_WORK)
             numbers = self.numbers(found)
             best = max((self.judge.score(f.parts, self.products) for f in tried), default=0.0)
-            if numbers.score < min(best, 0.99):
+            if numbers.score < min(best, 0.99) - _MARGIN:
                 continue  # one product already refutes it more than another kind
             walked = self.walk(self._again(numbers, self.all))
-            if not walked.perfect and walked.parts["c_enters"] == "after" and not late:
+            if not walked.perfect and walked.score > _ONE_BLOCK:
+                walked = self.explain(walked)
+            elif not walked.perfect and walked.parts["c_enters"] == "after" and not late:
                 late = True
                 walked = self.explain(walked)
             if walked.perfect:
