@@ -83,6 +83,10 @@ class Box:
         self.asked.append(answered)
         return answered
 
+    def whole(self, k: int) -> int:
+        """The least k that the black box takes without zeros behind so many products."""
+        return -(-k // self.k_step) * self.k_step
+
     def more(self, batch: Batch) -> Batch | None:
         """`ask`, None where too few calls would be left to confirm what is found."""
         return self.ask(batch) if self.calls < self.most_calls - _LAST else None

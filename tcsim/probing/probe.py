@@ -84,11 +84,10 @@ class Search:
         known = box.formats
         self.small = box.ask(families.one_product(rng, known, 6))
         self.large = box.ask(families.one_product(rng, known, 16))
-        reach = -(-structure.REACH // box.k_step) * box.k_step
-        asked = box.ask(marks.marks(rng, known, reach))
+        asked = box.ask(marks.marks(rng, known, box.whole(structure.REACH)))
         self.label = structure.labels(asked)
         self.marks = of_few(asked, 5, 8)
-        self.sums = [box.ask(families.sum_batches(rng, known, k)) for k in _LENGTHS]
+        self.sums = [box.ask(families.sum_batches(rng, known, box.whole(k) if i % 2 else k)) for i, k in enumerate(_LENGTHS)]
         self.nans = self._nan_codes()
         self.confirmed = self.wanted = 0
         self.pairs: dict[int, Batch | None] = {}
@@ -305,7 +304,8 @@ class Search:
         self.confirmed, i = 0, 0
         lengths = (unit.block_size, 2, unit.instruction_k, 1, unit.block_size + 1, 2 * unit.instruction_k + 1)
         while self.confirmed < outputs:
-            batch = families.sum_batches(self.rng, self.box.formats, lengths[i % 6], batches=32, side=24, name="confirmation")
+            length = lengths[i % 6] if i % 2 else self.box.whole(lengths[i % 6])
+            batch = families.sum_batches(self.rng, self.box.formats, length, batches=32, side=24, name="confirmation")
             asked = self.box.ask(batch)
             assert asked.d is not None
             if not np.array_equal(simulated(unit, asked, seed=self.judge.seed), asked.d):
