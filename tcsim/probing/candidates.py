@@ -160,6 +160,14 @@ def scans(known: Formats, now: Parts) -> Iterator[Scan]:
         )
 
 
+def cuts(known: Formats, now: Parts) -> Iterator[Scan]:
+    """Scans of where the terms of an exact sum could be cut after all, for every rounding of terms."""
+    if now["arithmetic"] == "aligned" and now["align_rounding"] == "exact":
+        most = min(span(known) + 2, 300)
+        for rounding in ALIGN_ROUNDINGS[:-1]:
+            yield Scan("fraction_bits", _coarse(most), 1, most, (), (("align_rounding", rounding),))
+
+
 def _coarse(most: int) -> tuple[int, ...]:
     return tuple(
         f for f in (1, 2, 3, 5, 7, 10, 13, 16, 20, 22, 23, 24, 25, 28, 32, 36, 44, 53, 70, 90, 120, 160, 220) if f <= most

@@ -86,7 +86,8 @@ class Search:
         self.large = box.ask(families.one_product(rng, known, 16))
         asked = box.ask(marks.marks(rng, known, box.whole(structure.REACH)))
         self.label = structure.labels(asked)
-        self.marks = of_few(asked, 5, 8)
+        few = box.ask(marks.marks(rng, known, box.whole(structure.REACH), rows=5, columns=8))
+        self.marks = of_few(few, 5, 8)  # what was recorded may hold more
         self.sums = [box.ask(families.sum_batches(rng, known, box.whole(k) if i % 2 else k)) for i, k in enumerate(_LENGTHS)]
         self.nans = self._nan_codes()
         self.confirmed = self.wanted = 0
@@ -111,7 +112,7 @@ class Search:
         values, counts = np.unique(found, return_counts=True)
         usual = self.box.formats.out.nan_code
         codes = [int(v) for v in values[np.argsort(-counts, kind="stable")][:6]]
-        return [None if code == usual else code for code in codes] or [None]
+        return list(dict.fromkeys([*(None if code == usual else code for code in codes), None]))
 
     def run(self, confirm: int, table: bool) -> ProbeResult:
         """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
@@ -166,6 +167,7 @@ class Search:
             if refuted is None:
                 return found
             self.sums.append(refuted)
+            self.judge.allow(_WORK)
             found = self.explain(self._again(found, self.all))
         return found
 

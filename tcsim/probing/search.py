@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, simulated
-from tcsim.probing.candidates import Parts, Scan, moves, scans, starts, unit_of_parts
+from tcsim.probing.candidates import Parts, Scan, cuts, moves, scans, starts, unit_of_parts
 
 _QUICK = ("zeros",)  # few changes, each cheap: before numbers are scanned
 _WINDOW = 50  # bits beyond which kernels leave their words of 64
@@ -116,7 +116,17 @@ def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -
             if found.perfect:
                 return found
         if found.score == before:
+            found = cut(judge, found, batches)
+        if found.score == before or found.perfect:
             break
+    return found
+
+
+def cut(judge: Judge, found: Found, batches: list[Batch]) -> Found:
+    """Terms that seem exact, cut in every way: where what is cut is rarely seen, no first guess leads there."""
+    for scan in cuts(judge.known, found.parts):
+        if not found.perfect and not judge.tired:
+            found = max(found, scanned(judge, found, scan, batches), key=lambda f: f.score)
     return found
 
 
