@@ -77,7 +77,9 @@ def main() -> int:
     equal = [row for row in probed if row["verdict"] == "equal"]
     slow = sorted((row["cpu"] for row in probed), reverse=True)
     late = sum(s > 10 for s in slow)
-    print(f"{len(equal)} of {len(probed)} found and equal, {len(rows) - len(probed)} not ended; seconds of processor: most {slow[:3]}, over ten {late}")
+    print(
+        f"{len(equal)} of {len(probed)} found and equal, {len(rows) - len(probed)} not ended; seconds of processor: most {slow[:3]}, over ten {late}"
+    )
     for row in rows:
         if row["verdict"] != "equal" and "unit" in row:
             print(f"{row['i']}: {row['verdict']} ({row['matched']:.4%})\n  {row['unit']}\n  {row['nearest']}")

@@ -193,7 +193,9 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
     if kind == "aligned" and now["fraction_bits"] is not None:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
         yield "align rounding", [{"align_rounding": r, "fraction_bits": f} for r in ALIGN_ROUNDINGS[:-1] for f in near]
-        if now["min_exponent"] is not None:  # the last place of a block at its least exponent shows in one product, each alone does not
+        if (
+            now["min_exponent"] is not None
+        ):  # the last place of a block at its least exponent shows in one product, each alone does not
             both = [(now["fraction_bits"] + d, now["min_exponent"] + d) for d in (1, -1, 2, -2, 3, -3, 4, -4)]
             yield "cut and least exponent", [{"fraction_bits": f, "min_exponent": e} for f, e in both if f > 0]
     if kind == "two-stage":

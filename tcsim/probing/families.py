@@ -193,7 +193,11 @@ def _ties(rng: Rng, known: Formats, k: int, side: int, low: bool = False) -> tup
     down = kept + rng.integers(0, 4 * out.mantissa_bits, side)
     down = np.where(rng.random(side) < 0.4, rng.integers(0, 40, side), down)
     if low:
-        down = top - last + np.where(rng.random(side) < 0.5, below - rng.integers(0, 5, side), rng.integers(2, min(below, 40) + 1, side))
+        down = (
+            top
+            - last
+            + np.where(rng.random(side) < 0.5, below - rng.integers(0, 5, side), rng.integers(2, min(below, 40) + 1, side))
+        )
     a_place[rows, little] = top - down - b_place[little, 0]
     there = a_place > -(1 << 19)
     a = codes_at(

@@ -12,8 +12,8 @@ from tcsim.hardware import UNITS
 from tcsim.hardware.nans import differing
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.models import arithmetic_text
 from tcsim.probing.evidence import PartEvidence, counterexample_of_unit, evidence
+from tcsim.probing.models import arithmetic_text
 from tcsim.probing.search import Found, Judge
 
 
