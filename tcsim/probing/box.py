@@ -83,6 +83,10 @@ class Box:
         self.asked.append(answered)
         return answered
 
+    def whole(self, k: int) -> int:
+        """The least k that the black box takes without zeros behind so many products."""
+        return -(-k // self.k_step) * self.k_step
+
     def more(self, batch: Batch) -> Batch | None:
         """`ask`, None where too few calls would be left to confirm what is found."""
         return self.ask(batch) if self.calls < self.most_calls - _LAST else None
@@ -137,7 +141,7 @@ def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: 
     if isinstance(schedule, Composed):
         return composed.run_composed(problem, schedule, dispatch.multiply_cpu, 1)
     if unit.sum_format is not None or unit.keeps_nan or unit.arithmetic == "integer":
-        return dispatch.multiply_cpu(problem, 1)
+        return dispatch.multiply_cpu(problem, 1, dispatch.GENERAL)
     out = np.empty(batch.c.shape, unit.out_format.storage)
     general.multiply_general(problem, out, 1)  # starts faster than the kernels for large problems
     return out

@@ -160,6 +160,14 @@ def scans(known: Formats, now: Parts) -> Iterator[Scan]:
         )
 
 
+def cuts(known: Formats, now: Parts) -> Iterator[Scan]:
+    """Scans of where the terms of an exact sum could be cut after all, for every rounding of terms."""
+    if now["arithmetic"] == "aligned" and now["align_rounding"] == "exact":
+        most = min(span(known) + 2, 300)
+        for rounding in ALIGN_ROUNDINGS[:-1]:
+            yield Scan("fraction_bits", _coarse(most), 1, most, (), (("align_rounding", rounding),))
+
+
 def _coarse(most: int) -> tuple[int, ...]:
     return tuple(
         f for f in (1, 2, 3, 5, 7, 10, 13, 16, 20, 22, 23, 24, 25, 28, 32, 36, 44, 53, 70, 90, 120, 160, 220) if f <= most
@@ -185,6 +193,11 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
     if kind == "aligned" and now["fraction_bits"] is not None:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
         yield "align rounding", [{"align_rounding": r, "fraction_bits": f} for r in ALIGN_ROUNDINGS[:-1] for f in near]
+        if (
+            now["min_exponent"] is not None
+        ):  # the last place of a block at its least exponent shows in one product, each alone does not
+            both = [(now["fraction_bits"] + d, now["min_exponent"] + d) for d in (1, -1, 2, -2, 3, -3, 4, -4)]
+            yield "cut and least exponent", [{"fraction_bits": f, "min_exponent": e} for f, e in both if f > 0]
     if kind == "two-stage":
         first, last = now["fraction_bits"], now["late_fraction_bits"]
         both = [(i, j) for i in range(first - 3, first + 4) for j in range(last - 3, last + 4) if i > 0 and j > 0]

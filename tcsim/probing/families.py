@@ -121,23 +121,9 @@ def sum_batches(rng: Rng, known: Formats, k: int, *, batches: int = 16, side: in
 
 
 _SUMS = (
-    "ties",
-    "cancel",
-    "dominant",
-    "ties",
-    "mid",
-    "wide",
-    "zeros",
-    "low",
-    "pairs",
-    "cancel c",
-    "high",
-    "mid",
-    "corners",
-    "wide",
-    "ties",
-    "bits",
-)
+    "ties", "cancel", "dominant", "ties", "mid", "wide", "zeros", "low", "pairs", "cancel c", "high", "low ties", "corners", "wide",
+    "ties", "bits",
+)  # fmt: skip
 
 
 def _sum(rng: Rng, known: Formats, k: int, t: int, side: int) -> tuple[Codes, Codes, Codes]:
@@ -146,8 +132,8 @@ def _sum(rng: Rng, known: Formats, k: int, t: int, side: int) -> tuple[Codes, Co
     kind = _SUMS[t % len(_SUMS)]
     if fa.integer:
         return integers(rng, fa, a_shape), integers(rng, fb, b_shape), integers(rng, out, shape)
-    if kind == "ties":
-        return _ties(rng, known, k, side)
+    if kind.endswith("ties"):
+        return _ties(rng, known, k, side, low=kind == "low ties")
     draw: Any = {"wide": _any, "low": _low, "high": _high, "bits": uniform_codes}.get(kind, _mid)
     a, b = draw(rng, fa, a_shape), draw(rng, fb, b_shape)
     c = draw(rng, out, shape) if kind in ("wide", "low", "high", "bits") and rng.random() < 0.6 else _near(rng, known, a, b)
@@ -174,28 +160,44 @@ def _sum(rng: Rng, known: Formats, k: int, t: int, side: int) -> tuple[Codes, Co
     return a, b, c
 
 
-def _ties(rng: Rng, known: Formats, k: int, side: int) -> tuple[Codes, Codes, Codes]:
+def _ties(rng: Rng, known: Formats, k: int, side: int, low: bool = False) -> tuple[Codes, Codes, Codes]:
     """c at a value of the output, one product half its last place (or none), another a little of either sign further down.
 
-    Which bit of the last one still tips the rounding says how far down terms are kept, and how they are cut.
+    Which bit of the last one still tips the rounding says how far down terms are kept, and how they are cut. `low`: at the
+    output's subnormals, where products reach below them: how far down says the least exponent of a block.
     """
     fa, fb, out = known.a, known.b, known.out
-    low, high = max(fb.emin, -6), min(fb.emax, 6)
-    if low > high:
-        low, high = (fb.emin, fb.emin) if low > fb.emin else (fb.emax, fb.emax)
-    b_place = rng.integers(low, high + 1, (k, side))
+    last = out.emin - out.mantissa_bits
+    below = last - (fa.emin - fa.mantissa_bits + fb.emin - fb.mantissa_bits)
+    low = low and below > 1
+    least, most = max(fb.emin, -6), min(fb.emax, 6)
+    if low:
+        least = fb.emin - fb.mantissa_bits
+        most = min(least + 7, fb.emax)
+    if least > most:
+        least, most = (fb.emin, fb.emin) if least > fb.emin else (fb.emax, fb.emax)
+    b_place = rng.integers(least, most + 1, (k, side))
     b_place[:] = b_place[:, :1]  # one exponent a row of b: a row's products keep their distances in every column
     b = codes_at(
         fb, b_place, np.where(rng.random((k, side)) < 0.7, 0, fractions(rng, fb, (k, side))), rng.random((k, side)) < 0.5
     )
     top = rng.integers(min(fa.emin, 0), max(fa.emax, 1) + max(fb.emax, 0) + 1, side)
+    if low:
+        top = last + rng.integers(-1, 4, side)
     half, little = (rng.integers(0, k, side) for _ in range(2))
     kept = out.mantissa_bits + np.where(rng.random(side) < 0.7, 1, rng.integers(-8, 3, side))
+    kept = top - last + 1 if low else kept
     a_place = np.full((side, k), -(1 << 20))
     rows = np.arange(side)
     a_place[rows, half] = top - kept - b_place[half, 0]
     down = kept + rng.integers(0, 4 * out.mantissa_bits, side)
     down = np.where(rng.random(side) < 0.4, rng.integers(0, 40, side), down)
+    if low:
+        down = (
+            top
+            - last
+            + np.where(rng.random(side) < 0.5, below - rng.integers(0, 5, side), rng.integers(2, min(below, 40) + 1, side))
+        )
     a_place[rows, little] = top - down - b_place[little, 0]
     there = a_place > -(1 << 19)
     a = codes_at(
@@ -204,11 +206,13 @@ def _ties(rng: Rng, known: Formats, k: int, side: int) -> tuple[Codes, Codes, Co
     a = np.where(there, a, np.zeros((), fa.storage))
     shape = (side, side)
     c = codes_at(out, np.broadcast_to(top[:, None], shape), fractions(rng, out, shape), rng.random(shape) < 0.5)
-    base = rng.random(side) < 0.5  # the value of the output a product of its own, c zero
+    base = rng.random(side) < (0.85 if low else 0.5)  # the value of the output a product of its own, c zero
     at = rng.integers(0, k, side)
-    first = codes_at(fa, top - b_place[at, 0], fractions(rng, fa, (side,)), rng.random(side) < 0.5)
+    first = codes_at(fa, top - b_place[at, 0], 0 if low else fractions(rng, fa, (side,)), rng.random(side) < 0.5)
+    base &= top >= last
     a[rows[base], at[base]] = first[base]
-    c[base] = np.where(rng.random((side, side)) < 0.8, np.zeros((), out.storage), c)[base]
+    alone = base | (rng.random(side) < 0.85) if low else base
+    c[alone] = np.where(rng.random((side, side)) < 0.8, np.zeros((), out.storage), c)[alone]
     return a, b, c
 
 

@@ -23,6 +23,7 @@ _PERIODS = 8
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 1e8, 2e8  # products simulated for one kind of arithmetic
 _ONE_BLOCK = 0.99
+_MARGIN = 0.015  # zeros that fill k up can show in one product
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PAIRED = 64  # the longest order of k that pairs of marks are asked for
 _PAIRS = 20  # how many lengths at most
@@ -83,11 +84,11 @@ class Search:
         known = box.formats
         self.small = box.ask(families.one_product(rng, known, 6))
         self.large = box.ask(families.one_product(rng, known, 16))
-        reach = -(-structure.REACH // box.k_step) * box.k_step
-        asked = box.ask(marks.marks(rng, known, reach))
+        asked = box.ask(marks.marks(rng, known, box.whole(structure.REACH)))
         self.label = structure.labels(asked)
-        self.marks = of_few(asked, 5, 8)
-        self.sums = [box.ask(families.sum_batches(rng, known, k)) for k in _LENGTHS]
+        few = box.ask(marks.marks(rng, known, box.whole(structure.REACH), rows=5, columns=8))
+        self.marks = of_few(few, 5, 8)  # what was recorded may hold more
+        self.sums = [box.ask(families.sum_batches(rng, known, box.whole(k) if i % 2 else k)) for i, k in enumerate(_LENGTHS)]
         self.nans = self._nan_codes()
         self.confirmed = self.wanted = 0
         self.pairs: dict[int, Batch | None] = {}
@@ -111,7 +112,7 @@ class Search:
         values, counts = np.unique(found, return_counts=True)
         usual = self.box.formats.out.nan_code
         codes = [int(v) for v in values[np.argsort(-counts, kind="stable")][:6]]
-        return [None if code == usual else code for code in codes] or [None]
+        return list(dict.fromkeys([*(None if code == usual else code for code in codes), None]))
 
     def run(self, confirm: int, table: bool) -> ProbeResult:
         """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
@@ -126,10 +127,12 @@ class Search:
             self.judge.allow(_WORK)
             numbers = self.numbers(found)
             best = max((self.judge.score(f.parts, self.products) for f in tried), default=0.0)
-            if numbers.score < min(best, 0.99):
+            if numbers.score < min(best, 0.99) - _MARGIN:
                 continue  # one product already refutes it more than another kind
             walked = self.walk(self._again(numbers, self.all))
-            if not walked.perfect and walked.parts["c_enters"] == "after" and not late:
+            if not walked.perfect and walked.score > _ONE_BLOCK:
+                walked = self.explain(walked)
+            elif not walked.perfect and walked.parts["c_enters"] == "after" and not late:
                 late = True
                 walked = self.explain(walked)
             if walked.perfect:
@@ -164,6 +167,7 @@ class Search:
             if refuted is None:
                 return found
             self.sums.append(refuted)
+            self.judge.allow(_WORK)
             found = self.explain(self._again(found, self.all))
         return found
 
@@ -302,7 +306,8 @@ class Search:
         self.confirmed, i = 0, 0
         lengths = (unit.block_size, 2, unit.instruction_k, 1, unit.block_size + 1, 2 * unit.instruction_k + 1)
         while self.confirmed < outputs:
-            batch = families.sum_batches(self.rng, self.box.formats, lengths[i % 6], batches=32, side=24, name="confirmation")
+            length = lengths[i % 6] if i % 2 else self.box.whole(lengths[i % 6])
+            batch = families.sum_batches(self.rng, self.box.formats, length, batches=32, side=24, name="confirmation")
             asked = self.box.ask(batch)
             assert asked.d is not None
             if not np.array_equal(simulated(unit, asked, seed=self.judge.seed), asked.d):

@@ -13,6 +13,7 @@ from tcsim.hardware.nans import differing
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.evidence import PartEvidence, counterexample_of_unit, evidence
+from tcsim.probing.models import arithmetic_text
 from tcsim.probing.search import Found, Judge
 
 
@@ -131,7 +132,7 @@ def result_of_search(unit: Unit, found: Found, box: Box, judge: Judge, confirmed
     whole = found.perfect and confirmed >= wanted
     verdict = [b for b in box.asked if b.name != "confirmation"] + [b for b in box.asked if b.name == "confirmation"][:2]
     smallest = None if whole else counterexample_of_unit(unit, box, judge.seed)
-    alike = tuple(u for u in of_formats(box.formats) if whole and explains(u, box.asked, judge.seed))
+    alike = explaining(of_formats(box.formats), box.asked, judge.seed) if whole else ()
     return ProbeResult(
         unit if whole else None,
         unit,
@@ -150,6 +151,16 @@ def of_formats(known: Formats) -> list[Unit]:
     """The table's records of these formats."""
     wanted = (known.a, known.b, known.out, known.scale, known.scale_block)
     return [u for u in UNITS if (u.a_format, u.b_format, u.out_format, u.scale_format, u.scale_block) == wanted]
+
+
+def explaining(rows: list[Unit], batches: list[Batch], seed: int) -> tuple[Unit, ...]:
+    """The units that give every bit of the batches, those that compute the same looked at once."""
+    verdicts: dict[tuple[str, bool], bool] = {}
+    for unit in rows:
+        text = arithmetic_text(unit), unit.nan_known
+        if text not in verdicts:
+            verdicts[text] = explains(unit, batches, seed)
+    return tuple(unit for unit in rows if verdicts[arithmetic_text(unit), unit.nan_known])
 
 
 def explains(unit: Unit, batches: list[Batch], seed: int) -> bool:

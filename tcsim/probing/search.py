@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, simulated
-from tcsim.probing.candidates import Parts, Scan, moves, scans, starts, unit_of_parts
+from tcsim.probing.candidates import Parts, Scan, cuts, moves, scans, starts, unit_of_parts
 
+_QUICK = ("zeros",)  # few changes, each cheap: before numbers are scanned
+_WINDOW = 50  # bits beyond which kernels leave their words of 64
 _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up early
+
+
+@lru_cache(maxsize=4096)
+def cost_of(unit: Unit) -> int:
+    """How many products of the simplest kind a product takes about as long as."""
+    wide = unit.a_format.precision + unit.b_format.precision > _WINDOW or unit.out_format.precision > _WINDOW
+    if unit.arithmetic == "two-stage":
+        return 20 if wide or max(unit.fraction_bits or 0, unit.late_fraction_bits or 0) > _WINDOW else 1
+    if unit.arithmetic == "rounded":
+        return 10 if wide else 2
+    return 6 if wide else 1
 
 
 @dataclass
@@ -20,7 +34,7 @@ class Judge:
 
     known: Formats
     seed: int = 0
-    work: float = 0.0  # products simulated so far, those of sums too wide for 64 bits counted as many
+    work: float = 0.0  # products simulated so far, those that take longer counted as several
     most: float = 0.0
     _kept: dict[tuple[Unit, int], int] = field(default_factory=dict)
 
@@ -36,7 +50,7 @@ class Judge:
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))
         if key not in self._kept:
-            self.work += batch.size * batch.a.shape[2] * (10 if (unit.fraction_bits or 0) > 50 else 1) + 2e4
+            self.work += (batch.size * batch.a.shape[2] + 2e4) * cost_of(unit)
             self._kept[key] = int(np.count_nonzero(simulated(unit, batch, seed=self.seed) == batch.d))
         return self._kept[key]
 
@@ -89,16 +103,30 @@ def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -
         if judge.tired:
             break
         before = found.score
+        for name in _QUICK:
+            found = best_of(judge, found, dict(moves(judge.known, found.parts)).get(name, []), batches)
+        if found.perfect:
+            return found
         for name in [scan.name for scan in scans(judge.known, found.parts)]:
             found = scanned(judge, found, next(s for s in scans(judge.known, found.parts) if s.name == name), batches)
             if found.perfect:
                 return found
-        for name in [name for name, _ in moves(judge.known, found.parts)]:
+        for name in [name for name, _ in moves(judge.known, found.parts) if name not in _QUICK]:
             found = best_of(judge, found, dict(moves(judge.known, found.parts)).get(name, []), batches)
             if found.perfect:
                 return found
         if found.score == before:
+            found = cut(judge, found, batches)
+        if found.score == before or found.perfect:
             break
+    return found
+
+
+def cut(judge: Judge, found: Found, batches: list[Batch]) -> Found:
+    """Terms that seem exact, cut in every way: where what is cut is rarely seen, no first guess leads there."""
+    for scan in cuts(judge.known, found.parts):
+        if not found.perfect and not judge.tired:
+            found = max(found, scanned(judge, found, scan, batches), key=lambda f: f.score)
     return found
 
 
@@ -106,12 +134,12 @@ def scanned(judge: Judge, found: Found, scan: Scan, batches: list[Batch]) -> Fou
     """The best value of a number, from a coarse grid to the integers between its best neighbours."""
     now = found.parts[scan.name]
     grid = list(dict.fromkeys([v for v in (now, *scan.coarse) if v is not None and scan.least <= v <= scan.most]))
-    found = best_of(judge, found, list(scan.besides), batches)
+    begun, found = found, best_of(judge, found, list(scan.besides), batches)
     scores: dict[int, float] = {}
 
     def look(values: list[int]) -> None:
         for v in values:
-            scores[v] = judge.score({**found.parts, **scan.parts(v)}, batches, max(scores.values(), default=-2.0) - _SLACK)
+            scores[v] = judge.score({**begun.parts, **scan.parts(v)}, batches, max(scores.values(), default=-2.0) - _SLACK)
 
     look(grid)
     while scores:
@@ -124,7 +152,8 @@ def scanned(judge: Judge, found: Found, scan: Scan, batches: list[Batch]) -> Fou
         if not fresh or scores[best] == 1.0:
             break
         look(sorted(fresh))
-    return best_of(judge, found, [scan.parts(v) for v in sorted(scores, key=lambda v: -scores[v])[:1]], batches)
+    best_values = [{**begun.parts, **scan.parts(v)} for v in sorted(scores, key=lambda v: -scores[v])[:1]]
+    return best_of(judge, found, best_values, batches)
 
 
 def _between(low: int, high: int) -> list[int]:

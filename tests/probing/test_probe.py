@@ -3,54 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import numpy as np
 import pytest
-from support.patterns import KINDS, operands
-from support.random_units import draw_unit, written
+from recover_what_ifs import recover_one
+from support.patterns import operands
+from support.recovery import MOST_CALLS, agrees, recovered
 from support.vectors import PUBLIC, cases, files, needs_vectors
 from support.whatifs import distinct, label
 
 import tcsim
 from tcsim.hardware.unit import Unit
-from tcsim.probing import families
-from tcsim.probing.box import Batch, Formats, simulated, simulator
-from tcsim.probing.result import ProbeResult
+from tcsim.probing.box import simulator
 from tcsim.probing.vectors import batch_of, consistent, read_vectors
-
-MOST_CALLS = 60
-
-
-def recovered(unit: Unit, **options: Any) -> ProbeResult:
-    box = simulator(unit)
-    return tcsim.probe(box, unit.a, unit.out, b_format=unit.b, scale=unit.scale, scale_block=unit.scale_block,
-                       calls=MOST_CALLS, **options)  # fmt: skip
-
-
-def agrees(found: Unit, unit: Unit, seed: int) -> bool:
-    """Whether two units give the same bits on inputs that the probe did not draw."""
-    rng = np.random.default_rng(seed)
-    for kind in KINDS:
-        for k in (1, 3, unit.instruction_k, 2 * unit.instruction_k + 1):
-            a, b, c = operands(rng, unit, 12, 12, k, kind)
-            known = Formats(unit.a_format, unit.b_format, unit.out_format, unit.scale_format, unit.scale_block)
-            scales = known.scales(rng, 1, 12, 12, k, families.scale)
-            batch = Batch(kind, a[None], b[None], c[None], *scales)
-            if not np.array_equal(simulated(found, batch), simulated(unit, batch)):
-                return False
-    return True
-
-
-def _one_of_each() -> list[Unit]:
-    """A unit of the table for every set of numbers, whatever the formats."""
-    found: dict[str, Unit] = {}
-    for unit in distinct():
-        numbers = unit.replace(gpu="x", instruction="x", a=unit.a, evidence="?", source="", name="").as_dict()
-        key = repr([v for k, v in numbers.items() if k not in ("a", "b", "source", "name", "evidence", "nan_code")])
-        found.setdefault(key, unit)
-    return list(found.values())
 
 
 def _some(cases: list[Any], every: int) -> list[Any]:
@@ -58,23 +24,15 @@ def _some(cases: list[Any], every: int) -> list[Any]:
     return [case if i % every == 0 else pytest.param(case, marks=pytest.mark.soak) for i, case in enumerate(cases)]
 
 
-@pytest.mark.parametrize("unit", _some(_one_of_each(), 8), ids=label)
-def test_every_set_of_numbers_of_the_table_is_found(unit: Unit) -> None:
-    found = recovered(unit)
+@pytest.mark.parametrize("unit", distinct(), ids=label)
+def test_every_unit_of_the_table_is_found_blind(unit: Unit) -> None:
+    """From its answers alone: a record that gives the same bits, the unit's row among those that do."""
+    found = recovered(unit, f=simulator(unit), table=False)
     assert found.unit is not None, str(found)
     assert found.confirmed >= 100_000
+    assert found.calls <= MOST_CALLS
     assert unit in found.alike
     assert agrees(found.unit, unit, 1)
-
-
-@pytest.mark.parametrize("gpu", _some(["v100", "a100", "h200"], 3))
-def test_found_without_the_table(gpu: str) -> None:
-    unit = tcsim.unit(gpu, "float16")
-    found = recovered(unit, table=False)
-    assert found.unit is not None, str(found)
-    same = ("block_size", "fraction_bits", "align_rounding", "rounding", "out_precision", "zero_sign", "subnormals", "c_enters")
-    assert {key: getattr(found.unit, key) for key in same} == {key: getattr(unit, key) for key in same}
-    assert unit in found.alike
 
 
 WHAT_IFS = {
@@ -188,29 +146,20 @@ def test_vectors_of_gpus_leave_their_rows(file: str) -> None:
         assert case.unit in found[name].rows, f"{file} {name}: {found[name]}"
 
 
-# Drawn records that the search does not find yet, by kind: how many of a hundred may be missed.
-FOUND_SHARE = 0.7
+# Of drawn records, how many of a hundred must be found: the rest have orders of k beside trees of sums, for the most part.
+FOUND_SHARE = 0.9
+REGRESSIONS = (8, 14, 36, 51, 77)  # of seed 1, missed once: random words, exact sums that are cut after all, NaN operands
 
 
-def what_ifs(seed: int, count: int, seconds: float) -> None:
-    """Random records probed; every one that is found agrees on fresh inputs, and the share found is said."""
-    rng, found, slow, missed = np.random.default_rng(seed), 0, 0.0, []
-    for _ in range(count):
-        unit = draw_unit(rng)
-        begun = time.monotonic()
-        result = recovered(unit)
-        slow = max(slow, time.monotonic() - begun)
-        if result.unit is None:
-            missed.append(written(unit))
-        else:
-            found += 1
-            assert agrees(result.unit, unit, seed), f"{written(unit)} found as {written(result.unit)}"
-        assert result.calls <= MOST_CALLS
-    print(f"seed {seed}: {found} of {count} found, the longest took {slow:.1f} s")
-    print("\n".join(missed))
-    assert found >= FOUND_SHARE * count
+@pytest.mark.parametrize("i", _some(list(REGRESSIONS), 2))
+def test_what_ifs_missed_once_are_found(i: int) -> None:
+    found = recover_one(1, i)
+    assert found["verdict"] == "equal", found
 
 
 @pytest.mark.soak
 def test_random_what_ifs(fresh_seed: int) -> None:
-    what_ifs(fresh_seed, 500, 10.0)
+    """As `python tests/recover_what_ifs.py`: none found is wrong on fresh inputs, and few are not found."""
+    rows = [recover_one(fresh_seed, i) for i in range(500)]
+    assert not [row for row in rows if row["verdict"] not in ("equal", "not found")]
+    assert sum(row["verdict"] == "equal" for row in rows) >= FOUND_SHARE * len(rows)
