@@ -29,7 +29,6 @@ from tcsim.torch.memory import codes_of_tensor, format_of, on_gpu, tensor_of
 from tcsim.torch.policy import Way
 from tcsim.torch.schedules import planned
 
-_DEFAULT = {"cpu": "cpu", "cuda": "cuda"}
 _QUIET = {torch.float16: 0x7FFF, torch.bfloat16: 0x7FFF}  # what a GPU's conversion makes of every NaN
 
 
@@ -55,7 +54,7 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
     if 0 in (batch, m, n, k):
         return torch.zeros(shape, dtype=getattr(torch, unit.out_format.name), device=a.device)
     seed = _seed(run.seed, x.codes, y.codes) if unit.stochastic else 0
-    compute = _backend(run.backend or _DEFAULT[a.device.type])
+    compute = _backend(run.backend or ("cpu" if a.is_cpu else "cuda"))
     found = planned(run.schedule, unit, k)
     if found is None:
         if not a.is_cpu:
