@@ -59,7 +59,7 @@ def _orders(conv: Conv, which: str) -> Iterator[tuple[str, Places]]:
     if which == "forward":
         taps, channels = conv.kernel, conv.channels
     else:
-        taps = sum((conv.image // 2 + conv.padding - r) % conv.stride == 0 for r in range(conv.kernel))
+        taps = len(conv.taps(conv.pixel))
         channels = conv.out
     for chunk in sorted({t for t in (8, 16, 32, 64, 128, channels) if channels % t == 0}):
         grid = np.arange(taps * taps * channels).reshape(taps, taps, channels // chunk, chunk)

@@ -27,6 +27,7 @@ from tcsim.torch.auditing import ModelAudit
 from tcsim_gpu import llama, training
 from tcsim_gpu.small_models import Fp8Block, ResNet
 
+BLOCK = llama.Shape(layers=4, width=1024, heads=16, kv_heads=4, ffn=2816, vocabulary=32000)
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -197,6 +198,21 @@ def main(argv: list[str] | None = None, plain: training.Context = nullcontext) -
             both = audits(lambda: build(arguments, fused=True).to(device, dtype), tokens, gpu, loss_of)
             return {"predicted": summary(both[1])}
 
+        def by_the_catalogue(dtype: Any = dtype) -> Any:
+            model = build(arguments).to(device, dtype)
+            found = tcsim.torch.audit(
+                model, tokens[1], gpu=gpu, backward=lambda y: loss_of(y, tokens[1]), known="library", kernels=False
+            )
+            return {"predicted": summary(found)}
+
+        def block(dtype: Any = dtype) -> Any:
+            shape = BLOCK if not arguments.small else llama.SMALL
+            given = llama.random_tokens(shape, 1, 2 * arguments.length, 2).to(device)
+            model = llama.Llama(shape, seed=1).to(device, dtype)
+            start = time.time()
+            found = tcsim.torch.audit(model, given, gpu=gpu, backward=lambda y: loss_of(y, given))
+            return {"audit seconds": time.time() - start, "shape": asdict(shape), "fitted": summary(found)}
+
         def fp8(dtype: Any = dtype) -> Any:
             x = [torch.randn(rows, width, generator=torch.Generator().manual_seed(i)).to(device, dtype) for i in (0, 1)]
             both = audits(lambda: Fp8Block(width, ffn, dtype).to(device), x, gpu, lambda y, _: y.float().square().mean())
@@ -210,6 +226,8 @@ def main(argv: list[str] | None = None, plain: training.Context = nullcontext) -
             return {"fitted": summary(both[0]), "predicted": summary(both[1])}
 
         steps[f"every product, eager attention, {name}"] = every_product
+        steps[f"library schedules, {name}"] = by_the_catalogue
+        steps[f"audit of a block, {name}"] = block
         steps[f"fp8 block, {name}"] = fp8
         steps[f"fused attention, {name}"] = with_attention
         steps[f"residual network, {name}"] = resnet

@@ -12,15 +12,16 @@ import torch
 from tcsim import arguments
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
-from tcsim.torch import product
-from tcsim.torch.emulation import Call, EmulationMode, call_of, emulate
+from tcsim.torch.cudnn import ConvCall
+from tcsim.torch.emulation import Call, EmulationMode, call_of, emulate, scheduled
 from tcsim.torch.modules import Names
 from tcsim.torch.policy import Way
 from tcsim.torch.refuse import composed, contracts
 from tcsim.torch.running import backward_of, call_model, versions
 from tcsim.torch.table import emulated
+from tcsim.torch.walks import ConvWalk
 
-Guess = tuple[Unit, Schedule]
+Guess = tuple[Unit, Any]  # a Schedule or, for convolutions, a ConvWalk
 
 
 @dataclass
@@ -116,7 +117,7 @@ def audit(
     candidates
         Schedules tried on the first call of each kind (operator, shape, dtypes, layout), on the unit and on one of half its
         block, until one explains every output; later calls of the kind are predicted by it. By default Sequential and, on
-        a GPU, SplitK(2…32, 64 and 128) and Blocked(128).
+        a GPU, SplitK(2…32, 64 and 128), Blocked(128), and for convolutions some of cuDNN's orders.
     keep
         Called after each product with its Row, its two operands and the native result.
     cast, seed
@@ -162,6 +163,11 @@ _SCHEDULES: tuple[Schedule, ...] = (
     *(SplitK(s, 128) for s in range(2, 17)),
     Blocked(128),
 )
+_WALKS = (
+    ConvWalk(),
+    *(ConvWalk(chunk=chunk, back=back) for chunk in (64, 32) for back in (False, True)),
+    *(ConvWalk(slices=s, merge="pairs") for s in (2, 4, 8)),
+)
 
 
 class _AuditMode(EmulationMode):
@@ -193,7 +199,8 @@ class _AuditMode(EmulationMode):
         native, kernel = self._native(func, args, kwargs)
         for part, place in _parts(func, inputs):
             theirs = native if place is None else native[place]
-            self._compare(partial(call, self, part, kwargs), place, theirs, kernel)
+            walks = _WALKS if len(self.candidates) > 1 and "convolution" in func._schema.name else ()
+            self._compare(partial(call, self, part, kwargs), place, theirs, kernel, walks)
         return native
 
     def _native(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, str]:
@@ -207,10 +214,10 @@ class _AuditMode(EmulationMode):
         names = [event.name for event in profile.events() if not event.name.startswith(_RUNTIME)]
         return native, " + ".join(dict.fromkeys(names))
 
-    def _compare(self, run: Callable[[], Any], place: int | None, native: Any, kernel: str) -> None:
+    def _compare(self, run: Callable[[], Any], place: int | None, native: Any, kernel: str, walks: Any) -> None:
         """One row: the prediction, where there is one; else guesses until one fits every output, or the best of them."""
         rows: list[tuple[AuditedProduct, Call, Guess]] = []
-        for guessed in (None, *((halved, s) for halved in (1, 2) for s in self.candidates)):
+        for guessed in (None, *((1, w) for w in walks), *((halved, s) for halved in (1, 2) for s in self.candidates)):
             self.guess = guessed
             got = run()
             row, kind, guess = self._row(native, got if place is None else got[place], kernel)
@@ -249,8 +256,10 @@ class _AuditMode(EmulationMode):
         )
         return row, call.kind, (unit, schedule)
 
-    def accumulate(self, op: str, a: Any, b: Any, way: Way, *, schedule: Schedule | None = None) -> Any:
-        call = call_of(op, a, b, *self.module)
+    def accumulate(
+        self, op: str, a: Any, b: Any, way: Way, *, schedule: Schedule | None = None, conv: ConvCall | None = None
+    ) -> Any:
+        call = call_of(op, a, b, *self.module, conv)
         known = self.report.found.get(call.kind) if self.guess is None else None
         if known is None and self.guess is None and self.emulation.library is not None:
             known = way.unit, self.emulation.library(call, way.unit, schedule is None)
@@ -261,7 +270,7 @@ class _AuditMode(EmulationMode):
         unit = way.unit if even else way.unit.replace(block_size=way.unit.block_size // halved)
         guess = known or (unit, guessed)
         self.last, self.operands = (call, way, guess, known is not None), (a, b)
-        return product.accumulate(a, b, replace(way, unit=guess[0]), replace(self.emulation.run, schedule=guess[1]))
+        return scheduled(a, b, replace(way, unit=guess[0]), replace(self.emulation.run, schedule=guess[1]), conv)
 
 
 def _parts(func: Any, args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], int | None]]:

@@ -3,9 +3,11 @@
 With x (n, h, w, c), weights (k, r, s, c) and y (n, p, q, k), whatever the tensors' memory format, spatial axes last to first
 the same for one and three of them:
 
-- forward, y[n,p,q,k] = Σ x·w over (r, s, c), c fastest: so cuDNN's forward kernels were seen to walk it on an H200;
+- forward, y[n,p,q,k] = Σ x·w over (r, s, c), c fastest;
 - gradient of the input (and a transposed convolution), Σ dy·w over (r, s, k), k fastest, zeros where the stride leaves a gap;
 - gradient of the weights, Σ dy·x over (n, p, q), q fastest.
+
+These are the orders of one chain, and those of many of cuDNN's kernels; ``schedule="library"`` knows others (`tcsim.torch.cudnn`).
 
 Padding takes part as zeros. Groups are a batch. The bias is added to the stored result in a second rounding, as PyTorch does
 after cuDNN; the bias' gradient is PyTorch's own sum.
@@ -17,6 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tcsim.torch.cudnn import ConvCall
+from tcsim.torch.memory import dtype_name
 from tcsim.torch.ops import Emulation
 from tcsim.torch.product import finish_product
 
@@ -92,7 +96,8 @@ def forward_convolution(e: Emulation, x: Any, weight: Any, shape: Geometry) -> A
     patches, out = _patches(x, shape, shape.stride)
     a = _by_group(patches, shape.groups)
     b = _grouped(weight, shape.groups).permute(0, *range(3, weight.dim() + 1), 2, 1)  # (group, r, s, c, k)
-    return _product(e, x, a, b.flatten(1, -2), out)
+    call = _call("forward", x, weight, x.shape[2:], shape)
+    return _product(e, "convolution", x, a, b.flatten(1, -2), out, call)
 
 
 def input_gradient(e: Emulation, y: Any, weight: Any, sizes: tuple[int, ...], shape: Geometry) -> Any:
@@ -111,7 +116,8 @@ def input_gradient(e: Emulation, y: Any, weight: Any, sizes: tuple[int, ...], sh
     taps = [1 + len(shape.kernel) + i for i in axes]
     a = _by_group(patches.flip(taps), shape.groups)  # the last tap of the kernel meets the first of the window
     b = _grouped(weight, shape.groups).permute(0, *range(3, weight.dim() + 1), 1, 2)  # (group, r, s, k, c)
-    return _product(e, y, a, b.flatten(1, -2), out)
+    call = _call("input", y, weight, sizes, shape)
+    return _product(e, "convolution.input", y, a, b.flatten(1, -2), out, call)
 
 
 def weigh(e: Emulation, y: Any, x: Any, shape: Geometry) -> Any:
@@ -120,7 +126,8 @@ def weigh(e: Emulation, y: Any, x: Any, shape: Geometry) -> Any:
     b = _by_group(patches, shape.groups)
     rows = y.movedim(1, -1).reshape(-1, shape.groups, y.shape[1] // shape.groups)
     way = e.way(y.dtype, x.dtype, convolution=True)
-    acc = e.accumulate("convolution_backward", rows.permute(1, 2, 0), b, way)  # (group, k, r·s·c)
+    call = _call("weight", y, x, x.shape[2:], shape)
+    acc = e.accumulate("convolution.weight", rows.permute(1, 2, 0), b, way, conv=call)  # (group, k, r·s·c)
     d = finish_product(acc, y.dtype).reshape(y.shape[1], *shape.kernel, x.shape[1] // shape.groups)
     return d.movedim(-1, 1)
 
@@ -155,8 +162,18 @@ def _grouped(weight: Any, groups: int) -> Any:
     return weight.unflatten(0, (groups, -1))
 
 
-def _product(e: Emulation, x: Any, a: Any, b: Any, out: tuple[int, ...]) -> Any:
-    acc = e.accumulate("convolution", a, b, e.way(x.dtype, x.dtype, convolution=True))
+def _call(part: str, first: Any, second: Any, sizes: Any, shape: Geometry) -> ConvCall:
+    """What a pass asks of the library: from (x, weights), (dy, weights) or (dy, x), and the spatial sizes of x."""
+    if part == "weight":
+        channels, out = second.shape[1], first.shape[1]
+    else:
+        channels, out = second.shape[1] * shape.groups, second.shape[0]
+    last = any(t.dim() == 4 and t.is_contiguous(memory_format=torch.channels_last) for t in (first, second))
+    return ConvCall(part, dtype_name(first.dtype), first.shape[0], channels, out, tuple(sizes), *shape, last)
+
+
+def _product(e: Emulation, op: str, x: Any, a: Any, b: Any, out: tuple[int, ...], call: ConvCall) -> Any:
+    acc = e.accumulate(op, a, b, e.way(x.dtype, x.dtype, convolution=True), conv=call)
     d = finish_product(acc, x.dtype)  # (group, n·p·q, k)
     return d.permute(1, 0, 2).reshape(*out, -1).movedim(-1, 1)
 

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tcsim import arguments
 from tcsim.schedule import Schedule, Sequential
 from tcsim.torch import product
+from tcsim.torch.cudnn import ConvCall
 from tcsim.torch.memory import dtype_name
 from tcsim.torch.modules import Names, within
 from tcsim.torch.policy import Policy, Way
@@ -23,11 +24,15 @@ from tcsim.torch.refuse import composed, contracts, refuse_operator
 from tcsim.torch.schedules import Library
 from tcsim.torch.settings import settings
 from tcsim.torch.table import emulated
+from tcsim.torch.walks import ConvWalk
 
 
 @dataclass(frozen=True)
 class Call:
-    """One product: ([batch,] m, k) times ([batch,] k, n) of tensors of dtypes a and b, each row-major ("n") or not ("t")."""
+    """One product: ([batch,] m, k) times ([batch,] k, n) of tensors of dtypes a and b, each row-major ("n") or not ("t").
+
+    `conv`: the convolution whose product it is.
+    """
 
     op: str
     batch: int
@@ -39,6 +44,7 @@ class Call:
     layout: str
     module: str = ""
     backward: bool = False
+    conv: ConvCall | None = None
 
     @property
     def kind(self) -> Call:
@@ -106,29 +112,51 @@ class EmulationMode(TorchDispatchMode):  # type: ignore[misc]
         assert policy is not None
         return policy.way(a, b, convolution=convolution)
 
-    def accumulate(self, op: str, a: Any, b: Any, way: Way, *, schedule: Schedule | None = None) -> Any:
+    def accumulate(
+        self, op: str, a: Any, b: Any, way: Way, *, schedule: Schedule | None = None, conv: ConvCall | None = None
+    ) -> Any:
         run, choose = self.emulation.run, self.emulation.choose
         if choose is not None:
-            chosen = choose(call_of(op, a, b, *self.module))
-            if isinstance(chosen, tuple):
-                way, chosen = replace(way, unit=chosen[0]), chosen[1]
-            run = replace(run, schedule=chosen)
+            schedule = choose(call_of(op, a, b, *self.module, conv))
+            if isinstance(schedule, tuple):
+                way, schedule = replace(way, unit=schedule[0]), schedule[1]
         elif self.emulation.library is not None:
-            run = replace(run, schedule=self.emulation.library(call_of(op, a, b), way.unit, schedule is None))
-        elif schedule is not None and self.emulation.default:
-            run = replace(run, schedule=schedule)
-        return product.accumulate(a, b, way, run)
+            schedule = self.emulation.library(call_of(op, a, b, conv=conv), way.unit, schedule is None)
+        elif not self.emulation.default:
+            schedule = None
+        return scheduled(a, b, way, run if schedule is None else replace(run, schedule=schedule), conv)
 
 
 _PLAIN: set[Any] = set()  # operators seen to be neither contractions nor made of others
 
 
-def call_of(op: str, a: Any, b: Any, module: str = "", backward: bool = False) -> Call:
+def scheduled(a: Any, b: Any, way: Way, run: product.Run, conv: ConvCall | None) -> Any:
+    """The accumulators of a product, whose schedule may be a convolution's ConvWalk."""
+    walk = run.schedule
+    if not isinstance(walk, ConvWalk):
+        return product.accumulate(a, b, way, run)
+    if conv is None:
+        raise ValueError("schedule: a ConvWalk is the order of a convolution (Call.conv says which); this product is none")
+    chain = replace(run, schedule=Sequential())
+    return walk.run(lambda x, y: product.accumulate(x, y, way, chain), a, b, conv.taps)
+
+
+def call_of(op: str, a: Any, b: Any, module: str = "", backward: bool = False, conv: ConvCall | None = None) -> Call:
     """What a product of two tensors is."""
     batch = 1 if a.dim() == 2 else a.shape[0]
     layout = "".join("n" if x.stride(-1) == 1 else "t" for x in (a, b))
     return Call(
-        op, batch, a.shape[-2], b.shape[-1], a.shape[-1], dtype_name(a.dtype), dtype_name(b.dtype), layout, module, backward
+        op,
+        batch,
+        a.shape[-2],
+        b.shape[-1],
+        a.shape[-1],
+        dtype_name(a.dtype),
+        dtype_name(b.dtype),
+        layout,
+        module,
+        backward,
+        conv,
     )
 
 
@@ -148,7 +176,7 @@ class emulate(ContextDecorator):
         for tensors of its own formats.
     schedule
         "sequential", a Schedule, "library" (each kind of call as tcsim.predict knows the GPU's library, once), or a function
-        of a `Call` that returns a Schedule, or a Unit and a Schedule.
+        of a `Call` that returns a Schedule (for a convolution also a `tcsim.torch.walks.ConvWalk`), or a Unit and one.
     modules
         {pattern: target}: modules whose name, or that of one they are part of, fits a shell pattern run on another
         target, None for PyTorch's own arithmetic; the first that fits counts.

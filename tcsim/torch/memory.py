@@ -36,9 +36,9 @@ def codes_of_tensor(tensor: Any) -> Any:
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
     integers, unsigned = _INTEGERS[tensor.itemsize]
+    if tensor.is_cpu:
+        return tensor.view(integers).numpy().view(unsigned)  # integers have no gradient
     view = tensor.detach().view(integers)
-    if view.is_cpu:
-        return view.numpy().view(unsigned)
     with on_gpu(view.device):
         return _cupy().from_dlpack(view).view(unsigned)
 

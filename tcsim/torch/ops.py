@@ -15,8 +15,8 @@ class Emulation(Protocol):
 
     def way(self, a: Any, b: Any, *, convolution: bool = False) -> Way: ...
 
-    def accumulate(self, op: str, a: Any, b: Any, way: Way, *, schedule: Any = None) -> Any:
-        """The accumulators of ([batch,] m, k) times ([batch,] k, n), on `schedule` unless the user named one."""
+    def accumulate(self, op: str, a: Any, b: Any, way: Way, *, schedule: Any = None, conv: Any = None) -> Any:
+        """The accumulators of ([batch,] m, k) times ([batch,] k, n), on `schedule` unless the user named one; `conv`: a ConvCall."""
 
 
 def check_pair(a: Any, b: Any, name: str, axes: int, *, same: bool = True) -> None:

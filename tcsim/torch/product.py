@@ -24,12 +24,11 @@ import torch
 from tcsim import composed
 from tcsim.fp.formats import Format
 from tcsim.problem import Operand, Problem
-from tcsim.schedule import Schedule, Sequential
+from tcsim.schedule import Sequential
 from tcsim.torch.memory import codes_of_tensor, format_of, on_gpu, tensor_of
 from tcsim.torch.policy import Way
 from tcsim.torch.schedules import planned
 
-_DEFAULT = {"cpu": "cpu", "cuda": "cuda"}
 _QUIET = {torch.float16: 0x7FFF, torch.bfloat16: 0x7FFF}  # what a GPU's conversion makes of every NaN
 
 
@@ -37,7 +36,7 @@ _QUIET = {torch.float16: 0x7FFF, torch.bfloat16: 0x7FFF}  # what a GPU's convers
 class Run:
     """How products are run: the schedule along k, the backend (None: where the tensors are), threads, the seed."""
 
-    schedule: Schedule
+    schedule: Any
     backend: str | None = None
     threads: int | None = None
     seed: int = 0
@@ -55,13 +54,13 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
     if 0 in (batch, m, n, k):
         return torch.zeros(shape, dtype=getattr(torch, unit.out_format.name), device=a.device)
     seed = _seed(run.seed, x.codes, y.codes) if unit.stochastic else 0
-    compute = _backend(run.backend or _DEFAULT[a.device.type])
+    compute = _backend(run.backend or ("cpu" if a.is_cpu else "cuda"))
     found = planned(run.schedule, unit, k)
     if found is None:
         if not a.is_cpu:
             return accumulate(a.cpu(), b.cpu(), way, replace(run, backend="cpu")).to(a.device)
         problem = Problem(unit, planned(Sequential(), unit, k)[1], x, y, None, seed=seed)  # type: ignore[index]
-        out = composed.run_composed(problem, run.schedule, compute, run.threads)  # type: ignore[arg-type]
+        out = composed.run_composed(problem, run.schedule, compute, run.threads)
         return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
     problem = Problem(*found, x, y, None, seed=seed)
     if a.is_cpu:

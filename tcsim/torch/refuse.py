@@ -70,10 +70,10 @@ def refuse_operator(func: Any, strict: bool, warned: set[Any], why: str = "") ->
         warnings.warn(f"{text}. It runs on PyTorch's own arithmetic here (strict=True raises)", NotEmulated, stacklevel=2)
 
 
-def check_tensors(name: str, tensors: Iterable[Any]) -> None:
-    """ValueError (a TypeError would not come through `a @ b`) for tensors whose layout or device holds no plain numbers; it says what to do."""
-    for t in tensors:
-        if t.is_cpu and t.layout is torch.strided and not t.is_quantized:
+def check_tensors(name: str, operands: Iterable[Any]) -> None:
+    """ValueError (a TypeError would not come through `a @ b`) for tensors among the operands whose layout or device holds no plain numbers; it says what to do."""
+    for t in operands:
+        if not isinstance(t, torch.Tensor) or (t.is_cpu and t.layout is torch.strided and not t.is_quantized):
             continue
         if t.device.type == "meta":
             raise ValueError(

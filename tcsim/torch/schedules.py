@@ -14,7 +14,9 @@ from tcsim.probing.catalogue import catalogue
 from tcsim.probing.gemm_kernels import GemmKind
 from tcsim.probing.predict import predict
 from tcsim.schedule import Composed, Plan, Schedule, Sequential, Tiled
+from tcsim.torch.cudnn import walk_of
 from tcsim.torch.refuse import NotEmulated
+from tcsim.torch.walks import ConvWalk
 
 
 @lru_cache(maxsize=512)
@@ -49,7 +51,7 @@ def planned(schedule: Schedule, unit: Unit, k: int) -> tuple[Unit, Plan] | None:
 class Library:
     """The vendor library's schedule of each kind of call: predicted from the catalogue once, then kept.
 
-    The catalogue holds calls of one product, so that a batch is predicted as one of them, and fp8 as e4m3 with float32 results. A call
+    Convolutions go the ways of cuDNN's kernels that `tcsim.torch.cudnn` knows. The catalogue holds calls of one product, so that a batch is predicted as one of them, and fp8 as e4m3 with float32 results. A call
     whose kernel's order is not known, or whose formats no catalogue has, runs as Sequential() and says so once; NotImplementedError
     if strict. ValueError for a GPU without a catalogue.
     """
@@ -57,17 +59,20 @@ class Library:
     def __init__(self, gpu: str, strict: bool) -> None:
         catalogue(gpu, "cublas")
         self.gpu, self.strict = gpu, strict
-        self.known: dict[Any, Schedule] = {}
+        self.known: dict[Any, Any] = {}
         self.warned: set[str] = set()
 
-    def __call__(self, call: Any, unit: Unit, fast: bool) -> Schedule:
+    def __call__(self, call: Any, unit: Unit, fast: bool) -> Any:
         """For a Call on a unit; `fast`: fp8 sums that are not promoted to float32."""
-        key = (unit.a, unit.out, fast, call.layout, call.m, call.n, call.k)
+        key = (unit.a, unit.out, fast, call.layout, call.m, call.n, call.k, call.conv)
         if key not in self.known:
             self.known[key] = self._predicted(call, unit, fast)
         return self.known[key]
 
-    def _predicted(self, call: Any, unit: Unit, fast: bool) -> Schedule:
+    def _predicted(self, call: Any, unit: Unit, fast: bool) -> Any:
+        if call.conv is not None:
+            walk = walk_of(self.gpu, call.conv)
+            return walk if isinstance(walk, ConvWalk) else self._unknown(str(call.conv), walk)
         eight = unit.a_format.width == 8
         fmt = "float8_e4m3fn" if eight else unit.a_format.name
         kind = GemmKind(fmt, fmt if fmt in ("float16", "bfloat16") else "float32", unit.out_format.name, fast and eight)

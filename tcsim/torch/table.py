@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from tcsim.torch import ops, scaled
 from tcsim.torch.convolution import convolution, convolution_backward
 from tcsim.torch.refuse import check_tensors
@@ -54,10 +52,12 @@ def _form(plain: Callable[..., Any], name: str, in_place: bool, outs: list[str])
 
     full = f"aten.{name}"
 
+    def returned(emulation: Any, args: Any, kwargs: Any) -> Any:
+        check_tensors(full, args)
+        return plain(emulation, *args, **kwargs)
+
     def call(emulation: Any, args: Any, kwargs: Any) -> Any:
-        check_tensors(full, [x for x in args if isinstance(x, torch.Tensor)])
-        if not in_place and not outs:
-            return plain(emulation, *args, **kwargs)
+        check_tensors(full, args)
         targets = [args[0]] if in_place else [kwargs[key] for key in outs]
         results = plain(emulation, *args, **{key: value for key, value in kwargs.items() if key not in outs})
         for target, result in zip(targets, results if isinstance(results, tuple) else (results,), strict=True):
@@ -66,4 +66,4 @@ def _form(plain: Callable[..., Any], name: str, in_place: bool, outs: list[str])
             target.copy_(result)
         return targets[0] if len(targets) == 1 else tuple(targets)
 
-    return call
+    return call if in_place or outs else returned

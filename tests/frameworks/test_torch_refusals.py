@@ -111,3 +111,15 @@ def test_wrong_arguments() -> None:
         tcsim.torch.emulate("v100", backend="gpu")
     with pytest.raises(AttributeError, match=r"it has .*emulate"):
         tcsim.torch.emulat  # noqa: B018
+
+
+def test_forms_that_are_not_emulated_say_what_to_do() -> None:
+    """An fp8 result of `_scaled_mm` and a bias of `_grouped_mm`."""
+    a, b = torch.ones(16, 32).to(torch.float8_e4m3fn), torch.ones(16, 32).to(torch.float8_e4m3fn).t()
+    one, offs = torch.tensor(1.0), torch.tensor([8, 16], dtype=torch.int32)
+    x, y = torch.ones(16, 16).bfloat16(), torch.ones(2, 16, 8).bfloat16()
+    eight = lambda: torch._scaled_mm(a, b, one, one, out_dtype=torch.float8_e4m3fn)  # noqa: E731
+    biased = lambda: torch._grouped_mm(x, y, offs=offs, bias=torch.ones(2, 8).bfloat16())  # noqa: E731
+    for work, text in ((eight, "pass out_dtype=torch.bfloat16"), (biased, "add it to the result")):
+        with tcsim.torch.emulate("h200", strict=True), pytest.raises(NotImplementedError, match=text):
+            work()
