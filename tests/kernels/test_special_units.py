@@ -11,7 +11,9 @@ import pytest
 from support.random_problems import by_general, draw_problem
 from support.special_units import LATE, NVFP4, UNITS, at_the_edge, larger_problem
 
+import tcsim
 from tcsim import reference
+from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.fast import run as simd
 from tcsim.problem import Operand, Problem
@@ -81,3 +83,49 @@ def test_narrow_instructions(fresh_seed: int) -> None:
         assert np.array_equal(cpu.multiply_cpu(problem, 1), reference.multiply_reference(problem)), (
             f"seed {fresh_seed}, problem {number}"
         )
+
+
+def small_products(rng: np.random.Generator, unit: Unit, deepest: int) -> Problem:
+    """Operands of 2^deepest and more, c at the smallest normal numbers, sums that cancel: results may be subnormal."""
+    k, n = int(rng.integers(1, 5)) * unit.block_size, 16
+    sizes = [(1, 1, k), (1, k, n)]
+    x, y = (
+        np.ldexp(rng.integers(128, 256, s) / 128.0, deepest + rng.integers(0, 4, s)) * rng.choice([1, -1, 0], s) for s in sizes
+    )
+    if rng.random() < 0.5:  # pairs that cancel but for their last places
+        y[:, 1::2] = -y[:, ::2][:, : y[:, 1::2].shape[1]] * rng.choice([1, 1 + 2.0**-7], (1, k // 2, n))
+        x[:, :, 1::2] = x[:, :, ::2][:, :, : k // 2]
+    codes = [tcsim.encode(tcsim.round_to(v, unit.a_format, rounding="rne"), unit.a_format) for v in (x, y)]
+    c = np.ldexp(
+        rng.choice([1.0, -1.0, 0], (1, 1, n)) * (1 + rng.integers(0, 8, (1, 1, n)) / 2**23), -126 + rng.integers(0, 30)
+    )
+    return Problem(
+        unit, Sequential().plan(k), *(Operand(v, unit.a_format) for v in codes), c.astype(np.float32).view(np.uint32)
+    )
+
+
+def test_nothing_subnormal(fresh_seed: int) -> None:
+    """Where operands are as small as `calm` allows, flushing may be left out; where they are smaller it may not."""
+    from tcsim.kernels.fast.plan import fast_plan
+
+    unit = UNITS["mi250 bf16"]
+    how = fast_plan(unit)
+    assert how is not None
+    deepest = int(np.log2(how.calm))
+    assert deepest == -43
+    for number in range(200):
+        rng = np.random.default_rng([fresh_seed, number])
+        problem = small_products(rng, unit, deepest if rng.random() < 0.7 else deepest - int(rng.integers(1, 30)))
+        assert np.array_equal(cpu.multiply_cpu(problem, 1), by_general(problem)), f"seed {fresh_seed}, problem {number}"
+
+
+def test_something_subnormal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The problems of the test above do reach subnormal results: taken for calm, some are wrong."""
+    from tcsim.kernels.fast.plan import fast_plan
+
+    unit = UNITS["mi250 bf16"]
+    how = fast_plan(unit)
+    assert how is not None
+    monkeypatch.setattr(simd, "fast_plan", lambda unit: how._replace(calm=2.0**-126))
+    problems = [small_products(np.random.default_rng([5, number]), unit, -63) for number in range(100)]
+    assert any(not np.array_equal(cpu.multiply_cpu(p, 1), by_general(p)) for p in problems)

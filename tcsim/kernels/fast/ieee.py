@@ -2,7 +2,10 @@
 
 TREE
     CDNA2: products rounded, added as a balanced tree, then c, all in the unit's rounding, which is a mode of the processor.
-    FLUSHING does to every result what the unit does to subnormal ones; elsewhere `plan` knows that none can be subnormal.
+    FLUSHING does to every result what the unit does to subnormal ones; elsewhere `plan` knows that none can be subnormal. It is
+    left out (fields = 1) in a chunk whose operands are all 0 or at least `calm`: their products are multiples of 2^-100, exact;
+    sums of those are as well, so 0 or 2^-100 and more; and a normal c plus such a sum is a multiple of 2^-124 if |c| >= 2^-101,
+    else it is c or at least 2^-101: nothing is subnormal.
 CHAIN
     Hopper's mma.m8n8k4: fused multiply-adds from a zero, then c. HALVES: two chains of two in an instruction, whose result is
     rounded to float16.
@@ -18,7 +21,7 @@ from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.vector_ops import F32, I32, LANES, Emitted, Variable
-from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, FIELD, HALVES, TREE_FLUSHING, Par
+from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, FIELD, HALVES, TREE, TREE_FLUSHING, Par
 
 ROWS = 4
 _SIGN, _LEAST, _INFINITY = -(1 << 31), 1 << 23, 0x7F800000
@@ -74,12 +77,23 @@ class _Block:
 def ieee_strip(b: ir.IRBuilder, kind: int, length: int, panel: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
     """All rows of a strip against one panel of columns: c is updated in place."""
     ops.set_rounding(b, ops.emit_load(b, arg["par"], Par.MODE).cast(I32, "trunc"))
+    if kind == TREE_FLUSHING:
+        with b.if_else(v["fields"].compare("!=", 0).v) as (calm, flushing):
+            with calm:
+                _rows(b, TREE, length, panel, arg, v)
+            with flushing:
+                _rows(b, kind, length, panel, arg, v)
+    else:
+        _rows(b, kind, length, panel, arg, v)
+    ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
+
+
+def _rows(b: ir.IRBuilder, kind: int, length: int, panel: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
     whole = v["height"] & -ROWS
     with ops.loop(b, whole, ROWS) as i:
         _tile(b, kind, length, panel, ROWS, i, arg, v)
     with ops.loop(b, v["height"], 1, whole) as i:
         _tile(b, kind, length, panel, 1, i, arg, v)
-    ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
 
 
 def _tile(

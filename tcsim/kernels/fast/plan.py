@@ -41,6 +41,7 @@ from tcsim.kernels.fast import exact as simd_exact
 from tcsim.kernels.fast.record import (
     A_OFFSET,
     B_OFFSET,
+    C_EXPONENT,
     MOST_BLOCK,
     SAFE,
     FastPlan,
@@ -56,7 +57,6 @@ from tcsim.kernels.fast.special import CHAINS, GROUPED, ROUNDED, TWO_STAGE, spec
 from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PLAIN, SHIFTED, WIDE
 
 EXACT = 3  # a width of its own: sums in float64
-_C_EXPONENT = 100  # the largest of a c that needs none
 _SCALED = 40  # sums of exponents up to here stay within float32's when two scales of 2^scales.LIMIT move them
 _MOST_PERIOD = 1 << 12
 
@@ -156,7 +156,7 @@ def _exact_plan(unit: Unit) -> FastPlan:
     par = simd_exact.exact_par(unit)
     a, b = unit.a_operand, unit.b_operand
     ranged = a.emax + b.emax > SAFE or a.emin - a.mantissa_bits + b.emin - b.mantissa_bits < -126
-    least, most = (1, 254) if ranged else (127 - _C_EXPONENT, 127 + _C_EXPONENT)
+    least, most = (1, 254) if ranged else (127 - C_EXPONENT, 127 + C_EXPONENT)
     kind = {"nearest": simd_exact.NEAREST, "zero": simd_exact.NEAREST, "random": simd_exact.RANDOM}[mode(unit.rounding).toward]
     return FastPlan(kind, EXACT, ranged, par, least << 23, most << 23)
 
@@ -203,7 +203,7 @@ def _plan(unit: Unit, f: int) -> FastPlan | None:
     if half and out.emin - (unit.kept_bits - 1) - (smallest - f) > 31:
         return None  # a fixed last place too far above the terms
     ranged = words or scaled
-    c_least, c_most = (1 << 23, 0x7F7FFFFF) if ranged else (base << 23, (127 + _C_EXPONENT) << 23)
+    c_least, c_most = (1 << 23, 0x7F7FFFFF) if ranged else (base << 23, (127 + C_EXPONENT) << 23)
     if unit.c_enters == "after":
         return FastPlan(kind, width, words, par_of(unit, f, numbers, group), 0, 0x7F7FFFFF, late=True)
     return FastPlan(kind, width, words, par_of(unit, f, numbers, group), c_least, c_most, SHIFTED if scaled else NO_SCALES)

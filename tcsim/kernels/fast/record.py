@@ -15,6 +15,7 @@ from tcsim.kernels.fast.tile import NO_SCALES
 
 A_OFFSET, B_OFFSET = 63, 64  # exponent codes: e + offset; together e + 127
 MOST_BLOCK = 1024
+C_EXPONENT = 100  # the largest of a c that needs no checks
 SAFE = 60  # sums of exponents up to here need no checks
 
 
@@ -31,6 +32,7 @@ class FastPlan(NamedTuple):
     fields: int = 1  # numbers of a block of scales
     late: bool = False  # c is added after each instruction
     flushed: float = 0.0  # operands below this count as +0
+    calm: float = 0.0  # where none is below this, nothing is subnormal
 
 
 def rescales(fmt: Format) -> bool:

@@ -70,7 +70,8 @@ class FastJob(NamedTuple):
     late: int  # c is added after each instruction
     ieee: int  # operations are the machine's own: infinities and NaN too
     staged: int  # a c of -0 is left to others
-    least: float  # operands below this are flushed
+    least: int  # operands with a smaller pattern are flushed
+    calm: int  # where none has a smaller one, nothing else is
     unit_a: int  # elements times 2^unit are integers, FOLDED
     unit_b: int
 

@@ -98,7 +98,7 @@ def _job(problem: Problem, how: FastPlan, out: Codes, threads: int) -> FastJob:
         unit.nan, unresolved if unresolved != unit.nan else unresolved ^ 1, how.c_least, how.c_most,
         16 if how.words else 8, int(unit.zero_sign == "ieee"),
         *scales[0], *scales[1], max(unit.scale_block, 1), GROUP if folded else block, how.fields, period,
-        int(how.late), int(how.kind >= TREE), int(how.kind in (STAGED, PARITY)), how.flushed,
+        int(how.late), int(how.kind >= TREE), int(how.kind in (STAGED, PARITY)), bits_of(how.flushed), bits_of(how.calm),
         *(reversed(units) if _transposed(problem) else units),
     )  # fmt: skip
 
@@ -109,6 +109,11 @@ def _scales(codes: Codes | None, columns: bool) -> tuple[int, int, int, int]:
         return 0, 0, 0, 0
     t, i, j = codes.strides
     return (codes.__array_interface__["data"][0], t, *((j, i) if columns else (i, j)))
+
+
+def bits_of(x: float) -> int:
+    """The pattern of a float32."""
+    return int(np.float32(x).view(np.uint32))
 
 
 @lru_cache(maxsize=256)

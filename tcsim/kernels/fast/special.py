@@ -15,6 +15,7 @@ from tcsim.kernels.fast.folded import GROUP, GROUPS
 from tcsim.kernels.fast.record import (
     A_OFFSET,
     B_OFFSET,
+    C_EXPONENT,
     MOST_BLOCK,
     SAFE,
     FastPlan,
@@ -28,6 +29,7 @@ from tcsim.kernels.fast.record import (
 from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, HALVES, NATIVE, PAR_COUNT, PARITY, STAGED, TREE, TREE_FLUSHING, Par
 from tcsim.kernels.fast.tile import FOLDED, PLAIN
 
+_CALM = 64  # a floor of exponents from which on no c that is left of a sum underflows when it is scaled
 _TREE_LEAST = -100  # with all products multiples of 2^this, no sum with a normal float32 is subnormal
 
 
@@ -39,16 +41,17 @@ def _staged_plan(unit: Unit) -> FastPlan | None:
         unit.kept_bits,
         unit.k_order,
     ) == (FORMATS["float32"], 24, None)
-    single = max(a.emax + A_OFFSET, b.emax + B_OFFSET)
-    if not held or unit.block_size * floor(most_significand(a) * most_significand(b) * 2.0**staged.FRACTION) >= 2**31:
+    product = floor(most_significand(a) * most_significand(b) * 2.0**staged.FRACTION)
+    if not held or unit.block_size * product > staged.MOST:
         return None
     low, high = staged.LATE + 3, 252 - unit.block_size.bit_length()
-    lowest = a.emin + b.emin + 127
-    words = not (min(a.emin + A_OFFSET, b.emin + B_OFFSET) > 0 and a.emax + b.emax <= SAFE and low <= single + 1 <= lowest)
-    numbers = {Par.HIGH: high, Par.LOW: low, Par.LEAST: low - 1, Par.NONE: single}
+    base, lowest = max(a.emax + A_OFFSET, b.emax + B_OFFSET) + 1, a.emin + b.emin + 127
+    words = not (min(a.emin + A_OFFSET, b.emin + B_OFFSET) > 0 and a.emax + b.emax <= SAFE and _CALM <= base <= lowest)
+    numbers = {Par.HIGH: high, Par.LOW: low, Par.LEAST: low - 1, Par.FLOOR: 0 if words else base}
     par = par_of(unit, staged.FRACTION, numbers, 0)
     par[Par.MODE] = 1
-    return FastPlan(PARITY if unit.parity_split else STAGED, PLAIN, words, par, 1 << 23, 0x7F7FFFFF)
+    least, most = (1 << 23, 0x7F7FFFFF) if words else (base << 23, (127 + C_EXPONENT) << 23)
+    return FastPlan(PARITY if unit.parity_split else STAGED, PLAIN, words, par, least, most)
 
 
 def _directed(unit: Unit) -> bool:
@@ -81,8 +84,9 @@ def _ieee_plan(unit: Unit) -> FastPlan | None:
         if unit.product_rounding != "rne" or unit.block_size not in (2, 4, 8) or (not kept and a.emin != b.emin):
             return None
         never = kept or a.emin - a.mantissa_bits + b.emin - b.mantissa_bits >= _TREE_LEAST
+        calm = 2.0 ** -((-_TREE_LEAST - a.mantissa_bits - b.mantissa_bits) // 2)
         return FastPlan(TREE if never else TREE_FLUSHING, unit.block_size, False, par, 0 if kept else 1 << 23, none,
-                    flushed=0.0 if kept else 2.0**a.emin)  # fmt: skip
+                    flushed=0.0 if kept else 2.0**a.emin, calm=calm)  # fmt: skip
     if unit.arithmetic != "aligned" or unit.block_size != 1 or not kept or unit.scale is not None:
         return None
     signed = unit.zero_sign == "ieee"

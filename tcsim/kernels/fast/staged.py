@@ -1,50 +1,67 @@
-"""Two-stage sums (CDNA3) on the fast path: the products' sum and c meet in float64, floored, then rounded once.
+"""Two-stage sums (CDNA3) on the fast path: the products' sum and c meet in 32 bits, of which the last stands for all below.
 
-T, the sum of the truncated products, counts 2^(e - F) where e is their largest exponent, F = 24. With emax = max(e, exponent
-of c): T is floored to a multiple of 2^(emax - 32), which cuts only where emax - e > 8; c to one of 2^(emax - 24). Their sum is an
-integer of less than 40 bits times 2^(emax - 32), exact in float64; it is floored to 32 significant bits on its pattern (what is
-cut from a negative number is added to its magnitude) and converted to float32, to nearest-even.
+T, the sum of the truncated products, counts 2^(e - F) where e is their largest exponent, F = 24; ec is c's exponent, E the larger
+of the two. The unit floors T to multiples of 2^(E - 32), c to ones of 2^(E - 24), their sum to 32 significant bits, and rounds
+that to nearest-even.
+
+Here everything counts u = 2^(max(e, ec - D) - F), D = 5; |T| <= MOST < 0.9·2^30 (`special`). q = max(ec - D - e, 0).
+    q = 0: T is not cut (E - 32 <= e - 24), c is where the unit cuts it (exact for E = ec). |c| < 2^30 u, so the sum is an integer
+        of 32 bits, none of which the unit cuts: converting it to float32 rounds it.
+    q > 0: 2^29 u <= |c| < 2^30 u, exact, and |T| < 0.45·2^30 u: the sum's magnitude is above 2^25 u, so half a last place of the
+        result is 2 u or more, and bits below u only tell ties apart: n, the sum rounded down, is made odd where some of them are
+        set. Those are 1/2, 1/4, 1/8 u, for the unit floors T at u/8. It also floors the sum to 32 bits: for |sum| >= 2^29 u
+        1/8 is lost, from 2^30 u on 1/4 as well; `n ^ (n >> 31)` tells which, as |n| does up to where there are no such bits.
 
 Where even and odd products are summed apart, the sum of the lower exponent is floored to the other's grid first, and a c below
-2^(emax - 25) counts as zero.
+2^(e - 25) counts as zero.
 """
 
 from __future__ import annotations
 
-from tcsim.codegen.vector_ops import F32, F64, I32, I64, Emitted
+from tcsim.codegen.vector_ops import F32, I32, Emitted
+from tcsim.kernels.fast.round import FIELD, Par, Rounding
 
 FRACTION, LATE = 24, 31
-_BELOW = (1 << 21) - 1  # the bits of a float64 below its first 32
+D = 5  # binades that c may be above the products with all bits of both in 32
+MOST = 0.9 * 2**30  # of a sum of products
+_PLACE = 23  # of an exponent in float32
+_DEEPEST = 29  # a shift that leaves of a sum only its sign, as far as c's last place can tell
+_FAR = 60  # a c so many binades below is no further: its scaling must not underflow
 
 
-def _shift(x: Emitted, by: Emitted) -> Emitted:
-    """x·2^-by rounded down, by from 0 on."""
-    return Emitted(x.b, x.b.ashr(x.v, by.call("smin", 31).v))
+def sra(x: Emitted, by: Emitted | int) -> Emitted:
+    """x·2^-by rounded down, by below 32."""
+    return Emitted(x.b, x.b.ashr(x.v, x.like(by).v))
+
+
+def _shift(x: Emitted, fields: Emitted) -> Emitted:
+    """x rounded down by as many places as a difference of exponent fields, from 0 on, says."""
+    return sra(x, (fields >> _PLACE).call("smin", 31))
 
 
 def joined_stages(even: Emitted, e_even: Emitted, odd: Emitted, e_odd: Emitted) -> tuple[Emitted, Emitted]:
-    """The two sums floored to the larger exponent's grid and added, and that exponent."""
+    """The two sums floored to the larger exponent's grid and added, and that exponent; exponents are fields in place."""
     e = e_even.call("smax", e_odd)
     return _shift(even, e - e_even) + _shift(odd, e - e_odd), e
 
 
-def with_c(total: Emitted, e: Emitted, c: Emitted, drops: bool) -> tuple[Emitted, Emitted]:
-    """The new accumulators from T, its exponent as a number (0: no nonzero product), and c; and the exponent of the block."""
-    b = total.b
-    e_c = (c.bits_as(I32) << 1) >> 24
-    emax = e.call("smax", e_c)
-    c_floor = (c * (((emax * -1 + (254 + FRACTION)) << 23).bits_as(F32))).call("floor")
-    below = c.bits_as(I32).compare("u>", -(1 << 31))  # a negative c is at most -1, also where c times the scale underflows to 0
-    c_floor = below.where(c_floor.call("minnum", -1.0), c_floor) * 256.0
+def with_c(rounding: Rounding, total: Emitted, e: Emitted, c: Emitted, drops: bool, words: bool) -> Emitted:
+    """The new accumulators from T, its exponent field in place (words: 0 without a nonzero product), and c."""
+    scale, unscale = rounding.number(Par.SCALE), rounding.number(Par.UNSCALE)
+    ec = c.bits_as(I32) & FIELD
+    base = e.call("smax", ec - (D << _PLACE))
+    scale = scale - base
+    if words:
+        scale = scale.call("smax", ec * -1 + ((254 + FRACTION - _FAR) << _PLACE))
+    c_floor = (c * scale.bits_as(F32)).call("floor").cast(I32, "fptosi")
     if drops:
-        kept = e_c.compare(">=", emax - (FRACTION + 1))
-        c_floor = kept.where(c_floor, 0.0)
-    behind = emax - e
-    cut = _shift(total, (behind - 8).call("smax", 0))
-    factor = ((behind.call("smin", 8) * -1 + (127 + 8)) << 23).bits_as(F32)
-    wide = cut.cast(F64, "sitofp").call("fma", factor.cast(F64, "fpext"), c_floor.cast(F64, "fpext"))
-    pattern = wide.bits_as(I64)
-    negative = Emitted(b, b.ashr(pattern.v, pattern.like(63).v))
-    floored = ((pattern + (negative & _BELOW)) & ~_BELOW).bits_as(F64)
-    unscale = ((emax - (LATE + 1)).call("smax", 0) << 23).bits_as(F32)  # 0 where c and all products are
-    return floored.cast(F32, "fptrunc") * unscale, emax << 23
+        c_floor = ec.compare(">=", e - ((FRACTION + 1) << _PLACE)).where(c_floor, 0)
+    q = ((base - e) >> _PLACE).call("smin", _DEEPEST)
+    n = c_floor + sra(total, q)
+    eighths = ((total << 3) >> q) & 7
+    sticky = eighths >> ((n ^ sra(n, 31)) >> 29)
+    odd = sticky.compare("!=", 0).where(n | 1, n)
+    place = base - unscale
+    if words:
+        place = place.call("smax", 0)  # without products and c
+    return odd.cast(F32, "sitofp") * place.bits_as(F32)

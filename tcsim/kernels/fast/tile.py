@@ -62,7 +62,7 @@ class Tile:
     ) -> None:
         self.b, self.kind, self.width, self.half, self.shifted = b, kind, width, half, shifted
         self.staged = kind in (STAGED, PARITY)
-        self.aware = shifted or self.staged  # blocks without a nonzero product are told apart
+        self.aware = shifted  # blocks without a nonzero product are told apart
         self.code = I16 if words else I8
         self.groups = VECTORS * self.code.width // 32
         self.wide = panel == PANEL
@@ -107,12 +107,6 @@ class Tile:
         floor, least, high = (self.par[p].cast(I16, "trunc") for p in (Par.FLOOR, Par.LEAST, Par.HIGH))
         raised = top.call("smax", least).call("smin", high + 1)
         return top.compare(">", -4096).where(raised, floor)
-
-    def number_of(self, top: Emitted) -> Emitted:
-        """The exponent field of a block's products as a number, 0 where none is nonzero."""
-        if self.code == I16:
-            return top >> 23
-        return top.compare(">", self.number(Par.NONE) << 23).where(top >> 23, 0)
 
     def shift(self, top: Emitted, shift: Emitted) -> tuple[Emitted, Emitted]:
         """The largest exponent moved by a block's scales, and by how much; both 0 where no product is nonzero."""
@@ -181,22 +175,20 @@ class Tile:
         self, terms: Terms, tops: list[list[Emitted]], c: list[Emitted], k: Emitted, stop: Emitted, seen: list[Range]
     ) -> list[Emitted]:
         """The accumulators of a two-stage sum after products k … stop; `tops`: exponents of each part of the products."""
-        parts = []
+        parts, words = [], self.code == I16
         for start, top in enumerate(tops):
             s = [(self.number(Par.SCALE) - e).bits_as(F32) for e in top]
             zeros = [e.like(0) for e in top]
-            numbers = [self.number_of(e) for e in top]
-            parts.append((self.products(terms, s, k + start, stop, zeros, len(tops)), numbers))
-            for range_, e in zip(seen, numbers, strict=True):
-                range_.see(e << 23)
+            parts.append((self.products(terms, s, k + start, stop, zeros, len(tops)), top))
         found = parts[0]
         if len(parts) > 1:
             each = [staged.joined_stages(*x) for x in zip(*parts[0], *parts[1], strict=True)]
             found = [t for t, _ in each], [e for _, e in each]
-        after = [staged.with_c(t, e, x, len(tops) > 1) for t, e, x in zip(*found, c, strict=True)]
-        for range_, (_, e) in zip(seen, after, strict=True):
-            range_.see(e)
-        return [x for x, _ in after]
+        for range_, x, *fields in zip(seen, c, *tops, strict=True) if words else ():
+            for e in fields:
+                range_.see(e)
+            range_.see(fields[0].call("smax", fields[-1]).call("smax", x.bits_as(I32) & FIELD))
+        return [staged.with_c(self.rounding, t, e, x, len(tops) > 1, words) for t, e, x in zip(*found, c, strict=True)]
 
     def carried(self, part: Emitted, start: Emitted, emax: Emitted, random: Emitted | None) -> Emitted:
         """The rounded sum of the products and c, which may pass 32 bits."""
@@ -287,7 +279,7 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[
             before = [c[p].get() for p in group]
             if tile.staged:
                 fields = [[x[p] for p in group] for x in found]
-                after = tile.two_stage_block(terms, fields, before, k, stop, [seen[p] for p in group])
+                after = tile.two_stage_block(terms, fields, before, k, stop, [seen[p] for p in group if seen])
             else:
                 emax = [tile.with_c(tops[p], x) for p, x in zip(group, before, strict=True)]
                 after = tile.block(terms, emax, before, k, stop, [words[p] for p in group], [shifts[p] for p in group if shifts])  # fmt: skip
