@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import tcsim
+from tcsim.hardware.choices import ALIGN_ROUNDINGS, C_ENTERS, NAN_FROM, OVERFLOWS, ROUNDINGS, SUBNORMALS, ZERO_SIGNS
 from tcsim.hardware.unit import Unit
 
 
@@ -105,3 +106,41 @@ def label(unit: Unit) -> str:
     """A test id: the unit, and what was changed."""
     changed = unit.source.split(": ", 1)[1] if unit.source.startswith("what-if") else ""
     return f"{unit.label} {changed}".strip()
+
+
+def one_change(unit: Unit) -> list[Unit]:
+    """Every what-if of one field that its record allows, each value of a choice and a few of each number."""
+    now = unit.as_dict()
+    values: dict[str, list[object]] = {
+        "rounding": [*ROUNDINGS],
+        "align_rounding": [*ALIGN_ROUNDINGS],
+        "product_rounding": [*ROUNDINGS],
+        "c_enters": [*C_ENTERS],
+        "subnormals": [*SUBNORMALS],
+        "zero_sign": [*ZERO_SIGNS],
+        "nan_from": [*NAN_FROM],
+        "overflow": [*OVERFLOWS],
+        "block_size": [1, 2, 4, 5, 8, 16, 32, 64],
+        "fraction_bits": [6, 12, 23, 25, 30, 40, 60, 100],
+        "late_fraction_bits": [20, 40],
+        "min_exponent": [None, -133, -21, 0],
+        "out": ["float32", "float16", "bfloat16", "float64"],
+        "out_precision": [8, 14, 22],
+        "chain": [2, 4],
+        "lanes": [1, 2, 4],
+        "k_order": [tuple(range(unit.instruction_k))[::-1]],
+        "operand_format": ["bfloat16", "float32"],
+        "parity_split": [False, True],
+        "group_size": [1, 4, 8, 16, 32],
+    }
+    made: list[Unit] = []
+    for name, found in values.items():
+        for value in found:
+            if value == now[name]:
+                continue
+            others = {"chain": {"c_enters": "after"}}.get(name, {})
+            try:
+                made.append(unit.replace(**{name: value}, **others))
+            except ValueError:
+                continue
+    return made

@@ -1,20 +1,27 @@
-"""Fused chains with DAZ and FTZ (x86's matrix units) in float64, whose product of two narrow factors is exact, on any machine.
+"""Fused chains with DAZ and FTZ (x86's matrix units) by the processor's own fused multiply-add in float32, on any machine.
 
-The sum of a product and a float32 is made exact by TwoSum, cut to odd where float64 does not hold it, and so rounds to float32
-as the exact sum does. The least normal number less half an ulp decides what is flushed. NaN go output by output.
+What is below the least normal number after the processor's rounding was below it before, and is flushed; what is the least
+normal number itself may be a smaller one that the coarser grid of subnormal numbers rounded up. Outputs that ever held it go
+one by one, and those that are NaN: there the sum of a product and a float32 is made exact in float64 by TwoSum, cut to odd
+where float64 does not hold it, and so rounds to float32 as the exact sum does; the least normal number less half an ulp
+decides what is flushed.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from tcsim.codegen.jit import default_threads, inline, kernel, routine, run_tasks
+from tcsim.codegen.jit import default_threads, inline, kernel, noalias, routine, run_tasks
+from tcsim.codegen.memory import at
+from tcsim.codegen.scalar_ops import fma, wide_vectors
 from tcsim.codegen.vector_memory import bits_of_float
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, only, operands, schedules, up_to
+from tcsim.kernels.fast.drive import lines
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.general.spec import order_of
 from tcsim.kernels.native.outside import LEAST, walked
@@ -41,6 +48,7 @@ GATE = Gate(
 )
 _COLUMNS = 256
 _QUIET = 1 << 22
+_LEAST_NORMAL = np.float32(2.0**-126)
 
 
 @inline
@@ -55,28 +63,52 @@ def add_rounded_ftz(x, y):
     return np.copysign(0.0, s) if abs(s) < LEAST else np.float64(np.float32(s))
 
 
-@routine
-def run_fused_row(a, b, ks, i, first, last, block, lanes, c, sums):
-    """c[j] and the products of blocks ks[first … last - 1] of row i of a and the columns of b."""
-    width = c.size
-    for p in range(first, last, block):
-        stop = min(p + block, last)
-        if lanes == 1:
-            for q in range(p, stop):
-                x, k = a[i, ks[q]], ks[q]
-                for j in range(width):
-                    c[j] = add_rounded_ftz(c[j], x * b[k, j])
-            continue
-        sums[:, :] = 0.0
-        for q in range(p, stop):
-            x, k, lane = a[i, ks[q]], ks[q], (q - p) % lanes
-            for j in range(width):
-                sums[lane, j] = add_rounded_ftz(sums[lane, j], x * b[k, j])
-        for lane in range(1, lanes):
-            for j in range(width):
-                sums[0, j] = add_rounded_ftz(sums[0, j], sums[lane, j])
+@inline
+def flushed(x):
+    return x * np.float32(0) if abs(x) < _LEAST_NORMAL else x
+
+
+@noalias
+def run_steps(a, b, ks, steps, apart, lanes, pitch, width, sums, edge):
+    """sums[lane, j] = a[k]·b[k, j] + sums[lane, j], flushed, for each k of ks and lanes in turn; lines of sums are `apart`.
+
+    edge[j] is 1 where a step gave the least normal number.
+    """
+    wide_vectors()
+    for q in range(steps):
+        k, line = ks[q], q % lanes * apart
+        x, first = a[k], k * pitch
         for j in range(width):
-            c[j] = add_rounded_ftz(c[j], sums[0, j])
+            s = fma(x, b[first + j], sums[line + j])
+            edge[j] = np.float32(1) if abs(s) == _LEAST_NORMAL else edge[j]
+            sums[line + j] = flushed(s)
+
+
+@noalias
+def add_lines(x, width, sums):
+    """sums[j] += x[j], flushed; what is subnormal or the least normal number was not rounded."""
+    wide_vectors()
+    for j in range(width):
+        sums[j] = flushed(sums[j] + x[j])
+
+
+@routine
+def run_fused_row(a, b, ks, i, j0, block, lanes, c, sums, edge):
+    """c[j] and the products of blocks ks of row i of a and the columns j0 … of b, contiguous.
+
+    edge[j] is set where a step of column j gave the least normal number, which may be wrong.
+    """
+    width, n, last, apart = c.size, b.shape[1], ks.size, sums.size // lanes
+    row, right = at(a.reshape(-1), i * a.shape[1]), at(b.reshape(-1), j0)
+    if lanes == 1:
+        run_steps(row, right, at(ks, 0), last, 0, 1, n, width, at(c, 0), at(edge, 0))
+        return
+    for p in range(0, last, block):
+        sums[:] = np.float32(0)
+        run_steps(row, right, at(ks, p), min(block, last - p), apart, lanes, n, width, at(sums, 0), at(edge, 0))
+        for lane in range(1, lanes):
+            add_lines(at(sums, lane * apart), width, at(sums, 0))
+        add_lines(at(sums, 0), width, at(c, 0))
 
 
 @inline
@@ -98,8 +130,8 @@ def nan_add(x, code_x, y, code_y, own):
 
 
 @routine
-def nan_of(a, b, nan_a, nan_b, ks, i, j, first, last, block, lanes, x, code, own):
-    """The code of an output that is NaN, by the walk of run_row; x and code are its c."""
+def one_output(a, b, nan_a, nan_b, ks, i, j, first, last, block, lanes, x, code, own):
+    """An output in float64 and the code of its NaN, 0 for a number, by the walk of run_fused_row; x and code are its c."""
     for p in range(first, last, block):
         stop = min(p + block, last)
         total, kept = x, code
@@ -107,38 +139,56 @@ def nan_of(a, b, nan_a, nan_b, ks, i, j, first, last, block, lanes, x, code, own
             s, mine = (x, code) if lanes == 1 else (0.0, np.int64(0))
             for q in range(p + lane, stop, lanes):
                 k = ks[q]
-                s, mine = nan_step(s, mine, a[i, k], b[k, j], nan_a[i, k], nan_b[k, j], own)
+                s, mine = nan_step(s, mine, np.float64(a[i, k]), np.float64(b[k, j]), nan_a[i, k], nan_b[k, j], own)
             total, kept = (s, mine) if lane == 0 else nan_add(total, kept, s, mine, own)
         x, code = (total, kept) if lanes == 1 else nan_add(x, code, total, kept, own)
-    return code
+    return x, code
 
 
 @kernel
 def run_rows(first, last, a, b, nan_a, nan_b, ks, block, lanes, c, nan_c, own, out):
     """Rows first … last - 1 of the codes of c + a·b, products in the order ks; nan_… are codes of NaN operands, or 0."""
     k, n = ks.size, c.shape[1]
-    line, sums = np.empty(min(n, _COLUMNS)), np.empty((lanes, min(n, _COLUMNS)))
+    most = -(-min(n, _COLUMNS) // 16) * 16
+    line, edge = lines(most, np.float32), lines(most, np.float32)
+    sums = lines(lanes * most, np.float32)
     for i in range(first, last):
         for j0 in range(0, n, _COLUMNS):
             width = min(_COLUMNS, n - j0)
-            some = line[:width]
-            some[:] = c[i, j0 : j0 + width]
-            run_fused_row(a, b[:, j0 : j0 + width], ks, i, 0, k, block, lanes, some, sums[:, :width])
+            some, odd = line[:width], edge[:width]
+            some[:], odd[:] = c[i, j0 : j0 + width], 0
+            run_fused_row(a, b, ks, i, j0, block, lanes, some, sums, odd)
             for j in range(width):
-                if np.isnan(some[j]):
-                    code = nan_of(a, b, nan_a, nan_b, ks, i, j0 + j, 0, k, block, lanes, c[i, j0 + j], nan_c[i, j0 + j], own)
-                    out[i, j0 + j] = np.uint32(code)
-                else:
-                    out[i, j0 + j] = np.uint32(bits_of_float(np.float32(some[j])))
+                out[i, j0 + j] = bits_of_float(some[j])
+                if odd[j] != 0 or np.isnan(some[j]):
+                    x, code = one_output(a, b, nan_a, nan_b, ks, i, j0 + j, 0, k, block, lanes, np.float64(c[i, j0 + j]),
+                                         nan_c[i, j0 + j], own)  # fmt: skip
+                    out[i, j0 + j] = np.uint32(code) if code != 0 else bits_of_float(np.float32(x))
 
 
 def _operand(x: Operand, fmt: Format) -> tuple[Any, Any]:
-    """Values with DAZ as float64, and the codes of NaN as float32 ones made quiet; a NaN stored in another format is the one of `fmt`."""
+    """Values with DAZ as float32, and the codes of NaN as float32 ones made quiet; a NaN stored in another format is the one of `fmt`."""
+    if x.stored.width > 16:
+        return _values(x.codes, x.stored, fmt)
+    table, nans = _tables(x.stored, fmt)
+    values = table[x.codes]
+    return values, nans[x.codes] if np.isnan(values).any() else np.zeros(values.shape, np.int64)
+
+
+@lru_cache(maxsize=16)
+def _tables(stored: Format, fmt: Format) -> tuple[Any, Any]:
+    """`_operand` of every code of a format of at most 16 bits."""
+    return _values(np.arange(1 << stored.width, dtype=stored.storage), stored, fmt)
+
+
+def _values(codes: Any, stored: Format, fmt: Format) -> tuple[Any, Any]:
     with np.errstate(invalid="ignore"):  # a signalling NaN
-        values = np.asarray(decode(x.codes, x.stored), np.float64)
+        values = np.asarray(decode(codes, stored), np.float64)
     values = np.where(np.abs(values) < 2.0**fmt.emin, np.copysign(0.0, values), values)
-    nan = np.isnan(values)
-    codes = x.codes.astype(np.int64) if x.stored == fmt else np.full(nan.shape, fmt.nan_code)
+    values, nan = np.ascontiguousarray(values, np.float32), np.isnan(values)
+    if not nan.any():
+        return values, np.zeros(values.shape, np.int64)
+    codes = codes.astype(np.int64) if stored == fmt else np.full(nan.shape, fmt.nan_code)
     fraction = codes >> fmt.padding & ((1 << fmt.mantissa_bits) - 1)
     sign = np.where(codes & fmt.sign_bit, 1 << 31, 0)
     return values, np.where(nan, sign | 0x7F800000 | _QUIET | fraction << (23 - fmt.mantissa_bits), 0)
