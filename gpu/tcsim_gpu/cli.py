@@ -154,7 +154,7 @@ def capture(path: str, match: tuple[str, ...], distributions: tuple[str, ...], s
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 def plan(gpu: str | None, fmt: str | None, on: str | None, instruction: str | None, size: int, data: str, seed: int) -> None:
-    """How backend="cuda" computes a unit: natively, padded, by exact blocks, or by the emulator.
+    """How backend="cuda" computes a unit: natively, padded, by exact blocks, by ballast, or by the emulator.
 
     With GPU and FORMAT the unit's step and, on the GPU present, the share of a random product that each step took; without, one
     line for every unit of the table.
