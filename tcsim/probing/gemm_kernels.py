@@ -80,7 +80,7 @@ class Launch:
         first = kernels[0]
         return cls(
             short(first["name"]), tuple(first["grid"]), tuple(first["block"]), len(kernels) > 1, contiguous,
-            *(heuristic.get(key, default) for key, default in (("splits", 1), ("reduction", 0), ("custom", 0), ("workspace", 0))),
+            heuristic.get("splits", 1), heuristic.get("reduction", 0), heuristic.get("custom", 0), heuristic.get("workspace", 0),
             **more,
         )  # fmt: skip
 
