@@ -226,10 +226,10 @@ def _gemv(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None
         if launch.contiguous:
             return Lanes(256 * blocks, 1, tree="pairs in blocks of 128")
         return Lanes(128 * blocks, 1, tree="blocks of 128")
-    thin = re.match(r"gemmSN_(NN|TN)_kernel<float, (\d+), (\d+), ", name)
+    thin = re.match(r"gemmSN_(NN|TN)_kernel<float, \d+, (\d+), ", name)
     if thin is not None and slice_k is None:
         if thin[1] == "NN":
-            return Lanes(int(thin[3]), None, tile=128 if thin[2] == "256" else None, tree="ascending")
+            return Lanes(int(thin[2]), None, tile=512 // int(thin[2]), tree="ascending")
         return Lanes(16, 1, tile=16, tree="ascending")
     return None
 
