@@ -20,8 +20,7 @@ from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel
 from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
 from tcsim.probing.predict import unit_of_kind
 from tcsim.schedule import Hybrid, Schedule, Tiled
-from tcsim_gpu.library_calls import LibraryCall, kept_elements, kept_places, seed_of
-from tcsim_gpu.observe import gemm_kind, value_patterns
+from tcsim_gpu.library_calls import LibraryCall, gemm_kind, kept_elements, kept_places, seed_of, value_patterns
 
 Floats = np.ndarray[Any, Any]
 LINES = 1 << 25  # elements of b made at once

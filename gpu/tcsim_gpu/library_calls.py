@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.fp.formats import format_named
+from tcsim.probing.gemm_kernels import GemmKind
 from tcsim_gpu import device, lt
 from tcsim_gpu.cublas import COMPUTE_TYPES
 from tcsim_gpu.survey import KINDS, LAYOUTS, _call, _code, _matrix, log_uniform_size
@@ -47,6 +49,19 @@ class LibraryCall:
     def formats(self) -> tuple[str, str, str]:
         """Input, output and compute type."""
         return KINDS[self.kind]
+
+
+def gemm_kind(name: str) -> GemmKind:
+    """The formats behind a name of `KINDS`."""
+    fmt, out, compute = KINDS[name]
+    return GemmKind(fmt, out, "float16" if compute == "16f" else "float32", name.endswith("fast"))
+
+
+def value_patterns(d: np.ndarray[Any, Any], fmt: str) -> np.ndarray[Any, Any]:
+    """The patterns of an output's values, NaN as it is."""
+    if fmt == "bfloat16":
+        return (np.ascontiguousarray(d, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return np.ascontiguousarray(d).view(format_named(fmt).storage)
 
 
 def seed_of(call: LibraryCall, z: int) -> int:

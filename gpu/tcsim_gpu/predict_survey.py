@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 from tcsim_gpu import judged, library_calls, segments
-from tcsim_gpu.library_calls import LibraryCall
-from tcsim_gpu.observe import gemm_kind
+from tcsim_gpu.library_calls import LibraryCall, gemm_kind
 
 GROUP = 96  # calls traced together; of batches and whole outputs fewer
 MISSES = 24 << 20  # bytes of outputs kept

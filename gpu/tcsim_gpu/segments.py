@@ -18,8 +18,7 @@ from tcsim.probing.gemm_kernels import Launch
 from tcsim.probing.predict import unit_of_kind
 from tcsim.schedule import Tiled
 from tcsim_gpu import device
-from tcsim_gpu.library_calls import STORAGE, LibraryCall
-from tcsim_gpu.observe import gemm_kind, value_patterns
+from tcsim_gpu.library_calls import STORAGE, LibraryCall, gemm_kind, value_patterns
 from tcsim_gpu.survey import _call
 
 MOST = 80  # pieces looked through
@@ -30,7 +29,7 @@ def asks_for_marks(launch: Launch) -> bool:
     return "_segment_k_on_" in launch.name and launch.workspace > 4096
 
 
-def marks(k: int, at: int, fmt: str) -> Any:
+def mark_line(k: int, at: int, fmt: str) -> Any:
     """The k values of every row of a; b is ones."""
     large = np.float32(2.0**15 if fmt == "float16" else 2.0**60)
     values = np.ones(k, np.float32)
@@ -46,7 +45,7 @@ def cut_outputs(call: LibraryCall) -> Any:
     a_t = call.layout[0] == "t"
     cut = cp.zeros((call.m, call.n), bool)
     for at in {max(1, call.k * 7 // 8), max(1, call.k // 2)}:
-        line = marks(call.k, at, kind.fmt)
+        line = mark_line(call.k, at, kind.fmt)
         one = matmul(line[None], np.ones((call.k, 1), np.float32), unit=unit, schedule=Tiled(), threads=1)
         whole = int(value_patterns(np.asarray(one), kind.out)[0, 0])
         stored = np.float16 if kind.fmt == "float16" else np.float32

@@ -92,6 +92,23 @@ def short(name: str) -> str:
     return name.replace("__nv_bfloat16", "bf16").replace("__half", "half").rstrip(">")
 
 
+def kernel_family(name: str) -> str:
+    """The kernels of one rule: a kernel's name as far as its sizes; nvjet's, xmma's and vector kernels' as far as their types."""
+    found = re.match(
+        r"nvjet_sm90_[a-z]+|sm\d+_xmma_gemm_\w+?_(?=[nt][nt]_)|[\w:]+?_kernel(?=[<_])|gemvx::kernel|cutlass_\w+?gemm", name
+    )
+    cut = (
+        "_segment_k_on"
+        if "_segment_k_on_" in name
+        else "_ffma"
+        if "_ffma_" in name
+        else "_splitK"
+        if "_splitK_" in name
+        else ""
+    )
+    return (found[0].rstrip("_") if found else re.sub(r"[_<]\d.*|<.*", "", name)) + cut
+
+
 def schedule_of_kernel(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     """The schedule of a kernel for k products of a unit with accumulators of `kind`; None where no rule is known."""
     for family in (_cutlass, _simt, _nvjet, _xmma, _gemvx, _gemv):
