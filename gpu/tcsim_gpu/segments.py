@@ -78,7 +78,8 @@ def pieces_of(call: LibraryCall, launch: Launch, rows: Any, columns: Any, seen: 
     found = re.search(r"_tilesize\d+x\d+x(\d+)_", launch.name)
     kind = gemm_kind(call.kind)
     inside = Hybrid(Tiled(), Tiled(), launch.regions).cut_places(rows, columns)
-    some_rows, some_columns = np.flatnonzero(inside.any(axis=1))[:16], np.flatnonzero(inside.any(axis=0))[:16]
+    some_rows = np.flatnonzero(inside.any(axis=1))[:16]
+    some_columns = np.flatnonzero(inside[some_rows].any(axis=0))[:16]
     inside = inside[np.ix_(some_rows, some_columns)]
     if found is None or not inside.any():
         return 2
