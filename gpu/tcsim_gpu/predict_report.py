@@ -85,14 +85,16 @@ def write_golden(path: Path, meta: dict[str, Any], rows: list[Row]) -> None:
     regions = {row: launch.regions for row, (_, launch, _) in enumerate(told) if launch.regions}
     small: dict[str, Any] = {key: np.array(column, np.int64) for key, column in columns.items()}
     small = {key: column.astype(np.min_scalar_type(int(column.max(initial=0)))) for key, column in small.items()}
-    np.savez_compressed(path, tables=json.dumps({"meta": meta, "words": words, "names": names, "regions": regions}), **small)
+    np.savez_compressed(
+        path, meta=json.dumps(meta), tables=json.dumps({"words": words, "names": names, "regions": regions}), **small
+    )
 
 
 def read_golden(path: Path) -> tuple[dict[str, Any], list[tuple[LibraryCall, Launch, str]]]:
     """Its record, and each call with its launch and digest."""
     with np.load(path) as stored:
-        tables = json.loads(str(stored["tables"]))
-        columns = {key: stored[key].tolist() for key in stored.files if key != "tables"}
+        meta, tables = (json.loads(str(stored[key])) for key in ("meta", "tables"))
+        columns = {key: stored[key].tolist() for key in stored.files if key not in ("meta", "tables")}
     found = []
     for row in range(len(columns["m"])):
         c = {key: column[row] for key, column in columns.items()}
@@ -105,7 +107,7 @@ def read_golden(path: Path) -> tuple[dict[str, Any], list[tuple[LibraryCall, Lau
             c["custom"], c["workspace"], (call.m, call.n), call.batch, regions, c["pieces"],
         )  # fmt: skip
         found.append((call, launch, f"{c['digest']:08x}"))
-    return tables["meta"], found
+    return meta, found
 
 
 def families(rows: list[Row]) -> dict[str, list[int]]:

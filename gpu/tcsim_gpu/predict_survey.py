@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +210,8 @@ def run_survey(out: Path, seconds: float, seed: int, asked: dict[str, int], proc
     from tcsim_gpu import device, lt
 
     done = _done(out)
-    meta = {**device.describe(), "cublasLt": lt.shared_lt().version, "seed": seed, "asked": asked}
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    meta = {**device.describe(), "date": date, "cublasLt": lt.shared_lt().version, "seed": seed, "asked": asked}
     (out / "meta.json").write_text(json.dumps(meta))
     print(meta, flush=True)
     known = sections(seed, lt.shared_lt().heuristic)
