@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tcsim_gpu import judged, library_calls, predict_report, segments
+from tcsim_gpu import judged, library_calls, predict_report, predict_survey, segments
 from tcsim_gpu.library_calls import LibraryCall, gemm_kind
 from tcsim_gpu.survey import KINDS
 
@@ -184,3 +184,50 @@ def test_draws_cover_what_they_say() -> None:
         rows, columns = library_calls.kept_places(call)
         assert rows.size * columns.size >= min(4096, call.m * call.n)
     assert all(call.m * call.n * call.k <= 1 << 35 for call in library_calls.draw_whole(20, 2))
+
+
+def test_kernels_are_their_calls() -> None:
+    """A call begins with the kernels that make its operands; what a forward pass launched before the last of them is not it."""
+    names = [
+        "hashed",
+        "hashed",
+        "gemm_a",
+        "cupy_take",
+        "hashed",
+        "hashed",
+        "forward",
+        "hashed",
+        "at::native::x",
+        "gemm_b",
+        "reduce",
+    ]
+    runs = predict_survey.assigned([{"name": name} for name in names], [2, 3])
+    assert [[event["name"] for event in run] for run in runs] == [["gemm_a"], ["gemm_b", "reduce"]]
+
+
+def test_a_survey_is_written_and_read(tmp_path: Path) -> None:
+    """Three calls judged as a run judges them: one right, one with a bit changed, one of a kernel that no rule knows."""
+    judges = predict_survey.Judges(tmp_path, 1)
+    rows = {}
+    for index, name in enumerate(
+        ("nvjet_sm90_hss_64x8_64x16_1x2_h_bz_NNN", "nvjet_sm90_hss_64x8_64x16_1x2_h_bz_NNN", "someones_gemm")
+    ):
+        call = LibraryCall("gemmEx", "float16>float32", 9, 70, 130, "nn", 7 + index)
+        record = {"kernels": [{"name": name, "grid": [1, 1, 1], "block": [128, 1, 1]}], "error": None, "lt": {"splits": 1}}
+        seen = judged.expected(call, judged.launch_of(call, record), Tiled(), 0)[None].copy()
+        seen[0, 2, 3] ^= index == 1
+        verdict = predict_survey.judge_one(call, record, seen)
+        rows[index] = judges._line("plain", index, call, record, verdict)
+    (tmp_path / "calls.jsonl").write_text("\n".join(rows.values()) + "\n")
+    (tmp_path / "meta.json").write_text('{"gpu": "none", "seed": 1}')
+    judges.save_misses()
+    judges.pool.shutdown()
+    meta, found, kept = predict_report.read_survey(tmp_path)
+    assert [predict_report.outcome(row) for row in found] == ["equal", "differs", "no rule"]
+    assert sorted(kept) == ["d-plain-1", "d-plain-2"]
+    assert "| plain | float16>float32 | 1 | 1 | 1 | 0 | 1,890 |" in predict_report.table(found)
+    assert predict_report.families(found) == {"nvjet_sm90_hss": [1, 2], "someones_gemm": [0, 1]}
+    predict_report.write_golden(tmp_path / "g.npz", meta, found)
+    _, calls = predict_report.read_golden(tmp_path / "g.npz")
+    assert calls == [(found[0]["call"], judged.launch_of(found[0]["call"], found[0]), found[0]["verdict"]["digest"][:8])]
+    assert predict_survey._done(tmp_path) == {("plain", 0), ("plain", 1), ("plain", 2)}
