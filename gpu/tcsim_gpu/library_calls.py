@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.fp.formats import format_named
+from tcsim.probing.gemm_kernels import GemmKind
 from tcsim_gpu import device, lt
 from tcsim_gpu.cublas import COMPUTE_TYPES
 from tcsim_gpu.survey import KINDS, LAYOUTS, _call, _code, _matrix, log_uniform_size
@@ -18,6 +20,9 @@ from tcsim_gpu.survey import KINDS, LAYOUTS, _call, _code, _matrix, log_uniform_
 SAMPLED = 4096  # outputs of each call, where it has as many
 STORAGE = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
 TORCH_KINDS = ("float16>float16", "bfloat16>bfloat16", "tfloat32>float32", "float32>float32")
+TAIL_KINDS = (
+    "float16>float32", "bfloat16>float32", "float16>float16", "bfloat16>bfloat16", "float8_e4m3fn>float32", "float8_e4m3fn>float32 fast",
+)  # fmt: skip
 TORCH_OPS = ("mm", "addmm", "addmm c", "bmm", "baddbmm", "linear", "linear bias", "dx", "dw")
 PLAIN = tuple(kind for kind in KINDS if kind != "float32>float32")
 
@@ -44,6 +49,19 @@ class LibraryCall:
     def formats(self) -> tuple[str, str, str]:
         """Input, output and compute type."""
         return KINDS[self.kind]
+
+
+def gemm_kind(name: str) -> GemmKind:
+    """The formats behind a name of `KINDS`."""
+    fmt, out, compute = KINDS[name]
+    return GemmKind(fmt, out, "float16" if compute == "16f" else "float32", name.endswith("fast"))
+
+
+def value_patterns(d: np.ndarray[Any, Any], fmt: str) -> np.ndarray[Any, Any]:
+    """The patterns of an output's values, NaN as it is."""
+    if fmt == "bfloat16":
+        return (np.ascontiguousarray(d, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return np.ascontiguousarray(d).view(format_named(fmt).storage)
 
 
 def seed_of(call: LibraryCall, z: int) -> int:
@@ -168,15 +186,18 @@ def draw_segments(count: int, seed: int) -> list[LibraryCall]:
 
 
 def draw_tails(count: int, seed: int, heuristic: Any) -> list[LibraryCall]:
-    """Calls where a slice of a split k ends just before k does: k = 64·q + 8 with q a multiple of the splits, more than 8."""
+    """Calls where a slice of a split k ends just before k does: k = 64·q + 8 with q a multiple of the splits, more than 8 (fp8: 128·q + 16)."""
     rng, calls = np.random.default_rng(seed), []
     for i in range(40 * count):
-        kind = ("float16>float32", "bfloat16>float32", "float16>float16", "bfloat16>bfloat16")[i % 4]
-        m, n = (8 * int(rng.integers(1, 97)) for _ in range(2))
-        k = 64 * 12 * int(rng.integers(4, 80)) * int(rng.integers(1, 3)) + 8
-        call = LibraryCall("gemmEx", kind, m, n, k, LAYOUTS[int(rng.integers(4))], int(rng.integers(1 << 32)))
+        kind = TAIL_KINDS[i % len(TAIL_KINDS)]
+        eight = kind.startswith("float8")
+        tile, rest = (128, 16) if eight else (64, 8)
+        m, n = (rest * int(rng.integers(1, 97)) for _ in range(2))
+        k = tile * 12 * int(rng.integers(4, 80)) * int(rng.integers(1, 3)) + rest
+        layout = "nt" if eight else LAYOUTS[int(rng.integers(4))]
+        call = LibraryCall("gemmEx", kind, m, n, k, layout, int(rng.integers(1 << 32)))
         told = heuristic(call)
-        if told.get("splits", 1) > 8 and k // 64 % told["splits"] == 0 and told.get("algorithm") == 66:
+        if told.get("splits", 1) > rest and k // tile % told["splits"] == 0 and told.get("algorithm") == 66:
             calls.append(call)
             if len(calls) == count:
                 break

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tcsim.errors import unknown
-from tcsim.fp.formats import format_named
 from tcsim.probing import hashed
 from tcsim.probing.catalogue import along_k
 from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
-from tcsim.probing.predict import Prediction, unit_of_kind
-from tcsim_gpu import device, survey
+from tcsim.probing.predict import Prediction, defect_text, unit_of_kind
+from tcsim.schedule import Hybrid
+from tcsim_gpu import device, segments, survey
+from tcsim_gpu.library_calls import LibraryCall, gemm_kind, value_patterns
 
 
 def checked_prediction(gpu: str, kind: GemmKind, shape: tuple[int, int, int], layout: str, seed: int = 1) -> Prediction:
@@ -29,10 +31,16 @@ def checked_prediction(gpu: str, kind: GemmKind, shape: tuple[int, int, int], la
     call = survey.GemmCall(names[kind], *shape, layout, seed)
     records, outputs = survey.survey([call], 1.0)
     record = records[0]
-    launch = Launch.of(record["kernels"], record["lt"], along_k(layout, shape[0], shape[1]))
+    m, n, _ = shape
+    launch = Launch.of(record["kernels"], record["lt"], along_k(layout, m, n), shape=(m, n))
     unit = unit_of_kind(gpu, kind)
+    if segments.asks_for_marks(launch):
+        asked = LibraryCall("gemmEx", call.kind, *shape, layout, seed)
+        launch = replace(launch, regions=segments.regions_of(segments.cut_outputs(asked)))
+        launch = replace(launch, pieces=segments.pieces_of(asked, launch, *survey.sampled(call), outputs["d0"]))
     schedule = schedule_of_kernel(launch, kind, unit, shape[2])
     ran = f"{launch.name}, grid {'x'.join(map(str, launch.grid))}, ran on {device.describe()['gpu']}"
+    ran = defect_text(schedule, shape[2]) + ran
     if schedule is None:
         verdict = f"the order in which it adds is not known: {ran}"
         return Prediction(gpu, "cublas", shape, kind, layout, unit, None, launch, True, 0, 0, verdict)
@@ -44,25 +52,15 @@ def checked_prediction(gpu: str, kind: GemmKind, shape: tuple[int, int, int], la
     return Prediction(gpu, "cublas", shape, kind, layout, unit, kept, launch, True, seen.size - differing, seen.size, verdict)
 
 
-def gemm_kind(name: str) -> GemmKind:
-    """The formats behind a name of `survey.KINDS`."""
-    fmt, out, compute = survey.KINDS[name]
-    return GemmKind(fmt, out, "float16" if compute == "16f" else "float32", name.endswith("fast"))
-
-
 def sampled_codes(prediction: Prediction, call: survey.GemmCall) -> np.ndarray[Any, Any]:
     """The codes that a prediction gives for the sampled rows and columns of a surveyed call."""
-    from dataclasses import replace
-
     rows, columns = survey.sampled(call)
     a = hashed.values(rows, call.k, prediction.kind.fmt, "a", call.seed)
     b = hashed.values(columns, call.k, prediction.kind.fmt, "b", call.seed)
-    d = replace(prediction, shape=(len(rows), len(columns), call.k)).matmul(a, b.T)
+    schedule, shape = prediction.schedule, (len(rows), len(columns), call.k)
+    if isinstance(schedule, Hybrid):
+        whole, cut = (replace(prediction, shape=shape, schedule=part).matmul(a, b.T) for part in (schedule.whole, schedule.cut))
+        d = np.where(schedule.cut_places(rows, columns), cut, whole)
+    else:
+        d = replace(prediction, shape=shape).matmul(a, b.T)
     return value_patterns(d, prediction.kind.out)
-
-
-def value_patterns(d: np.ndarray[Any, Any], fmt: str) -> np.ndarray[Any, Any]:
-    """The patterns of an output's values, NaN as it is."""
-    if fmt == "bfloat16":
-        return (np.ascontiguousarray(d, np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    return np.ascontiguousarray(d).view(format_named(fmt).storage)

@@ -1,8 +1,7 @@
 """What surveys found, as tables, and their calls added to the catalogue and to the golden digests.
 
-`python -m tcsim_gpu.predict_report OUT ... [--golden tests/golden/gemm_schedules/survey-h200.npz]`: the calls of every OUT that
-`predict_survey` wrote are judged anew from what it kept: the digest of the outputs where a rule gave them, the outputs
-themselves where none did.
+`python -m tcsim_gpu.predict_report OUT ... [--golden tests/golden/gemm_schedules/survey-h200.npz]`: every OUT that
+`predict_survey` wrote as a table; with --golden its calls join the catalogue, and those of the last OUT are written there.
 """
 
 from __future__ import annotations
@@ -15,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.probing.catalogue import FIELDS, FOLDER, catalogue, write_catalogue
-from tcsim.probing.gemm_kernels import Launch
+from tcsim.probing.catalogue import FIELDS, FOLDER, along_k, catalogue, write_catalogue
+from tcsim.probing.gemm_kernels import Launch, kernel_family
 from tcsim_gpu.judged import launch_of
-from tcsim_gpu.library_calls import LibraryCall
-from tcsim_gpu.observe import gemm_kind
+from tcsim_gpu.library_calls import LibraryCall, gemm_kind
 
 Row = dict[str, Any]
+CALL_WORDS = ("op", "kind", "layout", "alpha", "beta")
+CALL_NUMBERS = ("m", "n", "k", "seed", "bias", "relu", "batch", "whole")
+LAUNCH_NUMBERS = ("reduced", "splits", "reduction", "custom", "workspace", "pieces")
 
 
 def read_survey(folder: str | Path) -> tuple[dict[str, Any], list[Row], dict[str, Any]]:
@@ -65,22 +66,58 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def digests(rows: list[Row]) -> dict[str, Any]:
-    """The plain calls whose outputs a rule gave, as columns: shape, layout, seed, and the first 8 bytes of their SHA-256."""
-    plain = [
-        row
-        for row in rows
-        if row["call"].op == "gemmEx" and outcome(row) == "equal" and row["call"].alpha == 1 and not row["call"].beta
-    ]
-    kinds = sorted({row["call"].kind for row in plain})
-    calls = [row["call"] for row in plain]
-    return {
-        "kinds": json.dumps(kinds), "kind": np.array([kinds.index(c.kind) for c in calls], np.uint8),
-        **{key: np.array([getattr(c, key) for c in calls], np.uint32) for key in ("m", "n", "k", "seed")},
-        "layout": np.array([("nn", "nt", "tn", "tt").index(c.layout) for c in calls], np.uint8),
-        "whole": np.array([c.whole for c in calls], bool),
-        "digest": np.array([int(row["verdict"]["digest"], 16) for row in plain], np.uint64),
-    }  # fmt: skip
+def write_golden(path: Path, meta: dict[str, Any], rows: list[Row]) -> None:
+    """The calls whose outputs the rules gave: call and launch as columns, and the first four bytes of the outputs' SHA-256."""
+    right = [row for row in rows if outcome(row) == "equal"]
+    told = [(row["call"], launch_of(row["call"], row), row["verdict"]["digest"]) for row in right]
+    words = {key: sorted({getattr(call, key) for call, _, _ in told}) for key in CALL_WORDS}
+    names = sorted({launch.name for _, launch, _ in told})
+    columns: dict[str, Any] = {key: [words[key].index(getattr(call, key)) for call, _, _ in told] for key in CALL_WORDS}
+    columns |= {key: [int(getattr(call, key)) for call, _, _ in told] for key in CALL_NUMBERS}
+    columns |= {key: [int(getattr(launch, key)) for _, launch, _ in told] for key in LAUNCH_NUMBERS}
+    columns["name"] = [names.index(launch.name) for _, launch, _ in told]
+    columns |= {
+        f"{part}{axis}": [getattr(launch, part)[axis] for _, launch, _ in told]
+        for part in ("grid", "block")
+        for axis in range(3)
+    }
+    columns["digest"] = [int(digest[:8], 16) for _, _, digest in told]
+    regions = {row: launch.regions for row, (_, launch, _) in enumerate(told) if launch.regions}
+    small: dict[str, Any] = {key: np.array(column, np.int64) for key, column in columns.items()}
+    small = {key: column.astype(np.min_scalar_type(int(column.max(initial=0)))) for key, column in small.items()}
+    np.savez_compressed(
+        path, meta=json.dumps(meta), tables=json.dumps({"words": words, "names": names, "regions": regions}), **small
+    )
+
+
+def read_golden(path: Path) -> tuple[dict[str, Any], list[tuple[LibraryCall, Launch, str]]]:
+    """Its record, and each call with its launch and digest."""
+    with np.load(path) as stored:
+        meta, tables = (json.loads(str(stored[key])) for key in ("meta", "tables"))
+        columns = {key: stored[key].tolist() for key in stored.files if key not in ("meta", "tables")}
+    found = []
+    for row in range(len(columns["m"])):
+        c = {key: column[row] for key, column in columns.items()}
+        numbers: dict[str, Any] = {key: bool(c[key]) if key in ("bias", "relu", "whole") else c[key] for key in CALL_NUMBERS}
+        call = LibraryCall(**{key: tables["words"][key][c[key]] for key in CALL_WORDS}, **numbers)
+        regions = tuple(tuple(region) for region in tables["regions"].get(str(row), ()))
+        grid, block = ((c[f"{part}0"], c[f"{part}1"], c[f"{part}2"]) for part in ("grid", "block"))
+        launch = Launch(
+            tables["names"][c["name"]], grid, block, bool(c["reduced"]), along_k(call.layout, call.m, call.n), c["splits"], c["reduction"],
+            c["custom"], c["workspace"], (call.m, call.n), call.batch, regions, c["pieces"],
+        )  # fmt: skip
+        found.append((call, launch, f"{c['digest']:08x}"))
+    return meta, found
+
+
+def families(rows: list[Row]) -> dict[str, list[int]]:
+    """Family of kernels -> calls whose outputs the rules gave, and calls judged."""
+    counts: dict[str, list[int]] = {}
+    for row in rows:
+        if row["kernels"] and outcome(row) != "error":
+            right, judged = counts.get(family := kernel_family(launch_of(row["call"], row).name), [0, 0])
+            counts[family] = [right + (outcome(row) == "equal"), judged + 1]
+    return counts
 
 
 def extend_catalogue(rows: list[Row], meta: dict[str, Any], gpu: str = "h200", library: str = "cublas") -> int:
@@ -94,11 +131,12 @@ def extend_catalogue(rows: list[Row], meta: dict[str, Any], gpu: str = "h200", l
         records[kind, *call.values()] = (kind, call, before.launch(at))
     for row in rows:
         call_of = row["call"]
-        if call_of.op == "gemmEx" and row["kernels"] and outcome(row) in ("equal", "no rule"):
+        if call_of.op == "gemmEx" and row["kernels"] and call_of.alpha == 1 and not call_of.beta:
             call = {key: getattr(call_of, key) for key in ("m", "n", "k", "layout")}
             kind = gemm_kind(call_of.kind)
             records[kind, *call.values()] = (kind, call, launch_of(call_of, row))
     told = dict(before.meta)
+    told["families"] = families(rows)
     told["seeds"] = sorted({*told.get("seeds", ()), meta["seed"]})
     write_catalogue(FOLDER / f"{library}-{gpu}.npz", told, list(records.values()))
     return len(records)
@@ -107,17 +145,15 @@ def extend_catalogue(rows: list[Row], meta: dict[str, Any], gpu: str = "h200", l
 def main(*arguments: str) -> None:
     golden = Path(arguments[arguments.index("--golden") + 1]) if "--golden" in arguments else None
     folders = [text for text in arguments if Path(text).is_dir()]
-    every: list[Row] = []
     for folder in folders:
         meta, rows, _ = read_survey(folder)
         print(folder, json.dumps(meta))
         print(table(rows), flush=True)
-        every += rows
         if golden is not None:
             print(extend_catalogue(rows, meta), "calls in the catalogue")
             catalogue.cache_clear()
     if golden is not None:
-        np.savez_compressed(golden, **digests(every))
+        write_golden(golden, meta, rows)
         print(golden, golden.stat().st_size)
 
 

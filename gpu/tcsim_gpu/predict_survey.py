@@ -19,14 +19,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tcsim_gpu import judged, library_calls
-from tcsim_gpu.library_calls import LibraryCall
-from tcsim_gpu.observe import gemm_kind
+from tcsim_gpu import judged, library_calls, segments
+from tcsim_gpu.library_calls import LibraryCall, gemm_kind
 
 GROUP = 96  # calls traced together; of batches and whole outputs fewer
 MISSES = 24 << 20  # bytes of outputs kept
@@ -113,12 +113,27 @@ def run_group(calls: list[LibraryCall]) -> tuple[list[dict[str, Any]], list[Any]
     return [{"kernels": run, "error": error} for run, error in zip(runs, errors, strict=True)], outputs
 
 
+def ask_marks(call: LibraryCall, record: dict[str, Any]) -> None:
+    """Where the kernel cuts some tiles along k: which, by a call with marked inputs."""
+    plain = call.op == "gemmEx" and call.alpha == 1 and not call.beta
+    if plain and record["kernels"] and segments.asks_for_marks(judged.launch_of(call, record)):
+        try:
+            record["regions"] = segments.regions_of(segments.cut_outputs(call))
+        except Exception as error:
+            record["marks"] = f"{type(error).__name__}: {error}"[:300]
+
+
 def judge_one(call: LibraryCall, record: dict[str, Any], seen: Any) -> dict[str, Any]:
     """`judged.judge`, with an error in words in place of an exception; outputs to keep under "kept"."""
     try:
         if record["error"] or not record["kernels"]:
             return {"error": record["error"] or "no kernel was seen"}
+        if "regions" in record:
+            rows, columns = library_calls.kept_places(call)
+            record["pieces"] = segments.pieces_of(call, judged.launch_of(call, record), rows, columns, seen[0])
         verdict = judged.judge(call, record, seen)
+        if "pieces" in record:
+            verdict["pieces"] = record["pieces"]
         if verdict["wrong"] or verdict["schedule"] is None:
             verdict["kept"] = judged.sample_of_whole(call, seen) if call.whole else seen
         return verdict
@@ -161,6 +176,8 @@ class Judges:
         self.counts[section, call.kind, outcome] += 1
         family = (section, call.kind, name[:34], "kept")
         outputs, tiles = verdict.pop("kept", None), verdict.pop("map", None)
+        if "regions" in record:
+            record["pieces"] = verdict.pop("pieces", 1)
         if outcome == "miss" and self.counts[family] < PER_KIND and self.room > 0:
             self.counts[family] += 1
             for key, array in ((f"d-{section}-{index}", outputs), (f"map-{section}-{index}", tiles)):
@@ -193,7 +210,8 @@ def run_survey(out: Path, seconds: float, seed: int, asked: dict[str, int], proc
     from tcsim_gpu import device, lt
 
     done = _done(out)
-    meta = {**device.describe(), "cublasLt": lt.shared_lt().version, "seed": seed, "asked": asked}
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    meta = {**device.describe(), "date": date, "cublasLt": lt.shared_lt().version, "seed": seed, "asked": asked}
     (out / "meta.json").write_text(json.dumps(meta))
     print(meta, flush=True)
     known = sections(seed, lt.shared_lt().heuristic)
@@ -215,6 +233,7 @@ def run_survey(out: Path, seconds: float, seed: int, asked: dict[str, int], proc
                 continue
             for i, (call, record) in enumerate(zip(group, records, strict=True)):
                 record["lt"] = lt.shared_lt().heuristic(call)
+                ask_marks(call, record)
                 judges.add(section, first + i, call, record, outputs[i])
             judges.collect(600, started + seconds)
         judges.save_misses()

@@ -20,7 +20,7 @@ from tcsim.probing.explain_diff import explanations, problem_of
 from tcsim.probing.models import Model, arithmetic_text
 from tcsim.probing.predict import Prediction, predict
 from tcsim.problem import Codes
-from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
+from tcsim.schedule import Blocked, Hybrid, Schedule, Sequential, SplitK
 
 VERDICTS = ("as declared", "another schedule", "another unit", "corruption", "dropped tail", "not predicted")
 TAIL = 64  # products: what a tile of k holds in the kernels that were seen to forget the rest
@@ -235,8 +235,9 @@ def _batched(
         plan = parsed(call.schedule if call.schedule is not None else schedule)
         if call.library and call.schedule is None:
             predicted = _predicted(call, name, formats[0], out)
-            if predicted.schedule is None:
-                verdicts[at] = Verdict(call.name, VERDICTS[5], d.size, 0, None, None, (predicted.evidence,))
+            if predicted.schedule is None or isinstance(predicted.schedule, Hybrid):
+                why = predicted.evidence if predicted.schedule is None else "its order depends on where an output lies"
+                verdicts[at] = Verdict(call.name, VERDICTS[5], d.size, 0, None, None, (why,))
                 continue
             declared, plan = predicted.unit, predicted.schedule
         model = Model(declared, plan, out)

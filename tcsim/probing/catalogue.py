@@ -19,13 +19,14 @@ FIELDS = ("kind", "m", "n", "k", "layout", "name", "gx", "gy", "gz", "bx", "by",
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Every seen call of one library on one GPU."""
+    """Every seen call of one library on one GPU; `cuts` holds a row's regions and pieces where some tiles were cut along k."""
 
     meta: dict[str, Any]
     kinds: tuple[GemmKind, ...]
     layouts: tuple[str, ...]
     names: tuple[str, ...]
     columns: dict[str, np.ndarray[Any, Any]]
+    cuts: dict[int, tuple[tuple[tuple[int, int, int, int], ...], int]]
 
     def __len__(self) -> int:
         return len(self.columns["m"])
@@ -36,7 +37,8 @@ class Catalogue:
         layout = self.layouts[c["layout"]]
         return Launch(
             self.names[c["name"]], (c["gx"], c["gy"], c["gz"]), (c["bx"], c["by"], c["bz"]), bool(c["reduced"]),
-            along_k(layout, c["m"], c["n"]), c["splits"], c["reduction"], c["custom"], c["workspace"],
+            along_k(layout, c["m"], c["n"]), c["splits"], c["reduction"], c["custom"], c["workspace"], (c["m"], c["n"]), 1,
+            *self.cuts.get(row, ((), 1)),
         )  # fmt: skip
 
     def rows(self, kind: GemmKind) -> np.ndarray[Any, Any]:
@@ -62,8 +64,9 @@ def catalogue(gpu: str, library: str) -> Catalogue:
         tables = json.loads(str(stored["tables"]))
         columns = {key: stored[key] for key in FIELDS}
     return Catalogue(
-        tables["meta"], tuple(GemmKind(*k) for k in tables["kinds"]), tuple(tables["layouts"]), tuple(tables["names"]), columns
-    )
+        tables["meta"], tuple(GemmKind(*k) for k in tables["kinds"]), tuple(tables["layouts"]), tuple(tables["names"]), columns,
+        {int(row): (tuple(map(tuple, regions)), pieces) for row, (regions, pieces) in tables.get("cuts", {}).items()},
+    )  # fmt: skip
 
 
 def write_catalogue(path: Path, meta: dict[str, Any], records: list[tuple[GemmKind, dict[str, Any], Launch]]) -> None:
@@ -71,14 +74,22 @@ def write_catalogue(path: Path, meta: dict[str, Any], records: list[tuple[GemmKi
     kinds = sorted({kind for kind, _, _ in records}, key=lambda k: k.name)
     layouts = sorted({call["layout"] for _, call, _ in records})
     names = sorted({launch.name for _, _, launch in records})
-    rows = [
+    rows = sorted(
         (
             kinds.index(kind), call["m"], call["n"], call["k"], layouts.index(call["layout"]), names.index(launch.name),
-            *launch.grid, *launch.block, launch.reduced, launch.splits, launch.reduction, launch.custom, launch.workspace,
+            *launch.grid, *launch.block, launch.reduced, launch.splits, launch.reduction, launch.custom, launch.workspace, at,
         )
-        for kind, call, launch in records
-    ]  # fmt: skip
-    columns = dict(zip(FIELDS, np.array(sorted(rows), dtype=np.int64).T, strict=True))
+        for at, (kind, call, launch) in enumerate(records)
+    )  # fmt: skip
+    columns = dict(zip(FIELDS, np.array(rows, dtype=np.int64)[:, :-1].T, strict=True))
+    launches = [records[row[-1]][2] for row in rows]
+    cuts = {row: (launch.regions, launch.pieces) for row, launch in enumerate(launches) if launch.pieces > 1}
     small = {key: column.astype(np.min_scalar_type(int(column.max()))) for key, column in columns.items()}
-    tables = {"meta": meta, "kinds": [[k.fmt, k.out, k.accumulate, k.fast] for k in kinds], "layouts": layouts, "names": names}
+    tables = {
+        "meta": meta,
+        "kinds": [[k.fmt, k.out, k.accumulate, k.fast] for k in kinds],
+        "layouts": layouts,
+        "names": names,
+        "cuts": cuts,
+    }
     np.savez_compressed(path, tables=json.dumps(tables), **small)

@@ -62,8 +62,11 @@ class GemmEpilogue:
         return fused(a, total, kept_as(other, "float16") if self.c == "sum onto half c" else other)
 
 
-def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta: float = 0.0) -> GemmEpilogue:
-    """The epilogue of a kernel; `alpha` and `beta`, for some kernels are others where both are 1."""
+def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta: float = 0.0) -> GemmEpilogue | None:
+    """The epilogue of a kernel, for its alpha and beta; None for a thin kernel whose alpha is another than 1: it multiplies the
+    elements of a by it, before the sum."""
+    if launch.name.startswith("gemmSN_NN") and alpha != 1:
+        return None
     joins = launch.in_place and launch.name.startswith("cutlass")
     jet = launch.name.startswith("nvjet")
     if kind.accumulate == "float16":

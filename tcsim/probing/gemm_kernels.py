@@ -80,7 +80,7 @@ class Launch:
         first = kernels[0]
         return cls(
             short(first["name"]), tuple(first["grid"]), tuple(first["block"]), len(kernels) > 1, contiguous,
-            *(heuristic.get(key, default) for key, default in (("splits", 1), ("reduction", 0), ("custom", 0), ("workspace", 0))),
+            heuristic.get("splits", 1), heuristic.get("reduction", 0), heuristic.get("custom", 0), heuristic.get("workspace", 0),
             **more,
         )  # fmt: skip
 
@@ -90,6 +90,23 @@ def short(name: str) -> str:
     name = re.sub(r"^void |internal::|cutlass::Kernel2<|std::enable_if<.*?>::type |std::enable_if<.*?void>::type ", "", name)
     name = re.sub(r"\(.*|, cublasGemv.*|, cublasDot.*", "", name)
     return name.replace("__nv_bfloat16", "bf16").replace("__half", "half").rstrip(">")
+
+
+def kernel_family(name: str) -> str:
+    """The kernels of one rule: a kernel's name as far as its sizes; nvjet's, xmma's and vector kernels' as far as their types."""
+    found = re.match(
+        r"nvjet_sm90_[a-z]+|sm\d+_xmma_gemm_\w+?_(?=[nt][nt]_)|[\w:]+?_kernel(?=[<_])|gemvx::kernel|cutlass_\w+?gemm", name
+    )
+    cut = (
+        "_segment_k_on"
+        if "_segment_k_on_" in name
+        else "_ffma"
+        if "_ffma_" in name
+        else "_splitK"
+        if "_splitK_" in name
+        else ""
+    )
+    return (found[0].rstrip("_") if found else re.sub(r"[_<]\d.*|<.*", "", name)) + cut
 
 
 def schedule_of_kernel(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
@@ -226,10 +243,10 @@ def _gemv(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None
         if launch.contiguous:
             return Lanes(256 * blocks, 1, tree="pairs in blocks of 128")
         return Lanes(128 * blocks, 1, tree="blocks of 128")
-    thin = re.match(r"gemmSN_(NN|TN)_kernel<float, (\d+), (\d+), ", name)
+    thin = re.match(r"gemmSN_(NN|TN)_kernel<float, \d+, (\d+), ", name)
     if thin is not None and slice_k is None:
         if thin[1] == "NN":
-            return Lanes(int(thin[3]), None, tile=128 if thin[2] == "256" else None, tree="ascending")
+            return Lanes(int(thin[2]), None, tile=512 // int(thin[2]), tree="ascending")
         return Lanes(16, 1, tile=16, tree="ascending")
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,14 @@ import numpy.typing as npt
 from tcsim import arguments
 from tcsim.errors import unknown
 from tcsim.fp.formats import format_named
-from tcsim.fp.round_to import round_to
 from tcsim.hardware import unit as unit_named
 from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.probing.catalogue import Catalogue, along_k, catalogue
-from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
-from tcsim.schedule import Schedule
+from tcsim.probing.epilogues import epilogue_of_kernel
+from tcsim.probing.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
+from tcsim.schedule import Hybrid, Schedule, Tiled
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 LIBRARIES = ("cublas",)
@@ -56,26 +56,46 @@ class Prediction:
     of: int
     evidence: str
 
-    def matmul(self, a: Any, b: Any, **options: Any) -> npt.NDArray[Any]:
-        """The library's output: the schedule's sum, rounded once to nearest-even to the output's format.
+    def matmul(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        c: Any = None,
+        alpha: float = 1.0,
+        beta: float | None = None,
+        bias: Any = None,
+        relu: bool = False,
+        **options: Any,
+    ) -> npt.NDArray[Any]:
+        """The library's output: alpha·A·B + beta·C + bias, or 0 where that is less and `relu` is asked for.
 
-        Values of float16 and bfloat16 outputs come as float16 and float32 arrays. ValueError where the schedule is unknown,
-        or for shapes other than the call's.
+        The schedule's sum, then the kernel's own order of multiplications, additions and roundings (`epilogues`). c is (m, n),
+        values of the output's format; beta is 1 with c unless given; bias (n,). options are `tcsim.matmul`'s. Values of
+        float16 and bfloat16 outputs come as float16 and float32 arrays. ValueError where the schedule is unknown, for a kernel
+        whose alpha is not understood, or for shapes other than the call's.
         """
         if self.schedule is None:
             raise ValueError(f"not predicted: {self.evidence}")
         m, n, k = self.shape
         if (np.shape(a), np.shape(b)) != ((m, k), (k, n)):
             raise ValueError(f"the prediction is for ({m}, {k}) by ({k}, {n}); got {np.shape(a)} by {np.shape(b)}")
-        d = matmul(a, b, unit=self.unit, schedule=self.schedule, **options)
-        if self.kind.out == str(self.unit.out):
-            return d
-        rounded = np.asarray(round_to(d, self.kind.out), np.float32)
-        return rounded.astype(np.float16) if self.kind.out == "float16" else rounded
+        beta = (1.0 if c is not None else 0.0) if beta is None else beta
+        if bool(beta) != (c is not None) or (c is not None and bias is not None):
+            raise ValueError(f"beta={beta} goes with c, and c not with a bias")
+        epilogue = epilogue_of_kernel(self.launch, self.kind, alpha, beta)
+        if epilogue is None:
+            raise ValueError(f"not predicted: {self.launch.name} with alpha={alpha}")
+        joins = None
+        if epilogue.joins_first and (c is not None or bias is not None):
+            joins = np.broadcast_to(np.asarray(bias if c is None else np.float32(beta) * np.asarray(c, np.float32)), (m, n))
+        total = np.asarray(matmul(a, b, joins, unit=self.unit, schedule=self.schedule, **options), np.float32)
+        d = epilogue.finished(total, self.kind, alpha=alpha, beta=beta, c=c, bias=bias, relu=relu)
+        return np.asarray(d, np.float16) if self.kind.out == "float16" else d
 
     def __str__(self) -> str:
         m, n, k = self.shape
-        verdict = "not predicted" if self.schedule is None else str(self.schedule)
+        verdict = "not predicted" if self.schedule is None else schedule_text(self.schedule)
         return f"{self.library} on {self.gpu}, {m} x {n} x {k} {self.kind.name} {self.layout}: {verdict}\n{self.evidence}"
 
 
@@ -158,13 +178,42 @@ def _from_catalogue(gpu: str, library: str, kind: GemmKind, shape: tuple[int, in
     schedule = schedule_of_kernel(launch, kind, unit, shape[2])
     if schedule is None:
         how = f"the order in which {launch.name} adds is not known. " + how
+    how = defect_text(schedule, shape[2]) + how + family_text(calls, launch)
     return Prediction(gpu, library, shape, kind, layout, unit, schedule, launch, seen, right, of, how)
 
 
-def _relaid(launch: Launch, layout: str, shape: tuple[int, int, int]) -> Launch:
-    from dataclasses import replace
+def schedule_text(schedule: Schedule) -> str:
+    """A schedule as it is written, without the fields that have their usual values."""
+    if isinstance(schedule, Hybrid):
+        places = ", ".join(f"rows {a}-{b - 1} of columns {c}-{d - 1}" for a, b, c, d in schedule.regions)
+        return f"{schedule_text(schedule.whole)}, but {schedule_text(schedule.cut)} for {places}"
+    said = [f"{f.name}={getattr(schedule, f.name)!r}" for f in fields(schedule) if getattr(schedule, f.name) != f.default]
+    return f"{type(schedule).__name__}({', '.join(said)})"
 
-    return replace(launch, contiguous=along_k(layout, shape[0], shape[1]))
+
+def defect_text(schedule: Schedule | None, k: int) -> str:
+    """What the user has to know of a library's defect; empty where there is none."""
+    lost = schedule.forgotten if isinstance(schedule, Tiled) else 0
+    return f"a defect of the library: the last {lost} of {k} products take no part. " if lost else ""
+
+
+def family_text(calls: Catalogue, launch: Launch) -> str:
+    """How often the rule of the kernel's family gave the library's bits."""
+    family = kernel_family(launch.name)
+    right, judged = calls.meta.get("families", {}).get(family, (0, 0))
+    return f". Of {judged} surveyed calls of kernels {family}, {right} had the bits of their rule" if judged else ""
+
+
+def _relaid(launch: Launch, layout: str, shape: tuple[int, int, int]) -> Launch:
+    m, n, _ = shape
+    same = launch.shape == (m, n)
+    return replace(
+        launch,
+        contiguous=along_k(layout, m, n),
+        shape=(m, n),
+        regions=launch.regions if same else (),
+        pieces=launch.pieces if same else 1,
+    )
 
 
 def _aligned(sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
