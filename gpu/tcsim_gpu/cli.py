@@ -49,6 +49,12 @@ def validate(
 
     INSTRUCTION is a text that an instruction's name or its unit contains, "wgmma" or "m16n8k16.f16" say. With --gpu x86, or
     without a GPU where none is named, the matrix instructions of this machine's processor are compared.
+
+    \b
+    Examples:
+      tcsim validate wgmma --outputs 1e8 --html report.html
+      tcsim validate --gpu x86 --outputs 1e6
+      tcsim validate --what-ifs 100000 --minutes 9
     """
     from tcsim_gpu import validate_cpu
     from tcsim_gpu.draw import DISTRIBUTIONS
