@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,20 @@ import torch
 
 from tcsim_gpu.conv_orders import PASSES, RESIDUAL, Conv
 
+FRESH = (  # none of RESIDUAL's sizes: to try rules on
+    Conv(2, 64, 64, 56),
+    Conv(8, 64, 256, 28, 1, 1, 0),
+    Conv(8, 256, 64, 28, 1, 1, 0),
+    Conv(2, 128, 128, 28),
+    Conv(3, 128, 256, 28, 3, 2),
+    Conv(2, 256, 256, 14),
+    Conv(6, 512, 512, 7),
+    Conv(2, 256, 512, 14, 1, 2, 0),
+    Conv(5, 96, 160, 20, 5, 1, 2),
+    Conv(1, 32, 48, 40),
+    Conv(16, 16, 32, 24, 3, 2),
+    Conv(2, 3, 32, 96, 3, 2),
+)
 MODES = ("default", "deterministic", "benchmark")
 SAMPLE = 8192
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -44,11 +59,17 @@ def run_pass(conv: Conv, which: str, first: Any, second: Any) -> Any:
     """One pass by aten's own operators."""
     if which == "forward":
         return torch.nn.functional.conv2d(first, second, None, conv.stride, conv.padding)
+    last = torch.channels_last
     if which == "input":
-        size = (conv.batch, conv.channels, conv.image, conv.image)
-        return torch.nn.grad.conv2d_input(size, second, first, conv.stride, conv.padding)
-    size = (conv.out, conv.channels, conv.kernel, conv.kernel)
-    return torch.nn.grad.conv2d_weight(first, size, second, conv.stride, conv.padding)
+        dy, w = first, second
+        x = dy.new_empty(conv.batch, conv.channels, conv.image, conv.image).contiguous(memory_format=last)
+    else:
+        x, dy = first, second
+        w = dy.new_empty(conv.out, conv.channels, conv.kernel, conv.kernel).contiguous(memory_format=last)
+    sizes = ([conv.stride] * 2, [conv.padding] * 2, [1, 1])
+    mask = [which == "input", which == "weight", False]
+    found = torch.ops.aten.convolution_backward(dy, x, w, None, *sizes, False, [0, 0], 1, mask)
+    return found[PASSES[1:].index(which)]
 
 
 def codes(y: Any) -> np.ndarray[Any, Any]:
@@ -75,12 +96,15 @@ def calls(convs: tuple[Conv, ...] = RESIDUAL) -> Iterator[tuple[str, int, str]]:
                 yield name, i, which
 
 
-def record_convolutions(out: Path, seconds: float = 1e9, convs: tuple[Conv, ...] = RESIDUAL, device: str = "cuda") -> None:
+def record_convolutions(
+    out: Path, seconds: float = 1e9, convs: tuple[Conv, ...] = RESIDUAL, device: str = "cuda",
+    modes: tuple[str, ...] = MODES,
+) -> None:  # fmt: skip
     """Each mode's calls: kernels, the outputs' digest, whether a second call repeats it, and a sample of the outputs."""
     about: list[dict[str, Any]] = []
     arrays: dict[str, Any] = {}
     begun = time.time()
-    for mode in MODES:
+    for mode in modes:
         with cudnn_mode(mode):
             for name, i, which in calls(convs):
                 if time.time() - begun > seconds:
@@ -118,7 +142,7 @@ def _name_kernels(about: list[dict[str, Any]], mode: str, convs: tuple[Conv, ...
 
 
 def kernels_of(works: Sequence[Callable[..., Any]]) -> list[list[str]]:
-    """The kernels that each piece of work launches, by PyTorch's profiler; a kernel that only waits marks where each begins."""
+    """The kernels that each piece of work launches, "name [grid]", by PyTorch's profiler; a kernel that only waits marks where each begins."""
     if not torch.cuda.is_available():
         return [[] for _ in works]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
@@ -126,15 +150,16 @@ def kernels_of(works: Sequence[Callable[..., Any]]) -> list[list[str]]:
             torch.cuda._sleep(100)
             work()
         torch.cuda.synchronize()
-    events = sorted(
-        (e for e in profile.events() if "CUDA" in str(e.device_type)), key=lambda e: (e.time_range.start, e.time_range.end)
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(path))
+        trace = json.loads(path.read_text())["traceEvents"]
     found: list[list[str]] = []
-    for event in events:
-        if "spin_kernel" in event.name:
+    for event in sorted((e for e in trace if e.get("cat") == "kernel"), key=lambda e: float(e["ts"])):
+        if "spin_kernel" in event["name"]:
             found.append([])
-        elif found and not event.name.startswith(("Mem", "cuda", "Activity", "Lazy", "Runtime")):
-            found[-1].append(event.name)
+        elif found:
+            found[-1].append(f"{event['name']} {event['args'].get('grid', '')}")
     return found if len(found) == len(works) else [[f"{len(found)} of {len(works)} marks seen"] for _ in works]
 
 
@@ -143,8 +168,12 @@ def main(argv: list[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--out", type=Path, default=Path("."))
     options.add_argument("--seconds", type=float, default=1e9)
+    options.add_argument("--fresh", action="store_true", help="other sizes, to try rules on")
     arguments = options.parse_args(argv)
-    record_convolutions(arguments.out, arguments.seconds)
+    if arguments.fresh:
+        record_convolutions(arguments.out, arguments.seconds, FRESH, modes=("default",))
+    else:
+        record_convolutions(arguments.out, arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import argparse
 import ast
 import json
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -221,9 +222,21 @@ def main(argv: list[str] | None = None, plain: training.Context = nullcontext) -
         def resnet(dtype: Any = dtype) -> Any:
             x = [torch.randn(4, 3, image, image, generator=torch.Generator().manual_seed(i)).to(device, dtype) for i in (0, 1)]
             x = [t.to(memory_format=torch.channels_last) for t in x]
-            make = lambda: ResNet(channels).to(device, dtype, memory_format=torch.channels_last)  # noqa: E731
+
+            def make() -> Any:
+                return ResNet(channels).to(device, dtype, memory_format=torch.channels_last)
+
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                by_catalogue = tcsim.torch.audit(make(), x[0], gpu=gpu, backward=True, known="library", kernels=False)
+            found: dict[str, Any] = {
+                "library": summary(by_catalogue),
+                "not predicted": {"said": [str(w.message) for w in said]},
+            }
+            if not arguments.small:
+                found["rows"] = {"all": [asdict(row) for row in by_catalogue.rows]}
             both = audits(make, x, gpu, lambda y, _: y.float().square().mean())
-            return {"fitted": summary(both[0]), "predicted": summary(both[1])}
+            return found | {"fitted": summary(both[0]), "predicted": summary(both[1])}
 
         steps[f"every product, eager attention, {name}"] = every_product
         steps[f"library schedules, {name}"] = by_the_catalogue
@@ -249,7 +262,7 @@ def main(argv: list[str] | None = None, plain: training.Context = nullcontext) -
         brief |= {
             k: {x: v[x] for x in ("products", "equal", "predicted", "outputs", "differing")}
             for k, v in report[name].items()
-            if isinstance(v, dict) and "predicted" in v
+            if isinstance(v, dict) and "products" in v
         }
         print(f"{name}: {brief}", flush=True)
         (arguments.out / "models.json").write_text(json.dumps(report, indent=1))

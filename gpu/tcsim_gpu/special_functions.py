@@ -24,24 +24,20 @@ OP(ex2) OP(rcp) OP(rsqrt) OP(lg2)
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = do_##NAME(x[i]); }
 TABLE(ex2) TABLE(rcp) TABLE(rsqrt) TABLE(lg2)
 
-// counts[hypothesis * 256 + exponent] of floats below zero (and above, sign = 0) whose ex2 is not table[fraction] scaled;
-// hypotheses: bits kept of the fraction 24, 23, 22, 21, each cut toward minus infinity, toward zero, to nearest
+// counts[exponent] of floats whose ex2 is not this: |x| cut to 23 fraction bits; below zero the fraction's complement unless it is
+// zero; the fraction's entry of the table, scaled
 extern "C" __global__ void check_ex2(const unsigned* table, unsigned long long* counts, unsigned first, unsigned n) {
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
-    unsigned bits = first + i, got = do_ex2(bits);
-    double v = (double)__uint_as_float(bits);
-    for (int h = 0; h < 12; h++) {
-      int keep = 24 - h / 3;
-      double s = v * (double)(1 << keep);
-      double f = h % 3 == 0 ? floor(s) : h % 3 == 1 ? trunc(s) : rint(s);
-      long long whole = (long long)f;
-      long long part = whole & ((1LL << keep) - 1);
-      int e = (int)((whole - part) >> keep);
-      unsigned t = table[part << (24 - keep)];
-      int exponent = (int)(t >> 23) + e;
-      unsigned want = exponent <= 0 ? 0u : exponent >= 255 ? 0x7f800000u : (t & 0x7fffffu) | ((unsigned)exponent << 23);
-      if (want != got) atomicAdd(&counts[h * 256 + ((bits >> 23) & 255)], 1ULL);
-    }
+    unsigned bits = first + i, e = (bits >> 23) & 255, got = do_ex2(bits);
+    if (e == 255) continue;
+    double size = fmin((double)fabsf(__uint_as_float(bits)), 1000.0);
+    long long m = e == 0 ? 0 : (long long)(size * 8388608.0);
+    int part = (int)(m & 0x7fffff), whole = (int)(m >> 23);
+    if (bits >> 31) { whole = part ? -whole - 1 : -whole; part = part ? 0x7fffff - part : 0; }
+    unsigned t = table[2 * part];
+    int exponent = (int)(t >> 23) + whole;
+    unsigned want = exponent <= 0 ? 0u : exponent >= 255 ? 0x7f800000u : (t & 0x7fffffu) | ((unsigned)exponent << 23);
+    if (want != got) atomicAdd(&counts[e], 1ULL);
   }
 }
 
@@ -66,6 +62,7 @@ extern "C" __global__ void check_rsqrt(const unsigned* table, unsigned long long
 }
 """
 
+TABLES = ("rcp", "ex2", "ex2 binade -1", "rsqrt", "ex2 binade -3", "ex2 binade -7")
 REFERENCES: dict[str, Callable[[Any], Any]] = {
     "ex2": np.exp2, "rcp": lambda x: 1.0 / x, "rsqrt": lambda x: 1.0 / np.sqrt(x), "lg2": np.log2,
 }  # fmt: skip
@@ -81,8 +78,9 @@ def table_inputs(name: str) -> np.ndarray[Any, Any]:
         return (np.arange(1 << 24) / 2.0**24).astype(np.float32)
     if name == "rsqrt":
         return np.concatenate([_binade(0), _binade(1)])
-    if name.startswith("ex2 binade"):
-        return -_binade(int(name.rsplit(" ", 1)[1]))
+    if " binade " in name:
+        sign = -1 if name.startswith("ex2") else 1
+        return sign * _binade(int(name.rsplit(" ", 1)[1]))
     return _binade(0)
 
 
@@ -94,18 +92,19 @@ def expected(name: str) -> np.ndarray[Any, Any]:
 
 
 def table(packed: Any, name: str) -> np.ndarray[Any, Any]:
-    """Codes of a table from its packed differences."""
-    off = np.frombuffer(lzma.decompress(packed.tobytes()), np.int8)
+    """Codes of a table from its packed differences (bytes, or words where some are large)."""
+    off = np.frombuffer(lzma.decompress(packed.tobytes()), np.uint8)
+    off = off.view(np.int8 if off.size == table_inputs(name).size else np.int32)
     return np.asarray((expected(name).astype(np.int64) + off).astype(np.uint32))
 
 
-def packed(codes: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any] | None:
-    """Differences from the correctly rounded values, small and compressed; None where they are not small."""
+def packed(codes: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    """Differences from the correctly rounded values, compressed."""
     off = codes.astype(np.int64) - expected(name)
-    if np.abs(off).max() > 127:
-        return None
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 1}]
-    return np.frombuffer(lzma.compress(off.astype(np.int8).tobytes(), filters=filters), np.uint8)
+    return np.frombuffer(
+        lzma.compress(off.astype(np.int8 if np.abs(off).max() < 128 else np.int32).tobytes(), filters=filters), np.uint8
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -114,7 +113,9 @@ def main(argv: list[str] | None = None) -> None:
 
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--out", type=Path, default=Path("."))
-    out = options.parse_args(argv).out
+    options.add_argument("--tables", nargs="*", default=TABLES)
+    arguments = options.parse_args(argv)
+    out = arguments.out
     cp = device.cupy()
     module = cp.RawModule(code=_SOURCE)
     arrays: dict[str, Any] = {}
@@ -127,28 +128,24 @@ def main(argv: list[str] | None = None) -> None:
         return made
 
     on_device = {name: run(name, table_inputs(name)) for name in ("ex2", "rcp", "rsqrt")}
-    for name, first, many in (
-        ("ex2", 0x80000000 + (97 << 23), 0x43180000 - (97 << 23)),
-        ("rcp", 0, 0x7F800000),
-        ("rsqrt", 0, 0x7F800000),
-    ):
-        counts = cp.zeros(12 * 256, cp.uint64)
-        arguments = (on_device[name], counts, np.uint32(first), np.uint32(many))
-        module.get_function(f"check_{name}")((2048,), (256,), arguments)
-        found = cp.asnumpy(counts).reshape(12, 256)
-        about[f"{name}: exceptions"] = [[int(h), int(e), int(found[h, e])] for h, e in zip(*np.nonzero(found), strict=True)]
+    for name, first in (("ex2", 0), ("ex2", 0x80000000), ("rcp", 0), ("rsqrt", 0)):
+        counts = cp.zeros(256, cp.uint64)
+        many = np.uint32(0x7F800000)
+        module.get_function(f"check_{name}")((2048,), (256,), (on_device[name], counts, np.uint32(first), many))
+        found = cp.asnumpy(counts)
+        about[f"{name} from {first:#x}, {int(many)} values: exceptions by exponent"] = {
+            int(e): int(found[e]) for e in np.flatnonzero(found)
+        }
     print("checked", flush=True)
-    for name in ("rcp", "ex2", "ex2 binade -1", "rsqrt", "ex2 binade -3", "ex2 binade -7"):
+    for name in arguments.tables:
         codes = cp.asnumpy(run(name.split(" ")[0], table_inputs(name)))
         off = codes.astype(np.int64) - expected(name)
         values, times = np.unique(np.clip(off, -200, 200), return_counts=True)
         about[name] = {"sha256": hashlib.sha256(codes.tobytes()).hexdigest(), "differences": dict(zip(values.tolist(), times.tolist(), strict=True))}  # fmt: skip
-        kept = packed(codes, name)
-        if kept is not None:
-            arrays[name] = kept
+        arrays[name] = packed(codes, name)
         np.savez(out / "special_functions.npz", **arrays)
         (out / "special_functions.json").write_text(json.dumps(about, indent=1))
-        print(name, about[name], 0 if kept is None else kept.size, flush=True)
+        print(name, arrays[name].size, str(about[name])[:300], flush=True)
 
 
 if __name__ == "__main__":

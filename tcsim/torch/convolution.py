@@ -55,6 +55,7 @@ def convolution(
 ) -> Any:  # fmt: skip
     shape = geometry(weight.shape[2:], stride, padding, dilation, groups)
     _check(input, weight, shape, transposed)
+    last = runs_channels_last(input, weight)
     if transposed:
         extra = tuple(output_padding) * len(shape.kernel) if len(output_padding) == 1 else tuple(output_padding)
         sizes = tuple(
@@ -63,9 +64,9 @@ def convolution(
                 input.shape[2:], shape.stride, shape.padding, shape.dilation, shape.kernel, extra, strict=True
             )
         )
-        out = input_gradient(e, input, weight, sizes, shape)
+        out = input_gradient(e, input, weight, sizes, shape, last)
     else:
-        out = forward_convolution(e, input, weight, shape)
+        out = forward_convolution(e, input, weight, shape, last)
     if bias is not None:
         out = out + bias.view(-1, *[1] * len(shape.kernel))
     return _like(out, input)
@@ -77,30 +78,32 @@ def convolution_backward(
 ) -> Any:  # fmt: skip
     shape = geometry(weight.shape[2:], stride, padding, dilation, groups)
     of_input = of_weight = of_bias = None
+    last = runs_channels_last(input, weight)
     if output_mask[0]:
         if transposed:
-            of_input = forward_convolution(e, grad_output, weight, shape)
+            of_input = forward_convolution(e, grad_output, weight, shape, last)
         else:
-            of_input = input_gradient(e, grad_output, weight, tuple(input.shape[2:]), shape)
+            of_input = input_gradient(e, grad_output, weight, tuple(input.shape[2:]), shape, last)
         of_input = _like(of_input, input)
     if output_mask[1]:
-        of_weight = weigh(e, input, grad_output, shape) if transposed else weigh(e, grad_output, input, shape)
+        pair = (input, grad_output) if transposed else (grad_output, input)
+        of_weight = weigh(e, *pair, shape, last)
         of_weight = _like(of_weight, weight)
     if output_mask[2]:
         of_bias = grad_output.sum((0, *range(2, grad_output.dim())))
     return of_input, of_weight, of_bias
 
 
-def forward_convolution(e: Emulation, x: Any, weight: Any, shape: Geometry) -> Any:
+def forward_convolution(e: Emulation, x: Any, weight: Any, shape: Geometry, last: bool) -> Any:
     """The forward convolution: (n, k, …) from x (n, c, …) and weights (k, c / groups, …)."""
     patches, out = _patches(x, shape, shape.stride)
     a = _by_group(patches, shape.groups)
     b = _grouped(weight, shape.groups).permute(0, *range(3, weight.dim() + 1), 2, 1)  # (group, r, s, c, k)
-    call = _call("forward", x, weight, x.shape[2:], shape)
+    call = _call("forward", x, weight, x.shape[2:], shape, last)
     return _product(e, "convolution", x, a, b.flatten(1, -2), out, call)
 
 
-def input_gradient(e: Emulation, y: Any, weight: Any, sizes: tuple[int, ...], shape: Geometry) -> Any:
+def input_gradient(e: Emulation, y: Any, weight: Any, sizes: tuple[int, ...], shape: Geometry, last: bool) -> Any:
     """The input's gradient, of spatial `sizes`, from y (n, k, …) and weights (k, c / groups, …)."""
     axes = range(len(shape.kernel))
     gaps = y.new_zeros(*y.shape[:2], *((p - 1) * s + 1 for p, s in zip(y.shape[2:], shape.stride, strict=True)))
@@ -116,17 +119,17 @@ def input_gradient(e: Emulation, y: Any, weight: Any, sizes: tuple[int, ...], sh
     taps = [1 + len(shape.kernel) + i for i in axes]
     a = _by_group(patches.flip(taps), shape.groups)  # the last tap of the kernel meets the first of the window
     b = _grouped(weight, shape.groups).permute(0, *range(3, weight.dim() + 1), 1, 2)  # (group, r, s, k, c)
-    call = _call("input", y, weight, sizes, shape)
+    call = _call("input", y, weight, sizes, shape, last)
     return _product(e, "convolution.input", y, a, b.flatten(1, -2), out, call)
 
 
-def weigh(e: Emulation, y: Any, x: Any, shape: Geometry) -> Any:
+def weigh(e: Emulation, y: Any, x: Any, shape: Geometry, last: bool) -> Any:
     """The weights' gradient (k, c / groups, …) from y (n, k, …) and x (n, c, …)."""
     patches, _ = _patches(x, shape, shape.stride)
     b = _by_group(patches, shape.groups)
     rows = y.movedim(1, -1).reshape(-1, shape.groups, y.shape[1] // shape.groups)
     way = e.way(y.dtype, x.dtype, convolution=True)
-    call = _call("weight", y, x, x.shape[2:], shape)
+    call = _call("weight", y, x, x.shape[2:], shape, last)
     acc = e.accumulate("convolution.weight", rows.permute(1, 2, 0), b, way, conv=call)  # (group, k, r·s·c)
     d = finish_product(acc, y.dtype).reshape(y.shape[1], *shape.kernel, x.shape[1] // shape.groups)
     return d.movedim(-1, 1)
@@ -162,14 +165,30 @@ def _grouped(weight: Any, groups: int) -> Any:
     return weight.unflatten(0, (groups, -1))
 
 
-def _call(part: str, first: Any, second: Any, sizes: Any, shape: Geometry) -> ConvCall:
+def _call(part: str, first: Any, second: Any, sizes: Any, shape: Geometry, last: bool) -> ConvCall:
     """What a pass asks of the library: from (x, weights), (dy, weights) or (dy, x), and the spatial sizes of x."""
     if part == "weight":
         channels, out = second.shape[1], first.shape[1]
     else:
         channels, out = second.shape[1] * shape.groups, second.shape[0]
-    last = any(t.dim() == 4 and t.is_contiguous(memory_format=torch.channels_last) for t in (first, second))
     return ConvCall(part, dtype_name(first.dtype), first.shape[0], channels, out, tuple(sizes), *shape, last)
+
+
+def runs_channels_last(*tensors: Any) -> bool:
+    """Whether PyTorch gives cuDNN channels last for an input and weights: where the strides of one of them say so."""
+    return any(t.dim() == 4 and _strides_of_channels_last(t.shape, t.stride()) for t in tensors)
+
+
+def _strides_of_channels_last(sizes: Any, strides: Any) -> bool:
+    """PyTorch's own rule: strides ascend from channels over width and height to batch, and tell them apart."""
+    least = 0
+    if strides[1] == 0:
+        return False
+    for axis in (1, 3, 2, 0):
+        if sizes[axis] == 0 or strides[axis] < least or (axis == 0 and least == strides[1]):
+            return False
+        least = strides[axis] * sizes[axis]
+    return True
 
 
 def _product(e: Emulation, op: str, x: Any, a: Any, b: Any, out: tuple[int, ...], call: ConvCall) -> Any:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -76,8 +76,8 @@ def walk_of_kernel(name: str, slices: int = 1) -> ConvWalk | None:
 
 def walk_of(gpu: str, call: ConvCall) -> ConvWalk | str:
     """A pass' order on a GPU as its catalogue has it, or words on what is not known."""
-    entry = _catalogue(gpu).get(replace(call, channels_last=True))
-    if entry is None or not call.channels_last:
+    entry = _catalogue(gpu).get(call)
+    if entry is None:
         missing = "" if call.channels_last else " with channels first"
         return f"no kernel of cuDNN is known on {gpu} for the {call}{missing}"
     name, slices = entry

@@ -16,13 +16,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tcsim import arguments
 from tcsim.schedule import Schedule, Sequential
 from tcsim.torch import product
+from tcsim.torch.attention import flash_attention, is_flash
 from tcsim.torch.cudnn import ConvCall
 from tcsim.torch.memory import dtype_name
 from tcsim.torch.modules import Names, within
 from tcsim.torch.policy import Policy, Way
 from tcsim.torch.refuse import composed, contracts, refuse_operator
 from tcsim.torch.schedules import Library
-from tcsim.torch.settings import settings
+from tcsim.torch.settings import flash_settings, settings
 from tcsim.torch.table import emulated
 from tcsim.torch.walks import ConvWalk
 
@@ -93,11 +94,26 @@ class EmulationMode(TorchDispatchMode):  # type: ignore[misc]
         if made_of is not None:
             with self:
                 return made_of(*args, **kwargs)
+        if self.emulation.attention == "flash" and is_flash(func):
+            return self._flash(func, args, kwargs)
         if contracts(func):
             refuse_operator(func, self.emulation.strict, self.warned)
         else:
             _PLAIN.add(func)
         return func(*args, **kwargs)
+
+    def _flash(self, func: Any, args: Any, kwargs: Any) -> Any:
+        policy: Policy | None = self.emulation.policy
+        if self.names is not None:
+            self.module = self.names.current()
+            policy = self._policy()
+        if policy is None:
+            return func(*args, **kwargs)
+        try:
+            return flash_attention(policy.target.gpu, self.emulation.run.threads, *args, **kwargs)
+        except NotImplementedError as error:
+            refuse_operator(func, self.emulation.strict, self.warned, str(error))
+            return func(*args, **kwargs)
 
     def _policy(self) -> Policy | None:
         """The policy where the model is; None where a module was left to PyTorch."""
@@ -186,12 +202,15 @@ class emulate(ContextDecorator):
     backend, threads, seed
         As `tcsim.matmul` takes them; by default products run where the tensors are. Each stochastic product draws from
         a stream keyed by `seed` and its operands' bits.
+    attention
+        "math": scaled_dot_product_attention as its products and a softmax. "flash": on the CPU, its forward pass as PyTorch's flash
+        kernel computes it on an H200 (`tcsim.torch.flash`); its backward pass is not emulated.
     strict
         NotImplementedError for a contraction that is not emulated, where otherwise one warning (`NotEmulated`) names it.
 
     An accumulator becomes a tensor as `tcsim.torch.product` says (alpha, beta and bias in float32, one rounding to the
     dtype), convolutions are walked as `tcsim.torch.convolution` says, scales of `_scaled_mm` as `tcsim.torch.scaled` says.
-    scaled_dot_product_attention takes its math path. ValueError for dtypes, layouts and devices that no unit multiplies.
+    ValueError for dtypes, layouts and devices that no unit multiplies.
     """
 
     def __init__(
@@ -204,11 +223,13 @@ class emulate(ContextDecorator):
         backend: str | None = None,
         threads: int | None = None,
         seed: int = 0,
+        attention: str = "math",
         strict: bool = False,
     ) -> None:
         self.policy = Policy(target, cast)
         self.modules = {pattern: None if t is None else Policy(t, cast) for pattern, t in (modules or {}).items()}
         self.strict = strict
+        self.attention = arguments.known_name(attention, "attention", ("math", "flash"))
         self.default = isinstance(schedule, str)
         self.choose = _choice(schedule)
         self.library = self._library() if schedule == "library" else None
@@ -226,7 +247,7 @@ class emulate(ContextDecorator):
     def __enter__(self) -> emulate:
         with ExitStack() as stack:
             mode = EmulationMode(self)
-            stack.enter_context(settings)
+            stack.enter_context(flash_settings if self.attention == "flash" else settings)
             if mode.names is not None:
                 stack.enter_context(mode.names)
                 stack.push(lambda kind, *_: _unmatched(mode) if kind is None else None)

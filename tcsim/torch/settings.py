@@ -9,10 +9,11 @@ import torch
 
 
 class Settings:
-    """Attention takes its math path (so its products are aten's), transformer layers their slow one. The switches are
-    the process's, so they are counted: the first in turns them, the last out turns them back."""
+    """Attention takes its math path (so its products are aten's) or, where `flash`, its flash path; transformer layers their slow one.
+    The switches are the process's, so they are counted: the first in turns them, the last out turns them back."""
 
-    def __init__(self) -> None:
+    def __init__(self, flash: bool = False) -> None:
+        self._flash = flash
         self._lock = threading.Lock()
         self._active = 0
         self._before: dict[Any, bool] = {}
@@ -21,8 +22,8 @@ class Settings:
         with self._lock:
             if self._active == 0:
                 self._before = {switch: read() for switch, read, _ in _SWITCHES}
-                for _, _, write in _SWITCHES:
-                    write(False)
+                for switch, _, write in _SWITCHES:
+                    write(self._flash and switch == "flash")
             self._active += 1
 
     def __exit__(self, *error: Any) -> None:
@@ -41,3 +42,4 @@ _SWITCHES = (
     ("fast path", _MHA.get_fastpath_enabled, _MHA.set_fastpath_enabled),
 )
 settings = Settings()
+flash_settings = Settings(flash=True)

@@ -120,6 +120,19 @@ def test_what_is_not_known_is_said() -> None:
         torch.mm(x[0, 0], x[0, 0])
 
 
+def test_channels_last_as_pytorch_sees_it() -> None:
+    """PyTorch's own rule is asked for the same tensors."""
+    from torch._prims_common import suggest_memory_format
+
+    from tcsim.torch.convolution import runs_channels_last
+
+    for size in ((2, 3, 4, 5), (1, 8, 1, 1), (4, 1, 3, 3), (2, 8, 1, 4), (1, 1, 1, 1)):
+        for last in (False, True):
+            x = torch.zeros(size)
+            x = x.to(memory_format=torch.channels_last) if last else x
+            assert runs_channels_last(x) == (suggest_memory_format(x) == torch.channels_last), (size, last)
+
+
 def test_a_walk_by_choice() -> None:
     """A function of the call may name a convolution's order: here the one that is taken anyway, and one of two slices."""
     x = torch.randn(2, 64, 7, 7, generator=torch.Generator().manual_seed(0)).half()
