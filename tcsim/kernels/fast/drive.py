@@ -22,7 +22,7 @@ from tcsim.kernels.fast.pack import ALONE, BELOW, BESIDE, VALUES, make_contiguou
 from tcsim.kernels.fast.results import NO_SUM, add_c, fold_segment, start, store
 from tcsim.kernels.fast.round import TREE
 from tcsim.kernels.fast.scales import pack_scales
-from tcsim.kernels.fast.tile import FOLDED, NO_SCALES, PANEL, VECTORS, strip
+from tcsim.kernels.fast.tile import FOLDED, NO_SCALES, PAIRED, PANEL, SHIFTED, VECTORS, strip
 
 
 @inline_ir
@@ -157,7 +157,8 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
     """The compiled driver for a kind of rounding (simd_round), a width of sums (simd_tile) and a use of scales (scales)."""
     code, per_lane = (np.uint16, 2) if words else (np.uint8, 4)
     ieee = kind >= TREE
-    values_only = scaling == FOLDED or ieee
+    values_only, scaled = scaling == FOLDED or ieee, scaling in (SHIFTED, FOLDED)
+    clear = int(scaling != PAIRED)
 
     def work(first, last, job, par, numbers_a, numbers_b, bounds, table, out, left):
         """Tasks first … last; left[task] counts outputs written as `unresolved`."""
@@ -178,9 +179,9 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
         c, bad = lines(high * pitch, np.float32), np.zeros(high * pitch, np.uint8)
         total = np.zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
         row_marks, column_marks = np.zeros(high, np.int64), np.zeros(pitch, np.int64)
-        slots, entries = job.chunk // job.block * job.fields, job.chunk // job.scale_width if scaling else np.int64(0)
+        slots, entries = job.chunk // job.block * job.fields, job.chunk // job.scale_width if scaled else np.int64(0)
         sa, sb = lines(high * slots, np.int32), lines(pitch * slots, np.int32)
-        found = (lines(3 * high * entries, np.int32), lines(3 * pitch * entries, np.int32))
+        found = (lines(high * entries, np.int32), lines(pitch * entries, np.int32))
         late = lines(high * pitch if job.late else 0, np.float32)
         for task in range(first, last):
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
@@ -218,7 +219,7 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
                     )
                     if ieee:
                         fields = settle_task(job, columns, k1 - k0, rows, line, a[0], b[0])
-                    if scaling:
+                    if scaled:
                         pack_scales(scaling, job, t, i0, rows, j0, columns, k0, k1 - k0, line, slots, entries, a[0], b[0], found,
                                     sa, sb, table, row_marks, column_marks)  # fmt: skip
                 stop = min(bounds[segment + 1], k1)
@@ -238,7 +239,7 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
                                   (p, p, j * job.chunk + p * LANES, codes + p * LANES, j, j, block, j * slots + block * LANES,
                                    line, pitch, rows, depth, place, job.out_row, job.out_column, now, slots, fields))  # fmt: skip
                         if job.late:
-                            add_late(half, (late, c, bad), j, (rows, PANEL if wide else LANES, pitch))
+                            add_late(half, clear, (late, c, bad), j, (rows, PANEL if wide else LANES, pitch))
                     j, panel = j + (PANEL if wide else LANES), panel + 1
                 step += -(-(stop - k) // job.block)
                 k = stop
@@ -253,6 +254,6 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
                 c[:] = late
             if job.sum != NO_SUM and job.c and not job.c_first:
                 add_c(job, t, i0, rows, j0, columns, pitch, total)
-            left[task] = store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
+            left[task] = store(half, job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
 
     return kernel(variant(kind, width, words, half, scaling)(work))

@@ -298,7 +298,7 @@ def exact_driver(kind: int, ranged: int) -> Any:
                         forget_inexact()
             if job.sum != NO_SUM and job.c and not job.c_first:
                 add_c(job, t, i0, rows, j0, columns, pitch, total)
-            left[task] = store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
+            left[task] = store(0, job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
             forget_inexact()
 
     return kernel(variant(kind, ranged)(work))

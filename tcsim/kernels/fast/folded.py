@@ -8,6 +8,7 @@ The block as one sum
     squares) Na·2^la, b' likewise, l = la + lb, h = ha + hb, e the exponent of c.
     1. Every partial sum of products, in any order, is a multiple of 2^l and at most Na Nb 2^l (Cauchy and Schwarz). With
        Na Nb <= 2^24 it is an integer of 24 bits times 2^l, so float32 finds S, the sum of all, without rounding.
+       Squares of norms are what is compared.
     2. A group with a nonzero product has the exponent eg = sa + sb <= h + 2 if ha is raised to its scale's less 1 (elements are
        at least half their scale; only a scale that is subnormal, of M fraction bits, raises ha, by M at most). It is cut at
        2^(emax - F): not at all for emax = e if e - F <= l, nor for emax = eg if 2^(h - 2M) <= Na Nb 2^l <= 2^(l + F - 2 - 2M).
@@ -26,11 +27,11 @@ from typing import Any
 from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.vector_ops import F32, I8, I32, I64, LANES, Emitted, Variable
+from tcsim.codegen.vector_ops import F32, I1, I8, I32, I64, LANES, Emitted, Variable
 from tcsim.kernels.fast.round import FIELD, PAR_COUNT, Par
 
 ROWS = 4  # of a tile, against all columns of a panel
-LOW, HIGH, NORM, GROUPS = range(4)  # places of a block's numbers: `GROUPS` and on are its groups'
+LOW, HIGH, NORM, PANELS, GROUPS = range(5)  # places of a block's numbers: `GROUPS` and on are its groups'
 GROUP = LANES  # products of a group
 
 
@@ -58,7 +59,10 @@ class Folded:
         members = [(r, col * LANES) for r in range(rows) for col in range(self.vectors)]
         places = [(i + r) * v["ldc"] + col for r, col in members]
         c = [ops.emit_load(b, arg["c"], place, LANES) for place in places]
-        unproved = self.unproved(i, rows, slot, c)
+        failed = Variable(b, Emitted(b, I1(0)))
+        with b.if_then(self.doubtful(i, rows, slot, c).v, likely=False):
+            failed.set(self.unproved(i, rows, slot, c))
+        unproved = failed.get()
         with b.if_else(unproved.v, likely=False) as (slow, fast):
             with slow, ops.loop(b, i + rows, 1, i) as row:
                 one_by_one = ops.function(b.module, f"tcsim_groups_{self.width}", self._arguments(), self._group_by_group)
@@ -78,6 +82,26 @@ class Folded:
                 ops.each(b, k, stop, add)
                 for place, x, s in zip(places, c, total, strict=True):
                     ops.emit_store(b, x + s.get(), arg["c"], place)
+
+    def doubtful(self, i: Emitted, rows: int, slot: Emitted, c: list[Emitted]) -> Emitted:
+        """Whether the three conditions fail for the numbers of the panel, which bound those of its columns."""
+        b, arg, v = self.b, self.arg, self.v
+        panel = [ops.emit_load(b, arg["sb"], (slot + PANELS) * self.width + n) for n in (LOW, HIGH, NORM)]
+        f, most = (self.par[p].cast(I32, "trunc") for p in (Par.UNSCALE, Par.MOST))
+        f, fails = f >> 23, None
+        for r in range(rows):
+            low, high, norm = (ops.emit_load(b, arg["sa"], (i + r) * v["lsa"] + slot + n) for n in (LOW, HIGH, NORM))
+            short = (norm.bits_as(F32) * panel[NORM].bits_as(F32)).bits_as(I32).compare(">", most)
+            too_large = (low + panel[LOW] + f + 128).call("smax", 0).call("smin", 255) << 23
+            too_small = (((high + panel[HIGH] + 152 - f).call("smax", 0).call("smin", 255) << 23).call("smax", 1)) - 1
+            magnitudes = [x.bits_as(I32) & 0x7FFFFFFF for x in c[r * self.vectors : (r + 1) * self.vectors]]
+            largest, smallest = magnitudes[0], magnitudes[0] - 1
+            for magnitude in magnitudes[1:]:
+                largest, smallest = largest.call("umax", magnitude), smallest.call("umin", magnitude - 1)
+            beyond = b.or_(largest.compare("u>=", too_large).v, smallest.compare("u<", too_small).v)
+            fail = b.or_(short.v, Emitted(b, beyond).any().v)
+            fails = fail if fails is None else b.or_(fails, fail)
+        return Emitted(b, fails)
 
     def unproved(self, i: Emitted, rows: int, slot: Emitted, c: list[Emitted]) -> Emitted:
         """Whether the three conditions fail for some output."""

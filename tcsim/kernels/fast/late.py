@@ -14,7 +14,7 @@ from tcsim.kernels.fast.ieee import to_half
 from tcsim.kernels.fast.pack import SPECIAL
 
 
-def _add(b: ir.IRBuilder, half: bool, **arg: Any) -> None:
+def _add(b: ir.IRBuilder, half: bool, clear: bool, **arg: Any) -> None:
     n = {name: Emitted(b, arg[name]) for name in _NUMBERS}
     zero = ops.constant(b, ir.VectorType(F32, LANES), 0.0)
     with ops.loop(b, n["rows"]) as i, ops.loop(b, n["width"], LANES) as j:
@@ -26,7 +26,8 @@ def _add(b: ir.IRBuilder, half: bool, **arg: Any) -> None:
             marks = infinite.cast(I8, "zext") * SPECIAL
             ops.emit_store(b, ops.emit_load(b, arg["bad"], at, LANES) | marks, arg["bad"], at)
         ops.emit_store(b, total, arg["late"], at)
-        ops.emit_store(b, zero, arg["c"], at)
+        if clear:
+            ops.emit_store(b, zero, arg["c"], at)
 
 
 _POINTERS = {"late": F32, "c": F32, "bad": I8}
@@ -34,24 +35,24 @@ _NUMBERS = ("rows", "width", "pitch")
 
 
 @intrinsic(prefer_literal=True)
-def add_late(typingctx, half, arrays, first, numbers):
-    """late += c to nearest-even, in float32 or rounded to float16, and c = 0, from place `first` on; infinite ones are marked.
+def add_late(typingctx, half, clear, arrays, first, numbers):
+    """late += c to nearest-even, in float32 or rounded to float16, and c = 0 if `clear`, from place `first` on; infinite ones are marked.
 
     arrays: (late, c, bad); numbers: int64 (rows, width, pitch), width a multiple of 16.
     """
-    to_half_ = bool(half.literal_value)
+    to_half_, clear_ = bool(half.literal_value), bool(clear.literal_value)
     arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
 
     def body(b: ir.IRBuilder, **arg: Any) -> None:
-        _add(b, to_half_, **arg)
+        _add(b, to_half_, clear_, **arg)
 
     def codegen(context, builder, signature, args):
-        emitted = ops.function(builder.module, f"tcsim_late_{int(to_half_)}", arguments, body)
-        kinds = signature.args[1].types
-        found = [builder.extract_value(args[1], i) for i in range(len(kinds))]
+        emitted = ops.function(builder.module, f"tcsim_late_{int(to_half_)}_{int(clear_)}", arguments, body)
+        kinds = signature.args[2].types
+        found = [builder.extract_value(args[2], i) for i in range(len(kinds))]
         data = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
-        moved = [builder.gep(p, [args[2]]) for p in data]
-        builder.call(emitted, [*moved, *(builder.extract_value(args[3], i) for i in range(len(_NUMBERS)))])
+        moved = [builder.gep(p, [args[3]]) for p in data]
+        builder.call(emitted, [*moved, *(builder.extract_value(args[4], i) for i in range(len(_NUMBERS)))])
         return context.get_dummy_value()
 
-    return types.void(half, arrays, first, numbers), codegen
+    return types.void(half, clear, arrays, first, numbers), codegen

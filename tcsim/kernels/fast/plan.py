@@ -44,12 +44,14 @@ from tcsim.kernels.fast.record import (
     C_EXPONENT,
     MOST_BLOCK,
     SAFE,
+    Exponents,
     FastPlan,
-    most_significand,
+    most_significand_of_both,
     operand_held,
     par_of,
     scale_held,
     stored_held,
+    unit_reach,
     whole_instructions,
 )
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD, RANDOM, Par
@@ -107,7 +109,9 @@ GATE = Gate(
         **up_to("nan_code", 1 << 32),
         **ONE_NAN,
         "fraction_bits": lambda unit: (
-            unit.fraction_bits is not None and 2 <= unit.fraction_bits <= 29 and _plan(unit, unit.fraction_bits) is not None
+            unit.fraction_bits is not None
+            and 2 <= unit.fraction_bits <= 29
+            and _plan(unit, unit.fraction_bits, unit_reach(unit)) is not None
         ),
     },
     {
@@ -143,13 +147,13 @@ EXACT_SUMS = Gate(
 
 
 @lru_cache(maxsize=256)
-def fast_plan(unit: Unit) -> FastPlan | None:
-    """How the fast path runs a unit, or None where none of its gates takes it."""
+def fast_plan(unit: Unit, within: Exponents | None = None) -> FastPlan | None:
+    """How the fast path runs a unit, or None where none of its gates takes it; `within` bounds the exponents of its operands."""
     if EXACT_SUMS.takes(unit):
         return _exact_plan(unit)
     if unit.fraction_bits is not None and GATE.takes(unit):
-        return _plan(unit, unit.fraction_bits)
-    return special_plan(unit)
+        return _plan(unit, unit.fraction_bits, within or unit_reach(unit))
+    return special_plan(unit, within or unit_reach(unit))
 
 
 def _exact_plan(unit: Unit) -> FastPlan:
@@ -161,26 +165,26 @@ def _exact_plan(unit: Unit) -> FastPlan:
     return FastPlan(kind, EXACT, ranged, par, least << 23, most << 23)
 
 
-def _plan(unit: Unit, f: int) -> FastPlan | None:
+def _plan(unit: Unit, f: int, reach: Exponents) -> FastPlan | None:
     """Exponent codes, the floor of emax, and the width of sums; None where a number would not fit."""
     a, b, out = unit.a_operand, unit.b_operand, unit.out_format
-    lowest, half = a.emin + b.emin, out.width == 16
+    lowest, half = reach.a_least + reach.b_least, out.width == 16
     least = unit.min_exponent
     if least is not None and least > max(out.emin, lowest):
         return None  # a floor that only some blocks have
-    single = max(a.emax + A_OFFSET, b.emax + B_OFFSET)
+    single = max(reach.a_most + A_OFFSET, reach.b_most + B_OFFSET)
     floor_code = -1 if least is None else least + 127
     base = max(single + 1, floor_code)
     low, high = f + 2, (223 if half else 252) - unit.block_size.bit_length()
     known = max(lowest + 127, floor_code)  # a block with a nonzero product has at least this E
     words = not (
-        min(a.emin + A_OFFSET, b.emin + B_OFFSET) > 0
-        and a.emax + b.emax <= SAFE
+        min(reach.a_least + A_OFFSET, reach.b_least + B_OFFSET) > 0
+        and reach.a_most + reach.b_most <= SAFE
         and low <= base <= min(known, max(out.emin + 127, floor_code) if half else known)
     )
     numbers = {Par.FLOOR: base, Par.HIGH: high, Par.LOW: low, Par.LEAST: low - 1}
     scaled = unit.scale is not None
-    if scaled and (words or half or floor_code >= low or a.emax + b.emax > _SCALED or lowest < -_SCALED):
+    if scaled and (words or half or floor_code >= low or reach.a_most + reach.b_most > _SCALED or lowest < -_SCALED):
         return None
     if scaled:
         numbers |= {Par.NONE: single}
@@ -189,7 +193,7 @@ def _plan(unit: Unit, f: int) -> FastPlan | None:
         numbers |= {Par.FLOOR: floor_code, Par.LEAST: floor_code} if floored else {Par.FLOOR: 0}
     if max(numbers[Par.FLOOR], numbers[Par.LEAST] if words else 0) > high:
         return None
-    product = floor(most_significand(a) * most_significand(b) * 2.0**f)
+    product = floor(most_significand_of_both(unit.a_format, a) * most_significand_of_both(unit.b_format, b) * 2.0**f)
     group = (2**31 - 1) // product
     if group < 1:
         return None

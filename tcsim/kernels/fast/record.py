@@ -35,6 +35,21 @@ class FastPlan(NamedTuple):
     calm: float = 0.0  # where none is below this, nothing is subnormal
 
 
+class Exponents(NamedTuple):
+    """The exponents that nonzero operands have, least and largest of a and of b."""
+
+    a_least: int
+    a_most: int
+    b_least: int
+    b_most: int
+
+
+def unit_reach(unit: Unit) -> Exponents:
+    """The exponents of a unit's operands."""
+    a, b = unit.a_operand, unit.b_operand
+    return Exponents(a.emin, a.emax, b.emin, b.emax)
+
+
 def rescales(fmt: Format) -> bool:
     """Whether 2^(127 - bias), which repairs the exponents of unpacked codes, is a normal float32 number."""
     return 0 <= fmt.bias <= 127
@@ -48,6 +63,11 @@ def operand_held(fmt: Format) -> bool:
 def most_significand(fmt: Format) -> float:
     """A significand that none of the format exceeds."""
     return 2.0 - 2.0**-fmt.mantissa_bits
+
+
+def most_significand_of_both(given: Format, used: Format) -> float:
+    """A significand that no number of both formats exceeds."""
+    return min(most_significand(given), most_significand(used))
 
 
 def stored_held(fmt: Format) -> bool:

@@ -13,6 +13,7 @@ from tcsim.codegen.jit import inline
 from tcsim.codegen.vector_memory import bits_of_float, float_of_bits, float_of_half, half_of_double, peek16, peek32
 from tcsim.kernels.fast.pack import HAS_NAN, SPECIAL
 from tcsim.kernels.fast.round import STICKY
+from tcsim.kernels.fast.store import store_rows
 
 NO_SUM, SUM16, SUM32, SUM64 = range(4)
 _INFINITE = np.uint32(STICKY)  # float16 accumulator, see simd_round
@@ -21,6 +22,11 @@ _INFINITE = np.uint32(STICKY)  # float16 accumulator, see simd_round
 class FastJob(NamedTuple):
     """A problem as numbers. Steps of a, b and c are bytes, those of the result elements."""
 
+    a: int
+    b: int
+    c: int
+    scale_a: int
+    scale_b: int
     m: int
     n: int
     k: int
@@ -29,17 +35,14 @@ class FastJob(NamedTuple):
     chunk: int
     sub: int
     block: int
-    a: int
     a_batch: int
     a_row: int
     a_k: int
     a_item: int
-    b: int
     b_batch: int
     b_k: int
     b_column: int
     b_item: int
-    c: int
     c_batch: int
     c_row: int
     c_column: int
@@ -55,11 +58,9 @@ class FastJob(NamedTuple):
     c_most: int
     bits: int  # of an exponent code
     signed_zero: int
-    scale_a: int
     scale_a_batch: int
     scale_a_row: int
     scale_a_k: int
-    scale_b: int
     scale_b_batch: int
     scale_b_column: int
     scale_b_k: int
@@ -74,6 +75,7 @@ class FastJob(NamedTuple):
     calm: int  # where none has a smaller one, nothing else is
     unit_a: int  # elements times 2^unit are integers, FOLDED
     unit_b: int
+    scale_least: int  # least exponent of a scale
 
 
 @inline
@@ -159,8 +161,25 @@ def result_code(job, at, c, total):
 
 
 @inline
-def store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out):
+def unmarked(bad, row_marks, column_marks):
+    """Whether no output is marked."""
+    found = 0
+    for mark in row_marks:
+        found |= mark
+    for mark in column_marks:
+        found |= mark
+    for mark in bad:
+        found |= mark
+    return found == 0
+
+
+@inline
+def store(half, job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out):
     """Write the codes of a task; how many were left as `unresolved`."""
+    if job.sum == NO_SUM and job.out_column == 1 and unmarked(bad, row_marks, column_marks):
+        first = t * job.out_batch + i0 * job.out_row + j0
+        store_rows(half, c, out, (first, rows, columns, pitch, job.out_row, job.nan, job.signed_zero))
+        return 0
     left = 0
     for i in range(rows):
         for j in range(columns):

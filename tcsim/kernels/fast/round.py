@@ -50,7 +50,7 @@ class Par(IntEnum):
     C_LEAST = 14  # the least exponent field of a nonzero c, in place
     SEED = 15
     NONE = 16  # scaled: a code sum up to here is no product's
-    MOST = 17  # folded: pattern of the largest sum of a block, in units of its last place, that float32 finds exactly
+    MOST = 17  # folded: pattern of the square of the largest sum of a block, in units of its last place, that is proved
 
 
 PAR_COUNT = len(Par)

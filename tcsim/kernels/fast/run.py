@@ -17,6 +17,7 @@ from tcsim.codegen.jit import default_threads, run_tasks
 from tcsim.codegen.vector_ops import LANES
 from tcsim.fp.formats import Format
 from tcsim.gates import asked_of, first
+from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast import exact as simd_exact
 from tcsim.kernels.fast.drive import fast_driver
 from tcsim.kernels.fast.folded import GROUP
@@ -24,12 +25,13 @@ from tcsim.kernels.fast.infinities import decide
 from tcsim.kernels.fast.order import in_order
 from tcsim.kernels.fast.pack import decoding
 from tcsim.kernels.fast.plan import EXACT, GATES, fast_plan
-from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, FastPlan
+from tcsim.kernels.fast.ranges import least_c, operand_exponents
+from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, Exponents, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
 from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
-from tcsim.kernels.fast.scales import scale_table
+from tcsim.kernels.fast.scales import LIMIT, scale_table
 from tcsim.kernels.fast.special import TO_HALF
-from tcsim.kernels.fast.tile import FOLDED, PANEL
+from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL
 from tcsim.problem import Codes, Problem
 
 _WORK = 200_000  # operands packed at a time by a task: about a megabyte
@@ -67,51 +69,60 @@ def _tasks(batch: int, m: int, n: int, threads: int, most: int) -> tuple[int, in
     return rows, columns
 
 
-def _job(problem: Problem, how: FastPlan, out: Codes, threads: int) -> FastJob:
-    a, b, c = problem.a.codes, problem.b.codes, problem.c
-    batch, m, n, k = problem.shape
-    at, ai, ak = a.strides
-    bt, bk, bj = b.strides
-    ct, ci, cj = (0, 0, 0) if c is None else c.strides
-    ot, oi, oj = m * n, n, 1
+def _job(problem: Problem, within: Exponents | None, out: Codes, threads: int) -> FastJob:
+    arrays = (problem.a.codes, problem.b.codes, problem.c, problem.scale_a, problem.scale_b)
+    a, b, c, scale_a, scale_b = (0 if x is None else x.__array_interface__["data"][0] for x in arrays)
     if _transposed(problem):
+        a, b, scale_a, scale_b = b, a, scale_b, scale_a
+    steps = tuple((0, 0, 0) if x is None else x.strides for x in arrays)
+    items = (problem.a.codes.itemsize, problem.b.codes.itemsize, out.dtype.itemsize)
+    plan = (_SUMS[problem.plan.sum], int(problem.plan.c_first))
+    numbers = _layout(problem.unit, within, problem.shape, steps, items, plan, _transposed(problem), threads)
+    return FastJob(a, b, c, scale_a, scale_b, *numbers)
+
+
+@lru_cache(maxsize=256)
+def _layout(
+    unit: Unit,
+    within: Exponents | None,
+    shape: tuple[int, int, int, int],
+    steps: tuple[tuple[int, ...], ...],
+    items: tuple[int, int, int],
+    plan: tuple[int, int],
+    transposed: bool,
+    threads: int,
+) -> tuple[int, ...]:
+    """The numbers of a job after the addresses: they take longer to find than a small product."""
+    how = fast_plan(unit, within)
+    assert how is not None
+    batch, m, n, k = shape
+    (at, ai, ak), (bt, bk, bj), (ct, ci, cj), (sat, sai, sak), (sbt, sbk, sbj) = steps
+    (item_a, item_b, out_item), scales = items, [(sat, sai, sak), (sbt, sbj, sbk)]
+    ot, oi, oj = m * n, n, 1
+    units = [f.mantissa_bits - f.emin for f in (unit.a_operand, unit.b_operand)]
+    if transposed:
         m, n, ci, cj, oi, oj = n, m, cj, ci, oj, oi
-        a, b, (at, ai, ak), (bt, bk, bj) = b, a, (bt, bj, bk), (at, ak, ai)
-    unit, block = problem.unit, how.width if how.kind >= TREE else problem.unit.block_size
-    rows, columns = _tasks(batch, m, n, threads, 512 if how.scaling == FOLDED else 256)
+        item_a, item_b, (at, ai, ak), (bt, bk, bj) = item_b, item_a, (bt, bj, bk), (at, ak, ai)
+        scales.reverse()
+        units.reverse()
+    block, folded, half = how.width if how.kind >= TREE else unit.block_size, how.scaling == FOLDED, out_item == 2
+    rows, columns = _tasks(batch, m, n, threads, 512 if folded else 256)
     high, pitch = -(-rows // 4) * 4, -(-columns // LANES) * LANES
     period = unit.instruction_k if how.late else block
     chunk = max(min(_WORK // (high + pitch), -(-k // period) * period) // period * period, period)
     sub = period if how.late else max(64 // block, 1) * block
-    half = out.dtype.itemsize == 2
     unresolved = _UNRESOLVED16 if half else _UNRESOLVED32
-    address = 0 if c is None else c.__array_interface__["data"][0]
-    scales = [_scales(problem.scale_a, False), _scales(problem.scale_b, True)]
-    if _transposed(problem):
-        scales.reverse()
-    folded = how.scaling == FOLDED
-    units = [f.mantissa_bits - f.emin for f in (unit.a_operand, unit.b_operand)]
-    return FastJob(
-        m, n, k, rows, columns, chunk, sub, block,
-        a.__array_interface__["data"][0], at, ai, ak, a.itemsize, b.__array_interface__["data"][0], bt, bk, bj, b.itemsize,
-        address, ct, ci, cj, ot, oi, oj, int(half), _SUMS[problem.plan.sum], int(problem.plan.c_first),
-        unit.nan, unresolved if unresolved != unit.nan else unresolved ^ 1, how.c_least, how.c_most,
-        16 if how.words else 8, int(unit.zero_sign == "ieee"),
-        *scales[0], *scales[1], max(unit.scale_block, 1), GROUP if folded else block, how.fields, period,
-        int(how.late), int(how.kind >= TREE), int(how.kind in (STAGED, PARITY)), bits_of(how.flushed), bits_of(how.calm),
-        *(reversed(units) if _transposed(problem) else units),
+    return (
+        m, n, k, rows, columns, chunk, sub, block, at, ai, ak, item_a, bt, bk, bj, item_b, ct, ci, cj, ot, oi, oj,
+        int(half), *plan, unit.nan, unresolved if unresolved != unit.nan else unresolved ^ 1, how.c_least, how.c_most,
+        16 if how.words else 8, int(unit.zero_sign == "ieee"), *scales[0], *scales[1], max(unit.scale_block, 1),
+        GROUP if folded else block, how.fields, period, int(how.late), int(how.kind >= TREE),
+        int(how.kind in (STAGED, PARITY)), float_pattern(how.flushed), float_pattern(how.calm), *units,
+        0 if unit.scale_format is None else max(unit.scale_format.emin, -LIMIT),
     )  # fmt: skip
 
 
-def _scales(codes: Codes | None, columns: bool) -> tuple[int, int, int, int]:
-    """Address of scales, and their steps in bytes: a batch element, a line (a row of a, a column of b), a scale along k."""
-    if codes is None:
-        return 0, 0, 0, 0
-    t, i, j = codes.strides
-    return (codes.__array_interface__["data"][0], t, *((j, i) if columns else (i, j)))
-
-
-def bits_of(x: float) -> int:
+def float_pattern(x: float) -> int:
     """The pattern of a float32."""
     return int(np.float32(x).view(np.uint32))
 
@@ -121,16 +132,39 @@ def _numbers(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarra
     return decoding(stored, fmt, offset, words)
 
 
+def taken_in_order(how: FastPlan, problem: Problem) -> tuple[FastPlan, Problem]:
+    """What computes a problem of a unit with an order of k: a kernel that walks so, or k put in that order beforehand."""
+    unit, whole = problem.unit, not np.any(np.diff(problem.plan.bounds) % len(PAIRS))
+    if whole and how.late and (unit.k_order, unit.block_size, unit.instruction_k) == (PAIRS, 16, 32):
+        return how._replace(scaling=PAIRED), problem
+    return how, in_order(problem)
+
+
+def _plan_of(problem: Problem) -> tuple[FastPlan, Exponents | None]:
+    """The plan of a problem's unit; where that takes wide codes, of narrow ones, and for which exponents, if operands and c allow."""
+    how = fast_plan(problem.unit)
+    assert how is not None
+    if not how.words or how.width == EXACT:
+        return how, None
+    within = operand_exponents(problem)
+    narrow = None if within is None else fast_plan(problem.unit, within)
+    if narrow is None or narrow.words:
+        return how, None
+    if problem.unit.out_format.width == 16:  # any c fits
+        return narrow, within
+    least, most = least_c(problem)
+    return (narrow, within) if narrow.c_least <= least and most <= narrow.c_most else (how, None)
+
+
 def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_tile: Callable[..., None]) -> None:
     """Write the codes of a supported problem into `out`, C-contiguous (batch, m, n).
 
     What the fast arithmetic does not hold is computed by ``general_tile(problem, out, t, i0, i1, j0, j1)``.
     """
-    how = fast_plan(problem.unit)
-    assert how is not None
-    whole, problem = problem, in_order(problem)
+    how, within = _plan_of(problem)
+    whole, (how, problem) = problem, taken_in_order(how, problem)
     threads = fed(problem, threads or default_threads())
-    job = _job(problem, how, out, threads)
+    job = _job(problem, within, out, threads)
     par = how.par.copy()
     par[simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
     numbers_a = _numbers(problem.a.stored, problem.unit.a_operand, A_OFFSET, how.words)

@@ -18,12 +18,14 @@ from tcsim.kernels.fast.record import (
     C_EXPONENT,
     MOST_BLOCK,
     SAFE,
+    Exponents,
     FastPlan,
     most_significand,
     operand_held,
     par_of,
     scale_held,
     stored_held,
+    unit_reach,
     whole_instructions,
 )
 from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, HALVES, NATIVE, PAR_COUNT, PARITY, STAGED, TREE, TREE_FLUSHING, Par
@@ -33,7 +35,7 @@ _CALM = 64  # a floor of exponents from which on no c that is left of a sum unde
 _TREE_LEAST = -100  # with all products multiples of 2^this, no sum with a normal float32 is subnormal
 
 
-def _staged_plan(unit: Unit) -> FastPlan | None:
+def _staged_plan(unit: Unit, reach: Exponents) -> FastPlan | None:
     """CDNA3's two-stage sums (`staged`)."""
     a, b = unit.a_operand, unit.b_operand
     held = (unit.fraction_bits, unit.late_fraction_bits, unit.rounding) == (staged.FRACTION, staged.LATE, "rne") and (
@@ -45,8 +47,12 @@ def _staged_plan(unit: Unit) -> FastPlan | None:
     if not held or unit.block_size * product > staged.MOST:
         return None
     low, high = staged.LATE + 3, 252 - unit.block_size.bit_length()
-    base, lowest = max(a.emax + A_OFFSET, b.emax + B_OFFSET) + 1, a.emin + b.emin + 127
-    words = not (min(a.emin + A_OFFSET, b.emin + B_OFFSET) > 0 and a.emax + b.emax <= SAFE and _CALM <= base <= lowest)
+    base, lowest = max(reach.a_most + A_OFFSET, reach.b_most + B_OFFSET) + 1, reach.a_least + reach.b_least + 127
+    words = not (
+        min(reach.a_least + A_OFFSET, reach.b_least + B_OFFSET) > 0
+        and reach.a_most + reach.b_most <= SAFE
+        and _CALM <= base <= lowest
+    )
     numbers = {Par.HIGH: high, Par.LOW: low, Par.LEAST: low - 1, Par.FLOOR: 0 if words else base}
     par = par_of(unit, staged.FRACTION, numbers, 0)
     par[Par.MODE] = 1
@@ -126,7 +132,7 @@ def _folded_plan(unit: Unit) -> FastPlan | None:
     blocks = unit.block_size.bit_length()
     if f + a.emax + b.emax + 8 + blocks > 62:
         return None
-    most = (127 + min(24, f - 2 - 2 * scale.mantissa_bits)) << 23 if f >= 23 else -1  # a narrower alignment cuts c itself
+    most = (127 + 2 * min(24, f - 2 - 2 * scale.mantissa_bits)) << 23 if f >= 23 else -1  # a narrower alignment cuts c itself
     numbers = {Par.LOW: f + 2, Par.HIGH: 244 - blocks, Par.MOST: most}
     par = par_of(unit, f, numbers, 0)
     least = -1 if unit.min_exponent is None else unit.min_exponent + 127
@@ -169,7 +175,7 @@ TWO_STAGE = Gate(
         **only(chains=1, sum_format=None, subnormals="keep", fraction_bits=staged.FRACTION, late_fraction_bits=staged.LATE),
         **one_of("parity_split", False, True),
         **one_of("zero_sign", "positive", "ieee"),
-        "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK and _staged_plan(unit) is not None,
+        "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK and _staged_plan(unit, unit_reach(unit)) is not None,
     },
     {**schedules(None, "float32", "float64"), **operands(lambda asked, stored: stored_held(stored))},
 )
@@ -229,10 +235,10 @@ GROUPED = Gate(
 )
 
 
-def special_plan(unit: Unit) -> FastPlan | None:
+def special_plan(unit: Unit, reach: Exponents) -> FastPlan | None:
     """How the fast path runs a unit that one of these gates takes; None for any other."""
     if TWO_STAGE.takes(unit):
-        return _staged_plan(unit)
+        return _staged_plan(unit, reach)
     if GROUPED.takes(unit):
         return _folded_plan(unit)
     return _ieee_plan(unit) if any(gate.takes(unit) for gate in (ROUNDED, CHAINS, TO_HALF)) else None

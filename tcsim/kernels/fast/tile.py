@@ -41,6 +41,8 @@ from tcsim.kernels.fast.round import FIELD, PARITY, RANDOM, STAGED, TREE, Par, R
 
 PLAIN, CARRY, WIDE = range(3)
 NO_SCALES, SHIFTED, FOLDED = range(3)  # see `scales`
+PAIRED = 3  # no scales, k in the order PAIRS: a strip is one instruction, from a c of zero
+PAIRS = tuple(k for half in range(2) for k in range(32) if k // 2 % 2 == half)  # two blocks of 16
 PANEL = 64  # columns of a wide panel: one row of it is a tile
 VECTORS = 4  # of a tile; rows of one that is 16 columns wide
 ROWS = 2  # of a wide tile: while one row rounds its blocks, the other multiplies
@@ -58,11 +60,12 @@ class Tile:
     """Emits the code of one tile of `rows` x 16·`vectors` outputs; loads of the unit's numbers are shared by all tiles."""
 
     def __init__(
-        self, b: ir.IRBuilder, par: Any, kind: int, width: int, words: bool, half: bool, panel: int, shifted: bool
+        self, b: ir.IRBuilder, par: Any, kind: int, width: int, words: bool, half: bool, panel: int, scaling: int
     ) -> None:
-        self.b, self.kind, self.width, self.half, self.shifted = b, kind, width, half, shifted
+        self.b, self.kind, self.width, self.half, self.shifted = b, kind, width, half, scaling == SHIFTED
+        self.step = PAIRED if scaling == PAIRED else 2 if kind == PARITY else 1
         self.staged = kind in (STAGED, PARITY)
-        self.aware = shifted  # blocks without a nonzero product are told apart
+        self.aware = self.shifted  # blocks without a nonzero product are told apart
         self.code = I16 if words else I8
         self.groups = VECTORS * self.code.width // 32
         self.wide = panel == PANEL
@@ -72,10 +75,8 @@ class Tile:
 
     # 1. exponents
 
-    def exponents(
-        self, ea: Any, eb: Any, row: Emitted, pitch: Emitted, k: Emitted, stop: Emitted, step: int = 1
-    ) -> list[Emitted]:
-        """The largest code sums of every `step`th product of a block, row by row, as exponent fields in place."""
+    def exponents(self, ea: Any, eb: Any, row: Emitted, pitch: Emitted, k: Emitted, stop: Emitted) -> list[Emitted]:
+        """The largest code sums of a block's products, row by row, as exponent fields in place."""
         words, lanes = self.code == I16, LANES * 32 // self.code.width
         floor = self.par[Par.NONE if self.aware else Par.FLOOR].cast(I8, "trunc")
         least = Emitted(self.b, I16(-(1 << 15))) if words else floor
@@ -94,7 +95,7 @@ class Tile:
                 sums = mine.bits_as(self.code, lanes) + other.bits_as(self.code, lanes)
                 top.set(top.get().call("smax" if words else "umax", sums))
 
-        every_lane(self.b, k, stop, raise_tops, step)
+        every_lane(self.b, k, stop, raise_tops, self.step)
         packed = [(self._in_range(top.get()) if words else top.get()).bits_as(I32, LANES) for top in tops]
         return [self._field(x, place) for x in packed for place in range(0, 32, self.code.width)]
 
@@ -123,10 +124,8 @@ class Tile:
 
     # 2., 3. the sum
 
-    def products(
-        self, terms: Terms, s: list[Emitted], k: Emitted, stop: Emitted, acc: list[Emitted], step: int = 1
-    ) -> list[Emitted]:
-        """acc plus every `step`th of the truncated products k … stop; LLVM loads what vectors have in common once."""
+    def products(self, terms: Terms, s: list[Emitted], k: Emitted, stop: Emitted, acc: list[Emitted]) -> list[Emitted]:
+        """acc plus the truncated products k … stop, as `every_lane` takes them; LLVM loads what vectors have in common once."""
         totals = [Variable(self.b, x) for x in acc]
 
         def add(k: Emitted) -> None:
@@ -135,7 +134,7 @@ class Tile:
                 x = ops.emit_load(self.b, terms.b, k * (LANES * self.vectors) + column, LANES) * factor * scale
                 total.set(total.get() + x.cast(I32, "fptosi"))
 
-        every_lane(self.b, k, stop, add, step)
+        every_lane(self.b, k, stop, add, self.step)
         return [total.get() for total in totals]
 
     def wide_products(self, terms: Terms, s: list[Emitted], k: Emitted, stop: Emitted, acc: list[Emitted]) -> list[Emitted]:
@@ -179,7 +178,7 @@ class Tile:
         for start, top in enumerate(tops):
             s = [(self.number(Par.SCALE) - e).bits_as(F32) for e in top]
             zeros = [e.like(0) for e in top]
-            parts.append((self.products(terms, s, k + start, stop, zeros, len(tops)), top))
+            parts.append((self.products(terms, s, k + start, stop, zeros), top))
         found = parts[0]
         if len(parts) > 1:
             each = [staged.joined_stages(*x) for x in zip(*parts[0], *parts[1], strict=True)]
@@ -201,8 +200,12 @@ class Tile:
 
 
 def every_lane(b: ir.IRBuilder, k: Emitted, stop: Emitted, body: Callable[[Emitted], None], step: int) -> None:
-    """body of every `step`th number (1 or 2) from k below stop."""
-    if step == 1:
+    """body of every `step`th number (1 or 2) from k below stop; PAIRED: of two of every four, stop being a multiple of 8 further."""
+    if step == PAIRED:
+        with ops.loop(b, stop, 8, k) as at:
+            for u in (0, 1, 4, 5):
+                body(at + u)
+    elif step == 1:
         ops.each(b, k, stop, body)
     else:
         ops.each(b, Emitted(b, I64(0)), (stop - k + 1) >> 1, lambda i: body(k + (i << 1)))
@@ -236,7 +239,7 @@ def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, scal
     if kind >= TREE:
         ieee_strip(b, kind, width, panel, arg, v)
         return
-    tile = Tile(b, arg["par"], kind, width, words, half, panel, scaling == SHIFTED)
+    tile = Tile(b, arg["par"], kind, width, words, half, panel, scaling)
     ops.set_rounding(b, tile.par[Par.MODE].cast(I32, "trunc"))
     whole = v["height"] & -tile.rows if tile.wide else v["height"]
     with ops.loop(b, whole, tile.rows) as i:
@@ -254,7 +257,8 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[
     at = [(i + r) * v["ldc"] + col * LANES for r, col in members]
     rows = [(i + r) * v["lda"] for r, _ in members]
     codes_row = i * v["lda"] if tile.wide else (i >> 2) * tile.groups * v["lda"]
-    c = [Variable(b, ops.emit_load(b, arg["c"], place, LANES)) for place in at]
+    paired, zero = tile.step == PAIRED, ops.constant(b, ir.VectorType(F32, LANES), 0.0)
+    c = [Variable(b, zero if paired else ops.emit_load(b, arg["c"], place, LANES)) for place in at]
     seen = [Range(tile) for _ in members] if tile.code == I16 or tile.aware else []
     draws = (
         VectorDraws(b, tile.par[Par.SEED], [elements(b, i + r, col, v) for r, col in members]) if tile.kind == RANDOM else None
@@ -262,8 +266,11 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[
     step, slot = Variable(b, v["step"]), Variable(b, Emitted(b, I64(0)))
     with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
         stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
+        if paired:  # blocks start at 0 and 2 and reach 32 further, a number that LLVM must not know: it would unroll and spill
+            k = k >> 3
+            stop = k + (tile.par[Par.BLOCK] << 1)
         parts, shifts = 2 if tile.kind == PARITY else 1, []
-        found = [tile.exponents(arg["ea"], arg["eb"], codes_row, v["lda"], k + part, stop, parts) for part in range(parts)]
+        found = [tile.exponents(arg["ea"], arg["eb"], codes_row, v["lda"], k + part, stop) for part in range(parts)]
         tops = found[0]
         if tile.shifted:
             for p, (r, col) in enumerate(members):
