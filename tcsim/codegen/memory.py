@@ -90,6 +90,16 @@ def at(typingctx: Any, array: Any, index: Any) -> Any:
     return types.CPointer(array.dtype)(array, types.int64), codegen
 
 
+@intrinsic
+def ahead(typingctx: Any, pointer: Any, count: Any) -> Any:
+    """The pointer to the element `count` places on."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return pointer(pointer, types.int64), codegen
+
+
 def record(values: Any) -> np.void:
     """A NamedTuple of integers and further such tuples as a record, which kernels are handed by its address."""
 

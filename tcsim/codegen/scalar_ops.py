@@ -12,7 +12,7 @@ from tcsim.codegen import vector_ops as ops
 
 
 @intrinsic
-def fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
+def fused_multiply_add(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
     """x·y + z rounded once, of three float32 or float64."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -23,9 +23,13 @@ def fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
 
 @intrinsic
 def wide_vectors(typingctx: Any) -> Any:
-    """Let LLVM fill 512-bit registers in the function that calls this, where the processor has them: it prefers half by default."""
+    """Let LLVM fill 512-bit registers in the function that calls this, where the processor has them: it prefers half by default.
+
+    The function stays one of its own, so that nothing moves in or out of a stretch with another rounding."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.function.attributes.discard("alwaysinline")  # which Numba passes on from callers
+        builder.function.attributes.add("noinline")
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         return context.get_dummy_value()
 

@@ -15,7 +15,7 @@ from tcsim.kernels import choice, dispatch, narrow, payload
 from tcsim.kernels.fast import plan as fast
 from tcsim.kernels.fast import special
 from tcsim.kernels.general import blocks, rounded, two_stage
-from tcsim.kernels.native import float32, fused, integers, library_units
+from tcsim.kernels.native import double_plan, float32, fused, integers, library_units
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.reference.dot import GATE as REFERENCE
 from tcsim.schedule import Blocked, Plan, Sequential
@@ -42,7 +42,8 @@ TAKEN: dict[Gate, Unit] = {
     special.CHAINS: CHAIN,
     special.TO_HALF: M8N8K4,
     special.GROUPED: NVFP4,
-    blocks.GATE: FP16.replace(out="bfloat16"),
+    double_plan.GATE: FP16.replace(out="bfloat16"),
+    blocks.GATE: NVFP4.replace(rounding="sr"),
     two_stage.GATE: MI300.replace(rounding="rz"),
     rounded.GATE: MI250.replace(rounding="ro"),
     fused.GATE: X86,
@@ -182,17 +183,17 @@ def test_operands_stored_otherwise_reach_no_kernel_that_cannot_read_them() -> No
 
 # A legal value of each field that the kernel before the colon does not declare, and who takes it.
 HANDED_ON = {
-    "rounding": (FP16.replace(rounding="rd", out_precision=20), fast.GATE, blocks.GATE),
-    "align_rounding": (FP16.replace(align_rounding="rne"), fast.GATE, blocks.GATE),
-    "fraction_bits": (FP16.replace(fraction_bits=30), fast.GATE, blocks.GATE),
+    "rounding": (FP16.replace(rounding="rd", out_precision=20), fast.GATE, double_plan.GATE),
+    "align_rounding": (FP16.replace(align_rounding="rne"), fast.GATE, double_plan.GATE),
+    "fraction_bits": (FP16.replace(fraction_bits=30), fast.GATE, double_plan.GATE),
     "block_size": (FP16.replace(block_size=2048), fast.GATE, blocks.GATE),
-    "k_order": (FP16.replace(k_order=tuple(range(63, -1, -1))), fast.GATE, blocks.GATE),  # fills no whole instruction
-    "k_order, exact": (FP16.replace(align_rounding="exact", rounding="rne", k_order=BACK), fast.EXACT_SUMS, blocks.GATE),
-    "c_enters": (MXFP8.replace(c_enters="after"), fast.GATE, blocks.GATE),
-    "subnormals": (FP16.replace(subnormals="flush"), fast.GATE, blocks.GATE),
-    "zero_sign": (FP16.replace(zero_sign="ieee"), fast.GATE, blocks.GATE),
+    "k_order": (FP16.replace(k_order=tuple(range(63, -1, -1))), fast.GATE, double_plan.GATE),  # fills no whole instruction
+    "k_order, exact": (FP16.replace(align_rounding="exact", rounding="rne", k_order=BACK), fast.EXACT_SUMS, double_plan.GATE),
+    "c_enters": (MXFP8.replace(c_enters="after"), fast.GATE, double_plan.GATE),
+    "subnormals": (FP16.replace(subnormals="flush"), fast.GATE, double_plan.GATE),
+    "zero_sign": (FP16.replace(zero_sign="ieee"), fast.GATE, double_plan.GATE),
     "scale": (MXFP8.replace(scale=tcsim.Format(9, 0, signed=False, infinities=False, nan="none")), fast.GATE, blocks.GATE),
-    "scale_block": (MXFP8.replace(block_size=64, scale_block=32), fast.GATE, blocks.GATE),
+    "scale_block": (MXFP8.replace(block_size=64, scale_block=32), fast.GATE, double_plan.GATE),
     "group_size": (NVFP4.replace(group_size=8), special.GROUPED, blocks.GATE),
     "groups' scale": (NVFP4.replace(scale="float8_e8m0fnu", fraction_bits=41), special.GROUPED, blocks.GATE),
     "groups, to odd": (NVFP4.replace(rounding="ro"), special.GROUPED, blocks.GATE),
@@ -201,11 +202,11 @@ HANDED_ON = {
     "trees, down": (MI250.replace(rounding="rd"), special.ROUNDED, rounded.GATE),
     "trees, wide": (MI250.replace(block_size=16), special.ROUNDED, float32.GATE),
     "trees, short": (MI250.replace(out_precision=20), special.ROUNDED, rounded.GATE),
-    "chains": (CHAIN.replace(chain=3), special.CHAINS, blocks.GATE),
-    "chains that flush": (CHAIN.replace(subnormals="flush"), special.CHAINS, blocks.GATE),
+    "chains": (CHAIN.replace(chain=3), special.CHAINS, double_plan.GATE),
+    "chains that flush": (CHAIN.replace(subnormals="flush"), special.CHAINS, double_plan.GATE),
     "chains to float16": (M8N8K4.replace(chain=4, chains=1), special.TO_HALF, narrow.GATE),
     "zero of float16": (M8N8K4.replace(zero_sign="positive"), special.TO_HALF, narrow.GATE),
-    "out": (FP16.replace(out="bfloat16"), fast.GATE, blocks.GATE),
+    "out": (FP16.replace(out="bfloat16"), fast.GATE, double_plan.GATE),
     "a": (FP16.replace(a="float64", b="float16"), fast.GATE, blocks.GATE),
     "arithmetic": (MI300, fast.GATE, special.TWO_STAGE),
     "product_rounding": (MI250.replace(product_rounding="rz"), float32.GATE, rounded.GATE),
@@ -213,8 +214,8 @@ HANDED_ON = {
     "overflow": (INT8.replace(overflow="saturate"), library_units.INT8, integers.GATE),
     "nan_from": (FP64, library_units.FUSED, payload.GATE),
     "sum_format": (M8N8K4, blocks.GATE, special.TO_HALF),
-    "exact, to odd": (FP16.replace(align_rounding="exact", rounding="ro"), fast.EXACT_SUMS, blocks.GATE),
-    "fused, to odd": (FP64_CODE.replace(rounding="ro"), library_units.FUSED, blocks.GATE),
+    "exact, to odd": (FP16.replace(align_rounding="exact", rounding="ro"), fast.EXACT_SUMS, double_plan.GATE),
+    "fused, to odd": (FP64_CODE.replace(rounding="ro"), library_units.FUSED, double_plan.GATE),
 }
 
 
@@ -232,7 +233,7 @@ def _scaled(unit: Unit) -> Problem:
     return replace(problem_of(unit), scale_a=one, scale_b=one.swapaxes(1, 2))
 
 
-def test_a_sum_in_float16_of_wider_results_goes_to_the_general_kernel() -> None:
+def test_a_sum_in_float16_of_wider_results_goes_to_another_kernel() -> None:
     asked = problem_of(FP16, plan=Blocked(16, "float16").plan(32))
     assert fast.GATE.refuses(asked_of(asked)) == "plan.sum"
-    assert choice.chosen(asked, dispatch.KERNELS).gate is blocks.GATE
+    assert choice.chosen(asked, dispatch.KERNELS).gate is double_plan.GATE

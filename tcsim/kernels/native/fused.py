@@ -16,7 +16,7 @@ import numpy as np
 
 from tcsim.codegen.jit import default_threads, inline, kernel, noalias, routine, run_tasks
 from tcsim.codegen.memory import at
-from tcsim.codegen.scalar_ops import fma, wide_vectors
+from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.codegen.vector_memory import bits_of_float
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
@@ -64,7 +64,7 @@ def add_rounded_ftz(x, y):
 
 
 @inline
-def flushed(x):
+def flush_to_zero(x):
     return x * np.float32(0) if abs(x) < _LEAST_NORMAL else x
 
 
@@ -79,9 +79,9 @@ def run_steps(a, b, ks, steps, apart, lanes, pitch, width, sums, edge):
         k, line = ks[q], q % lanes * apart
         x, first = a[k], k * pitch
         for j in range(width):
-            s = fma(x, b[first + j], sums[line + j])
+            s = fused_multiply_add(x, b[first + j], sums[line + j])
             edge[j] = np.float32(1) if abs(s) == _LEAST_NORMAL else edge[j]
-            sums[line + j] = flushed(s)
+            sums[line + j] = flush_to_zero(s)
 
 
 @noalias
@@ -89,7 +89,7 @@ def add_lines(x, width, sums):
     """sums[j] += x[j], flushed; what is subnormal or the least normal number was not rounded."""
     wide_vectors()
     for j in range(width):
-        sums[j] = flushed(sums[j] + x[j])
+        sums[j] = flush_to_zero(sums[j] + x[j])
 
 
 @routine

@@ -1,0 +1,271 @@
+"""Aligned sums in float64 lanes: what-ifs of any alignment, fraction, output and rounding whose terms float64 holds.
+
+A tile walks k in chunks: operands are decoded once to float64 values and exponents, then each row runs its blocks over the columns
+(`double_rows`), rounded by `double_round`. One product at a time added exactly to c is a sum of two, whose error is known exactly,
+and so computed for float32 and float64 operands too. Outputs that leave what is proved there are marked, and computed by the
+general kernel: those of rows and columns with NaN or infinities, overflows, terms too far apart for exact sums.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcsim.codegen.jit import default_threads, kernel, no_refcount, noalias, routine, run_tasks
+from tcsim.codegen.memory import ahead, at, load_code, matrices
+from tcsim.codegen.scalar_ops import use_rounding, wide_vectors
+from tcsim.codegen.vector_ops import NEAREST
+from tcsim.kernels.fast.drive import lines
+from tcsim.kernels.fast.run import cover
+from tcsim.kernels.general.cuts import C_OPERATION
+from tcsim.kernels.general.numbers import FINITE, ZERO_E, decode_number, round_float64, to_float64
+from tcsim.kernels.general.panel import (
+    INSTRUCTION_END,
+    INSTRUCTION_START,
+    SEGMENT_END,
+    SEGMENT_START,
+    decode_lines,
+    plan_chunk,
+)
+from tcsim.kernels.general.row import draw_row_words
+from tcsim.kernels.general.run import Tiles, end_output, run_part
+from tcsim.kernels.general.spec import order_of, spec_of, sums_of
+from tcsim.kernels.general.walks import add_outside
+from tcsim.kernels.native import double_rows as rows
+from tcsim.kernels.native.double_plan import PAIR, TERMS, double_spec
+from tcsim.problem import Codes, Problem
+
+ROWS, COLUMNS, CHUNK, LANES = 64, 128, 128, 16
+
+
+class Sides(NamedTuple):
+    """Pointers to a chunk of both operands: a is [row, position], b [position, column], of the pitches `deep` and `wide`."""
+
+    a: Any
+    ea: Any
+    za: Any  # whether a block has a zero factor, [row, block]
+    b: Any
+    eb: Any
+    zb: Any  # [block, column]
+    deep: int
+    wide: int
+
+
+@routine
+def decode_side(m, t, first, count, columns, ks, positions, scales, spec, codes, sig, e, mark, pitch, values, exponents, bad):
+    """Decode rows or columns; bad[line] is set for lines with NaN or infinities."""
+    precision = spec.b_precision if columns else spec.a_precision
+    side = np.int64(1) if columns else np.int64(0)
+    special = decode_lines(m, t, first, count, side, ks, positions, scales, spec, codes, sig, e, mark)
+    outer, inner = (positions, count) if columns else (count, positions)
+    for i in range(outer):
+        convert_line(
+            at(sig[i], 0), at(e[i], 0), at(mark[i], 0), inner, precision, at(values, i * pitch), at(exponents, i * pitch)
+        )
+    if special:
+        for i in range(outer):
+            for j in range(inner):
+                if mark[i, j] & 3 != FINITE:
+                    values[i * pitch + j] = 0.0
+                    bad[j if columns else i] = 1
+
+
+@noalias
+def convert_line(sig, e, mark, count, precision, values, exponents):
+    """Values and exponents of decoded numbers."""
+    wide_vectors()
+    for j in range(count):
+        values[j] = to_float64(sig[j], e[j], mark[j] >> 2, np.int64(FINITE), precision)
+        exponents[j] = np.int32(e[j])
+
+
+@routine
+def mark_zero_blocks(sides, count, width, blocks, starts):
+    """Which blocks hold a zero factor."""
+    for block in range(blocks):
+        for r in range(count):
+            found = np.int64(0)
+            for p in range(starts[block], starts[block + 1]):
+                found |= np.int64(1) if sides.a[r * sides.deep + p] == 0.0 else np.int64(0)
+            sides.za[r * sides.deep + block] = found
+        for j in range(width):
+            sides.zb[block * sides.wide + j] = 0
+        for p in range(starts[block], starts[block + 1]):
+            for j in range(width):
+                sides.zb[block * sides.wide + j] |= np.int64(1) if sides.b[p * sides.wide + j] == 0.0 else np.int64(0)
+
+
+@no_refcount
+def draw_results(seed, element, group, width, row):
+    """The random words of the results of four blocks."""
+    draw_row_words(seed, element, group, np.int64(0), width, row.drawn, row.width)
+    rows.words_as_floats(row.drawn, 4 * row.width, row.words)
+
+
+@no_refcount
+def draw_terms(seed, element, group, terms, width, row):
+    """The random words of c and of the products of four blocks."""
+    for i in range(1 + terms):
+        draw_row_words(seed, element, group, np.int64(C_OPERATION + i), width, row.drawn, row.width)
+        rows.words_as_floats(row.drawn, 4 * row.width, ahead(row.term_words, np.int64(4 * i * row.width)))
+
+
+@no_refcount
+def block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row, alone):
+    """One block of an aligned sum; `alone` where the processor's rounding is set for it alone."""
+    a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
+    b, eb = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide)
+    rows.start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, row.top, row.least)
+    rows.largest_exponents32(ea, eb, steps, sides.wide, width, row.top)
+    if unit.deep:
+        rows.least_places32(ea, eb, steps, sides.wide, width, np.int32(spec.weight), row.least)
+    if unit.floored:
+        zeros = ahead(sides.zb, block * sides.wide)
+        rows.raise_floor(row.c, sides.za[r * sides.deep + block], zeros, width, np.int32(unit.floor), row.top)
+    rows.scales_of(row.c, width, unit.fraction, unit.deep, unit.room, spec.ieee_zero, row.top, row.least, row.scale, row.bad)
+    if alone:
+        use_rounding(unit.machine)
+    words = ahead(row.term_words, word * row.width)
+    rows.start_total(row.c, width, unit.cut, words, row.scale, row.total)
+    products = ahead(row.term_words, (4 + word) * row.width)
+    rows.add_cut_terms(a, b, steps, sides.wide, width, unit.cut, products, 4 * row.width, row.scale, row.total)
+    if alone:
+        use_rounding(np.int64(NEAREST))
+    rows.round_totals(unit.how, row.total, width, ahead(row.words, word * row.width), row.c, row.bad)
+
+
+@noalias
+def run_double_row(spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
+    """All blocks of a chunk for one row."""
+    moved = unit.machine != NEAREST
+    apart = spec.after or sums_.precision != 0
+    if moved and not apart:
+        use_rounding(unit.machine)
+    for block in range(blocks):
+        event, p0 = events[block], starts[block]
+        steps = starts[block + 1] - p0
+        if event & SEGMENT_START and sums_.precision != 0:
+            for j in range(width):
+                row.c[j] = 0.0
+        if event & INSTRUCTION_START and spec.after:
+            rows.put_aside(width, -0.0 if spec.after_negative else 0.0, row.c, row.late)
+        word = (step + block) & 3
+        if word == 0 or block == 0:
+            if unit.draws:
+                draw_results(seed, element, (step + block) >> 2, width, row)
+            if unit.cut == rows.RANDOM:
+                draw_terms(seed, element, (step + block) >> 2, spec.block, width, row)
+        if unit.kind == TERMS:
+            block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row, moved and apart)
+        else:
+            x, b, words = sides.a[r * sides.deep + p0], ahead(sides.b, p0 * sides.wide), ahead(row.words, word * row.width)
+            if unit.kind == PAIR:
+                rows.add_one_product(unit.how, x, b, width, words, row.c, row.bad)
+            else:
+                rows.add_wide_product(unit.how, x, b, width, words, row.c, row.bad)
+        if event & INSTRUCTION_END and spec.after:
+            rows.add_kept(unit.kept, row.late, width, row.c, row.bad)
+        if event & SEGMENT_END and sums_.precision != 0:
+            for j in range(width):
+                total[j] = add_outside(total[j], row.c[j], sums_.precision, sums_.layout)
+    if moved and not apart:
+        use_rounding(np.int64(NEAREST))
+
+
+@routine
+def begin_row(spec, sums_, c, t, i, j0, nj, width, values, bad, total, first):
+    """Load c into the place where it enters: the chain or the schedule's sum; one that is no number is marked."""
+    for j in range(width):
+        values[first + j], total[first + j], bad[first + j] = 0.0, 0.0, 0
+    if c.address == 0:
+        return
+    for j in range(nj):
+        x, place, minus, kind = decode_number(load_code(c, t, i, j0 + j), spec.out, spec.out.emin, spec.out.mantissa + 1)
+        if spec.flush and kind == FINITE and abs(x) >> spec.out.mantissa == 0 and sums_.precision == 0:
+            x, minus = np.int64(0), np.int64(0)
+        value = to_float64(x, place, minus, np.int64(FINITE), spec.out.mantissa + 1)
+        if kind != FINITE:
+            bad[first + j] = 1
+        elif sums_.precision == 0:
+            values[first + j] = value
+        elif sums_.c_first:
+            total[first + j] = value
+
+
+@kernel
+def run_double_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, unit, sums_, order, bounds, tiles, seed, left):
+    """Tiles first … last - 1 of D = C + A·B; left[t, i, j] is 1 where an output is for others to compute."""
+    deep = max(CHUNK, spec.period)
+    high, wide = tiles.tile_rows, -(-tiles.tile_columns // LANES) * LANES
+    ks, codes = np.empty(deep, np.int64), np.empty(max(deep, high, wide), np.int64)
+    starts, events = np.empty(2 * deep + 2, np.int64), np.empty(2 * deep + 2, np.int64)
+    sig_a, e_a, mark_a = np.empty((high, deep), np.int64), np.empty((high, deep), np.int64), np.empty((high, deep), np.int64)
+    sig_b, e_b, mark_b = np.empty((deep, wide), np.int64), np.empty((deep, wide), np.int64), np.empty((deep, wide), np.int64)
+    fa, ea, za = lines(high * deep, np.float64), lines(high * deep, np.int32), lines(high * deep, np.int64)
+    fb, eb, zb = lines(deep * wide, np.float64), lines(deep * wide, np.int32), lines(deep * wide, np.int64)
+    values, bad, total = lines(high * wide, np.float64), lines(high * wide, np.int64), lines(high * wide, np.float64)
+    late, scale, sums, words = (
+        lines(wide, np.float64),
+        lines(wide, np.float64),
+        lines(wide, np.float64),
+        lines(4 * wide, np.float64),
+    )
+    top, least, drawn = lines(wide, np.int32), lines(wide, np.int32), lines(4 * wide, np.uint64)
+    terms = lines(4 * wide * (1 + spec.block) if unit.cut == rows.RANDOM else np.int64(8 * wide), np.float64)
+    bad_rows, bad_columns = np.empty(high, np.int64), np.empty(wide, np.int64)
+    across = -(-tiles.columns // tiles.tile_columns)
+    per_batch = across * -(-tiles.rows // high)
+    for task in range(first, last):
+        t, i0, j0 = task // per_batch, task % per_batch // across * high, task % across * tiles.tile_columns
+        ni, nj = min(high, tiles.rows - i0), min(tiles.tile_columns, tiles.columns - j0)
+        width = -(-nj // LANES) * LANES
+        bad_rows[:], bad_columns[:], fb[:], eb[:] = 0, 0, 0.0, np.int32(ZERO_E)
+        for r in range(ni):
+            begin_row(spec, sums_, c, t, i0 + r, j0, nj, width, values, bad, total, r * wide)
+        k, segment, step = bounds[0], np.int64(0), np.int64(0)
+        while segment < bounds.size - 1:
+            positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
+            decode_side(a, t, i0, ni, False, ks, positions, scale_a, spec, codes, sig_a, e_a, mark_a, deep, fa, ea, bad_rows)
+            decode_side(b, t, j0, nj, True, ks, positions, scale_b, spec, codes, sig_b, e_b, mark_b, wide, fb, eb, bad_columns)
+            sides = Sides(at(fa, 0), at(ea, 0), at(za, 0), at(fb, 0), at(eb, 0), at(zb, 0), deep, wide)  # here: they live on
+            if unit.floored:
+                mark_zero_blocks(sides, ni, width, blocks, starts)
+            for r in range(ni):
+                row = rows.DoubleRow(
+                    at(values, r * wide), at(late, 0), at(bad, r * wide), at(top, 0), at(least, 0), at(scale, 0), at(sums, 0),
+                    at(words, 0), at(terms, 0), at(drawn, 0), wide,
+                )  # fmt: skip
+                run_double_row(spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed,
+                               (t * tiles.m + i0 + r) * tiles.n + j0, step)  # fmt: skip
+            step += blocks
+        for r in range(ni):
+            for j in range(nj):
+                if bad[r * wide + j] | bad_rows[r] | bad_columns[j]:
+                    left[t, i0 + r, j0 + j] = 1
+                else:
+                    x = round_float64(values[r * wide + j], spec.out.mantissa + 1, spec.out)
+                    end_output(spec, sums_, c, d, t, i0 + r, j0 + j, x, total[r * wide + j])
+
+
+def multiply_double(problem: Problem, out: Codes, threads: int | None = None) -> None:
+    """Write D's codes into `out`, (batch, m, n)."""
+    batch, m, n, _ = problem.shape
+    count = threads or default_threads()
+    unit = problem.unit
+    columns = COLUMNS // 2 if double_spec(unit)["cut"] == rows.RANDOM else COLUMNS
+    high = max(1, min(ROWS, m, -(-batch * m * -(-n // columns) // (4 * count))))
+    tiles = Tiles(m, n, 0, m, 0, n, high, min(columns, n), 0)
+    left = np.zeros(out.shape, np.uint8)
+    run_tasks(
+        run_double_tiles, batch * -(-m // high) * -(-n // columns), threads, matrices(problem.a.codes), matrices(problem.b.codes),
+        matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec_of(problem)[1], double_spec(unit),
+        sums_of(problem), order_of(unit), problem.plan.bounds, tiles, np.uint64(problem.seed), left,
+    )  # fmt: skip
+    found = [(int(t), *corners) for t in np.flatnonzero(left.any(axis=(1, 2))) for corners in cover(left[t] != 0)]
+
+    def work(first: int, last: int) -> None:
+        for rectangle in found[first:last]:
+            run_part(problem, out, *rectangle)
+
+    run_tasks(work, len(found), threads)

@@ -1,0 +1,90 @@
+"""Rounding in float64 lanes: an exact sum h + low to the kept bits of a format, in any mode and whatever the processor's own is.
+
+Let g = 2^52 grid, grid being the distance of the results around |h|: (|h| + g) - g is a multiple of grid beside |h|, and with one
+comparison the lower one, T. The rest |h| - T + low is compared with the share of grid from which on the result goes up.
+All of it is exact but for the last sum, whose sign is right.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tcsim.codegen.jit import inline
+from tcsim.fp.modes import masks, mode
+from tcsim.hardware.unit import Unit
+from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
+
+SIGN = np.int64(-(1 << 63))
+MAGNITUDE = np.int64((1 << 63) - 1)
+
+
+class DoubleRounding(NamedTuple):
+    """How h + low rounds: in what share of grid it goes up, in sixteenths to be integers: of positive and of negative numbers.
+
+    `odd` is what is added where T is odd; `tie_even` and `tie_odd` whether a rest that is just the share goes up. A random word, less 2^32,
+    is taken from the share by those who draw.
+    """
+
+    positive: int
+    negative: int
+    odd: int
+    tie_even: int
+    tie_odd: int
+    kept: int
+    guard: int  # mask: 0 where all bits of a float64 are kept, and T is |h| itself
+    emin: int  # what lies below 2^-900 is left to others
+    beyond: int  # the pattern from which on a magnitude is infinite
+    normal: int  # the pattern of the least normal number where smaller results are flushed, else 0
+
+
+def rounding_of(name: str, unit: Unit, kept: int | None = None) -> DoubleRounding:
+    """The rounding of a mode to a unit's output, or to more or fewer `kept` bits."""
+    out, bits = unit.out_format, unit.kept_bits if kept is None else kept
+    how, never = masks(name), 32
+    share = 16 if mode(name).toward == "random" else 8 if how.near else never
+    positive, negative = (0 if how.up else share), (0 if how.down else share)
+    if how.odd:
+        positive = negative = 0
+    tie_even = int(bool(how.away) or share == 16)
+    tie_odd = int(bool(how.even) or bool(how.away) or share == 16)
+    return DoubleRounding(
+        positive, negative, never if how.odd else 0, tie_even, tie_odd, bits, 0 if bits == 53 else -1, max(out.emin, -900),
+        (out.emax + 1 + 1023) << 52, (out.emin + 1023) << 52 if unit.zeros.flush_results else 0,
+    )  # fmt: skip
+
+
+LEAST, MOST = np.int64((1023 - 900) << 52), np.int64((1023 + 900) << 52)
+
+
+@inline
+def round_double(how, h, low, lowest, word):
+    """h + low + lowest rounded, each much smaller than half an ulp of the one before; `word` are 32 random bits as float64, or 0."""
+    pattern = bits_of_float64(h)
+    sign, magnitude = pattern & SIGN, pattern & MAGNITUDE
+    size = float64_of_bits(magnitude)
+    more, least = float64_of_bits(bits_of_float64(low) ^ sign), float64_of_bits(bits_of_float64(lowest) ^ sign)
+    below = magnitude - (np.int64(1) if more < 0.0 else np.int64(0))
+    e = max((below >> 52) - 1023, how.emin)
+    place = (e - how.kept + 1 + 1023) << 52
+    grid, guard = float64_of_bits(place), float64_of_bits(place + (np.int64(52) << 52) & how.guard)
+    down = float64_of_bits(below)
+    kept = (down + guard) - guard
+    kept = kept - grid if kept > down else kept
+    odd = bits_of_float64(kept + guard) & 1
+    share = (how.negative if sign != 0 else how.positive) + (how.odd if odd != 0 else np.int64(0))
+    rest = (size - kept) - grid * (np.float64(share) * 0.0625 - word * 2.0**-32) + more
+    tie = how.tie_odd if odd != 0 else how.tie_even
+    up = (rest > 0.0) | ((rest == 0.0) & ((least > 0.0) | ((least == 0.0) & (tie != 0))))
+    found = bits_of_float64(kept + (grid if up else 0.0)) & MAGNITUDE
+    found = np.int64(0) if found < how.normal else found
+    return float64_of_bits(sign | found)
+
+
+@inline
+def sum_and_error(x, y):
+    """fl(x + y) and what it lost, in rounding to nearest."""
+    s = x + y
+    z = s - x
+    return s, (x - (s - z)) + (y - z)
