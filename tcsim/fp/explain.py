@@ -14,10 +14,11 @@ from tcsim.fp.codes import encode
 from tcsim.fp.formats import Format, format_named
 from tcsim.fp.modes import MODES
 from tcsim.fp.round_to import ROUNDINGS, round_to
+from tcsim.shown import Shown
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Shown):
     """A number, its neighbours in a format, and what each rounding returns; prints as text, shows as HTML in a notebook.
 
     `lower`, `upper`: the nearest values of the format on either side, None where there is none. `fraction`: how far |x| lies from
@@ -55,6 +56,9 @@ class Explanation:
             place = "the tie" if self.tie else f"{float(self.fraction):.6g} of the way"
             lines.append(("place", f"{place}, from the neighbour nearer zero"))
         return lines
+
+    def _line(self) -> str:
+        return f"{self.x!r} in {self.fmt.name}: between {self.lower!r} and {self.upper!r}"
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:

@@ -283,4 +283,28 @@ def _type_name(fmt: Any) -> str:
 
 def formats() -> dict[str, Format]:
     """Every format of the table by name, in the order of the table."""
-    return dict(FORMATS)
+    return FormatTable(FORMATS)
+
+
+class FormatTable(dict[str, Format]):
+    """Formats by name, shown a line each."""
+
+    def __repr__(self) -> str:
+        lines = (
+            f"  {name:16}{f'{fmt.width} bits' if fmt.integer else f'{fmt.exponent_bits:2} exponent bits, {fmt.mantissa_bits:2} of the fraction'}"
+            for name, fmt in self.items()
+        )
+        return "\n".join([f"{len(self)} formats", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{name}</td><td>{fmt.width}</td>"
+            + (
+                "<td></td>" * 3
+                if fmt.integer
+                else f"<td>{fmt.exponent_bits}</td><td>{fmt.mantissa_bits}</td><td>{fmt.bias}</td>"
+            )
+            + "</tr>"
+            for name, fmt in self.items()
+        )
+        return f"<table><tr><th>format</th><th>bits</th><th>exponent bits</th><th>fraction bits</th><th>bias</th></tr>{rows}</table>"

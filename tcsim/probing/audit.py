@@ -21,6 +21,7 @@ from tcsim.probing.models import Model, arithmetic_text
 from tcsim.probing.predict import Prediction, predict
 from tcsim.problem import Codes
 from tcsim.schedule import Blocked, Hybrid, Schedule, Sequential, SplitK
+from tcsim.shown import Shown
 
 VERDICTS = ("as declared", "another schedule", "another unit", "corruption", "dropped tail", "not predicted")
 TAIL = 64  # products: what a tile of k holds in the kernels that were seen to forget the rest
@@ -48,8 +49,8 @@ class SampledCall:
     layout: str = "nn"
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Shown):
     """What one call's outputs say: one of VERDICTS; how many of them the declared model misses and the first; what would explain them."""
 
     call: str
@@ -76,8 +77,8 @@ class Verdict:
         return f"{self.call}: {self.missed} of {self.outputs} outputs are not as declared{seen}; {why}"
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, repr=False)
+class Audit(Shown):
     """The verdicts of a log."""
 
     verdicts: tuple[Verdict, ...]

@@ -16,13 +16,14 @@ from tcsim.probing.models import Model, labels_alike, library_schedules, units_f
 from tcsim.problem import Codes
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 from tcsim.schemes.bounds_units import unit_product
+from tcsim.shown import Shown
 
 MOST = 12  # explanations of a result, the plain ones first
 SIDE = 12  # a search looks at SIDE x SIDE outputs, and checks what is left on all
 
 
-@dataclass(frozen=True)
-class ResultExplanation:
+@dataclass(frozen=True, repr=False)
+class ResultExplanation(Shown):
     """A model that gives every output of a result, and the other rows of the table that are the same arithmetic."""
 
     model: Model
@@ -34,8 +35,8 @@ class ResultExplanation:
         return f"{self.model.name}{more}: {self.checked} of {self.checked} outputs"
 
 
-@dataclass(frozen=True)
-class SumsPart:
+@dataclass(frozen=True, repr=False)
+class SumsPart(Shown):
     """Where two explained results part for one output: products up to `k` give equal partial sums, up to `until` they do not."""
 
     index: tuple[int, ...]
@@ -44,9 +45,13 @@ class SumsPart:
     values: tuple[float, float]
     traces: tuple[str, str]
 
+    def __str__(self) -> str:
+        said = f"they part between k = {self.k} and k = {self.until}: {self.values[0]!r} and {self.values[1]!r}"
+        return "\n".join([said, *(text for text in self.traces if text)])
 
-@dataclass(frozen=True)
-class Difference:
+
+@dataclass(frozen=True, repr=False)
+class Difference(Shown):
     """What `explain_diff` says of two results."""
 
     first: tuple[ResultExplanation, ...]
@@ -66,9 +71,7 @@ class Difference:
         if self.index is not None and self.values is not None:
             lines.append(f"first difference at {list(self.index)}: {self.values[0]!r} and {self.values[1]!r}")
         if self.parting is not None:
-            p = self.parting
-            lines.append(f"there they part between k = {p.k} and k = {p.until}: {p.values[0]!r} and {p.values[1]!r}")
-            lines += [text for text in p.traces if text]
+            lines.append(f"there {self.parting}")
         if self.bound is not None:
             lines.append(f"on these inputs two such results differ by at most {self.bound:g}")
         return "\n".join(lines)

@@ -18,6 +18,7 @@ from tcsim.probing.box import Batch, Formats, simulator
 from tcsim.probing.probe import CONFIRM, ProbeResult, probe
 from tcsim.probing.recorded import kept
 from tcsim.probing.result import explains
+from tcsim.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class Options:
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Probed:
+@dataclass(frozen=True, repr=False)
+class Probed(Shown):
     """What came of one: the verdict ("as in the table", "another record", "no model" or "not asked"), the result as a document,
     and the answers kept."""
 

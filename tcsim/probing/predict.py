@@ -19,14 +19,15 @@ from tcsim.probing.catalogue import Catalogue, along_k, catalogue
 from tcsim.probing.epilogues import epilogue_of_kernel
 from tcsim.probing.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
 from tcsim.schedule import Hybrid, Schedule, Tiled
+from tcsim.shown import Shown
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 LIBRARIES = ("cublas",)
 NEAREST = 20  # calls by which the reliability of a guess is measured
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Shown):
     """A call's unit and schedule, and how they are known.
 
     schedule

@@ -15,10 +15,11 @@ from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.evidence import PartEvidence, counterexample_of_unit, evidence
 from tcsim.probing.models import arithmetic_text
 from tcsim.probing.search import Found, Judge
+from tcsim.shown import Shown
 
 
-@dataclass(frozen=True)
-class ProbeResult:
+@dataclass(frozen=True, repr=False)
+class ProbeResult(Shown):
     """The answer of `probe`.
 
     `unit` is the record found, None where no unit of the family explains every output; `nearest` is then the closest, `matched`
@@ -61,6 +62,13 @@ class ProbeResult:
             left = f"; not told from {', '.join(map(str, part.open[:6]))}" if part.open else ""
             lines.append(f"  {part.name:20}{_short(part.value):14} excludes {shown or 'nothing'}{left}")
         return "\n".join(lines)
+
+    def _line(self) -> str:
+        same = f"; the bits of {self.alike[0].label}" if self.alike else ""
+        more = f" and {len(self.alike) - 1} more" if len(self.alike) > 1 else ""
+        inputs = self.nearest.a if self.nearest.a == self.nearest.b else f"{self.nearest.a} x {self.nearest.b}"
+        what = "a unit" if self.unit is not None else f"no unit, the nearest explains {self.matched:.2%}"
+        return f"probe of {inputs} -> {self.nearest.out}: {what}; {self.outputs} outputs in {self.calls} calls{same}{more}"
 
     def _verdict(self) -> str:
         if self.unit is None:

@@ -6,7 +6,7 @@ at the full k, the rows and columns of widest range among them, and its error is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeAlias
@@ -25,13 +25,26 @@ from tcsim.schemes import bounds
 from tcsim.schemes.gemm import SCHEMES, gemm
 from tcsim.schemes.multiplier import Multiplier, multiplier
 from tcsim.schemes.recipes import RECIPES, plain
+from tcsim.shown import Shown
 
 Array: TypeAlias = npt.NDArray[Any]
 Setting: TypeAlias = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Choice:
+def choices_html(choices: Iterable[Choice]) -> str:
+    """A line a choice."""
+    names = ("scheme", "options", "format", "gemms", "error", "bound", "time", "reaches")
+    rows = "".join(
+        f"<tr><td>{escape(c.scheme)}</td><td>{escape(c._asked)}</td><td>{c.fmt}</td>"
+        f"<td>{c.gemms}</td><td>{c.error:.1e}</td><td>{'' if c.bound is None else f'{c.bound:.1e}'}</td>"
+        f"<td>{c.relative_time:.2f}</td><td>{'yes' if c.reaches else 'no'}</td></tr>"
+        for c in choices
+    )
+    return f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>{rows}</table>"
+
+
+@dataclass(frozen=True, repr=False)
+class Choice(Shown):
     """A way to multiply these matrices.
 
     error
@@ -54,11 +67,23 @@ class Choice:
     reaches: bool
     unbounded: str = ""
 
+    @property
+    def _asked(self) -> str:
+        return ", ".join(f"{k}={v}" for k, v in self.options.items())
+
+    def _line(self) -> str:
+        asked = f" ({self._asked})" if self.options else ""
+        reaches = "reaches the target" if self.reaches else "misses the target"
+        products = f"{self.gemms} product{'' if self.gemms == 1 else 's'}"
+        return f"{self.scheme}{asked}: {products} in {self.fmt}, error {self.error:.1e}, {self.relative_time:.2f} of the native time, {reaches}"
+
+    def _repr_html_(self) -> str:
+        return choices_html([self])
+
     def __str__(self) -> str:
-        asked = ", ".join(f"{k}={v}" for k, v in self.options.items())
         bound = "" if self.bound is None else f"{self.bound:.1e}"
         numbers = f"{self.gemms:5d} {self.error:9.1e} {bound:>9} {self.relative_time:8.2f}"
-        return f"{self.scheme:12} {asked:26} {self.fmt:9} {numbers}  {'yes' if self.reaches else 'no'}"
+        return f"{self.scheme:12} {self._asked:26} {self.fmt:9} {numbers}  {'yes' if self.reaches else 'no'}"
 
 
 @dataclass(frozen=True)
@@ -83,21 +108,11 @@ class Advice:
         return self.best is not None and self.best.scheme == "native"
 
     def __repr__(self) -> str:
-        best = (
-            "nothing tried reaches it" if self.best is None else f"best: {self.best.scheme} {self.best.options or ''}".strip()
-        )
+        best = "nothing tried reaches it" if self.best is None else f"best: {self.best._line().partition(':')[0]}"
         return f"<advice for {self.target:g} on {self.gpu}: {best}, of {len(self.choices)} tried>"
 
     def _repr_html_(self) -> str:
-        names = ("scheme", "options", "format", "gemms", "error", "bound", "time", "reaches")
-        rows = "".join(
-            f"<tr><td>{escape(c.scheme)}</td><td>{escape(', '.join(f'{k}={v}' for k, v in c.options.items()))}</td><td>{c.fmt}</td>"
-            f"<td>{c.gemms}</td><td>{c.error:.1e}</td><td>{'' if c.bound is None else f'{c.bound:.1e}'}</td>"
-            f"<td>{c.relative_time:.2f}</td><td>{'yes' if c.reaches else 'no'}</td></tr>"
-            for c in self.choices
-        )
-        head = "".join(f"<th>{name}</th>" for name in names)
-        return f"<b>error {self.target:g} on {escape(self.gpu)}</b><table><tr>{head}</tr>{rows}</table>"
+        return f"<b>error {self.target:g} on {escape(self.gpu)}</b>{choices_html(self.choices)}"
 
     def __str__(self) -> str:
         numbers = f"{'gemms':>5} {'error':>9} {'bound':>9} {'time':>8}"

@@ -245,7 +245,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
                title=f"{g}, double-fp16", legend=False, styles=styles)  # fmt: skip
         band(axis, data.k, data.chained.sel(gpu=g))
         band(axis, data.k, data.fp32.sel(gpu=g))
-        guide(axis, data.k, float(at.fp32[-1]) / 2.5, 0.5, r"$\sqrt{k}$")
+        guide(axis, data.k, float(at.fp32[-1]) / 2.5, 0.5, "√k")
         guide(axis, data.k, float(at.chained[-1]) * 2, 1.0, "k")
         axis.label_outer()
     legend_right(figure, axes[0, 0])

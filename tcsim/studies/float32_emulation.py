@@ -188,7 +188,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             curves(axis, data.k, lines, xlabel=INNER, ylabel=FROBENIUS, title=f"{g}, {d}", legend=False)
             band(axis, data.k, data.error.sel(scheme="fp32", inputs=d, gpu=g))
             if d == "(0, 1]":
-                guide(axis, data.k, float(median.sel(scheme="fp32", inputs=d, gpu=g)[-1]) / 3, 0.5, r"$\sqrt{k}$")
+                guide(axis, data.k, float(median.sel(scheme="fp32", inputs=d, gpu=g)[-1]) / 3, 0.5, "√k")
             axis.label_outer()
     legend_right(figure, axes[0, 0])
     return {"float32-emulation": figure}

@@ -230,7 +230,7 @@ def _panels(data: xr.Dataset, methods: Sequence[str], both: bool = False) -> Any
     for axis, d in zip(right, DISTRIBUTIONS, strict=False):
         errors = {m: data.error.sel(scheme=m, distribution=d) for m in methods}
         curves(axis, data.k, errors, xlabel=INNER, ylabel=COMPONENTWISE, title=f"entries in {d}", styles=styles, legend=False)
-        guide(axis, data.k, float(data.error.sel(scheme="fp32", distribution=d)[-1]) / 2.5, 0.5, r"$\sqrt{k}$")
+        guide(axis, data.k, float(data.error.sel(scheme="fp32", distribution=d)[-1]) / 2.5, 0.5, "√k")
     legend_right(figure, left)
     return figure
 

@@ -234,7 +234,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             for m in data.scheme.values:
                 axis.fill_between(data["size"], low.sel(scheme=m), high.sel(scheme=m), color="grey", alpha=0.15, linewidth=0)
             if kind in ("type0", "type1"):
-                guide(axis, data["size"], 4e-6, 0.5, r"$\sqrt{k}$")
+                guide(axis, data["size"], 4e-6, 0.5, "√k")
             axis.label_outer()
         legend_right(figure, axes[0, 0])
         made[stem] = figure

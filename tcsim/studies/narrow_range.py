@@ -275,7 +275,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
         if w == 1:
             axis.plot(data.k, data.error.sel(split="to nearest", unit="a100", words=1).median("seed"), ":", color="grey",
                       label="a100, words to nearest")  # fmt: skip
-        guide(axis, data.k, 4e-6, 0.5, r"$\sqrt{k}$")
+        guide(axis, data.k, 4e-6, 0.5, "√k")
         axis.label_outer()
     legend_right(figure, axes[0, 0])
     return {"narrow-range": figure}

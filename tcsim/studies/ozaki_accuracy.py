@@ -205,7 +205,7 @@ def figures(data: xr.Dataset) -> dict[str, Any]:
             axis.plot(
                 data.k, values, ":", color=COLOURS[i], marker=MARKERS[i], markerfacecolor="none", label=f"native, φ = {p:g}"
             )
-        guide(axis, data.k, float(middle.sel(phi=1.0, scheme=native)[-1]) * 4, 0.5, r"$\sqrt{k}$")
+        guide(axis, data.k, float(middle.sel(phi=1.0, scheme=native)[-1]) * 4, 0.5, "√k")
     legend_right(figure, axes[0, 0])
     return {"figures-3-8": figure}
 

@@ -12,6 +12,7 @@ import torch
 from tcsim import arguments
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
+from tcsim.shown import Shown
 from tcsim.torch.cudnn import ConvCall
 from tcsim.torch.emulation import Call, EmulationMode, call_of, emulate, scheduled
 from tcsim.torch.modules import Names
@@ -47,8 +48,8 @@ class AuditedProduct:
     kernel: str = ""
 
 
-@dataclass
-class ModelAudit:
+@dataclass(repr=False)
+class ModelAudit(Shown):
     """Every product of one run: `text()`, `json()`, `html()`; `schedules` goes to ``emulate(schedule=...)``.
 
     `unseen`: contractions that are not emulated (fused attention, say) and how often they ran.
@@ -71,6 +72,12 @@ class ModelAudit:
     @property
     def differing(self) -> int:
         return sum(row.differing for row in self.rows)
+
+    def _line(self) -> str:
+        return f"audit against {self.target}: {len(self.rows)} products, {self.differing} of {self.outputs} outputs differ"
+
+    def __str__(self) -> str:
+        return self.text()
 
     def text(self) -> str:
         from tcsim.torch.pages import audit_text

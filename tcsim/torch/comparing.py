@@ -11,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from tcsim.shown import Shown
 from tcsim.torch.emulation import emulate
 from tcsim.torch.running import call_model, tensor_in
 
 Array = npt.NDArray[Any]
 
 
-@dataclass
-class ModelComparison:
+@dataclass(repr=False)
+class ModelComparison(Shown):
     """What differs between the first GPU and each other one, (gpu, layer) by (gpu, layer).
 
     layers
@@ -47,6 +48,12 @@ class ModelComparison:
         row = self.gpus.index(gpu)
         found = np.flatnonzero(self.differing[row])
         return (self.layers[found[0]], int(self.first_token[row, found[0]])) if found.size else None
+
+    def _line(self) -> str:
+        return f"one model on {', '.join(self.gpus)}: {len(self.layers) - 1} layers, {self.tokens} rows of the output"
+
+    def __str__(self) -> str:
+        return self.text()
 
     def text(self) -> str:
         """One line a GPU."""

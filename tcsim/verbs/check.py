@@ -19,6 +19,7 @@ from tcsim.hardware import as_unit, unit
 from tcsim.hardware.nans import differing
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
+from tcsim.shown import Shown
 from tcsim.verbs.bits import as_codes, hex_code, result_codes
 from tcsim.verbs.records import unit_from_record, unit_given
 from tcsim.verbs.tracing import block_places, running, trace
@@ -27,8 +28,8 @@ Array = npt.NDArray[Any]
 _ROLES = {"a": "a", "b": "b", "c": "c", "d": "d", "sa": "sa", "sb": "sb", "scale_a": "sa", "scale_b": "sb"}
 
 
-@dataclass(frozen=True)
-class Mismatch:
+@dataclass(frozen=True, repr=False)
+class Mismatch(Shown):
     """The first output that differs: its index, the inputs and both results as codes, and its way there."""
 
     index: tuple[int, ...]
@@ -45,8 +46,8 @@ class Mismatch:
         )
 
 
-@dataclass(frozen=True)
-class Checked:
+@dataclass(frozen=True, repr=False)
+class Checked(Shown):
     """The outputs of one group of vectors, how many differ, and the first that does."""
 
     name: str
@@ -55,9 +56,15 @@ class Checked:
     differing: int
     first: Mismatch | None
 
+    def _line(self) -> str:
+        return f"{self.name or 'vectors'}: {self.differing} of {self.outputs} outputs differ from {self.unit.label}"
 
-@dataclass(frozen=True)
-class Check:
+    def __str__(self) -> str:
+        return "\n".join([self._line(), *([str(self.first)] if self.first else [])])
+
+
+@dataclass(frozen=True, repr=False)
+class Check(Shown):
     """What came out for a file; true where no output differs. Prints a line a group and the first mismatch."""
 
     path: str
@@ -78,11 +85,11 @@ class Check:
     def __str__(self) -> str:
         lines = [f"{g.name or self.path}: {g.differing} of {g.outputs} outputs differ from {g.unit.label}" for g in self.groups]
         first = next((g for g in self.groups if g.first), None)
-        lines.append(
-            f"{self.path}: {self.differing} of {self.outputs} outputs differ"
-            + ("" if self.differing else ": all bits are the unit's")
-        )
-        return "\n".join([*lines, *self.notes, *([str(first.first)] if first else [])])
+        return "\n".join([*lines, self._line(), *self.notes, *([str(first.first)] if first else [])])
+
+    def _line(self) -> str:
+        said = "" if self.differing else ": all bits are the unit's"
+        return f"{self.path}: {self.differing} of {self.outputs} outputs differ{said}"
 
 
 def check(

@@ -19,6 +19,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.reference.trace import Block
 from tcsim.schedule import Schedule, Sequential
+from tcsim.shown import Shown
 from tcsim.verbs.bits import result_codes
 from tcsim.verbs.pairs import Pair, PairRow, held_pair
 from tcsim.verbs.tracing import for_vectors, opened
@@ -26,8 +27,8 @@ from tcsim.verbs.tracing import for_vectors, opened
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Parting:
+@dataclass(frozen=True, repr=False)
+class Parting(Shown):
     """Where two units first part in one output.
 
     index

@@ -16,6 +16,7 @@ from tcsim import arguments
 from tcsim.hardware import as_unit
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
+from tcsim.shown import Shown
 from tcsim.verbs import draws
 from tcsim.verbs.bits import hex_code, result_codes
 from tcsim.verbs.records import unit_record
@@ -24,8 +25,8 @@ Codes = npt.NDArray[Any]
 FORMATS = ("npz", "hex")
 
 
-@dataclass(frozen=True)
-class Group:
+@dataclass(frozen=True, repr=False)
+class Group(Shown):
     """Dot products d[i] = c[i] + a[i]·b[i] in codes: a and b (rows, k), c and d (rows,), scales (rows, ceil(k / scale_block))."""
 
     name: str
@@ -35,6 +36,9 @@ class Group:
     d: Codes
     scale_a: Codes | None = None
     scale_b: Codes | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.a.shape[0]} dot products of {self.a.shape[1]} products{'' if self.scale_a is None else ', scaled'}"
 
     @property
     def arrays(self) -> dict[str, Codes]:

@@ -106,11 +106,12 @@ def test_a_study_of_the_script_without_a_guard_runs_in_one_process_and_says_so(h
 
 @pytest.mark.parametrize("how", [(), ("-m", "own_script")])
 def test_a_study_of_the_script_under_a_guard_uses_processes(how: tuple[str, ...], tmp_path: Path) -> None:
-    done = script(tmp_path, TOP + OWN + "print('loaded')\n" + guarded("print('begun')\n" + RUN), *how)
+    slow = OWN.replace("sleep(0.1)", "sleep(0.8)")  # or the first process has done all before the others are there
+    done = script(tmp_path, TOP + slow + "print('loaded')\n" + guarded("print('begun')\n" + RUN), *how)
     assert (done.returncode, done.stderr) == (0, "")
     loaded, begun, outcome, processes = done.stdout.splitlines()
     assert (loaded, begun, outcome) == ("loaded", "begun", "<own: 8 cells; claims: 1 holds>")
-    assert processes in ("processes 3", "processes 4")  # the first cell is the script's own
+    assert processes in ("processes 2", "processes 3")
     assert 1 < times_run(tmp_path) <= 4
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -102,7 +103,7 @@ def verdict_table(claims: Sequence[dict[str, str]]) -> str:
     """Stored claims as an HTML table; nothing where there are none."""
     rows = "".join(
         f"<tr><td class='{_CLASS.get(c['verdict'], 'untold')}'>{escape(c['verdict'])}{_small(c['reason'])}</td>"
-        f"<td>{escape(c['statement'])}{_small(c['evidence'])}</td><td>{escape(c['origin'])}{_small(c['says'])}</td></tr>"
+        f"<td>{_typeset(c['statement'])}{_small(c['evidence'])}</td><td>{_typeset(c['origin'])}{_small(c['says'])}</td></tr>"
         for c in claims
     )
     head = "<tr><th>verdict</th><th>statement checked, and the numbers</th><th>origin, and what it says</th></tr>"
@@ -110,7 +111,12 @@ def verdict_table(claims: Sequence[dict[str, str]]) -> str:
 
 
 def _small(text: str) -> str:
-    return f"<br><small>{escape(text)}</small>" if text else ""
+    return f"<br><small>{_typeset(text)}</small>" if text else ""
+
+
+def _typeset(text: str) -> str:
+    """Text as HTML, powers such as 2^-24 raised."""
+    return re.sub(r"\^(-?\d+)", r"<sup>\1</sup>", escape(text))
 
 
 def warning(lines: Sequence[str]) -> str:

@@ -104,12 +104,23 @@ def _about(document: dict[str, Any]) -> str:
 
 def _failures(document: dict[str, Any]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(json.dumps(f['cell'])[:300])}</td><td class='fails'>{escape(f['error'])}</td></tr>"
+        f"<tr><td>{escape(_cell(f['cell']))}</td><td class='fails'>{escape(f['error'])}</td></tr>"
         for f in document.get("failures", [])[:20]
     )
     more = len(document.get("failures", [])) - 20
     tail = f"<p>and {more} more</p>" if more > 0 else ""
-    return f"<div class='table'><table><tr><th>failed cell</th><th>error</th></tr>{rows}</table></div>{tail}" if rows else ""
+    return (
+        f"<div class='table'><table class='failed'><tr><th>failed cell</th><th>error</th></tr>{rows}</table></div>{tail}"
+        if rows
+        else ""
+    )
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    """A cell in words, as long as a line or two."""
+    parts = [f"{key} {', '.join(map(str, value)) if isinstance(value, list) else value}" for key, value in cell.items()]
+    text = "; ".join(parts)
+    return text if len(text) <= 300 else f"{text[:299]}…"
 
 
 def _figure(image: Path, document: dict[str, Any], number: int) -> str:

@@ -143,7 +143,4 @@ def _finished(
     if count <= 1:
         yield from here(compute, enumerate(todo))
         return
-    # The smallest cell first, here: it compiles the kernels into the cache that the processes then load.
-    last = len(todo) - 1
-    yield from here(compute, [(last, todo[last])])
-    yield from in_processes(compute, todo[:last], count, gpus)
+    yield from in_processes(compute, todo, count, gpus)

@@ -226,11 +226,14 @@ def _pooled(compute: Callable[[Cell], Result], todo: dict[int, Cell], count: int
     settle = (use_next_gpu, context.Value("i", 0), gpus) if gpus else ()
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=settle)
     try:
-        pending: dict[Future[Any], int] = {pool.submit(attempt, compute, cell): i for i, cell in todo.items()}
-        while pending:
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield (pending.pop(future), *_outcome(future))
+        # The last cell, which is the smallest, alone: it compiles the kernels into the cache that the other processes load.
+        *rest, first = todo
+        for some in ([first], rest):
+            pending: dict[Future[Any], int] = {pool.submit(attempt, compute, todo[i]): i for i in some}
+            while pending:
+                done, _ = wait(pending, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield (pending.pop(future), *_outcome(future))
     except BaseException:
         for process in list((pool._processes or {}).values()):
             process.terminate()

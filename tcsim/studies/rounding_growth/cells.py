@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LEAST_K, FIT_K = 2**9, 2**11  # slopes are fitted from FIT_K on
 PAPER_KS = (60_000, 1_000_000)  # "fp16 becomes as accurate for n = 6·10^4"; "n <= 10^6"
 SLOW_K = 2**15  # the largest k of what is slow, but for rounding to nearest throughout in 16 blocks
+SHORT_K = 2**13  # the largest k for which what is slow is one cell for all units
 METRICS = ("componentwise", "normwise")
 
 
@@ -56,10 +57,13 @@ def cells(params: Params) -> list[Cell]:
         "built", distributions, all_ks(k_max), units=names, roundings=[r for r in roundings if choices.fast_choice(r)], **walks
     )
     made += of("bf16", distributions, less, units=names, roundings=[r for r in roundings if r == choices.BUILT], **walks)
-    for name, (ds, ks, some) in product(names, ((one_sided, less, slow), (one_sided, more, far), (two_sided, less, far))):
+    short, long = [k for k in less if k <= SHORT_K], [k for k in less if k > SHORT_K]
+    for ds, ks, some in ((one_sided, short, slow), (two_sided, short, far)):  # a cell a unit would mostly make its inputs
+        made += of("throughout", ds, ks, units=names, roundings=some, **walks) if some else []
+    for name, (ds, ks, some) in product(names, ((one_sided, long, slow), (one_sided, more, far), (two_sided, long, far))):
         made += of("throughout", ds, ks, units=[name], roundings=some, **walks) if some else []
-    if {choices.NEAREST, choices.STOCHASTIC} <= {*roundings}:  # what they are in software
-        made += of("operations", one_sided, less, **walks)
+    if {choices.NEAREST, choices.STOCHASTIC} <= {*roundings} and "recursive" in blockings:  # what they are in software
+        made += of("operations", one_sided, less, blockings=["recursive"])
     return made
 
 
@@ -81,7 +85,7 @@ def compute(cell: Cell, backend: str = "cpu") -> Result:
             continue
         options = {"schedule": choices.schedule(k, blocking), "threads": 1, "backend": backend, "seed": seed}
         if kind == "operations":
-            methods.operations(measured, options, blocking)
+            methods.operations(measured, options)
         if kind == "bf16" and cell["roundings"]:
             methods.bf16_on_units(measured, cell["units"], options, blocking)
         for rounding in cell.get("roundings", ()) if kind != "bf16" else ():
@@ -194,5 +198,6 @@ OPTIONS = (
 def weight(cell: Cell) -> float:
     """The time that a cell takes, roughly."""
     each = {"built": 1.0, "bf16": 0.0, "throughout": 9.0, "operations": 0.0}[cell["kind"]] * len(cell.get("roundings", ()))
-    besides = {"built": 11.0, "bf16": 15.0, "throughout": 0.0, "operations": 40.0}[cell["kind"]]
-    return float(cell["k"] + 2000.0) * (each + besides)
+    besides = {"built": 11.0, "bf16": 15.0, "throughout": 0.0, "operations": 20.0}[cell["kind"]]
+    units = len(cell["units"]) if cell["kind"] == "throughout" else 1
+    return float(cell["k"] + 2000.0) * (each * units + besides)

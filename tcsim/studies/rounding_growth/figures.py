@@ -71,7 +71,7 @@ def guides(axis: Any, errors: xr.DataArray, powers: Sequence[float] = (1.0, 0.5)
         return
     start = float(errors.median("seed")[2])
     for power in powers:
-        name = "$k$" if power == 1 else r"$\sqrt{k}$"
+        name = "k" if power == 1 else "√k"
         values = start * (k[2:] / k[2]) ** power
         axis.plot(k[2:], values, color="0.6", linewidth=0.8, zorder=0)
         axis.annotate(name, (k[-1], values[-1]), textcoords="offset points", xytext=(6, -2), fontsize=7.5, color="0.4")

@@ -19,9 +19,13 @@ PAPER = "Fasi et al. 2022"
 
 
 def seeds_text(values: Any, form: str = ".2f") -> str:
-    """Median of the seeds, and the least and largest."""
+    """Median of the seeds that have a number, and the least and largest."""
     v = np.asarray(values, dtype=np.float64).ravel()
-    return f"{np.median(v):{form}} ({v.min():{form}} to {v.max():{form}})"
+    known = v[~np.isnan(v)]
+    if not known.size:
+        return "not run"
+    some = f", {known.size} of {v.size} seeds" if known.size < v.size else ""
+    return f"{np.median(known):{form}} ({known.min():{form}} to {known.max():{form}}{some})"
 
 
 def seeds_listing(numbers: Mapping[str, Any], form: str = ".2f") -> str:
