@@ -84,7 +84,7 @@ FOLDED = Gate(
         "a": lambda unit: _operand(unit.a_format),
         "b": lambda unit: _operand(unit.b_format),
         "out": lambda unit: unit.out_format == FORMATS["float32"],
-        **only(operand_format=None, sum_format=None, arithmetic="aligned", block_size=CHUNK, rounding="rz", lanes=1),
+        **only(operand_format=None, sum_format=None, arithmetic="aligned", block_size=CHUNK, rounding="rz", lanes=1, term_cut="floor", factor_nan=None),
         "fraction_bits": _folds,
         **one_of("align_rounding", "rz", "exact"),
         "out_precision": lambda unit: unit.kept_bits == 24,

@@ -45,7 +45,7 @@ GATE = Gate(
             scale_block=0,
             late_fraction_bits=None,
             parity_split=False,
-            lanes=1,
+            lanes=1, term_cut="floor", factor_nan=None,
             product_rounding="rne",
             overflow="wrap",
         ),
