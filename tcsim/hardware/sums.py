@@ -192,7 +192,9 @@ class Paired(Sum):
     factors', un-normalised), e that of c's leading bit. What is on the grid is added exactly and rounded once to nearest-even;
     a zero result is +0."""
 
-    fraction_bits: int | None = width("As of an aligned sum, for products: E - fraction_bits is the least that the grid can be.")
+    fraction_bits: int | None = width(
+        "As of an aligned sum, for products: E - fraction_bits is the least that the grid can be."
+    )
     late_fraction_bits: int | None = width("Bits of c below its leading one that the grid leaves where products are smaller.")
     min_exponent: int | None = width("The least e, that of a zero c too; None: a zero c sets no place.", None, least=-MOST_BITS)
     term_cut: str = choice(

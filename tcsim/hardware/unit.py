@@ -60,7 +60,20 @@ if TYPE_CHECKING:
 
     @dataclass(frozen=True, init=False)
     class _Flat(  # type: ignore[misc]  # a sum's fields are None where it is another
-        Instruction, Operands, Scaling, Walk, Aligned, TwoStage, Rounded, Fused, Paired, Integer, Output, LateC, Specials, Evidence
+        Instruction,
+        Operands,
+        Scaling,
+        Walk,
+        Aligned,
+        TwoStage,
+        Rounded,
+        Fused,
+        Paired,
+        Integer,
+        Output,
+        LateC,
+        Specials,
+        Evidence,
     ):
         arithmetic: str = "aligned"
         c_enters: str = "aligned"

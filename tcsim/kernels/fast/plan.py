@@ -99,7 +99,15 @@ GATE = Gate(
             if unit.scale is None
             else 1 <= unit.scale_block <= 1 << 20 and unit.scale_block % unit.block_size == 0
         ),
-        **only(late_fraction_bits=None, parity_split=False, lanes=1, term_cut="floor", factor_nan=None, product_rounding="rne", overflow="wrap"),
+        **only(
+            late_fraction_bits=None,
+            parity_split=False,
+            lanes=1,
+            term_cut="floor",
+            factor_nan=None,
+            product_rounding="rne",
+            overflow="wrap",
+        ),
         **one_of("rounding", "rz", "rne", "rna", "sr", "ru", "rd", "ro"),
         "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK,
         **up_to("out_precision", 24),

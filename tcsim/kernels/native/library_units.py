@@ -81,7 +81,9 @@ INT8 = Gate(
         **only(
             late_fraction_bits=None,
             parity_split=False,
-            lanes=1, term_cut="floor", factor_nan=None,
+            lanes=1,
+            term_cut="floor",
+            factor_nan=None,
             product_rounding="rne",
             subnormals="keep",
             align_rounding="exact",

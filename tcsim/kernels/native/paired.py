@@ -7,6 +7,7 @@ walked again by itself.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.general.spec import order_of
 from tcsim.kernels.native.outside import LEAST, walked
-from tcsim.problem import Codes, Operand, Problem
+from tcsim.problem import Codes, Problem
 
 FLOOR, PAIRS, COMPLEMENT = 0, 1, 2
 _CUTS = {"floor": FLOOR, "pairs": PAIRS, "complement": COMPLEMENT}
@@ -51,7 +52,6 @@ GATE = Gate(
 _COLUMNS = 128
 _QUIET = 1 << 22
 _EXPONENT, _SIGN = 0x7FF << 52, -1 << 63
-_TINY = 2.0**-900  # a grid where no term sets one
 
 
 @inline
@@ -61,75 +61,132 @@ def inverse_power(x):
 
 
 @inline
-def one_if_negative(x):
-    """1.0 where the sign bit is set, also that of a zero."""
-    return float64_of_bits((bits_of_float64(x) >> 63) & bits_of_float64(1.0))
+def place_of(c, top, least, late):
+    """The grid of a block: `top` is that of its products."""
+    return max(top, max(float64_of_bits(bits_of_float64(c) & _EXPONENT), least) * late)
+
+
+@inline
+def rounded_sum(s, least):
+    """s rounded to float32, +0 where its magnitude is at most `least`."""
+    return np.float64(np.float32(0.0 if abs(s) <= least else s))
+
+
+@inline
+def complemented(term):
+    """A term in units of the grid, c's sign being plus: truncated, and one less where it is negative, also a zero.
+
+    A negative number moved away from zero by the least there is passes no integer, and its floor is that one.
+    """
+    bits = bits_of_float64(term)
+    return np.floor(float64_of_bits(bits - (bits >> 63)))
+
+
+@inline
+def pair_on_grid(product, other, place, inverse):
+    """Two products floored to a multiple of `place` and added, then floored to the grid whose inverse is given."""
+    up = inverse_power(place)
+    return np.floor((np.floor(product * up) + np.floor(other * up)) * (place * inverse))
 
 
 @noalias
-def run_paired_block(rules, a, power_a, b, power_b, i, first, last, c, top, grid, inverse, total):
-    """c[j] = c[j] and products first … last - 1 of row i of a and column j of b; rows of b stand in the order of products.
+def run_two(zero, down, late, a, power_a, b, power_b, i, p, c):
+    """c[j] = c[j] and products p and p + 1 in one's complement, where zeros set no place."""
+    x, y, power_x, power_y = a[i, p], a[i, p + 1], power_a[i, p] * down, power_a[i, p + 1] * down
+    for j in range(c.size):
+        sign = bits_of_float64(c[j]) & _SIGN
+        top = max(power_x * power_b[p, j], power_y * power_b[p + 1, j])
+        place = max(top, float64_of_bits(bits_of_float64(c[j]) & _EXPONENT) * late)
+        inverse = inverse_power(place)
+        total = np.floor(abs(c[j]) * inverse)
+        inverse = float64_of_bits(bits_of_float64(inverse) ^ sign)
+        total += complemented(x * b[p, j] * inverse) + complemented(y * b[p + 1, j] * inverse)
+        c[j] = rounded_sum(total * float64_of_bits(bits_of_float64(place) ^ sign), zero)
 
-    `power_a`, `power_b`: 2^(the exponent that a factor brings), 0 for a zero. What is not finite gives anything, but an
-    infinite c stays.
-    """
-    cut, flush, down, late, least, edge = rules
+
+@noalias
+def run_four(zero, down, late, least, edge, a, power_a, b, power_b, i, p, c):
+    """c[j] = c[j] and two pairs of products from p on, floored."""
+    x0, x1, x2, x3 = a[i, p], a[i, p + 1], a[i, p + 2], a[i, p + 3]
+    e0, e1, e2, e3 = power_a[i, p] * down, power_a[i, p + 1] * down, power_a[i, p + 2] * down, power_a[i, p + 3] * down
+    for j in range(c.size):
+        first = max(e0 * power_b[p, j], e1 * power_b[p + 1, j])
+        second = max(e2 * power_b[p + 2, j], e3 * power_b[p + 3, j])
+        place = place_of(c[j], max(first, second), least, late)
+        inverse = inverse_power(place)
+        total = pair_on_grid(x0 * b[p, j], x1 * b[p + 1, j], first, inverse)
+        total += pair_on_grid(x2 * b[p + 2, j], x3 * b[p + 3, j], second, inverse)
+        lost = (abs(c[j]) < place) & (place > edge)
+        total += 0.0 if lost else np.floor(c[j] * inverse)
+        c[j] = rounded_sum(total * place, zero)
+
+
+@noalias
+def run_any(rules, a, power_a, b, power_b, i, first, last, c, place, inverse, total):
+    """c[j] = c[j] and products first … last - 1, cut in any way."""
+    cut, zero, down, late, least, edge = rules
     width = c.size
     for j in range(width):
-        top[j] = 0.0
+        place[j] = 0.0
     for p in range(first, last):
-        x = power_a[i, p]
+        x = power_a[i, p] * down
         for j in range(width):
-            top[j] = max(top[j], x * power_b[p, j])
+            place[j] = max(place[j], x * power_b[p, j])
     for j in range(width):
-        leading = max(float64_of_bits(bits_of_float64(c[j]) & _EXPONENT), least)
-        place = max(max(top[j] * down, leading * late), _TINY)
-        grid[j] = place
-        inverse[j] = inverse_power(place)
-    if cut == COMPLEMENT:
-        for j in range(width):
-            sign = bits_of_float64(c[j]) & _SIGN
-            total[j] = np.trunc(abs(c[j]) * inverse[j])
-            inverse[j] = float64_of_bits(bits_of_float64(inverse[j]) ^ sign)
-        for p in range(first, last):
-            x = a[i, p]
+        none = (place[j] == 0.0) & (c[j] == 0.0) & (cut == COMPLEMENT)
+        place[j] = 0.0 if none else place_of(c[j], place[j], least, late)
+        inverse[j] = inverse_power(place[j])
+        sign = bits_of_float64(c[j]) & (_SIGN if cut == COMPLEMENT else 0)
+        lost = (abs(c[j]) < place[j]) & (place[j] > edge) & (cut != COMPLEMENT)
+        total[j] = 0.0 if lost else np.floor(float64_of_bits(bits_of_float64(c[j]) ^ sign) * inverse[j])
+        inverse[j] = float64_of_bits(bits_of_float64(inverse[j]) ^ sign)
+        place[j] = float64_of_bits(bits_of_float64(place[j]) ^ sign)
+    step = 2 if cut == PAIRS else 1
+    for p in range(first, last, step):
+        x, power_x = a[i, p], power_a[i, p] * down
+        if cut == COMPLEMENT:
             for j in range(width):
-                term = x * b[p, j] * inverse[j]
-                total[j] += np.trunc(term) - one_if_negative(term)
-        for j in range(width):
-            none = (top[j] == 0.0) & (c[j] == 0.0)
-            signed = float64_of_bits(bits_of_float64(grid[j]) ^ (bits_of_float64(c[j]) & _SIGN))
-            grid[j] = 0.0 if none else signed
-    else:
-        for j in range(width):
-            lost = (abs(c[j]) < grid[j]) & (grid[j] > edge)
-            total[j] = 0.0 if lost else np.floor(c[j] * inverse[j])
-        if cut == PAIRS:
-            for p in range(first, last - 1, 2):
-                x, y, power_x, power_y = a[i, p], a[i, p + 1], power_a[i, p], power_a[i, p + 1]
-                for j in range(width):
-                    place = max(max(power_x * power_b[p, j], power_y * power_b[p + 1, j]) * down, _TINY)
-                    up = inverse_power(place)
-                    pair = np.floor(x * b[p, j] * up) + np.floor(y * b[p + 1, j] * up)
-                    total[j] += np.floor(pair * (place * inverse[j]))
-        start = last - 1 if cut == PAIRS and (last - first) % 2 else (last if cut == PAIRS else first)
-        for p in range(start, last):
-            x, power_x = a[i, p], power_a[i, p]
+                total[j] += complemented(x * b[p, j] * inverse[j])
+        elif cut == FLOOR or p + 1 == last:
             for j in range(width):
                 total[j] += np.floor(x * b[p, j] * inverse[j])
+        else:
+            y, power_y = a[i, p + 1], power_a[i, p + 1] * down
+            for j in range(width):
+                top = max(power_x * power_b[p, j], power_y * power_b[p + 1, j])
+                total[j] += pair_on_grid(x * b[p, j], y * b[p + 1, j], top, inverse[j])
     for j in range(width):
-        s = total[j] * grid[j]
-        s = 0.0 if (abs(s) < LEAST) & flush else s
-        c[j] = c[j] if abs(c[j]) == np.inf else np.float64(np.float32(s)) + 0.0
+        c[j] = rounded_sum(total[j] * place[j], zero)
 
 
 @routine
-def walk_special(rules, codes, a, power_a, b, power_b, i, j, first, last, block, x, code, lines):
-    """(value, NaN's code or 0) of one output, factors and c whatever they are: what each step makes of them, one by one."""
+def run_paired_block(rules, a, power_a, b, power_b, i, first, last, lines, width):
+    """lines[0, j] = lines[0, j] and products first … last - 1 of row i of a and column j of b, whose rows stand in the order
+    of products; the other lines are room.
+
+    `power_a`, `power_b`: 2^(the exponent that a factor brings), 0 for a zero. No place at all is a grid of 0, of which every
+    number is a multiple 0. Factors are finite; what is not so in c gives anything, but nothing finite.
+    """
+    cut, zero, down, late, least, edge = rules
+    c = lines[0, :width]
+    if cut == COMPLEMENT and last - first == 2 and least == 0.0:
+        run_two(zero, down, late, a, power_a, b, power_b, i, first, c)
+    elif cut == PAIRS and last - first == 4:
+        run_four(zero, down, late, least, edge, a, power_a, b, power_b, i, first, c)
+    else:
+        run_any(rules, a, power_a, b, power_b, i, first, last, c, lines[1, :width], lines[2, :width], lines[3, :width])
+
+
+@routine
+def walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, x, code, lines):
+    """(value, NaN's code or 0) of one output of a panel, factors and c whatever they are: what each step makes of them, one by one."""
     own, blamed = codes
-    one = lines[:, :1]
-    for p in range(first, last, block):
-        stop = min(p + block, last)
+    k = a.shape[1]
+    column, power = np.empty((k, 1)), np.empty((k, 1))
+    for q in range(k):
+        column[q, 0], power[q, 0] = b[q, j], power_b[q, j]
+    for t in range(starts.size - 1):
+        p, stop = starts[t], starts[t + 1]
         of_factor, invalid, plus, minus = False, False, False, False
         for q in range(p, stop):
             product = a[i, q] * b[q, j]
@@ -147,53 +204,71 @@ def walk_special(rules, codes, a, power_a, b, power_b, i, j, first, last, block,
             code = own
         elif plus or minus:
             x = np.inf if plus else -np.inf
-        else:
-            one[0, 0] = x
-            run_paired_block(
-                rules, a, power_a, b[:, j : j + 1], power_b[:, j : j + 1], i, p, stop, one[0], one[1], one[2], one[3], one[4]
-            )
-            x = one[0, 0]
+        elif abs(x) < np.inf:
+            lines[0, 0] = x
+            run_paired_block(rules, a, power_a, column, power, i, p, stop, lines, 1)
+            x = lines[0, 0]
     return x, code
 
 
 @kernel
-def run_paired_rows(
-    first, last, rules, codes, a, power_a, b, power_b, special_rows, special_columns, block, c, nan_c, out
-):
-    """Rows first … last - 1 of the codes of c + a·b; nan_c holds the codes of c that are NaN, or 0."""
-    k, n = a.shape[1], c.shape[1]
-    room = np.empty((5, _COLUMNS))
+def run_paired_rows(first, last, rules, codes, a, power_a, b, power_b, special_rows, special_columns, starts, c, nan_c, out):
+    """Rows first … last - 1 of the codes of c + a·b; nan_c holds the codes of c that are NaN, or 0; b comes in
+    panels of some columns each, (panels, k, columns), blocks from starts[t] to starts[t + 1] - 1."""
+    n = c.shape[1]
+    room, lines = np.empty((4, _COLUMNS)), np.empty((4, 1))
     for j0 in range(0, n, _COLUMNS):
         width = min(_COLUMNS, n - j0)
-        right, power_right = b[:, j0 : j0 + width], power_b[:, j0 : j0 + width]
+        right, power_right = b[j0 // _COLUMNS], power_b[j0 // _COLUMNS]
         for i in range(first, last):
             some = room[0, :width]
             some[:] = c[i, j0 : j0 + width]
-            for p in range(0, k, block):
-                run_paired_block(
-                    rules, a, power_a, right, power_right, i, p, min(p + block, k),
-                    some, room[1, :width], room[2, :width], room[3, :width], room[4, :width],
-                )  # fmt: skip
+            for t in range(starts.size - 1):
+                run_paired_block(rules, a, power_a, right, power_right, i, starts[t], starts[t + 1], room, width)
+            wrong = special_rows[i]
             for j in range(width):
+                wrong |= special_columns[j0 + j] | ~np.isfinite(some[j])
                 out[i, j0 + j] = np.uint32(bits_of_float(np.float32(some[j])))
-            for j in range(width):
-                if special_rows[i] | special_columns[j0 + j] | (nan_c[i, j0 + j] != 0):
+            for j in range(width if wrong else 0):
+                if special_rows[i] | special_columns[j0 + j] | ~np.isfinite(some[j]):
                     x, code = walk_special(
-                        rules, codes, a, power_a, right, power_right, i, j, 0, k, block,
-                        c[i, j0 + j], nan_c[i, j0 + j], room,
+                        rules, codes, a, power_a, right, power_right, i, j, starts,
+                        c[i, j0 + j], nan_c[i, j0 + j], lines,
                     )  # fmt: skip
                     out[i, j0 + j] = np.uint32(code) if code != 0 else np.uint32(bits_of_float(np.float32(x)))
 
 
-def _factors(unit: Unit, x: Operand, fmt: Format) -> tuple[Any, Any]:
+def _factors(unit: Unit, codes: Codes, stored: Format, fmt: Format) -> tuple[Any, Any]:
     """Values as float64, and 2^E of each; flushed, zeros of their sign, where the unit does so."""
+    if stored.width > 16 or codes.size < 1 << stored.width - 2:
+        return _read(unit, np.ascontiguousarray(codes), stored, fmt)
+    values, powers = _table(unit, stored, fmt)
+    return values[codes], powers[codes]
+
+
+@lru_cache(maxsize=8)
+def _table(unit: Unit, stored: Format, fmt: Format) -> tuple[Any, Any]:
+    """What `_read` makes of every code."""
+    return _read(unit, np.arange(1 << stored.width, dtype=stored.storage), stored, fmt)
+
+
+def _read(unit: Unit, codes: Codes, stored: Format, fmt: Format) -> tuple[Any, Any]:
     with np.errstate(invalid="ignore"):  # a signalling NaN
-        values = np.asarray(decode(x.codes, x.stored), np.float64)
+        values = np.asarray(decode(codes, stored), np.float64)
     if unit.zeros.flush_operands:
         values = np.where(np.abs(values) < 2.0**unit.out_format.emin, np.copysign(0.0, values), values)
     finite = np.isfinite(values) & (values != 0)
-    exponent = np.frexp(np.where(finite, values, 1.0))[1] - 1
-    return values, np.where(finite, np.ldexp(1.0, np.maximum(exponent, fmt.emin)), 0.0)
+    leading = (values.view(np.int64) & _EXPONENT).view(np.float64)
+    return values, np.where(finite, np.maximum(leading, 2.0**fmt.emin), 0.0)
+
+
+def _panels(b: Any) -> Any:
+    """(panels, k, columns): the codes of b's columns, zeros behind the last."""
+    k, n = b.shape
+    width, count = max(min(_COLUMNS, n), 1), -(-n // _COLUMNS)
+    wide = np.zeros((k, count * width), b.dtype)
+    wide[:, :n] = b
+    return np.ascontiguousarray(wide.reshape(k, count, width).transpose(1, 0, 2))
 
 
 def multiply_paired(problem: Problem, out: Codes, threads: int | None = None) -> None:
@@ -201,11 +276,10 @@ def multiply_paired(problem: Problem, out: Codes, threads: int | None = None) ->
     unit, order = problem.unit, order_of(problem.unit)
     assert unit.fraction_bits is not None
     assert unit.late_fraction_bits is not None
-    a, power_a = _factors(unit, problem.a, unit.a_format)
-    b, power_b = _factors(unit, problem.b, unit.b_format)
     emin, count = unit.min_exponent, threads or default_threads()
     least, edge = (0.0, 0.0) if emin is None else (2.0**emin, 2.0**emin)
-    rules = (_CUTS[unit.term_cut], unit.zeros.flush_results, 2.0**-unit.fraction_bits, 2.0**-unit.late_fraction_bits, least, edge)
+    zero = np.nextafter(LEAST, 0.0) if unit.zeros.flush_results else 2.0**-150  # what a float32 is +0 for
+    rules = (_CUTS[unit.term_cut], zero, 2.0**-unit.fraction_bits, 2.0**-unit.late_fraction_bits, least, edge)
     own = np.int64(unit.nan)
     codes = (own, own if unit.factor_nan is None else np.int64(unit.factor_nan))
 
@@ -213,7 +287,8 @@ def multiply_paired(problem: Problem, out: Codes, threads: int | None = None) ->
 
         def chain(start: Codes, first: int, last: int, t: int = t) -> Codes:
             ks = (np.arange(first, last, order.size)[:, None] + order).reshape(-1)
-            ks = ks[ks < last]
+            counts = (ks < last).reshape(-1, unit.block_size).sum(axis=1)
+            starts, ks = np.append(0, np.cumsum(counts[counts > 0])), ks[ks < last]
             sums = np.ascontiguousarray(start).view(np.float32)
             nan_c = np.where(np.isnan(sums), start.astype(np.int64), 0)
             with np.errstate(invalid="ignore"):
@@ -223,10 +298,12 @@ def multiply_paired(problem: Problem, out: Codes, threads: int | None = None) ->
             if not ks.size:  # c as it is taken; a NaN is the unit's own
                 return np.where(nan_c != 0, np.uint32(own), c.astype(np.float32).view(np.uint32))
             found = np.empty(start.shape, np.uint32)
-            left, right = a[t][:, ks], b[t][ks]
+            left = _factors(unit, problem.a.codes[t][:, ks], problem.a.stored, unit.a_format)
+            right = _factors(unit, _panels(problem.b.codes[t][ks]), problem.b.stored, unit.b_format)
+            rows, columns = ~np.isfinite(left[0]).all(axis=1), ~np.isfinite(right[0]).all(axis=1).reshape(-1)
             run_tasks(
-                run_paired_rows, start.shape[0], count, rules, codes, left, power_a[t][:, ks], right, power_b[t][ks],
-                ~np.isfinite(left).all(axis=1), ~np.isfinite(right).all(axis=0), unit.block_size, c, nan_c, found,
+                run_paired_rows, start.shape[0], count, rules, codes, *left, *right, rows, columns, starts, c, nan_c,
+                found,
             )  # fmt: skip
             return found
 
