@@ -50,7 +50,15 @@ BALLAST = Gate(
         "min_exponent": lambda unit: unit.min_exponent is None or unit.min_exponent <= -126,
         "k_order": lambda unit: unit.k_order is None or len(unit.k_order) <= 1 << 16,
         **only(group_size=1, c_enters="aligned", chain=1, chains=1, subnormals="keep", scale=None, scale_block=0),
-        **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne", zero_sign="positive"),
+        **only(
+            late_fraction_bits=None,
+            parity_split=False,
+            lanes=1,
+            term_cut="floor",
+            factor_nan=None,
+            product_rounding="rne",
+            zero_sign="positive",
+        ),
         **up_to("nan_code", 1 << 32),  # an output that may be NaN is left to the emulator
         **ONE_NAN,
         **only(overflow="wrap"),

@@ -76,7 +76,15 @@ GROUPED = Gate(
             and unit.scale_format.emax <= 127
         ),
         "scale_block": lambda unit: unit.scale_block % GROUP == 0 and unit.scale_block < 1 << 30,
-        **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne", zero_sign="positive"),
+        **only(
+            late_fraction_bits=None,
+            parity_split=False,
+            lanes=1,
+            term_cut="floor",
+            factor_nan=None,
+            product_rounding="rne",
+            zero_sign="positive",
+        ),
         "nan_code": lambda unit: unit.nan_code is None or 0 <= unit.nan_code < 1 << 32,
         **ONE_NAN,
         **only(overflow="wrap"),

@@ -2,9 +2,10 @@
 
 from tcsim.fp.modes import UNIT_MODES
 
-ARITHMETICS = ("aligned", "two-stage", "rounded", "fused", "integer")
+ARITHMETICS = ("aligned", "two-stage", "rounded", "fused", "paired", "integer")
 ROUNDINGS = UNIT_MODES
 ALIGN_ROUNDINGS = (*ROUNDINGS, "exact")
+TERM_CUTS = ("floor", "pairs", "complement")
 SUBNORMALS = ("keep", "flush")
 ZERO_SIGNS = ("positive", "ieee")
 C_ENTERS = ("aligned", "after")

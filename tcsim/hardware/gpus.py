@@ -65,6 +65,9 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("mi250", aliases=("mi250x", "gfx90a", "cdna2"), instruction="mfma", peak_rates=_rates(90.5, 90.5, 362.1, bfloat16=362.1, int8=362.1)),
     Gpu("mi300x", aliases=("mi300", "mi300a", "mi325x", "gfx942", "cdna3"), instruction="mfma",
         peak_rates=_rates(163.4, 163.4, 1307.4, tfloat32=653.7, bfloat16=1307.4, float8=2614.9, int8=2614.9)),
+    Gpu("rdna3", devices=(r"RX 7900(?: XTX?| GRE)?", r"(?:PRO )?W7900", r"8060S"), aliases=("gfx11", "gfx1100", "gfx1151", "ryzen-ai-max", "strix-halo"),
+        instruction="wmma"),
+    Gpu("rdna4", devices=(r"RX 9070(?: XT| GRE)?", r"(?:(?:AI )?PRO )?R9700"), aliases=("gfx12", "gfx1201"), instruction="wmma"),
     Gpu("x86", aliases=("amx", "sapphire-rapids"), instruction="tdpbf16ps", cpu=True),
 )  # fmt: skip
 

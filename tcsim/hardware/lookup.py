@@ -8,12 +8,14 @@ from typing import Any
 
 from tcsim.errors import unknown
 from tcsim.fp.formats import FORMATS, family_of, format_named
-from tcsim.hardware import ampere_ada, blackwell, cdna, hopper, volta_turing, x86
+from tcsim.hardware import ampere_ada, blackwell, cdna, hopper, rdna, volta_turing, x86
 from tcsim.hardware.html import Units
 from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 
-UNITS: tuple[Unit, ...] = (*volta_turing.UNITS, *ampere_ada.UNITS, *hopper.UNITS, *blackwell.UNITS, *cdna.UNITS, *x86.UNITS)
+UNITS: tuple[Unit, ...] = (
+    *volta_turing.UNITS, *ampere_ada.UNITS, *hopper.UNITS, *blackwell.UNITS, *cdna.UNITS, *rdna.UNITS, *x86.UNITS
+)  # fmt: skip
 GPUS: tuple[str, ...] = tuple(dict.fromkeys(u.gpu for u in UNITS))
 
 # "a100:fp16", "h200:e4m3 x e5m2 -> fp16 @ mma, rounding=rne"; and a label, "a100 float16 -> float32 (mma)".

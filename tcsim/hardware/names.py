@@ -18,7 +18,7 @@ _ABSENT = (r"B300", r"GB300", r"GB10", r"DGX Spark", r"Thor", r"Orin", r"Xavier"
 _CAPABILITY = re.compile(r"(?:sm|compute|cc)? ?(\d\d?)[ .]?(\d)a?")
 # What stands around a model in a shop's or a driver's name and does not change its arithmetic.
 _AROUND = re.compile(
-    r"\b(nvidia|amd|geforce|tesla|instinct|generation|laptop|gpu|max q|design|ti|super|founders edition|with|server|edition|workstation|"
+    r"\b(nvidia|amd|geforce|radeon|tesla|instinct|generation|laptop|gpu|max q|design|ti|super|founders edition|with|server|edition|workstation|"
     r"pcie?|pcle|nvl|hbm\w+|sxm\d?|oam|mig|ac|\d+ ?gb|\dg)\b"
 )
 

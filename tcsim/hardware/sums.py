@@ -1,4 +1,4 @@
-"""The five ways in which a block of products and c become one sum; a unit has one of them.
+"""The six ways in which a block of products and c become one sum; a unit has one of them.
 
 What a kind of sum does not have, its record does not have. `limits` are the values of other parts that it stands alone with.
 """
@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tcsim.fp.modes import mode
-from tcsim.hardware.choices import ALIGN_ROUNDINGS, OVERFLOWS, ROUNDINGS
-from tcsim.hardware.part import MOST_BITS, Part, choice, count, flag, refusal, width
+from tcsim.hardware.choices import ALIGN_ROUNDINGS, OVERFLOWS, ROUNDINGS, TERM_CUTS
+from tcsim.hardware.part import MOST_BITS, Part, choice, count, declare, flag, refusal, width
 from tcsim.hardware.parts import Operands, Output, Specials
 
 if TYPE_CHECKING:
     from tcsim.hardware.unit import Unit
+
+
+MOST_WINDOW, MOST_LEAST, MOST_PAIRED = 40, 500, 256  # what a float64 holds exactly of a paired sum
 
 
 class Sum(Part):
@@ -81,7 +84,9 @@ class TwoStage(Sum):
     """The products are aligned and cut among themselves, then against c (CDNA3)."""
 
     fraction_bits: int | None = width("As of an aligned sum, for the products among themselves.")
-    late_fraction_bits: int | None = width("Fraction bits that the final sum is floored to.")
+    late_fraction_bits: int | None = width(
+        "Fraction bits that the final sum is floored to; in a paired sum, those of c below its own exponent."
+    )
     parity_split: bool = flag("Whether even and odd k are summed apart.", False)
 
     selects = ("arithmetic", "two-stage")
@@ -177,6 +182,95 @@ class Fused(Sum):
             "if exponents had no limit). Zeros are signed as in IEEE 754.",
             "A NaN operand becomes the result, made quiet: a's before b's before the sum so far; where sums are added, that of c, then of "
             f"the lowest chain. Other NaN results are {unit.nan:#x}.",
+        ]
+
+
+@dataclass(frozen=True)
+class Paired(Sum):
+    """As RDNA's matrix units sum pairs of products: products and c each set a place, and the higher is the grid of all terms,
+    2^max(E - fraction_bits, e - late_fraction_bits), E the largest exponent of a product that is not zero (the sum of its
+    factors', un-normalised), e that of c's leading bit. What is on the grid is added exactly and rounded once to nearest-even;
+    a zero result is +0."""
+
+    fraction_bits: int | None = width(
+        "As of an aligned sum, for products: E - fraction_bits is the least that the grid can be."
+    )
+    late_fraction_bits: int | None = width("Bits of c below its leading one that the grid leaves where products are smaller.")
+    min_exponent: int | None = width("The least e, that of a zero c too; None: a zero c sets no place.", None, least=-MOST_BITS)
+    term_cut: str = choice(
+        "floor",
+        TERM_CUTS,
+        'How a term of a paired sum loses its bits below the grid. "floor": it is floored, toward -infinity. "pairs": the two products '
+        "of each pair are floored at their own larger exponent less fraction_bits and added, then pairs and c are floored to the "
+        'grid. Of both, a negative c below 2^grid is 0 where the grid is above 2^min_exponent. "complement": its magnitude is '
+        "truncated to m, and a product whose sign is not c's (zeros have signs, too) is added as the one's complement of m, "
+        "which is -m - 1, even where m is 0; products and c that are all zero give +0.",
+    )
+    factor_nan: int | None = declare(
+        None,
+        lambda name, value: value,  # a pattern of the output's format: see `check`
+        "The pattern of a NaN result for which a NaN in a or b is to blame, where sums are paired; None for `nan_code`.",
+    )
+
+    selects = ("arithmetic", "paired")
+    noun = "a paired sum"
+    limits: ClassVar[Mapping[str, Any]] = {
+        "operand_format": None, "scale": None, "c_enters": "aligned", "rounding": "rne", "out_precision": None,
+        "zero_sign": "positive", "nan_from": "operand",
+    }  # fmt: skip
+    tells = (Output, Specials)
+
+    @classmethod
+    def missing(cls, name: str, value: Any, flat: Mapping[str, Any]) -> str:
+        return f"{name}={value!r}: only paired sums have it" if name in ("term_cut", "factor_nan") else ""
+
+    def check(self, unit: Unit) -> None:
+        super().check(unit)
+        if unit.out_format.name != "float32":
+            raise refusal(f"out={unit.out!r}: of paired sums only those that give float32 are known")
+        for fmt in (unit.a_format, unit.b_format):
+            if fmt.precision > 24 or fmt.emin < -126 or fmt.emax > 127 or fmt.nan != "ieee" or not fmt.signed:
+                raise refusal(f"input format {fmt.name}: paired sums take IEEE formats whose normal numbers are float32's")
+        for name in ("fraction_bits", "late_fraction_bits"):
+            bits = getattr(self, name)
+            if bits is None or bits > MOST_WINDOW:
+                raise refusal(f"arithmetic='paired' and {name}={bits}: say how many bits, at most {MOST_WINDOW}")
+        if self.min_exponent is not None and abs(self.min_exponent) > MOST_LEAST:
+            raise refusal(f"arithmetic='paired' and min_exponent={self.min_exponent}: it is within {MOST_LEAST} of 0")
+        if unit.block_size > MOST_PAIRED:
+            raise refusal(f"arithmetic='paired' and block_size={unit.block_size}: at most {MOST_PAIRED}")
+        code, out = self.factor_nan, unit.out_format
+        assert out.inf_code is not None
+        if code is not None and not (isinstance(code, int) and out.inf_code < (code & ~out.sign_bit) < 1 << (out.width - 1)):
+            raise refusal(f"factor_nan={code!r}: it is not a NaN of {out.name}")
+
+    def prose(self, unit: Unit) -> list[str]:
+        floor = "" if self.min_exponent is None else f", taken to be at least {self.min_exponent}, that of a zero too"
+        grid = (
+            f"The grid is the higher of two places: {self.fraction_bits} bits below the largest exponent of a block's products, and "
+            f"{self.late_fraction_bits} below c's leading bit{floor}."
+        )
+        ends = "" if self.min_exponent is None else f" where the grid is above 2^{self.min_exponent}"
+        small = f"A negative c that the grid leaves nothing of is 0{ends}."
+        how = {
+            "floor": f"Every product and c are floored to the grid. {small}",
+            "pairs": f"The two products of a pair are floored {self.fraction_bits} bits below the larger exponent of the two and added; "
+            f"the pairs' sums and c are floored to the grid. {small}",
+            "complement": "Every magnitude is truncated to the grid, and a product whose sign is not c's, a zero's sign too, is added in "
+            "one's complement: one grid step less than its negative.",
+        }[self.term_cut]
+        kept = "Subnormal a, b, c and results keep their value."
+        if unit.subnormals == "flush":
+            kept = (
+                f"An a, b or c below 2^{unit.out_format.emin} is a zero of its sign, and a result that is so after a rounding as if "
+                "exponents had no limit is +0."
+            )
+        blamed = unit.nan if self.factor_nan is None else self.factor_nan
+        return [
+            f"{grid} {how}",
+            f"What is on the grid is added exactly and rounded once to {unit.out_format.name}, to nearest-even. A zero result is +0. {kept}",
+            f"A NaN in a or b gives {blamed:#x}; else Inf times 0 and opposite infinities among the products give {unit.nan:#x}; else "
+            f"a NaN c is kept, made quiet; else an infinite c and products of the other sign give {unit.nan:#x}.",
         ]
 
 

@@ -16,12 +16,12 @@ from tcsim.fp.formats import Format, format_named
 from tcsim.fp.modes import MODES
 from tcsim.hardware.part import Part, choice, refusal
 from tcsim.hardware.parts import Evidence, Instruction, LateC, Operands, Output, Scaling, Specials, Walk
-from tcsim.hardware.sums import Aligned, Fused, Integer, Rounded, Sum, TwoStage
+from tcsim.hardware.sums import Aligned, Fused, Integer, Paired, Rounded, Sum, TwoStage
 from tcsim.hardware.zeros import Zeros, zeros_of
 
-# In the order in which a product meets them; of the four sums a unit has one, Scaling and LateC it may have.
+# In the order in which a product meets them; of the six sums a unit has one, Scaling and LateC it may have.
 PARTS: tuple[type[Part], ...] = (
-    Instruction, Operands, Scaling, Walk, Aligned, TwoStage, Rounded, Fused, Integer, Output, LateC, Specials, Evidence
+    Instruction, Operands, Scaling, Walk, Aligned, TwoStage, Rounded, Fused, Paired, Integer, Output, LateC, Specials, Evidence
 )  # fmt: skip
 _SELECTORS = {
     "arithmetic": ((), "The kind of sum."),
@@ -60,7 +60,20 @@ if TYPE_CHECKING:
 
     @dataclass(frozen=True, init=False)
     class _Flat(  # type: ignore[misc]  # a sum's fields are None where it is another
-        Instruction, Operands, Scaling, Walk, Aligned, TwoStage, Rounded, Fused, Integer, Output, LateC, Specials, Evidence
+        Instruction,
+        Operands,
+        Scaling,
+        Walk,
+        Aligned,
+        TwoStage,
+        Rounded,
+        Fused,
+        Paired,
+        Integer,
+        Output,
+        LateC,
+        Specials,
+        Evidence,
     ):
         arithmetic: str = "aligned"
         c_enters: str = "aligned"
@@ -148,7 +161,7 @@ class Unit(_Flat):
 
     @cached_property
     def sum(self) -> Sum:
-        """How a block and c become one sum: Aligned, TwoStage, Rounded or Integer."""
+        """How a block and c become one sum: the one part that is a Sum."""
         return next(part for part in self.parts if isinstance(part, Sum))
 
     @cached_property
@@ -197,7 +210,7 @@ class Unit(_Flat):
     @property
     def keeps_nan(self) -> bool:
         """Whether a chain's NaN is an operand's."""
-        if self.arithmetic == "fused":
+        if self.arithmetic in ("fused", "paired"):
             return True
         one = (self.arithmetic, self.block_size, self.c_enters, self.scale) == ("aligned", 1, "aligned", None)
         return self.nan_from == "operand" and one and self.a_operand == self.b_operand == self.out_format

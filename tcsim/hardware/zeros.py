@@ -20,7 +20,7 @@ class Zeros:
         An element of a or b, or the c that a chain starts with, is +0 where its magnitude is below the smallest normal
         number of its format, a -0 among them.
     operand_sign
-        But it keeps its sign, as with DAZ on x86.
+        But it keeps its sign, as with DAZ on x86; in a paired sum (RDNA3), where "small" is said of the output's format.
     flush_results
         A subnormal result of an operation is a zero: of every product and sum of a unit that rounds each, of a block's
         sum, of the addition of a late c, of the last rounding to the output.
@@ -45,4 +45,4 @@ class Zeros:
 def zeros_of(unit: Unit) -> Zeros:
     """The switches of a record."""
     flush, signed, late = unit.subnormals == "flush", unit.zero_sign == "ieee", unit.c_enters == "after"
-    return Zeros(flush, unit.arithmetic == "fused", flush, signed, late, late and signed)
+    return Zeros(flush, unit.arithmetic in ("fused", "paired"), flush, signed, late, late and signed)

@@ -14,7 +14,7 @@ from tcsim.kernels.fast import plan
 from tcsim.kernels.fast import run as fast
 from tcsim.kernels.general import blocks, rounded, two_stage
 from tcsim.kernels.general import run as general
-from tcsim.kernels.native import double, double_plan, float32, fused, integers, library
+from tcsim.kernels.native import double, double_plan, float32, fused, integers, library, paired
 from tcsim.kernels.native import library_units as units
 from tcsim.problem import Codes, Problem
 
@@ -52,6 +52,7 @@ ARITHMETIC: Kernels = (
     Kernel("native", float32.GATE, float32.multiply_float32),
     Kernel("fused", fused.GATE, fused.multiply_fused),
     Kernel("double", double_plan.GATE, double.multiply_double),
+    Kernel("paired", paired.GATE, paired.multiply_paired),
     *GENERAL,
 )
 

@@ -16,7 +16,7 @@ from tcsim.kernels.choice import ARITHMETIC, FAST, Kernel, Kernels, chosen, comp
 from tcsim.kernels.choice import GENERAL as EXACT_ARITHMETIC
 from tcsim.kernels.fast import run as fast
 from tcsim.kernels.fast.special import TO_HALF
-from tcsim.kernels.native import fused, integers
+from tcsim.kernels.native import fused, integers, paired
 from tcsim.problem import Codes, Problem
 
 
@@ -48,12 +48,13 @@ def _to_half(problem: Problem, out: Codes, threads: int | None) -> None:
 
 
 KERNELS = around(ARITHMETIC, (Kernel("fast", TO_HALF, _to_half, FAST),))
-# The general kernel alone (and those of integers and of fused chains, of which there is one each): the second opinion of tests.
+# The general kernel alone (and those of integers, fused chains and paired sums, of which there is one each): the second opinion of tests.
 GENERAL = around(
     (
         *EXACT_ARITHMETIC,
         Kernel("integers", integers.GATE, integers.multiply_integers),
         Kernel("fused", fused.GATE, fused.multiply_fused),
+        Kernel("paired", paired.GATE, paired.multiply_paired),
     )
 )
 

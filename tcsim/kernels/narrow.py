@@ -48,7 +48,7 @@ GATE = Gate(
         **up_to("nan_code", 1 << 16),
         **ONE_NAN,
         **only(out_precision=None, k_order=None, group_size=1, subnormals="keep", scale=None, scale_block=0, overflow="wrap"),
-        **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne"),
+        **only(late_fraction_bits=None, parity_split=False, lanes=1, term_cut="floor", factor_nan=None, product_rounding="rne"),
     },
     {**schedules(*ANY_SUM), **operands(any_format, empty=True)},
 )

@@ -46,6 +46,8 @@ GATE = Gate(
             late_fraction_bits=None,
             parity_split=False,
             lanes=1,
+            term_cut="floor",
+            factor_nan=None,
             product_rounding="rne",
             overflow="wrap",
         ),

@@ -17,6 +17,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Problem
 from tcsim.reference.blocks import ZERO, Draws, block, flushed_operand, flushed_result, integer_block, to_output
 from tcsim.reference.fused import fused_block
+from tcsim.reference.paired import paired_block
 from tcsim.reference.values import (
     NAN,
     ROUNDINGS,
@@ -36,7 +37,7 @@ GATE = Gate(
     {
         **LABELS,
         **any_formats("a", "b", "out", "scale", "operand_format", "sum_format"),
-        **one_of("arithmetic", "aligned", "two-stage", "rounded", "fused", "integer"),
+        **one_of("arithmetic", "aligned", "two-stage", "rounded", "fused", "paired", "integer"),
         **one_of("align_rounding", *ROUNDINGS, "exact"),
         **one_of("rounding", *ROUNDINGS),
         **one_of("product_rounding", *ROUNDINGS),
@@ -46,6 +47,8 @@ GATE = Gate(
         **one_of("nan_from", "code", "operand"),
         **one_of("overflow", "wrap", "saturate"),
         **one_of("parity_split", False, True),
+        **one_of("term_cut", "floor", "pairs", "complement"),
+        **up_to("factor_nan", 1 << 64),
         **up_to("block_size", 1 << 62),
         **up_to("group_size", 1 << 62),
         **up_to("scale_block", 1 << 62),
@@ -104,7 +107,7 @@ class Dot:
     def products(self, ks: Sequence[int]) -> list[Value]:
         """The terms of a block: products, scaled products, or exact groups that align by their scales alone."""
         unit = self.unit
-        a, b = unit.a_operand.emin, unit.b_operand.emin
+        a, b = (x.emin for x in ((unit.out_format,) * 2 if unit.arithmetic == "paired" else (unit.a_operand, unit.b_operand)))
         plain = [exact_product(flushed_operand(unit, self.a[k], a), flushed_operand(unit, self.b[k], b)) for k in ks]
         if unit.scale is None:
             return plain
@@ -149,8 +152,9 @@ class Dot:
         for blocks in instructions(unit, start, stop):
             partial = ZERO._replace(exponent=emin, negative=zeros.late_negative) if zeros.late else result
             for ks in blocks:
-                if unit.arithmetic == "fused":
-                    partial = fused_block(unit, [(self.a[k], self.b[k]) for k in ks], partial)
+                if unit.arithmetic in ("fused", "paired"):
+                    of_pairs = fused_block if unit.arithmetic == "fused" else paired_block
+                    partial = of_pairs(unit, [(self.a[k], self.b[k]) for k in ks], partial)
                     continue
                 before, partial = partial, block(self.unit, self.products(ks), partial, self.draws)
                 if partial.special == "nan" and self.unit.keeps_nan:

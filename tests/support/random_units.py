@@ -14,7 +14,7 @@ import numpy as np
 
 from support.whatifs import distinct, whatifs
 from tcsim.fp.formats import FORMATS, Format
-from tcsim.hardware.choices import ALIGN_ROUNDINGS, C_ENTERS, NAN_FROM, OVERFLOWS, ROUNDINGS, SUBNORMALS, ZERO_SIGNS
+from tcsim.hardware.choices import ALIGN_ROUNDINGS, C_ENTERS, NAN_FROM, OVERFLOWS, ROUNDINGS, SUBNORMALS, TERM_CUTS, ZERO_SIGNS
 from tcsim.hardware.unit import Unit
 
 Rng = np.random.Generator
@@ -129,7 +129,9 @@ def _count(most: int) -> Callable[[Rng, dict[str, Any]], int]:
 
 # Every field of a Unit that is numbers, in the order in which a record from nothing is drawn.
 FIELDS: dict[str, Callable[[Rng, dict[str, Any]], Any]] = {
-    "arithmetic": _one_of("aligned", "aligned", "aligned", "two-stage", "two-stage", "rounded", "rounded", "fused", "integer"),
+    "arithmetic": _one_of(
+        "aligned", "aligned", "aligned", "two-stage", "two-stage", "rounded", "rounded", "fused", "paired", "integer"
+    ),
     "a": _input,
     "b": _second,
     "out": _output,
@@ -157,6 +159,8 @@ FIELDS: dict[str, Callable[[Rng, dict[str, Any]], Any]] = {
     "nan_from": _mostly(*NAN_FROM),
     "overflow": _mostly(*OVERFLOWS),
     "lanes": _mostly(1, 2, 4, 8, share=0.5),
+    "term_cut": _one_of(*TERM_CUTS),
+    "factor_nan": _mostly(None, 0xFFC00A3D, 0x7FFFFFFF, 0x7F800001, share=0.4),
 }
 
 # What records of an arithmetic have no choice in; the rest is free, or refused by the record.
@@ -178,10 +182,37 @@ _FIXED: dict[str, dict[str, Any]] = {
         "parity_split": False,
         "product_rounding": "rne",
         "overflow": "wrap",
+        "term_cut": "floor",
+        "factor_nan": None,
     },
-    "aligned": {"lanes": 1, "late_fraction_bits": None, "parity_split": False, "product_rounding": "rne", "overflow": "wrap"},
+    "paired": {
+        "lanes": 1,
+        "operand_format": None,
+        "out": "float32",
+        "align_rounding": "rz",
+        "rounding": "rne",
+        "out_precision": None,
+        "scale": None,
+        "c_enters": "aligned",
+        "zero_sign": "positive",
+        "nan_from": "operand",
+        "parity_split": False,
+        "product_rounding": "rne",
+        "overflow": "wrap",
+    },
+    "aligned": {
+        "lanes": 1,
+        "term_cut": "floor",
+        "factor_nan": None,
+        "late_fraction_bits": None,
+        "parity_split": False,
+        "product_rounding": "rne",
+        "overflow": "wrap",
+    },
     "two-stage": {
         "lanes": 1,
+        "term_cut": "floor",
+        "factor_nan": None,
         "align_rounding": "rz",
         "scale": None,
         "min_exponent": None,
@@ -192,6 +223,8 @@ _FIXED: dict[str, dict[str, Any]] = {
     },
     "rounded": {
         "lanes": 1,
+        "term_cut": "floor",
+        "factor_nan": None,
         "fraction_bits": None,
         "align_rounding": "exact",
         "scale": None,
@@ -203,6 +236,8 @@ _FIXED: dict[str, dict[str, Any]] = {
     },
     "integer": {
         "lanes": 1,
+        "term_cut": "floor",
+        "factor_nan": None,
         "operand_format": None,
         "fraction_bits": None,
         "align_rounding": "exact",

@@ -101,7 +101,15 @@ GATE = Gate(
             if unit.scale is None
             else 1 <= unit.scale_block <= 1 << 20 and unit.scale_block % unit.block_size == 0
         ),
-        **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne", overflow="wrap"),
+        **only(
+            late_fraction_bits=None,
+            parity_split=False,
+            lanes=1,
+            term_cut="floor",
+            factor_nan=None,
+            product_rounding="rne",
+            overflow="wrap",
+        ),
         **one_of("rounding", "rz", "rne", "rna", "sr", "ru", "rd", "ro"),
         "block_size": lambda unit: 1 <= unit.block_size <= MOST_BLOCK,
         **up_to("out_precision", 24),
@@ -131,7 +139,7 @@ EXACT_SUMS = Gate(
         **any_formats("operand_format"),
         **only(arithmetic="aligned", align_rounding="exact", c_enters="aligned", chain=1, chains=1, sum_format=None),
         **only(k_order=None, group_size=1, scale=None, scale_block=0, subnormals="keep", overflow="wrap"),
-        **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne"),
+        **only(late_fraction_bits=None, parity_split=False, lanes=1, term_cut="floor", factor_nan=None, product_rounding="rne"),
         **one_of("rounding", "rz", "rne", "rna", "sr"),
         # ties to even go by the last kept bit, which no pattern holds where one is kept
         "out_precision": lambda unit: 2 - (unit.rounding != "rne") <= unit.kept_bits <= 24 and simd_exact.FE_INEXACT != 0,

@@ -148,7 +148,7 @@ def _common(out: str) -> dict[str, Test]:
         "out": lambda unit: unit.out_format == FORMATS[out],
         "out_precision": lambda unit: unit.kept_bits == unit.out_format.precision,
         **any_formats("operand_format"),
-        **only(k_order=None, overflow="wrap", product_rounding="rne", lanes=1),
+        **only(k_order=None, overflow="wrap", product_rounding="rne", lanes=1, term_cut="floor", factor_nan=None),
         **up_to("nan_code", 1 << 32),
         **ONE_NAN,
     }

@@ -37,7 +37,16 @@ GATE = Gate(
     {
         **LABELS,
         **floats("a", "b", "out", "operand_format", "scale"),
-        **only(arithmetic="aligned", sum_format=None, chains=1, late_fraction_bits=None, parity_split=False, lanes=1),
+        **only(
+            arithmetic="aligned",
+            sum_format=None,
+            chains=1,
+            late_fraction_bits=None,
+            parity_split=False,
+            lanes=1,
+            term_cut="floor",
+            factor_nan=None,
+        ),
         **only(product_rounding="rne", overflow="wrap"),
         **roundings("align_rounding", "exact"),
         **roundings("rounding"),

@@ -20,7 +20,7 @@ GATE = Gate(
         **floats("a", "b", "out", "operand_format"),
         **only(arithmetic="rounded", align_rounding="exact", fraction_bits=None, min_exponent=None, c_enters="aligned"),
         **only(chain=1, chains=1, sum_format=None, group_size=1, scale=None, scale_block=0),
-        **only(late_fraction_bits=None, parity_split=False, lanes=1, overflow="wrap"),
+        **only(late_fraction_bits=None, parity_split=False, lanes=1, term_cut="floor", factor_nan=None, overflow="wrap"),
         **roundings("rounding"),
         **roundings("product_rounding"),
         **one_of("subnormals", "keep", "flush"),

@@ -20,7 +20,7 @@ GATE = Gate(
         **only(product_rounding="rne", overflow="wrap"),
         **roundings("rounding"),
         **one_of("parity_split", False, True),
-        **only(lanes=1),
+        **only(lanes=1, term_cut="floor", factor_nan=None),
         **one_of("zero_sign", "positive", "ieee"),
         **up_to("block_size", 1 << 30),
         **up_to("fraction_bits", 1 << 20),

@@ -56,7 +56,7 @@ GATE = Gate(
         **only(
             min_exponent=None, c_enters="aligned", chain=1, chains=1, sum_format=None, group_size=1, scale=None, scale_block=0
         ),
-        **only(late_fraction_bits=None, parity_split=False, lanes=1, overflow="wrap"),
+        **only(late_fraction_bits=None, parity_split=False, lanes=1, term_cut="floor", factor_nan=None, overflow="wrap"),
         **up_to("block_size", 1 << 20),
         **ANY_ORDER,
         **one_of("subnormals", "keep", "flush"),

@@ -38,7 +38,7 @@ GATE = Gate(
         ),
         **only(fraction_bits=None, min_exponent=None, out_precision=None, operand_format=None, product_rounding="rne"),
         **only(c_enters="aligned", chain=1, chains=1, sum_format=None, group_size=1, scale=None, scale_block=0),
-        **only(late_fraction_bits=None, parity_split=False, overflow="wrap"),
+        **only(late_fraction_bits=None, parity_split=False, overflow="wrap", term_cut="floor", factor_nan=None),
         **up_to("block_size", 1 << 20),
         **up_to("lanes", 1 << 20),
         **ANY_ORDER,

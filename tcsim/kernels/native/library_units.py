@@ -53,7 +53,7 @@ FUSED = Gate(
             arithmetic="aligned", block_size=1, align_rounding="exact", c_enters="aligned", chain=1, chains=1, sum_format=None
         ),
         **only(k_order=None, group_size=1, scale=None, scale_block=0, subnormals="keep", overflow="wrap"),
-        **only(late_fraction_bits=None, parity_split=False, lanes=1, product_rounding="rne"),
+        **only(late_fraction_bits=None, parity_split=False, lanes=1, term_cut="floor", factor_nan=None, product_rounding="rne"),
         "rounding": _rounds,
         "out_precision": lambda unit: unit.kept_bits == unit.out_format.precision,
         **up_to("fraction_bits", 1 << 20),  # of no effect where alignment is exact, nor has the floor of the exponent
@@ -82,6 +82,8 @@ INT8 = Gate(
             late_fraction_bits=None,
             parity_split=False,
             lanes=1,
+            term_cut="floor",
+            factor_nan=None,
             product_rounding="rne",
             subnormals="keep",
             align_rounding="exact",

@@ -1,4 +1,4 @@
-"""A schedule's sum of chains of float32 codes that flush as x86 does, for what runs a chain as whole matrices."""
+"""A schedule's sum of chains of float32 codes, for what runs a chain as whole matrices."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def add_all(x, y, precision, layout, out):
 def walked(problem: Problem, t: int, chain: Callable[[Codes, int, int], Codes]) -> Codes:
     """D of batch element t in codes of float32: `chain(c, first, last)` adds products first … last - 1 to the codes c.
 
-    One chain from c, or the sum of chains from zero, added as the plan says and rounded with FTZ.
+    One chain from c, or the sum of chains from zero, added as the plan says and rounded as the unit has zeros and subnormals.
     """
+    zeros = problem.unit.zeros
     plan, c, sums = problem.plan, None if problem.c is None else problem.c[t], sums_of(problem)
     zero = np.zeros(problem.shape[1:3], np.uint32)
     if plan.sum is None:
@@ -46,7 +47,10 @@ def walked(problem: Problem, t: int, chain: Callable[[Codes, int, int], Codes]) 
     with np.errstate(all="ignore"):
         start = None if c is None else values(c)
         total = walk_plan(plan, start, values(zero), lambda _, first, last: values(chain(zero, first, last)), add)
-        result = np.where(np.abs(total) < LEAST, np.copysign(0.0, total), total).astype(np.float32)
+        below = (np.abs(total) < LEAST) & zeros.flush_results
+        result = np.where(below, np.copysign(0.0, total), total).astype(np.float32)
+        if not zeros.signed:
+            result += np.float32(0.0)  # -0 becomes +0
     found: Codes = result.view(np.uint32)
     found[np.isnan(result)] = problem.unit.nan
     return found
