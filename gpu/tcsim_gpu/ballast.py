@@ -27,7 +27,7 @@ Ballast = argument_struct(
     "a b a_exponents b_exponents a_tops b_tops c d count list m n pitch blocks a_groups b_groups room offset limit sign",
 )
 BOTH = 2  # signs occur among products
-SPECIAL, POSITIVE, NEGATIVE = 1, 2, 4  # facts of an operand, as kernels/ballast.cuh finds them
+SPECIAL, POSITIVE, NEGATIVE = 1, 2, 4  # facts of an operand, as kernels/survey.cuh finds them
 MOST_PRODUCTS = 8  # of a block: the instruction has 16, two of which are ballast
 TILE, STAGE_BYTES, STAGES = 128, 4 * 4 * 130 * 16, 3  # as in kernels/ballast.cuh
 LIMIT = 4  # instructions a block of 16 x 8 outputs, on average, from which on the emulator is as fast
@@ -120,7 +120,11 @@ def source(unit: Unit, by: int) -> str:
     fmt, (low, high) = unit.a_format, reach(unit, by)
     values = {"W": ballast_width(unit), "SHIFT": by, "LOW": f"({low})", "HIGH": high, "MB": fmt.mantissa_bits, "BIAS": fmt.bias,
               "INF_CODE": fmt.inf_code, "TYPE": f'"{FORMATS[fmt.name]}"'}  # fmt: skip
-    return "".join(f"#define {key} {value}\n" for key, value in values.items()) + kernel_text("ballast.cuh")
+    return (
+        "".join(f"#define {key} {value}\n" for key, value in values.items())
+        + kernel_text("survey.cuh")
+        + kernel_text("ballast.cuh")
+    )
 
 
 def ballast_places(unit: Unit, k: int) -> Any:
