@@ -22,7 +22,7 @@ from tcsim.probing.predict import predict, unit_of_kind
 from tcsim.schedule import Hybrid, Tiled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gemm_schedules" / "survey-h200.npz"
-META, CALLS = predict_report.read_golden(GOLDEN)
+META, CALLS = predict_report.read_survey_golden(GOLDEN)
 SEED = secrets.randbits(32)
 SMALL = [at for at, (call, _, _) in enumerate(CALLS) if not call.whole and call.k * call.batch < 20_000]
 
@@ -77,7 +77,7 @@ def test_forgotten_products_are_in_the_survey() -> None:
 
 def test_a_dropped_end_of_k_is_told_to_the_user() -> None:
     launch = Launch(
-        "nvjet_sm90_hss_64x8_64x16_1x2_h_bz_splitK_NNN", (12, 24, 1), (384, 1, 1), True, True, 12, 2, shape=(64, 192)
+        "nvjet_sm90_hss_64x8_64x16_1x2_h_bz_splitK_NNN", (4, 24, 1), (384, 1, 1), True, True, 12, 2, shape=(64, 192)
     )
     kind = GemmKind("float16", "float32")
     schedule = schedule_of_kernel(launch, kind, unit_of_kind("h200", kind), 11_528)
@@ -228,6 +228,6 @@ def test_a_survey_is_written_and_read(tmp_path: Path) -> None:
     assert "| plain | float16>float32 | 1 | 1 | 1 | 0 | 1,890 |" in predict_report.table(found)
     assert predict_report.families(found) == {"nvjet_sm90_hss": [1, 2], "someones_gemm": [0, 1]}
     predict_report.write_golden(tmp_path / "g.npz", meta, found)
-    _, calls = predict_report.read_golden(tmp_path / "g.npz")
+    _, calls = predict_report.read_survey_golden(tmp_path / "g.npz")
     assert calls == [(found[0]["call"], judged.launch_of(found[0]["call"], found[0]), found[0]["verdict"]["digest"][:8])]
     assert predict_survey._done(tmp_path) == {("plain", 0), ("plain", 1), ("plain", 2)}
