@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import replace
 from fractions import Fraction
@@ -16,6 +17,7 @@ from tcsim_gpu.survey import KINDS
 
 import tcsim
 from tcsim.probing import hashed
+from tcsim.probing.audit import SampledCall
 from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel, fused
 from tcsim.probing.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
 from tcsim.probing.predict import predict, unit_of_kind
@@ -231,3 +233,21 @@ def test_a_survey_is_written_and_read(tmp_path: Path) -> None:
     _, calls = predict_report.read_survey_golden(tmp_path / "g.npz")
     assert calls == [(found[0]["call"], judged.launch_of(found[0]["call"], found[0]), found[0]["verdict"]["digest"][:8])]
     assert predict_survey._done(tmp_path) == {("plain", 0), ("plain", 1), ("plain", 2)}
+
+
+def test_a_real_dropped_tail_is_caught() -> None:
+    """Outputs of cuBLAS on an H200 that lack the last 8 of 23,048 products: an audit says so, and knows it from corruption."""
+    with np.load(GOLDEN.with_name("tail-h200.npz")) as stored:
+        meta, d = json.loads(str(stored["meta"])), stored["d"].view(np.float32)
+    call = LibraryCall(**meta["call"])
+    rows, columns = (places[:12] for places in library_calls.kept_places(call))
+    kind = gemm_kind(call.kind)
+    a, b = (
+        judged.hashed_values(at, call.k, kind.fmt, side, call.seed).astype(np.float16)
+        for at, side in ((rows, "a"), (columns, "b"))
+    )
+    logged = SampledCall("tail", a, b.T, d, gpu="h200", schedule=tcsim.SplitK(meta["splits"], tile_k=64))
+    (verdict,) = tcsim.audit([logged]).verdicts
+    assert verdict.verdict == "dropped tail"
+    assert "the last 8 of 23048 products are missing" in str(verdict)
+    assert tcsim.audit([replace(logged, a=a[:, :-8], b=b.T[:-8])]).clean
