@@ -90,7 +90,7 @@ def write_golden(path: Path, meta: dict[str, Any], rows: list[Row]) -> None:
     )
 
 
-def read_golden(path: Path) -> tuple[dict[str, Any], list[tuple[LibraryCall, Launch, str]]]:
+def read_survey_golden(path: Path) -> tuple[dict[str, Any], list[tuple[LibraryCall, Launch, str]]]:
     """Its record, and each call with its launch and digest."""
     with np.load(path) as stored:
         meta, tables = (json.loads(str(stored[key])) for key in ("meta", "tables"))

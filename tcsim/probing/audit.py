@@ -24,7 +24,7 @@ from tcsim.schedule import Blocked, Hybrid, Schedule, Sequential, SplitK
 from tcsim.shown import Shown
 
 VERDICTS = ("as declared", "another schedule", "another unit", "corruption", "dropped tail", "not predicted")
-TAIL = 64  # products: what a tile of k holds in the kernels that were seen to forget the rest
+TAILS = (64, 128)  # products: what a tile of k holds in the kernels that were seen to forget the rest, and in fp8's
 
 
 @dataclass(frozen=True)
@@ -183,6 +183,10 @@ class _Others:
                 return self._kind(model, declared), why
         if self.looked >= self.most and not self._many(declared, one, d):
             return VERDICTS[3], ()
+        for tail in TAILS:
+            kept = one.a.shape[2] // tail * tail
+            if 0 < kept < one.a.shape[2] and not declared.differing(_cut_short(one, kept), d).any():
+                return VERDICTS[4], (f"{_missing(one.a.shape[2], kept)}: {declared.name}",)
         self.looked += 1
         found = explanations(one, d, formats, declared.stored, self.seed, self.gpus)
         if not found:
@@ -197,15 +201,13 @@ class _Others:
     ) -> tuple[str, tuple[str, ...]]:
         """Whether the products behind the last whole tile of k were left out."""
         k = one.a.shape[2]
-        kept = k // TAIL * TAIL
+        kept = k // TAILS[0] * TAILS[0]
         if kept in (0, k) or not self._many(declared, one, d):
             return VERDICTS[3], ()
-        short = Batch(one.name, one.a[:, :, :kept], one.b[:, :kept], one.c)
-        found = explanations(short, d, formats, declared.stored, self.seed, self.gpus)
+        found = explanations(_cut_short(one, kept), d, formats, declared.stored, self.seed, self.gpus)
         if not found:
             return VERDICTS[3], ()
-        why = f"the last {k - kept} of {k} products are missing, a defect of the library"
-        return VERDICTS[4], tuple(dict.fromkeys(f"{why}: {f.model.name}" for f in found))
+        return VERDICTS[4], tuple(dict.fromkeys(f"{_missing(k, kept)}: {f.model.name}" for f in found))
 
     def _many(self, declared: Model, one: Batch, d: Codes) -> bool:
         """Whether more outputs differ than single faults would make."""
@@ -214,6 +216,14 @@ class _Others:
     @staticmethod
     def _kind(model: Model, declared: Model) -> str:
         return VERDICTS[1] if arithmetic_text(model.unit) == arithmetic_text(declared.unit) else VERDICTS[2]
+
+
+def _cut_short(one: Batch, k: int) -> Batch:
+    return Batch(one.name, one.a[:, :, :k], one.b[:, :k], one.c)
+
+
+def _missing(k: int, kept: int) -> str:
+    return f"the last {k - kept} of {k} products are missing, a defect of the library"
 
 
 def _batched(

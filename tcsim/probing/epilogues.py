@@ -63,9 +63,9 @@ class GemmEpilogue:
 
 
 def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta: float = 0.0) -> GemmEpilogue | None:
-    """The epilogue of a kernel, for its alpha and beta; None for a thin kernel whose alpha is another than 1: it multiplies the
-    elements of a by it, before the sum."""
-    if launch.name.startswith("gemmSN_NN") and alpha != 1:
+    """The epilogue of a kernel, for its alpha and beta; None for a thin kernel whose alpha is another than 1: where it multiplies
+    is not known (gemmSN_NN: the elements of a, before the sum)."""
+    if launch.name.startswith(("gemmSN_", "gemv2N_")) and alpha != 1:
         return None
     joins = launch.in_place and launch.name.startswith("cutlass")
     jet = launch.name.startswith("nvjet")
@@ -75,7 +75,8 @@ def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta:
     elif kind.out != "float32" and jet and not launch.reduced and alpha == beta == 1:
         order = "c onto the kept sum"
     else:
-        order = "c onto sum" if launch.reduced else "sum onto c"
+        halves = launch.name.startswith("cutlass") and kind.fmt in ("float16", "bfloat16")
+        order = "c onto sum" if launch.reduced or halves else "sum onto c"
     apart = launch.reduced and not jet and not launch.name.startswith("dot_kernel")
     return GemmEpilogue(order, BIAS_WAYS[1] if apart else BIAS_WAYS[0], joins)
 

@@ -178,8 +178,9 @@ def _nvjet(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | Non
 
 
 def _nvjet_splits(launch: Launch) -> int:
-    """Slices of k: cublasLt's number, or, where PyTorch took another, that of the grid's blocks to a layer of tiles."""
-    found = re.match(r"nvjet_sm90_\w+?_(\d+)x(\d+)_\d+x\d+_(\d+)x(\d+)_", launch.name)
+    """Slices of k: cublasLt's number, or, with a bias, for which PyTorch may take another, that of the grid's blocks to a layer
+    of tiles."""
+    found = re.match(r"nvjet_sm90_\w+?_(\d+)x(\d+)_\d+x\d+_(\d+)x(\d+)_\w+_bias_", launch.name)
     if found is None or launch.shape is None or launch.batch > 1:
         return launch.splits
     across, down, step_across, step_down = map(int, found.groups())
@@ -200,7 +201,8 @@ def _xmma(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None
         return Lanes() if fused else Tiled()
     kept = {key: value for key, value in _kept(launch, kind).items() if key != "c_joins_first"}
     if fused:
-        return Lanes(tile=tile, turns=launch.layers, **kept) if launch.reduced or launch.layers <= 16 else None
+        known = launch.reduced or (launch.layers <= 16 and launch.custom != 1)  # else by way of half as many places
+        return Lanes(tile=tile, turns=launch.layers, **kept) if known else None
     return Tiled(tile_k=tile, turns=launch.layers, **kept) if launch.reduced else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import replace
 from fractions import Fraction
@@ -16,13 +17,14 @@ from tcsim_gpu.survey import KINDS
 
 import tcsim
 from tcsim.probing import hashed
+from tcsim.probing.audit import SampledCall
 from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel, fused
 from tcsim.probing.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
 from tcsim.probing.predict import predict, unit_of_kind
 from tcsim.schedule import Hybrid, Tiled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gemm_schedules" / "survey-h200.npz"
-META, CALLS = predict_report.read_golden(GOLDEN)
+META, CALLS = predict_report.read_survey_golden(GOLDEN)
 SEED = secrets.randbits(32)
 SMALL = [at for at, (call, _, _) in enumerate(CALLS) if not call.whole and call.k * call.batch < 20_000]
 
@@ -77,7 +79,7 @@ def test_forgotten_products_are_in_the_survey() -> None:
 
 def test_a_dropped_end_of_k_is_told_to_the_user() -> None:
     launch = Launch(
-        "nvjet_sm90_hss_64x8_64x16_1x2_h_bz_splitK_NNN", (12, 24, 1), (384, 1, 1), True, True, 12, 2, shape=(64, 192)
+        "nvjet_sm90_hss_64x8_64x16_1x2_h_bz_splitK_NNN", (4, 24, 1), (384, 1, 1), True, True, 12, 2, shape=(64, 192)
     )
     kind = GemmKind("float16", "float32")
     schedule = schedule_of_kernel(launch, kind, unit_of_kind("h200", kind), 11_528)
@@ -228,6 +230,24 @@ def test_a_survey_is_written_and_read(tmp_path: Path) -> None:
     assert "| plain | float16>float32 | 1 | 1 | 1 | 0 | 1,890 |" in predict_report.table(found)
     assert predict_report.families(found) == {"nvjet_sm90_hss": [1, 2], "someones_gemm": [0, 1]}
     predict_report.write_golden(tmp_path / "g.npz", meta, found)
-    _, calls = predict_report.read_golden(tmp_path / "g.npz")
+    _, calls = predict_report.read_survey_golden(tmp_path / "g.npz")
     assert calls == [(found[0]["call"], judged.launch_of(found[0]["call"], found[0]), found[0]["verdict"]["digest"][:8])]
     assert predict_survey._done(tmp_path) == {("plain", 0), ("plain", 1), ("plain", 2)}
+
+
+def test_a_real_dropped_tail_is_caught() -> None:
+    """Outputs of cuBLAS on an H200 that lack the last 8 of 23,048 products: an audit says so, and knows it from corruption."""
+    with np.load(GOLDEN.with_name("tail-h200.npz")) as stored:
+        meta, d = json.loads(str(stored["meta"])), stored["d"].view(np.float32)
+    call = LibraryCall(**meta["call"])
+    rows, columns = (places[:12] for places in library_calls.kept_places(call))
+    kind = gemm_kind(call.kind)
+    a, b = (
+        judged.hashed_values(at, call.k, kind.fmt, side, call.seed).astype(np.float16)
+        for at, side in ((rows, "a"), (columns, "b"))
+    )
+    logged = SampledCall("tail", a, b.T, d, gpu="h200", schedule=tcsim.SplitK(meta["splits"], tile_k=64))
+    (verdict,) = tcsim.audit([logged]).verdicts
+    assert verdict.verdict == "dropped tail"
+    assert "the last 8 of 23048 products are missing" in str(verdict)
+    assert tcsim.audit([replace(logged, a=a[:, :-8], b=b.T[:-8])]).clean
