@@ -12,7 +12,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, simulated
 from tcsim.probing.candidates import Parts, Scan, cuts, moves, scans, starts, unit_of_parts
 
-_QUICK = ("zeros",)  # few changes, each cheap: before numbers are scanned
+_QUICK = ("zeros", "cut and least exponent")  # few changes, each cheap: before numbers are scanned
 _WINDOW = 50  # bits beyond which kernels leave their words of 64
 _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up early
 
