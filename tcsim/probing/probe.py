@@ -133,8 +133,11 @@ class Search:
             best = max((self.judge.score(f.parts, self.products) for f in tried), default=0.0)
             if numbers.score < min(best, 0.99) - _MARGIN:
                 continue  # one product already refutes it more than another kind
+            if numbers.score > _ONE_BLOCK:
+                self.judge.allow(_WORK)
             walked = self.walk(self._again(numbers, self.all))
             if not walked.perfect and walked.score > _ONE_BLOCK:
+                self.judge.allow(_WORK)
                 walked = self.explain(walked)
             elif not walked.perfect and walked.parts["c_enters"] == "after" and not late:
                 late = True
