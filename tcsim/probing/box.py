@@ -110,6 +110,26 @@ def filled(batch: Batch, step: int, scale_block: int) -> Batch:
     return replace(batch, a=a, b=b, scale_a=scale_a, scale_b=scale_b)
 
 
+def of_few(batch: Batch, rows: int, columns: int) -> Batch:
+    """The first rows and columns of every problem of an answered batch."""
+    assert batch.d is not None
+    a, b, c, d = batch.a[:, :rows], batch.b[:, :, :columns], batch.c[:, :rows, :columns], batch.d[:, :rows, :columns]
+    scales = (batch.scale_a, batch.scale_b)
+    scale_a, scale_b = (
+        None if scales[0] is None else scales[0][:, :rows],
+        None if scales[1] is None else scales[1][:, :, :columns],
+    )
+    return replace(batch, a=a, b=b, c=c, d=d, scale_a=scale_a, scale_b=scale_b)
+
+
+def embedded(batch: Batch, at: Any, length: int) -> Batch:
+    """The batch with its k moved to the places `at` of a longer k, zeros elsewhere."""
+    a = np.zeros((*batch.a.shape[:2], length), batch.a.dtype)
+    b = np.zeros((batch.b.shape[0], length, batch.b.shape[2]), batch.b.dtype)
+    a[:, :, at], b[:, at] = batch.a, batch.b
+    return replace(batch, a=a, b=b)
+
+
 def output_codes(result: Any, fmt: Format, shape: tuple[int, ...]) -> Codes:
     """The codes of what a black box returned: unsigned integers of the format's width, or values.
 

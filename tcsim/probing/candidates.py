@@ -161,11 +161,21 @@ def scans(known: Formats, now: Parts) -> Iterator[Scan]:
 
 
 def cuts(known: Formats, now: Parts) -> Iterator[Scan]:
-    """Scans of where the terms of an exact sum could be cut after all, for every rounding of terms."""
-    if now["arithmetic"] == "aligned" and now["align_rounding"] == "exact":
-        most = min(span(known) + 2, 300)
+    """Scans of where terms could be cut after all, for every rounding of terms: those of an exact sum below its largest one, and
+    those of any at a place of their own, as under a least exponent above all that there is."""
+    if now["arithmetic"] != "aligned":
+        return
+    most = min(span(known) + 2, 300)
+    if now["align_rounding"] == "exact":
         for rounding in ALIGN_ROUNDINGS[:-1]:
             yield Scan("fraction_bits", _coarse(most), 1, most, (), (("align_rounding", rounding),))
+    low, high = floors(known)
+    places = tuple(range(low + _DEEP, high + _DEEP, max((high - low) // 40, 1)))
+    for rounding in ALIGN_ROUNDINGS[:-1]:
+        yield Scan("min_exponent", places, low, high + _DEEP, (), (("align_rounding", rounding), ("fraction_bits", _DEEP)))
+
+
+_DEEP = 40  # fraction bits below a least exponent above every term's
 
 
 def _coarse(most: int) -> tuple[int, ...]:

@@ -11,8 +11,9 @@ import numpy as np
 from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.probing import families, marks, structure
-from tcsim.probing.box import Batch, Box, Formats, simulated
+from tcsim.probing.box import Batch, Box, Formats, embedded, of_few, simulated
 from tcsim.probing.candidates import Parts, modes, records, scans, unit_of_parts
+from tcsim.probing.chance import Chance, chance_of
 from tcsim.probing.codes import Rng, nan_codes
 from tcsim.probing.result import ProbeResult, result_of_search
 from tcsim.probing.search import Found, Judge, best_of, improve, scanned, starting_points
@@ -24,6 +25,7 @@ _DEEP = 3  # kinds of arithmetic looked into further when none explains everythi
 _WORK, _DEEP_WORK = 1e8, 2e8  # products simulated for one kind of arithmetic
 _ONE_BLOCK = 0.99
 _MARGIN = 0.015  # zeros that fill k up can show in one product
+_UNRANDOM = 0.9  # less is explained of what rounds by words of its own
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PAIRED = 64  # the longest order of k that pairs of marks are asked for
 _PAIRS = 20  # how many lengths at most
@@ -60,7 +62,8 @@ def probe(
     table
         Begin with what the records of the table compute on these formats; without it, from nothing.
     seed
-        Of the probes, and of the random words of a unit that rounds stochastically.
+        Of the probes, and of the random words of a unit that rounds stochastically: with these it is found bit for bit. Of one
+        with words of its own the result's `chance` says how often it rounds up, and no unit is found.
 
     The same f and seed give the same result. ValueError for formats that no unit has.
     """
@@ -94,6 +97,7 @@ class Search:
         self.pairs: dict[int, Batch | None] = {}
         self.places: dict[int, Batch | None] = {}
         self.stairs: Batch | None = None
+        self.chance: Chance | None = None
         self.far = False  # whether marks are to be so large that no random word matters
         self.blocks: dict[tuple[int, ...], Batch | None] = {}
 
@@ -129,8 +133,11 @@ class Search:
             best = max((self.judge.score(f.parts, self.products) for f in tried), default=0.0)
             if numbers.score < min(best, 0.99) - _MARGIN:
                 continue  # one product already refutes it more than another kind
+            if numbers.score > _ONE_BLOCK:
+                self.judge.allow(_WORK)
             walked = self.walk(self._again(numbers, self.all))
             if not walked.perfect and walked.score > _ONE_BLOCK:
+                self.judge.allow(_WORK)
                 walked = self.explain(walked)
             elif not walked.perfect and walked.parts["c_enters"] == "after" and not late:
                 late = True
@@ -140,7 +147,9 @@ class Search:
             if walked.perfect and self.confirmed >= confirm:
                 return self.result(walked)
             tried.append(walked)
-        for found in sorted(tried, key=lambda f: -f.score)[:_DEEP]:
+        self.chance = chance_of(self.box)
+        hopeless = self.chance is not None and max(f.score for f in tried) < _UNRANDOM  # by words that no seed says
+        for found in () if hopeless else sorted(tried, key=lambda f: -f.score)[:_DEEP]:
             self.judge.allow(_DEEP_WORK)
             deeper = self.settled(self.explain(self._again(found, self.all)), confirm)
             if deeper.perfect and self.confirmed >= confirm:
@@ -319,27 +328,7 @@ class Search:
     def result(self, found: Found) -> ProbeResult:
         unit = unit_of_parts(self.box.formats, found.parts)
         assert unit is not None
-        return result_of_search(unit, found, self.box, self.judge, self.confirmed, self.wanted)
-
-
-def of_few(batch: Batch, rows: int, columns: int) -> Batch:
-    """The first rows and columns of every problem of an answered batch."""
-    assert batch.d is not None
-    a, b, c, d = batch.a[:, :rows], batch.b[:, :, :columns], batch.c[:, :rows, :columns], batch.d[:, :rows, :columns]
-    scales = (batch.scale_a, batch.scale_b)
-    scale_a, scale_b = (
-        None if scales[0] is None else scales[0][:, :rows],
-        None if scales[1] is None else scales[1][:, :, :columns],
-    )
-    return replace(batch, a=a, b=b, c=c, d=d, scale_a=scale_a, scale_b=scale_b)
-
-
-def embedded(batch: Batch, at: Any, length: int) -> Batch:
-    """The batch with its k moved to the places `at` of a longer k, zeros elsewhere."""
-    a = np.zeros((*batch.a.shape[:2], length), batch.a.dtype)
-    b = np.zeros((batch.b.shape[0], length, batch.b.shape[2]), batch.b.dtype)
-    a[:, :, at], b[:, at] = batch.a, batch.b
-    return replace(batch, a=a, b=b)
+        return result_of_search(unit, found, self.box, self.judge, self.confirmed, self.wanted, self.chance)
 
 
 __all__ = ["CONFIRM", "ProbeResult", "probe"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -12,6 +12,7 @@ from tcsim.hardware import UNITS
 from tcsim.hardware.nans import differing
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, simulated
+from tcsim.probing.chance import Chance
 from tcsim.probing.evidence import PartEvidence, counterexample_of_unit, evidence
 from tcsim.probing.models import arithmetic_text
 from tcsim.probing.search import Found, Judge
@@ -26,7 +27,8 @@ class ProbeResult(Shown):
     the share of outputs that it explains (a mean over probes) and `counterexample` the smallest inputs found that it misses.
     `evidence`: each part with the values that outputs exclude and those left open, looked for among `batches` when asked. `alike`: records of the table of these formats
     that give every output asked for. `calls`, `outputs`: what the black box was asked; `confirmed`: adversarial outputs among
-    them that were compared after the unit was found.
+    them that were compared after the unit was found. `chance`: where no unit was found, and the same question is answered
+    differently, how often it is rounded up.
     """
 
     unit: Unit | None
@@ -39,6 +41,7 @@ class ProbeResult(Shown):
     counterexample: dict[str, Any] | None
     batches: tuple[Batch, ...] = field(default=(), repr=False)
     seed: int = 0
+    chance: Chance | None = None
 
     @cached_property
     def evidence(self) -> tuple[PartEvidence, ...]:
@@ -53,7 +56,9 @@ class ProbeResult(Shown):
         lines = [self._verdict(), f"{self.calls} calls, {self.outputs} outputs asked for, {self.confirmed} of them to confirm"]
         if self.alike:
             lines.append("same outputs: " + "; ".join(u.label for u in self.alike))
-        if self.stochastic:
+        if self.chance is not None:
+            lines.append(str(self.chance))
+        if self.stochastic and self.unit is not None:
             lines.append("rounds stochastically: bits were compared with the seed's own random words")
         if self.counterexample:
             lines.append(f"counterexample: {self.counterexample['values']}")
@@ -87,6 +92,7 @@ class ProbeResult(Shown):
                 "outputs": self.outputs,
                 "confirmed": self.confirmed,
                 "stochastic": self.stochastic,
+                "chance": None if self.chance is None else {**asdict(self.chance), "proportional": self.chance.proportional},
                 "counterexample": self.counterexample,
                 "evidence": [
                     {
@@ -135,11 +141,13 @@ def record_text(unit: Unit) -> str:
     return f"{inputs} -> {unit.out}: {', '.join(shown)}"
 
 
-def result_of_search(unit: Unit, found: Found, box: Box, judge: Judge, confirmed: int, wanted: int) -> ProbeResult:
+def result_of_search(
+    unit: Unit, found: Found, box: Box, judge: Judge, confirmed: int, wanted: int, chance: Chance | None = None
+) -> ProbeResult:
     """The result of a search that ended at `found`."""
     whole = found.perfect and confirmed >= wanted
     verdict = [b for b in box.asked if b.name != "confirmation"] + [b for b in box.asked if b.name == "confirmation"][:2]
-    smallest = None if whole else counterexample_of_unit(unit, box, judge.seed)
+    smallest = None if whole or chance is not None else counterexample_of_unit(unit, box, judge.seed)
     alike = explaining(of_formats(box.formats), box.asked, judge.seed) if whole else ()
     return ProbeResult(
         unit if whole else None,
@@ -152,6 +160,7 @@ def result_of_search(unit: Unit, found: Found, box: Box, judge: Judge, confirmed
         smallest,
         tuple(verdict),
         judge.seed,
+        chance,
     )
 
 

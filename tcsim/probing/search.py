@@ -12,7 +12,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, simulated
 from tcsim.probing.candidates import Parts, Scan, cuts, moves, scans, starts, unit_of_parts
 
-_QUICK = ("zeros",)  # few changes, each cheap: before numbers are scanned
+_QUICK = ("zeros", "cut and least exponent")  # few changes, each cheap: before numbers are scanned
 _WINDOW = 50  # bits beyond which kernels leave their words of 64
 _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up early
 
@@ -42,6 +42,12 @@ class Judge:
     def tired(self) -> bool:
         """Whether as much was simulated as is worth it."""
         return self.work > self.most
+
+    @property
+    def spent(self) -> bool:
+        """Whether it is tired of formats so wide that what was begun had better not be ended."""
+        known = self.known
+        return self.tired and max(known.a.precision + known.b.precision, known.out.precision) > _WINDOW
 
     def allow(self, more: float) -> None:
         """So much more may be simulated before it is tired."""
@@ -108,10 +114,14 @@ def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -
         if found.perfect:
             return found
         for name in [scan.name for scan in scans(judge.known, found.parts)]:
+            if judge.spent:
+                return found
             found = scanned(judge, found, next(s for s in scans(judge.known, found.parts) if s.name == name), batches)
             if found.perfect:
                 return found
         for name in [name for name, _ in moves(judge.known, found.parts) if name not in _QUICK]:
+            if judge.spent:
+                return found
             found = best_of(judge, found, dict(moves(judge.known, found.parts)).get(name, []), batches)
             if found.perfect:
                 return found

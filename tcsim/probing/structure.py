@@ -78,7 +78,7 @@ def walked_upwards(judge: Judge, found: Found, batches: list[Batch], sizes: list
     likely = [n for n, _ in Counter(sizes).most_common(3)]
     for shape in shapes(found.parts, sizes, judge.known.scale_block, longest):
         usual = found.parts["c_enters"] == "aligned" and found.parts["group_size"] == 1
-        if best.score > _NEARLY and shape["block_size"] not in likely and usual:
+        if judge.spent or (best.score > _NEARLY and shape["block_size"] not in likely and usual):
             break  # the runs were right, the numbers are not
         parts = {**found.parts, **shape}
         score = judge.score(parts, batches, best.score)

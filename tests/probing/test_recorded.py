@@ -104,3 +104,11 @@ def test_what_an_h200_answered_is_found_blind_again(name: str) -> None:
         "overflow",
     )
     assert {key: line["record"][key] for key in shown} == {key: getattr(found.unit, key) for key in shown}
+
+
+def test_every_instruction_of_an_h200_was_found() -> None:
+    lines = {line["unit"]: line for line in json.loads((GOLDEN / "h200.json").read_text())["probes"]}
+    assert set(lines) == {target.name for target in many.probe_targets("h200", "hardware")}
+    assert {line["verdict"] for line in lines.values()} == {"as in the table"}
+    assert min(line["confirmed"] for line in lines.values()) >= 100_000
+    assert max(line["calls"] for line in lines.values()) <= 34

@@ -1,0 +1,84 @@
+"""Stochastic rounding by words that nobody knows: recovered as a distribution, with a stated probability of being wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tcsim
+from tcsim.hardware.unit import Unit
+from tcsim.probing.box import Box, Formats, simulator
+from tcsim.probing.chance import chance_of, repeated
+from tcsim.problem import Codes
+
+
+def _box(unit: Unit, f: Any = None) -> Box:
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    return Box(f or simulator(unit, seed=7), known)
+
+
+@pytest.mark.parametrize("out", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("a", ["float16", "bfloat16", "float8_e4m3fn"])
+def test_the_discarded_fraction_is_the_probability(a: str, out: str) -> None:
+    unit = tcsim.unit("h200", "float16").replace(a=a, b=a, out=out, rounding="sr", align_rounding="exact")
+    found = chance_of(_box(unit))
+    assert found is not None
+    assert found.proportional, found
+    assert found.radius < 0.03
+    assert found.bits >= 8
+    assert chance_of(_box(unit.replace(rounding="rne"))) is None
+
+
+def test_fewer_bits_kept_are_the_neighbours() -> None:
+    unit = tcsim.unit("h200", "float16").replace(rounding="sr", align_rounding="exact", out_precision=20)
+    found = chance_of(_box(unit))
+    assert found is not None
+    assert found.proportional, found
+
+
+def test_another_probability_is_refused() -> None:
+    """A coin for every inexact sum, whatever is discarded."""
+    down, up = (simulator(tcsim.unit("h200", "float16").replace(rounding=r, align_rounding="exact")) for r in ("rd", "ru"))
+    rng = np.random.default_rng(0)
+
+    def coin(a: Codes, b: Codes, c: Codes) -> Any:
+        return np.where(rng.random(c.shape) < 0.5, down(a, b, c), up(a, b, c))
+
+    found = chance_of(_box(tcsim.unit("h200", "float16"), coin))
+    assert found is not None
+    assert not found.proportional
+
+
+def test_a_probe_says_what_it_could_not_compare() -> None:
+    unit = tcsim.unit("v100", "float16").replace(
+        rounding="sr"
+    )  # its terms are cut where its results end: only carries are random
+    known = tcsim.probe(simulator(unit, seed=7), "float16", "float32", seed=7)
+    assert known.unit is not None
+    assert known.unit.rounding == "sr"
+    assert known.chance is None
+    unknown = tcsim.probe(simulator(unit, seed=7), "float16", "float32", seed=8)
+    assert unknown.unit is None
+    assert unknown.chance is not None
+    assert unknown.chance.proportional
+    assert "words of its own" in str(unknown)
+    assert json.loads(unknown.json())["chance"]["proportional"]
+
+
+def test_scaled_units_and_integers_have_no_such_question() -> None:
+    scaled = tcsim.unit("b200", "nvfp4")
+    known = Formats(scaled.a_format, scaled.b_format, scaled.out_format, scaled.scale_format, scaled.scale_block)
+    assert repeated(known) is None
+    integer = tcsim.unit("a100", "int8")
+    assert repeated(Formats(integer.a_format, integer.b_format, integer.out_format)) is None
+
+
+@pytest.mark.parametrize("gpu", ["v100", "a100", "h200"])
+@pytest.mark.parametrize("align", ["rz", "sr", "rd"])
+def test_what_is_cut_before_is_not_held_against_it(gpu: str, align: str) -> None:
+    found = chance_of(_box(tcsim.unit(gpu, "float16").replace(rounding="sr", align_rounding=align)))
+    assert found is not None
+    assert found.proportional, found
