@@ -227,7 +227,8 @@ def main(argv: list[str] | None = None, plain: training.Context = nullcontext) -
                 return ResNet(channels).to(device, dtype, memory_format=torch.channels_last)
 
             with warnings.catch_warnings(record=True) as said:
-                warnings.simplefilter("always")
+                warnings.simplefilter("ignore")
+                warnings.simplefilter("always", tcsim.torch.NotEmulated)
                 by_catalogue = tcsim.torch.audit(make(), x[0], gpu=gpu, backward=True, known="library", kernels=False)
             found: dict[str, Any] = {
                 "library": summary(by_catalogue),
