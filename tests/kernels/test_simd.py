@@ -297,11 +297,12 @@ def test_avx2_gives_the_same_bits(tmp_path: Path) -> None:
 
 
 AVX2_UNITS = [A100, BF16, HALF, H200.replace(rounding="sr"), A100.replace(align_rounding="exact", rounding="rne"),
-              tcsim.unit("b200", "float8_e4m3fn"), tcsim.unit("h200", "float64")]  # fmt: skip
+              tcsim.unit("b200", "float8_e4m3fn"), tcsim.unit("h200", "float64"), tcsim.unit("mi300x", "float8_e4m3fnuz"),
+              tcsim.unit("h200", "float8_e4m3fn", instruction="mma")]  # fmt: skip
 
 
 def avx2_results() -> list[np.ndarray]:
-    return [fast(problem_of(unit, (1, 20, 90, 150), "mid")) for unit in AVX2_UNITS]
+    return [fast(problem_of(unit, (1, 20, 90, 150 if unit.k_order is None else 160), "mid")) for unit in AVX2_UNITS]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.fast import exact as simd_exact
 from tcsim.kernels.fast.plan import EXACT, fast_plan
+from tcsim.kernels.fast.record import Exponents
 from tcsim.kernels.fast.round import PARITY, STAGED, STICKY, TREE, TREE_FLUSHING, Par
 from tcsim.kernels.fast.scales import LIMIT
 from tcsim.kernels.fast.tile import FOLDED, PLAIN, SHIFTED, WIDE
@@ -34,13 +35,15 @@ def largest_significand(fmt: Format) -> float:
     return max(float(np.frexp(values)[0].max()) * 2, 1.0)
 
 
-def broken(unit: Unit) -> list[str]:
-    """The bounds that the plan of a unit does not keep."""
-    how = fast_plan(unit)
+def broken(unit: Unit, within: Exponents | None = None) -> list[str]:
+    """The bounds that the plan of a unit, for operands of some exponents if they are given, does not keep."""
+    how = fast_plan(unit, within)
     if how is None:
         return []
     a, b, size = unit.a_operand, unit.b_operand, unit.block_size
-    largest, least = 4 * 2.0 ** (a.emax + b.emax), 2.0 ** (a.emin - a.mantissa_bits + b.emin - b.mantissa_bits)
+    e = within or Exponents(a.emin, a.emax, b.emin, b.emax)
+    lowest, single = e.a_least + e.b_least, max(e.a_most + 63, e.b_most + 64)
+    largest, least = 4 * 2.0 ** (e.a_most + e.b_most), 2.0 ** (lowest - a.mantissa_bits - b.mantissa_bits)
     faults = [] if all(0 < 254 - fmt.bias < 255 for fmt in (a, b)) else ["a code is rescaled by a number float32 lacks"]
     if how.width == EXACT:
         assert how.par[simd_exact.ExactPar.BLOCK] == size
@@ -55,21 +58,25 @@ def broken(unit: Unit) -> list[str]:
     number = {p: int(how.par[p]) for p in Par}
     if how.scaling == FOLDED:
         return faults + _folded(unit, number, how.c_least)
-    product = int(largest_significand(a) * largest_significand(b) * 2.0**f)
+    significands = [min(largest_significand(x), largest_significand(y)) for x, y in ((unit.a_format, a), (unit.b_format, b))]
+    product = int(significands[0] * significands[1] * 2.0**f)
     words, half = how.words, unit.out == "float16"
     apart = how.kind in (STAGED, PARITY)
     if apart:
         checks = (
             number[Par.LOW] >= 34,
             number[Par.HIGH] + size.bit_length() <= 252,
-            size * product <= INT32,
-            size * product * 256 < 2**52,
+            size * product + 2**30 <= INT32,  # with a c five binades above the products
+            size * product / 2 <= 2**29 - 2**25,  # and the products one place further down
+            words or 64 <= number[Par.FLOOR] <= lowest + 127,
+            words or (number[Par.FLOOR] > single and how.c_least >> 23 >= number[Par.FLOOR] and how.c_most <= 227 << 23),
+            words or (min(e.a_least + 63, e.b_least + 64) > 0 and e.a_most + e.b_most <= 60),
         )
         return faults + ([] if all(checks) else ["a two-stage sum leaves its integers"])
     aside = how.late or how.scaling == SHIFTED  # c enters elsewhere, or blocks without a nonzero product are told apart
     if how.scaling == SHIFTED:
-        e = a.emax + b.emax + 127 + 2 * LIMIT, a.emin + b.emin + 127 - 2 * LIMIT
-        shifts = (e[0] <= 255, e[1] > 0, number[Par.LOW] >= f + 2, number[Par.NONE] == max(a.emax + 63, b.emax + 64))
+        ends = e.a_most + e.b_most + 127 + 2 * LIMIT, lowest + 127 - 2 * LIMIT
+        shifts = (ends[0] <= 255, ends[1] > 0, number[Par.LOW] >= f + 2, number[Par.NONE] == single)
         faults += [] if all(shifts) else ["a scale moves an exponent out of its field"]
     lowest_e = number[Par.LOW] if words else number[Par.FLOOR]
     highest_e = number[Par.HIGH] if words else 127 + 102
@@ -84,14 +91,15 @@ def broken(unit: Unit) -> list[str]:
         "a floor is out of range": not words or number[Par.FLOOR] in (0, *range(lowest_e, highest_e + 1)),
         "a sum overflows": block + 2.0 ** (highest_e - 126) < 2.0**128,
         "a product outweighs infinity": not half or block <= 2.0 ** ((STICKY >> 23) - 127 - 2),
-        "an exponent code leaves its byte": words or (min(a.emin + 63, b.emin + 64) > 0 and a.emax + b.emax + 127 <= 255),
-        "a zero's code passes the floor": words or number[Par.FLOOR] > max(a.emax + 63, b.emax + 64),
-        "the floor cuts a nonzero product": words or number[Par.FLOOR] <= max(a.emin + b.emin + 127, _floor(unit)),
+        "an exponent code leaves its byte": words
+        or (min(e.a_least + 63, e.b_least + 64) > 0 and e.a_most + e.b_most + 127 <= 255),
+        "a zero's code passes the floor": words or number[Par.FLOOR] > single,
+        "the floor cuts a nonzero product": words or number[Par.FLOOR] <= max(lowest + 127, _floor(unit)),
         "the floor cuts a c": words or not half or number[Par.FLOOR] <= max(unit.out_format.emin + 127, _floor(unit)),
         "c is cut": aside or half or words or how.c_least >> 23 >= number[Par.FLOOR],
-        "only some blocks have the floor": _floor(unit) <= max(unit.out_format.emin, a.emin + b.emin) + 127,
+        "only some blocks have the floor": _floor(unit) <= max(unit.out_format.emin, lowest) + 127,
         "a last place is too far up": not half
-        or unit.out_format.emin - unit.kept_bits + 1 - (_least_e(unit, words, f) - f) <= 31,
+        or unit.out_format.emin - unit.kept_bits + 1 - (_least_e(unit, words, f, lowest) - f) <= 31,
     }
     return faults + [what for what, holds in checks.items() if not holds]
 
@@ -120,7 +128,7 @@ def _folded(unit: Unit, number: dict[Par, int], c_least: int) -> list[str]:
         "the floor cuts a c": (c_least >> 23) - 23 >= max(_floor(unit), 1 - 23 + f) - f,
         "the floor cuts a group": _floor(unit) - f <= 127 - 2 * LIMIT - 40,
         "a proof holds where c is cut": f >= 23 or number[Par.MOST] < 0,
-        "a proof passes 24 bits": number[Par.MOST] >> 23 <= 127 + 24,
+        "a proof passes 24 bits": number[Par.MOST] >> 23 <= 127 + 2 * 24,  # squared
     }
     return [what for what, holds in checks.items() if not holds]
 
@@ -129,9 +137,9 @@ def _floor(unit: Unit) -> int:
     return -1000 if unit.min_exponent is None else unit.min_exponent + 127
 
 
-def _least_e(unit: Unit, words: bool, f: int) -> int:
+def _least_e(unit: Unit, words: bool, f: int, lowest: int) -> int:
     """The least emax of a block whose sum is not zero and is kept."""
-    lowest = max(min(unit.a_operand.emin + unit.b_operand.emin, unit.out_format.emin), _floor(unit) - 127)
+    lowest = max(min(lowest, unit.out_format.emin), _floor(unit) - 127)
     return max(lowest, f + 2 - 127) if words else lowest
 
 
@@ -147,6 +155,19 @@ def test_bounds_of_random_units(seed: int | None) -> None:
         assert broken(unit) == [], f"seed {seed}: {unit}"
         held += fast_plan(unit) is not None
     assert held > 300, held
+
+
+def test_bounds_within_exponents() -> None:
+    """Plans of wide formats for operands whose exponents were found."""
+    rng, narrow = np.random.default_rng(secrets.randbits(64)), 0
+    units = [tcsim.unit(gpu, fmt) for gpu in ("h200", "a100", "mi300x") for fmt in ("bfloat16", "tfloat32")]
+    for _ in range(600):
+        unit, least, width = units[rng.integers(len(units))], rng.integers(-70, 40, 2), rng.integers(0, 40, 2)
+        within = Exponents(int(least[0]), int(least[0] + width[0]), int(least[1]), int(least[1] + width[1]))
+        assert broken(unit, within) == [], (unit, within)
+        how = fast_plan(unit, within)
+        narrow += how is not None and not how.words
+    assert narrow > 20, narrow
 
 
 def test_bounds_of_every_unit_of_the_table() -> None:

@@ -6,7 +6,8 @@ SHIFTED
 FOLDED
     Groups of 16 products that are summed exactly (`folded`). Elements are multiplied by their scale, exactly; per line and
     block of an operand: low and high, its nonzero scaled elements being multiples of 2^low, the largest 2^high or more, and
-    none below half its scale above 2^high; their norm over 2^low or a little more, a float32; then for each group its scale's
+    none below half its scale above 2^high; their squared norm over 4^low or a little more, a float32; for a panel of b, the least
+    low and the largest of the other two among its columns; then for each group its scale's
     exponent (biased, upper half) and which of its 16 elements are not zero.
 
 A scale that is NaN makes its line NaN. One beyond 2^LIMIT or below 2^-LIMIT marks the line, to be computed elsewhere, unless
