@@ -155,7 +155,7 @@ def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args:
     if count <= 1:
         work(0, tasks, *args)
         return
-    pieces = min(tasks, 4 * count)
+    pieces = min(tasks, 8 * count)
     cuts = [tasks * i // pieces for i in range(pieces + 1)]
     futures = [_pool(count).submit(work, cuts[i], cuts[i + 1], *args) for i in range(pieces)]
     for future in futures:

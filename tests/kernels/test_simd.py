@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -188,6 +189,22 @@ def test_any_layout_and_any_thread_count(unit: Unit) -> None:
         unit, problem.plan, problem.a, Operand(np.broadcast_to(b[:1], b.shape), unit.b_format), c, seed=problem.seed
     )
     assert np.array_equal(fast(shared), slow(shared))
+
+
+@pytest.mark.parametrize("stored", [None, "float32", "float64"])
+@pytest.mark.parametrize(("gpu", "fmt"), [("h200", "float16"), ("ada", "float8_e4m3fn"), ("a100", "tfloat32")])
+def test_codes_that_lie_along_the_other_side(gpu: str, fmt: str, stored: str | None) -> None:
+    """Squares of 16 x 16 codes are turned at once, what is left of them one by one."""
+    unit, rng = tcsim.unit(gpu, fmt), np.random.default_rng(9)
+    x, y = (tcsim.round_to(rng.standard_normal(shape), fmt, rounding="rne") for shape in ((37, 51), (51, 85)))
+    kind = FORMATS[stored] if stored else unit.a_format
+    a, b = ((v.astype(stored).view(kind.storage) if stored else tcsim.encode(v, kind))[None] for v in (x, y))
+    turned = [np.ascontiguousarray(v.swapaxes(1, 2)).swapaxes(1, 2) for v in (a, b)]
+    plain = Problem(unit, Sequential().plan(51), Operand(a, kind), Operand(b, kind), None)
+    expected = cpu.multiply_cpu(plain, 1)
+    for left, right in ((a, turned[1]), (turned[0], b), turned):
+        problem = replace(plain, a=Operand(left, kind), b=Operand(right, kind))
+        np.testing.assert_array_equal(cpu.multiply_cpu(problem, 1), expected)
 
 
 @pytest.mark.parametrize("stored", ["float32", "float64"])

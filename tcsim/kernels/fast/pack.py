@@ -192,12 +192,36 @@ def _copy_codes(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
     target, zero = b.inttoptr(arg["target"], stored.as_pointer()), Emitted(b, I64(0))
     with ops.loop(b, v["rows"], LANES) as r0, ops.loop(b, v["count"], LANES) as i0:
         r1, i1 = (r0 + LANES).call("smin", v["rows"]), (i0 + LANES).call("smin", v["count"])
-        with ops.loop(b, i1, 1, i0) as i, ops.loop(b, r1, 1, r0) as r:
-            address = v["source"] + r * v["row_step"] + i * v["step"]
-            code = ops.emit_load(b, b.inttoptr(address.v, item.as_pointer()), zero)
-            if item == I64:
-                code = code.bits_as(F64).cast(F32, "fptrunc").bits_as(I32)
-            ops.emit_store(b, code, target, r * v["count"] + i)
+        whole = b.and_((r1 - r0).compare("==", LANES).v, (i1 - i0).compare("==", LANES).v)
+        along = v["row_step"].compare("==", item.width // 8).v if item != I64 else ir.Constant(ir.IntType(1), 0)
+        with b.if_else(b.and_(whole, along)) as (square, some):
+            with square:
+                _transpose(b, item, v, target, r0, i0)
+            with some, ops.loop(b, i1, 1, i0) as i, ops.loop(b, r1, 1, r0) as r:
+                address = v["source"] + r * v["row_step"] + i * v["step"]
+                code = ops.emit_load(b, b.inttoptr(address.v, item.as_pointer()), zero)
+                if item == I64:
+                    code = code.bits_as(F64).cast(F32, "fptrunc").bits_as(I32)
+                ops.emit_store(b, code, target, r * v["count"] + i)
+
+
+def _transpose(b: ir.IRBuilder, item: ir.Type, v: dict[str, Emitted], target: Any, r0: Emitted, i0: Emitted) -> None:
+    """16 x 16 codes that are contiguous the other way: in four rounds the lanes of vectors i and i + 8 take turns."""
+    first = v["source"] + r0 * (item.width // 8)
+    lines = []
+    for i in range(LANES):
+        pointer = b.inttoptr((first + (i0 + i) * v["step"]).v, item.as_pointer())
+        lines.append(ops.emit_load(b, pointer, 0, LANES))
+    for _ in range(4):
+        turns = []
+        for low, high in zip(lines[:8], lines[8:], strict=True):
+            for half in (0, 8):
+                places = [place for j in range(half, half + 8) for place in (j, LANES + j)]
+                mask = ir.Constant(ir.VectorType(I32, LANES), places)
+                turns.append(Emitted(b, b.shuffle_vector(low.v, high.v, mask)))
+        lines = turns
+    for r, line in enumerate(lines):
+        ops.emit_store(b, line, target, (r0 + r) * v["count"] + i0)
 
 
 _COPY = ("target", "source", "row_step", "rows", "step", "count")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,8 @@ from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL
 from tcsim.problem import Codes, Problem
 
 _WORK = 200_000  # operands packed at a time by a task: about a megabyte
-_FEED = 8 << 20  # multiply-adds that keep a thread busy for much longer than it takes to start
+_FEED = 4 << 20  # multiply-adds that keep a thread busy for much longer than it takes to start
+_PACKED = 8  # multiply-adds that take as long as packing an operand
 _SHARE = 1 << 16  # outputs of a thread from which on it takes two tasks, so that a slow one does not hold up all
 _UNRESOLVED32, _UNRESOLVED16 = 0x7FBADBAD, 0x7DAD
 _SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
@@ -54,13 +54,15 @@ def _transposed(problem: Problem) -> bool:
 
 def fed(problem: Problem, threads: int) -> int:
     """How many threads a problem feeds, at most those asked for: more would pack the same operands again and wait."""
-    return max(min(threads, prod(problem.shape) // _FEED), 1)
+    batch, m, n, k = problem.shape
+    return max(min(threads, batch * (m * n * k + _PACKED * (m * k + k * n)) // _FEED), 1)
 
 
 def _tasks(batch: int, m: int, n: int, threads: int, most: int) -> tuple[int, int]:
     """Rows and columns of a task, `most` at most: large enough to pay for packing, small enough to give every thread some."""
     rows, columns = min(m, most), min(-(-n // LANES) * LANES, most)
-    wanted = 1 if threads == 1 else threads if batch * m * n < threads * _SHARE else 2 * threads
+    outputs = batch * m * n // threads
+    wanted = 1 if threads == 1 else threads if outputs < _SHARE else 2 * threads if outputs < 4 * _SHARE else 8 * threads
     while batch * -(-m // rows) * -(-n // columns) < wanted and (rows >= 16 or columns >= 2 * PANEL):
         if rows >= columns or columns < 2 * PANEL:
             rows = -(-rows // 8) * 4

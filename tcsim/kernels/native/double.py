@@ -135,6 +135,21 @@ def block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row, alo
     rows.round_totals(unit.how, row.total, width, ahead(row.words, word * row.width), row.c, row.bad)
 
 
+@no_refcount
+def add_single_product(unit, x, b, width, words, row):
+    """c + one product, rounded once."""
+    if unit.quick == rows.MACHINE:
+        rows.add_product_by_masks(unit.how, x, b, width, row.c, row.bad)
+    elif unit.quick == rows.RANDOM and unit.kind == PAIR:
+        rows.add_product_by_words(unit.how, x, b, width, words, row.c, row.bad)
+    elif unit.quick != rows.UNCUT:
+        rows.add_wide_product_quickly(unit.how, unit.quick, x, b, width, words, row.c, row.bad)
+    elif unit.kind == PAIR:
+        rows.add_one_product(unit.how, x, b, width, words, row.c, row.bad)
+    else:
+        rows.add_wide_product(unit.how, x, b, width, words, row.c, row.bad)
+
+
 @noalias
 def run_double_row(spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
     """All blocks of a chunk for one row."""
@@ -160,10 +175,7 @@ def run_double_row(spec, unit, sums_, sides, r, width, blocks, starts, events, r
             block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row, moved and apart)
         else:
             x, b, words = sides.a[r * sides.deep + p0], ahead(sides.b, p0 * sides.wide), ahead(row.words, word * row.width)
-            if unit.kind == PAIR:
-                rows.add_one_product(unit.how, x, b, width, words, row.c, row.bad)
-            else:
-                rows.add_wide_product(unit.how, x, b, width, words, row.c, row.bad)
+            add_single_product(unit, x, b, width, words, row)
         if event & INSTRUCTION_END and spec.after:
             rows.add_kept(unit.kept, row.late, width, row.c, row.bad)
         if event & SEGMENT_END and sums_.precision != 0:

@@ -53,6 +53,21 @@ def _kind(unit: Unit) -> int | None:
     return TERMS if _narrow(unit) and unit.block_size <= 512 else None
 
 
+def _quick(unit: Unit, kind: int) -> int:
+    """Which short way rounds the sum of a product and c."""
+    toward, kept = mode(unit.rounding).toward, unit.kept_bits
+    if kind == WIDE_PAIR and kept == 53:
+        way = {
+            "odd": rows.ODD,
+            "random": rows.RANDOM,
+            "nearest": rows.AWAY if mode(unit.rounding).rule == "away" else rows.UNCUT,
+        }
+        return way.get(toward, rows.UNCUT)
+    if kind == PAIR and kept <= 50:
+        return rows.MACHINE if toward != "random" else rows.RANDOM if kept >= 21 else rows.UNCUT
+    return rows.UNCUT
+
+
 def _output(unit: Unit) -> bool:
     """Whether float64 holds results, and infinities are beyond the largest number's binade."""
     out = unit.out_format
@@ -114,6 +129,7 @@ class DoubleSpec(NamedTuple):
     room: int  # bits of the largest term below its exponent, where sums are deep
     floor: int  # the least exponent of a block with a zero term, where some block has a lower one
     floored: int
+    quick: int  # how one product and c are rounded by masks or words; UNCUT where by `round_double`
     how: DoubleRounding
     kept: DoubleRounding  # of the addition of a late c
 
@@ -141,6 +157,17 @@ def double_spec(unit: Unit) -> np.void:
     kept = rounding_of("rne", unit, unit.out_format.precision)
     return record(
         DoubleSpec(
-            kind, cut, machine, int(draws), int(deep), fraction, room, (floor or 0) if floored else 0, int(floored), how, kept
+            kind,
+            cut,
+            machine,
+            int(draws),
+            int(deep),
+            fraction,
+            room,
+            (floor or 0) if floored else 0,
+            int(floored),
+            _quick(unit, kind),
+            how,
+            kept,
         )
     )

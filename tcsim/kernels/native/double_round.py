@@ -35,8 +35,15 @@ class DoubleRounding(NamedTuple):
     kept: int
     guard: int  # mask: 0 where all bits of a float64 are kept, and T is |h| itself
     emin: int  # what lies below 2^-900 is left to others
-    beyond: int  # the pattern from which on a magnitude is infinite
+    beyond: int  # the pattern from which on a magnitude is infinite, or near the end of float64
     normal: int  # the pattern of the least normal number where smaller results are flushed, else 0
+    least: int  # below which results are no normal numbers, or the sum's error may not be one
+    drop: int  # bits of a float64 that are not kept, and masks as in `tcsim.fp.modes.masks`, by sign
+    ones: int
+    plus: int
+    minus: int
+    even: int
+    cut_odd: int
 
 
 def rounding_of(name: str, unit: Unit, kept: int | None = None) -> DoubleRounding:
@@ -47,11 +54,15 @@ def rounding_of(name: str, unit: Unit, kept: int | None = None) -> DoubleRoundin
     positive, negative = (0 if how.up else share), (0 if how.down else share)
     if how.odd:
         positive = negative = 0
+    drop = 53 - bits
+    ones = (1 << drop) - 1
+    near = ((ones >> 1) + how.away if how.near else 0) if drop else 0
     tie_even = int(bool(how.away) or share == 16)
     tie_odd = int(bool(how.even) or bool(how.away) or share == 16)
     return DoubleRounding(
         positive, negative, never if how.odd else 0, tie_even, tie_odd, bits, 0 if bits == 53 else -1, max(out.emin, -900),
-        (out.emax + 1 + 1023) << 52, (out.emin + 1023) << 52 if unit.zeros.flush_results else 0,
+        (min(out.emax + 1, 900) + 1023) << 52, (out.emin + 1023) << 52 if unit.zeros.flush_results else 0,
+        (max(out.emin, -900) + 1023) << 52, drop, ones, near + (ones & how.up), near + (ones & how.down), how.even & (ones > 0), how.odd << drop,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, noalias
+from tcsim.codegen.jit import inline, inline_ir, noalias
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import ANY_ZERO, ZERO_E, bits_of_float64, float64_of_bits
 from tcsim.kernels.native.double_round import LEAST, MAGNITUDE, MOST, SIGN, round_double, sum_and_error
@@ -199,26 +199,116 @@ def add_one_product(how, x, b, width, words, c, bad):
         c[j], bad[j] = settled(s, round_double(how, s, e, 0.0, words[j]), how, bad[j])
 
 
+@inline_ir
+def fused_and_error(x, y, z):
+    """fl(x·y + z), what it lost in two parts (Boldo and Muller, 2011), and fl(x·y)."""
+    product = x * y
+    s, rest = fused_multiply_add(x, y, z), fused_multiply_add(x, y, -product)
+    high, low = sum_and_error(z, rest)
+    beta, lower = sum_and_error(product, high)
+    gamma = (beta - s) + lower
+    e = gamma + low
+    return s, e, low - (e - gamma), product
+
+
+@inline_ir
+def far_product(x, y, product):
+    """1 where a part of a product's error could leave float64's normal numbers."""
+    p = bits_of_float64(product) & MAGNITUDE
+    far = (p > MOST) | ((p < LEAST) & (p != 0)) | ((p == 0) & (x != 0.0) & (y != 0.0))
+    return np.int64(far)
+
+
 @noalias
 def add_wide_product(how, x, b, width, words, c, bad):
-    """c + x·b rounded once, of float64 numbers: an fma and its error in two parts (Boldo and Muller, 2011).
-
-    Marked are outputs whose product or sum is so small or large that a part could leave float64's normal numbers.
-    """
+    """c + x·b rounded once, of float64 numbers."""
     wide_vectors()
     for j in range(width):
-        y, z = b[j], c[j]
-        s, product = fused_multiply_add(x, y, z), x * y
-        rest = fused_multiply_add(x, y, -product)
-        high, low = sum_and_error(z, rest)
-        beta, lower = sum_and_error(product, high)
-        gamma = (beta - s) + lower
-        e = gamma + low
-        lowest = low - (e - gamma)
-        p = bits_of_float64(product) & MAGNITUDE
-        far = (p > MOST) | ((p < LEAST) & (p != 0)) | ((p == 0) & (x != 0.0) & (y != 0.0))
-        found, flag = settled(s, round_double(how, s, e, lowest, words[j]), how, bad[j])
-        c[j], bad[j] = found, flag | (np.int64(1) if far else np.int64(0))
+        s, e, lowest, product = fused_and_error(x, b[j], c[j])
+        far = far_product(x, b[j], product)
+        c[j], bad[j] = settled(s, round_double(how, s, e, lowest, words[j]), how, bad[j] | far)
+
+
+@inline
+def settled_pattern(found, how, bad):
+    """A rounded pattern as a number; infinite and subnormal ones, and `bad` ones, are computed elsewhere."""
+    size = found & MAGNITUDE
+    far = (size >= how.beyond) | ((size < how.least) & (size != 0))
+    return float64_of_bits(np.int64(0) if far else found), bad | (np.int64(1) if far else np.int64(0))
+
+
+@inline
+def rounded_pattern(s, e, how):
+    """The pattern of s + e rounded by masks: s is cut to odd where it is not exact, which rounds as the sum does."""
+    pattern = bits_of_float64(s)
+    cut = (pattern - (((pattern ^ bits_of_float64(e)) >> 63) & 1)) | 1
+    pattern = cut if e != 0.0 else pattern
+    more = (how.minus if pattern < 0 else how.plus) + ((pattern >> how.drop) & how.even)
+    odd = how.cut_odd if pattern & how.ones != 0 else np.int64(0)
+    return ((pattern + more) & ~how.ones) | odd
+
+
+@noalias
+def add_product_by_masks(how, x, b, width, c, bad):
+    """c + x·b rounded once to a normal number of at most 50 bits, where x·b is exact in float64."""
+    wide_vectors()
+    for j in range(width):
+        s, e = sum_and_error(c[j], x * b[j])
+        c[j], bad[j] = settled_pattern(rounded_pattern(s, e, how), how, bad[j])
+
+
+@inline
+def drawn_pattern(s, e, lowest, how, word):
+    """The pattern of s + e + lowest rounded stochastically, and whether another must: below a power of two the last places are closer.
+
+    The discarded fraction to 32 bits is the integer below that of s's pattern with that of the error; with the word it carries, or borrows.
+    """
+    pattern = bits_of_float64(s)
+    sign = pattern & SIGN
+    error, least = float64_of_bits(bits_of_float64(e) ^ sign), float64_of_bits(bits_of_float64(lowest) ^ sign)
+    e_field = (pattern >> 52) & 0x7FF
+    scaled = error * float64_of_bits((np.int64(32 + 52 + 2 * 1023) - how.drop - e_field) << 52)
+    part = np.floor(scaled)
+    part = part - 1.0 if (part == scaled) & (least < 0.0) else part
+    part = part if e != 0.0 else 0.0
+    fraction = ((pattern & how.ones) << (32 - how.drop)) + np.int64(part) + np.int64(word)
+    edge = (pattern & np.int64((1 << 52) - 1) == 0) & (error < 0.0)
+    return (pattern & ~how.ones) + ((fraction >> 32) << how.drop), np.int64(1) if edge else np.int64(0)
+
+
+@noalias
+def add_product_by_words(how, x, b, width, words, c, bad):
+    """c + x·b rounded stochastically to a normal number of 21 to 50 bits, where x·b is exact in float64."""
+    wide_vectors()
+    for j in range(width):
+        s, e = sum_and_error(c[j], x * b[j])
+        found, edge = drawn_pattern(s, e, 0.0, how, words[j])
+        c[j], bad[j] = settled_pattern(found, how, bad[j] | edge)
+
+
+@noalias
+def add_wide_product_quickly(how, way, x, b, width, words, c, bad):
+    """c + x·b of float64 numbers rounded once to all 53 bits: to odd, to nearest with ties away, or stochastically."""
+    wide_vectors()
+    if way == ODD:
+        for j in range(width):
+            s, e, lowest, product = fused_and_error(x, b[j], c[j])
+            far = far_product(x, b[j], product)
+            c[j], bad[j] = settled_pattern(rounded_pattern(s, e, how), how, bad[j] | far)
+    elif way == AWAY:
+        for j in range(width):
+            s, e, lowest, product = fused_and_error(x, b[j], c[j])
+            far = far_product(x, b[j], product)
+            pattern, error = bits_of_float64(s), bits_of_float64(e)
+            half = (((pattern >> 52) - 53) << 52) | (pattern & SIGN)  # of the last place, with the sign of s: a tie
+            found = pattern + (np.int64(1) if (error == half) & (lowest == 0.0) else np.int64(0))
+            c[j], bad[j] = settled_pattern(found, how, bad[j] | far)
+    else:
+        for j in range(width):
+            s, e, lowest, product = fused_and_error(x, b[j], c[j])
+            far = far_product(x, b[j], product)
+            found, edge = drawn_pattern(s, e, lowest, how, words[j])
+            c[j], bad[j] = settled_pattern(found, how, bad[j] | far | edge)
 
 
 @noalias

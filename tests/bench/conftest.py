@@ -1,0 +1,32 @@
+"""Tables of the benchmarks, printed when all have run: a test adds rows by `table(title, header)`, the slowest come first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Row = tuple[float, str]
+TABLES = pytest.StashKey[dict[tuple[str, str], list[Row]]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[TABLES] = {}
+
+
+@pytest.fixture
+def table(request: pytest.FixtureRequest) -> Callable[[str, str, float, str], None]:
+    """Add a line to the table of a title and a header; lines are sorted by their number."""
+
+    def add(title: str, header: str, place: float, line: str) -> None:
+        request.config.stash[TABLES].setdefault((title, header), []).append((place, line))
+
+    return add
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for (title, header), rows in config.stash[TABLES].items():
+        terminalreporter.section(title)
+        terminalreporter.write_line(header)
+        for _, line in sorted(rows):
+            terminalreporter.write_line(line)

@@ -1,0 +1,80 @@
+"""Sums in float64 lanes against the general kernel: where results tie, cross powers of two and lose bits, and every change of one field.
+
+The random units of `test_random_units` compare the same kernel with the reference.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.patterns import KINDS, operands
+from support.random_problems import by_general
+from support.whatifs import one_change
+
+import tcsim
+from tcsim.fp.modes import UNIT_MODES
+from tcsim.hardware.unit import Unit
+from tcsim.kernels import dispatch as cpu
+from tcsim.kernels.native import double
+from tcsim.problem import Codes, Operand, Problem
+from tcsim.schedule import Sequential
+
+FP64, FP32 = tcsim.unit("h200", "float64").replace(nan_from="code"), tcsim.unit("mi100", "float32")
+
+
+def near_ties(rng: np.random.Generator, precision: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers a few exponents apart or just about a significand, powers of two and their neighbours, whose sums tie and cancel."""
+    far = rng.choice([1, precision // 2, precision - 1, precision, precision + 1], shape)
+    last = 2.0 ** (1 - precision) * rng.choice([0, 0, 0, 1, 2, 3], shape) * rng.choice([1, 2.0 ** (precision // 2)], shape)
+    return np.asarray(rng.choice([-1, 1], shape) * (1 + last) * 2.0 ** (rng.integers(-2, 3, shape) * far))
+
+
+def by_double(problem: Problem) -> tuple[Codes, int]:
+    """The kernel's answer, and how many outputs it left to the general one."""
+    left: list[int] = []
+    cover = double.cover
+
+    def counted(marked: np.ndarray) -> list[tuple[int, int, int, int]]:
+        left.append(int(marked.sum()))
+        return cover(marked)
+
+    out = np.empty(problem.shape[:3], problem.unit.out_format.storage)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(double, "cover", counted)
+        double.multiply_double(problem, out, 1)
+    return out, sum(left)
+
+
+@pytest.mark.parametrize("rounding", UNIT_MODES)
+@pytest.mark.parametrize("unit", [FP64, FP32], ids=["float64", "float32"])
+def test_chains_of_single_products(unit: Unit, rounding: str, fresh_seed: int) -> None:
+    rng, kind = np.random.default_rng(fresh_seed), unit.a_format
+    precision, dtype, left = kind.precision, kind.array_dtype, 0
+    changed = unit.replace(rounding=rounding)
+    for number in range(30):
+        k = int(rng.integers(1, 6))
+        a, b, c = (
+            near_ties(rng, precision, shape).astype(dtype).view(kind.storage) for shape in ((1, 20, k), (1, k, 24), (1, 20, 24))
+        )
+        problem = Problem(changed, Sequential().plan(k), Operand(a, kind), Operand(b, kind), c, seed=fresh_seed + number)
+        got, some = by_double(problem)
+        left += some
+        np.testing.assert_array_equal(got, by_general(problem))
+    assert left < 30 * 20 * 24 // 4
+
+
+@pytest.mark.parametrize("base", [("a100", "float16"), ("h200", "bfloat16"), ("ada", "float8_e4m3fn"), ("b200", "mxfp8_e4m3")])
+def test_changes_of_one_field(base: tuple[str, str], fresh_seed: int) -> None:
+    """Ordinary operands, of which none is left to others, and operands of every sort."""
+    rng, taken = np.random.default_rng(fresh_seed), 0
+    for unit in one_change(tcsim.unit(*base)):
+        a, b, c = operands(rng, unit, 9, 33, 96, str(rng.choice(KINDS)))
+        scales = []
+        if unit.scale_format is not None:
+            scales = [rng.integers(110, 140, shape, dtype=np.uint8) for shape in ((1, 9, 3), (1, 3, 33))]
+        problem = Problem(unit, Sequential().plan(96), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None],
+                          *scales, seed=fresh_seed)  # fmt: skip
+        if cpu.path(problem) == "double":
+            taken += 1
+            np.testing.assert_array_equal(cpu.multiply_cpu(problem, 2), by_general(problem), err_msg=unit.source)
+    assert taken >= 10
