@@ -73,7 +73,8 @@ def test_a_result_is_a_line_at_a_prompt_and_whole_in_a_notebook(name: str) -> No
     assert result is not None
     line = repr(result)
     assert words in line
-    assert line.startswith("<") and line.endswith(">")
+    assert line.startswith("<")
+    assert line.endswith(">")
     assert "\n" not in line
     assert len(line) <= 152
     page = result._repr_html_()
@@ -97,7 +98,8 @@ def test_markup_in_a_path_is_text(tmp_path: Path) -> None:
     file = tmp_path / "<b>.npz"
     np.savez(file, a=A, b=B, d=V100)
     page = tcsim.check(file, "v100:fp16")._repr_html_()
-    assert "<b>" not in page and "&lt;b&gt;" in page
+    assert "<b>" not in page
+    assert "&lt;b&gt;" in page
 
 
 def test_tables_have_a_line_each() -> None:
