@@ -13,9 +13,9 @@ author = "tcsim developers"
 copyright = "tcsim developers, BSD 3-Clause"
 version = release = tcsim.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "numpydoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
 exclude_patterns = ["_build", "**.ipynb_checkpoints"]
-myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist"]  # no dollarmath: its formulas would be drawn by a script from elsewhere
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # notebooks keep the outputs that they were committed with; CI runs them with nbmake
 suppress_warnings = ["mystnb.unknown_mime_type"]

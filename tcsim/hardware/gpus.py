@@ -41,13 +41,13 @@ def _rates(float64: float, float32: float, float16: float, **others: float) -> d
 # V100's and A100's rates are Fasi et al. 2022's Table 4.1.
 GPUS: tuple[Gpu, ...] = (
     Gpu("v100", 70, (r"V100[A-Z]*", r"Quadro GV100", r"TITAN V"), ("volta",), peak_rates=_rates(7.8, 15.7, 125.0)),
-    Gpu("t4", 75, (r"T4G?", r"Quadro RTX [34568]000", r"RTX 20[678]0", r"TITAN RTX"), ("turing",),
+    Gpu("t4", 75, (r"T4G?", r"Quadro RTX [34568]000", r"RTX 20[678]0", r"TITAN RTX"), ("turing", "quadro-rtx"),
         peak_rates=_rates(0.25, 8.1, 65.0, int8=130.0)),
     Gpu("a100", 80, (r"A100X?", r"A800"), ("ampere",),
         peak_rates=_rates(19.5, 19.5, 312.0, tfloat32=156.0, bfloat16=312.0, int8=624.0)),
     Gpu("a2", 86, (r"A2", r"A16"), peak_rates=_rates(0.07, 4.5, 18.0, tfloat32=9.0, bfloat16=18.0, int8=36.0)),
     Gpu("a30", 80, (r"A30X?",), peak_rates=_rates(10.3, 10.3, 165.0, tfloat32=82.0, bfloat16=165.0, int8=330.0)),
-    Gpu("a40", 86, (r"A40", r"A10[GM]?", r"RTX 30[5-9]0", r"RTX A\d{3,4}"),
+    Gpu("a40", 86, (r"A40", r"A10[GM]?", r"RTX 30[5-9]0", r"(?:RTX )?A\d{4}", r"RTX A500"),
         peak_rates=_rates(0.58, 37.4, 149.7, tfloat32=74.8, bfloat16=149.7, int8=299.3)),
     Gpu("l40s", 89, (r"L40S", r"L40"), peak_rates=_rates(1.4, 91.6, 362.0, tfloat32=183.0, bfloat16=362.0, float8=733.0, int8=733.0)),
     Gpu("ada", 89, (r"L4", r"L20", r"RTX 40[5-9]0", r"RTX [2-6]\d00 (?:SFF )?Ada", r"RTX 500 Ada", r"RTX 1000 Ada"), ("rtx-ada", "ada-lovelace"),

@@ -14,12 +14,13 @@ from tcsim.hardware.gpus import GPUS, Gpu
 
 # Whole names of NVIDIA's that have no tensor cores, and those that have some which the table does not know.
 _WITHOUT = (r"GTX \d+", r"T(?:4|5|6|10|12)00", r"T550", r"MX\d+", r"P100", r"P40?", r"P6", r"K\d0", r"M\d0", r"Quadro [PMK]\d+")
-_ABSENT = (r"B300", r"GB300", r"GB10", r"DGX Spark", r"Thor", r"Orin", r"Xavier", r"MI350X?", r"MI355X?", r"RX \d+", r"Arc")
+_ABSENT = (r"B300", r"GB300", r"GB10", r"DGX Spark", r"Thor", r"(?:Orin|Xavier).*", r"MI350X?", r"MI355X?", r"gfx950",
+           r"(?:Radeon )?(?:RX|PRO W) ?\d+(?: XTX?| GRE)?", r"Arc")  # fmt: skip
 _CAPABILITY = re.compile(r"(?:sm|compute|cc)? ?(\d\d?)[ .]?(\d)a?")
 # What stands around a model in a shop's or a driver's name and does not change its arithmetic.
 _AROUND = re.compile(
     r"\b(nvidia|amd|geforce|radeon|tesla|instinct|generation|laptop|gpu|max q|design|ti|super|founders edition|with|server|edition|workstation|"
-    r"pcie?|pcle|nvl|hbm\w+|sxm\d?|oam|mig|ac|\d+ ?gb|\dg)\b"
+    r"pcie?|pcle|nvl|hbm\w+|sxm\d?|oam|mig|ac|mba|vf|d|v2|3e|\d+ ?gb|\dg)\b|\(mcm\)"
 )
 
 
@@ -60,13 +61,16 @@ def _exact(words: str) -> list[Gpu]:
 
 
 def _bare(words: str) -> str:
+    """What is left of a name without `_AROUND`; of "Arcturus GL-XL [Instinct MI100]", what stands in the brackets."""
+    inside = re.search(r"\[([^\]]+)\]", words)
+    words = inside[1] if inside else words
     return re.sub(r"\s+", " ", _AROUND.sub(" ", words)).strip()
 
 
 def _sold_as(words: str) -> list[Gpu]:
     """The GPUs whose names in the shop these are, whole but for what `_AROUND` lists; "RTX 5000" is short for three."""
     bare = _bare(words)
-    found = _exact(bare) or [gpu for gpu in GPUS if _is(bare, gpu.devices)]
+    found = _exact(bare) or [gpu for gpu in GPUS if any(_is(one, gpu.devices) or gpu in _exact(one) for one in bare.split("/"))]
     if found or not re.fullmatch(r"rtx \d000", bare):
         return found
     longer = (f"quadro {bare}", f"{bare} ada", bare.replace("rtx", "rtx pro"))

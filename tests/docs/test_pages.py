@@ -97,6 +97,14 @@ def broken_links(site: Path) -> list[str]:
 
 
 @pytest.mark.site
+def fetched(site: Path) -> list[str]:
+    """Scripts, styles, fonts and pictures that a page takes from elsewhere: a page that people keep shows itself without a network."""
+    taken = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=["'](https?:)?//[^>]*>""")
+    return [
+        f"{page.relative_to(site)}: {m[0][:120]}" for page in site.rglob("*.html") for m in taken.finditer(page.read_text())
+    ]
+
+
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme")),
     reason="the site is built where pip install '.[docs]' was done",
@@ -107,4 +115,5 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     pages = {p.relative_to(tmp_path / "html").as_posix() for p in (tmp_path / "html").rglob("*.html")}
     assert not broken_links(tmp_path / "html")
+    assert not fetched(tmp_path / "html")
     assert {"index.html", "_generated/units.html", "_generated/api.html", "notebooks/2_rounding.html", "what-if.html"} <= pages

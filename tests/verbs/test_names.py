@@ -19,6 +19,12 @@ SOLD_AS = {
     "AMD Instinct MI250X": "mi250", "NVIDIA H100 80GB HBM3": "h100", "NVIDIA H100 PCIe": "h100", "Tesla V100-SXM2-16GB": "v100",
     "NVIDIA A100-SXM4-40GB": "a100", "TITAN V": "v100", "RTX A6000": "a40", "RTX PRO 6000 Blackwell": "rtx-blackwell", "sm_70": "v100",
     "sm_89": "l40s", "sm90a": "h100", "9.0": "h100", "12.0": "rtx-blackwell", "hopper": "h100", "gfx942": "mi300x", "cdna2": "mi250",
+    "Quadro RTX": "t4", "A6000": "a40", "NVIDIA RTX A500 Laptop GPU": "a40", "NVIDIA GeForce RTX 4090 D": "ada", "NVIDIA H20-3e": "h100",
+    "NVIDIA GeForce RTX 5090 D v2": "rtx-blackwell", "AMD Instinct MI300X VF": "mi300x", "AMD Instinct MI250X/MI250": "mi250",
+    "AMD INSTINCT MI250 (MCM) OAM AC MBA": "mi250", "Aldebaran/MI200 [Instinct MI250X/MI250]": "mi250",
+    "Arcturus GL-XL [Instinct MI100]": "mi100", "AMD Instinct MI210": "mi210", "NVIDIA A800-SXM4-80GB": "a100",
+    "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition": "rtx-blackwell", "NVIDIA GH200 480GB": "h200",
+    "NVIDIA GeForce RTX 4070 Ti SUPER": "ada", "NVIDIA GeForce RTX 2060 SUPER": "t4", "NVIDIA L20": "ada", "NVIDIA A16": "a2",
 }  # fmt: skip
 
 
@@ -37,6 +43,9 @@ def test_a_gpu_by_the_name_it_is_sold_under(name: str) -> None:
         ("GTX 1660 Ti", "it has no tensor cores"),
         ("Tesla P100-PCIE-16GB", "it has no tensor cores"),
         ("B300", "no source tells what its tensor cores compute"),
+        ("gfx950", "no source tells what its tensor cores compute"),
+        ("AMD Radeon RX 7900 XTX", "no source tells what its tensor cores compute"),
+        ("Orin (nvgpu)", "no source tells what its tensor cores compute"),
         ("Jetson Orin", r"unknown unit 'Jetson Orin'"),
         ("h2000", r"nearest: 'h200'"),
         ("voltas", r"nearest: 'volta'"),
