@@ -91,17 +91,6 @@ def at(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def floats_at(typingctx: Any, array: Any, index: Any) -> Any:
-    """A pointer to an element of a 1-D array, which must outlive it, as one to float32: of elements of 4 bytes."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.bitcast(builder.gep(data, [args[1]]), ir.FloatType().as_pointer())
-
-    return types.CPointer(types.float32)(array, types.int64), codegen
-
-
-@intrinsic
 def ahead(typingctx: Any, pointer: Any, count: Any) -> Any:
     """The pointer to the element `count` places on."""
 

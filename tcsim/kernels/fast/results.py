@@ -9,10 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, noalias
-from tcsim.codegen.memory import at as start_of
-from tcsim.codegen.memory import floats_at
-from tcsim.codegen.scalar_ops import wide_vectors
+from tcsim.codegen.jit import inline
 from tcsim.codegen.vector_memory import bits_of_float, float_of_bits, float_of_half, half_of_double, peek16, peek32
 from tcsim.kernels.fast.pack import HAS_NAN, SPECIAL
 from tcsim.kernels.fast.round import STICKY
@@ -160,35 +157,11 @@ def result_code(job, at, c, total):
     return code if magnitude or job.signed_zero else np.int64(0)
 
 
-@noalias
-def store_line(c, bad, count, nan, zero, out):
-    """out = c + zero, NaN as `nan`; False, and nothing is written, where an output is marked."""
-    wide_vectors()
-    marked = np.int64(0)
-    for j in range(count):
-        marked |= np.int64(bad[j])
-    if marked:
-        return False
-    for j in range(count):
-        x = c[j] + zero
-        out[j] = nan if x != x else x
-    return True
-
-
 @inline
 def store(job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out):
     """Write the codes of a task; how many were left as `unresolved`."""
-    left, column_mark = 0, np.int64(0)
-    for j in range(columns):
-        column_mark |= column_marks[j]
-    plain = (job.half == 0) & (job.sum == NO_SUM) & (job.out_column == 1) & (column_mark == 0)
-    nan, zero = float_of_bits(np.uint32(job.nan)), np.float32(-0.0 if job.signed_zero else 0.0)
+    left = 0
     for i in range(rows):
-        to = t * job.out_batch + (i0 + i) * job.out_row + j0
-        if plain and row_marks[i] == 0:
-            line = (start_of(c, i * pitch), start_of(bad, i * pitch), columns, nan, zero, floats_at(out, to))
-            if store_line(*line):
-                continue
         for j in range(columns):
             at = i * pitch + j
             mark = bad[at] | row_marks[i] | column_marks[j]
