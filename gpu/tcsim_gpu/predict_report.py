@@ -51,7 +51,7 @@ def outcome(row: Row) -> str:
     return "differs" if wrong else "equal"
 
 
-def table(rows: list[Row]) -> str:
+def survey_table(rows: list[Row]) -> str:
     """Section and kind against outcomes, with the least outputs compared a call."""
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     outputs: Counter[tuple[str, str]] = Counter()
@@ -148,7 +148,7 @@ def main(*arguments: str) -> None:
     for folder in folders:
         meta, rows, _ = read_survey(folder)
         print(folder, json.dumps(meta))
-        print(table(rows), flush=True)
+        print(survey_table(rows), flush=True)
         if golden is not None:
             print(extend_catalogue(rows, meta), "calls in the catalogue")
             catalogue.cache_clear()

@@ -84,23 +84,23 @@ def table_inputs(name: str) -> np.ndarray[Any, Any]:
     return _binade(0)
 
 
-def expected(name: str) -> np.ndarray[Any, Any]:
+def nearest_codes(name: str) -> np.ndarray[Any, Any]:
     """The correctly rounded values (by way of float64) of a table's inputs, as codes."""
     with np.errstate(all="ignore"):
         made = REFERENCES[name.split(" ")[0]](table_inputs(name).astype(np.float64)).astype(np.float32)
     return np.asarray(made.view(np.uint32))
 
 
-def table(packed: Any, name: str) -> np.ndarray[Any, Any]:
+def codes_of_table(packed: Any, name: str) -> np.ndarray[Any, Any]:
     """Codes of a table from its packed differences (bytes, or words where some are large)."""
     off = np.frombuffer(lzma.decompress(packed.tobytes()), np.uint8)
     off = off.view(np.int8 if off.size == table_inputs(name).size else np.int32)
-    return np.asarray((expected(name).astype(np.int64) + off).astype(np.uint32))
+    return np.asarray((nearest_codes(name).astype(np.int64) + off).astype(np.uint32))
 
 
 def packed(codes: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
     """Differences from the correctly rounded values, compressed."""
-    off = codes.astype(np.int64) - expected(name)
+    off = codes.astype(np.int64) - nearest_codes(name)
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 1}]
     return np.frombuffer(
         lzma.compress(off.astype(np.int8 if np.abs(off).max() < 128 else np.int32).tobytes(), filters=filters), np.uint8
@@ -139,7 +139,7 @@ def main(argv: list[str] | None = None) -> None:
     print("checked", flush=True)
     for name in arguments.tables:
         codes = cp.asnumpy(run(name.split(" ")[0], table_inputs(name)))
-        off = codes.astype(np.int64) - expected(name)
+        off = codes.astype(np.int64) - nearest_codes(name)
         values, times = np.unique(np.clip(off, -200, 200), return_counts=True)
         about[name] = {"sha256": hashlib.sha256(codes.tobytes()).hexdigest(), "differences": dict(zip(values.tolist(), times.tolist(), strict=True))}  # fmt: skip
         arrays[name] = packed(codes, name)

@@ -227,7 +227,7 @@ def test_a_survey_is_written_and_read(tmp_path: Path) -> None:
     meta, found, kept = predict_report.read_survey(tmp_path)
     assert [predict_report.outcome(row) for row in found] == ["equal", "differs", "no rule"]
     assert sorted(kept) == ["d-plain-1", "d-plain-2"]
-    assert "| plain | float16>float32 | 1 | 1 | 1 | 0 | 1,890 |" in predict_report.table(found)
+    assert "| plain | float16>float32 | 1 | 1 | 1 | 0 | 1,890 |" in predict_report.survey_table(found)
     assert predict_report.families(found) == {"nvjet_sm90_hss": [1, 2], "someones_gemm": [0, 1]}
     predict_report.write_golden(tmp_path / "g.npz", meta, found)
     _, calls = predict_report.read_survey_golden(tmp_path / "g.npz")
