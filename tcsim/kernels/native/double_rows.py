@@ -108,7 +108,7 @@ def scales_of(c, width, fraction, deep, room, ieee, top, least, scale, bad):
 
 
 @inline
-def cut_term(t, s, kind, word):
+def cut_lane(t, s, kind, word):
     """t cut at 2^-52·s."""
     size = float64_of_bits(bits_of_float64(t) & MAGNITUDE)
     if kind == AWAY:
@@ -137,13 +137,13 @@ def start_total(c, width, kind, words, scale, total):
             total[j] = cut_by_machine(c[j], scale[j])
     elif kind == AWAY:
         for j in range(width):
-            total[j] = cut_term(c[j], scale[j], AWAY, 0.0)
+            total[j] = cut_lane(c[j], scale[j], AWAY, 0.0)
     elif kind == ODD:
         for j in range(width):
-            total[j] = cut_term(c[j], scale[j], ODD, 0.0)
+            total[j] = cut_lane(c[j], scale[j], ODD, 0.0)
     elif kind == RANDOM:
         for j in range(width):
-            total[j] = cut_term(c[j], scale[j], RANDOM, words[j])
+            total[j] = cut_lane(c[j], scale[j], RANDOM, words[j])
     else:
         for j in range(width):
             total[j] = c[j]
@@ -160,13 +160,13 @@ def add_cut_terms(a, b, steps, pitch, width, kind, words, word_pitch, scale, tot
                 total[j] += cut_by_machine(x * b[first + j], scale[j])
         elif kind == AWAY:
             for j in range(width):
-                total[j] += cut_term(x * b[first + j], scale[j], AWAY, 0.0)
+                total[j] += cut_lane(x * b[first + j], scale[j], AWAY, 0.0)
         elif kind == ODD:
             for j in range(width):
-                total[j] += cut_term(x * b[first + j], scale[j], ODD, 0.0)
+                total[j] += cut_lane(x * b[first + j], scale[j], ODD, 0.0)
         elif kind == RANDOM:
             for j in range(width):
-                total[j] += cut_term(x * b[first + j], scale[j], RANDOM, words[drawn + j])
+                total[j] += cut_lane(x * b[first + j], scale[j], RANDOM, words[drawn + j])
         else:
             for j in range(width):
                 total[j] = fused_multiply_add(x, b[first + j], total[j])
