@@ -9,7 +9,7 @@ import pytest
 
 import tcsim
 
-FILES = sorted((Path(__file__).parent / "golden" / "models").glob("*.npz"))
+FILES = sorted((Path(__file__).parent / "golden" / "models").glob("h200*.npz"))
 
 
 def stored(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -261,9 +261,9 @@ def main(argv: list[str] | None = None, plain: training.Context = nullcontext) -
             report[name] = {"failed": f"{type(error).__name__}: {error}"}
         brief = {k: v for k, v in report[name].items() if not isinstance(v, dict)}
         brief |= {
-            k: {x: v[x] for x in ("products", "equal", "predicted", "outputs", "differing")}
+            k: {x: v[x] for x in ("products", "equal", "predicted", "outputs", "differing") if x in v}
             for k, v in report[name].items()
-            if isinstance(v, dict) and "products" in v
+            if isinstance(v, dict) and "equal" in v
         }
         print(f"{name}: {brief}", flush=True)
         (arguments.out / "models.json").write_text(json.dumps(report, indent=1))
