@@ -15,7 +15,8 @@ from tcsim.hardware.unit import Unit
 from tcsim_gpu.gates import FUSED, GENERAL, INTEGERS
 
 KERNELS = Path(__file__).parent / "kernels"
-ARITHMETIC_CODES = {"aligned": 0, "two-stage": 1, "rounded": 2, "integer": 3}
+ARITHMETIC_CODES = {"aligned": 0, "two-stage": 1, "rounded": 2, "integer": 3, "paired": 4}
+TERM_CUT_CODES = {"floor": 0, "pairs": 1, "complement": 2}
 MOST_LIMBS = 96  # 64-bit words of the widest sum: twice what products of float64 and their scales need is 80
 ABOVE = 36  # from 2^34 times a term on, a place cuts it whole, and no 32 random bits round it up
 RECORD_WORDS = 1024  # numbers of a unit, its formats and its order of k, in a kernel for any unit
@@ -29,7 +30,7 @@ def kernel_text(*names: str) -> str:
 
 
 ANY = Unit("any", "any", "float16", "float16", "float32", 1, align_rounding="exact")  # for the names of the numbers
-CODES = ("MAX_CODE", "INF_CODE", "NAN_CODE", "CONVERTED_NAN")  # 64 bits; every other number is an int
+CODES = ("MAX_CODE", "INF_CODE", "NAN_CODE", "CONVERTED_NAN", "FACTOR_NAN")  # 64 bits; every other number is an int
 Numbers = dict[str, int]
 
 
@@ -105,6 +106,9 @@ def unit_numbers(unit: Unit) -> Numbers:
         "GROUP": unit.group_size,
         "CHAIN": unit.chain,
         "FLUSH_OPERANDS": int(unit.zeros.flush_operands),
+        "OPERAND_SIGN": int(unit.zeros.operand_sign),
+        "TERM_CUT": TERM_CUT_CODES[unit.term_cut],
+        "FACTOR_NAN": unit.nan if unit.factor_nan is None else unit.factor_nan,
         "FLUSH_RESULTS": int(unit.zeros.flush_results),
         "SIGNED_ZERO": int(unit.zeros.signed),
         "LATE": int(unit.zeros.late),
@@ -163,6 +167,10 @@ def _terms(unit: Unit) -> tuple[int, int]:
         s = unit.scale_format
         lows.append(products + 2 * (s.emin - s.mantissa_bits))
         tops += [tops[0] + 2 * (s.emax + 1), tops[0] + 2 * (s.mantissa_bits + 1)]
+    if unit.arithmetic == "paired":  # a term is cut below its own last place, or to a multiple of the least exponent's place
+        late, least = unit.late_fraction_bits or 0, unit.min_exponent or 0
+        lows += [a.emin + b.emin - (unit.fraction_bits or 0), out.emin - out.mantissa_bits - late]
+        tops.append(least - late + unit.block_size.bit_length())
     return min(lows), max(tops) + unit.group_size.bit_length()
 
 
@@ -170,6 +178,8 @@ def unit_least_exponent(unit: Unit) -> int:
     """The unit's floor of emax, no higher than where it cuts every term whole: from there on results are the same."""
     if unit.min_exponent is None or unit.out_format.integer:
         return 0
+    if unit.arithmetic == "paired":  # negative terms that are cut whole leave the grid's place
+        return unit.min_exponent
     return min(unit.min_exponent, _terms(unit)[1] + ABOVE + (unit.fraction_bits or 0))
 
 

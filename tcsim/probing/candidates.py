@@ -19,7 +19,7 @@ USUAL: Parts = {
     "min_exponent": None, "k_order": None, "group_size": 1, "c_enters": "aligned", "chain": 1, "sum_format": None, "chains": 1,
     "subnormals": "keep", "late_fraction_bits": None, "parity_split": False, "product_rounding": "rne", "zero_sign": "positive",
     "operand_format": None, "nan_code": None, "nan_from": "code", "overflow": "wrap",
-    "lanes": 1,
+    "lanes": 1, "term_cut": "floor", "factor_nan": None,
 }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def mean_loss(rounding: str) -> float:
 _ALL_BUT_ROUNDINGS: dict[str, Test] = {
     **LABELS,
     **any_formats("a", "b", "out", "scale", "operand_format", "sum_format"),
-    **one_of("arithmetic", "aligned", "two-stage", "rounded", "fused", "integer"),
+    **one_of("arithmetic", "aligned", "two-stage", "rounded", "fused", "paired", "integer"),
     **one_of("c_enters", "aligned", "after"),
     **one_of("subnormals", "keep", "flush"),
     **one_of("zero_sign", "positive", "ieee"),
@@ -53,6 +53,8 @@ _ALL_BUT_ROUNDINGS: dict[str, Test] = {
     **up_to("chain", 1 << 62),
     **up_to("chains", 1 << 62),
     **up_to("lanes", 1 << 62),
+    **one_of("term_cut", "floor", "pairs", "complement"),
+    **up_to("factor_nan", 1 << 64),
     **up_to("fraction_bits", 1 << 20),
     **up_to("late_fraction_bits", 1 << 20),
     **up_to("min_exponent", 1 << 20),
@@ -73,6 +75,7 @@ DRIFTS = Gate(
     "the drift's closed form",
     {
         **_ALL_BUT_ROUNDINGS,
+        **one_of("arithmetic", "aligned", "two-stage", "rounded", "fused", "integer"),
         **roundings("align_rounding", "exact", form=mean_loss),
         **roundings("rounding", form=mean_loss),
         **roundings("product_rounding", form=mean_loss),

@@ -67,7 +67,7 @@ def sizes(
         left_up, right_up = (np.where(z == 0, 0.0, np.maximum(z, 2.0**emin)) for z in (left, right))
     plain = magnitudes(_times(a, left), _times(b, right))
     lifted, flushed = plain, np.zeros_like(plain)
-    if unit.align_rounding != "exact" and unit.arithmetic in ("aligned", "two-stage"):
+    if unit.align_rounding != "exact" and unit.arithmetic in ("aligned", "two-stage", "paired"):
         x, y = _lift(unit, a, unit.a_operand), _lift(unit, b, unit.b_operand)
         if not c and unit.scale is None and unit.arithmetic == "aligned":
             raised = x, y
@@ -75,7 +75,8 @@ def sizes(
             y = b if _whole(unit, unit.b_operand.emin, raised[0]) else y
         lifted = np.maximum(plain, magnitudes(_times(x, left_up), _times(y, right_up)))
     if unit.subnormals == "flush":
-        x, y = _flush(a, unit.a_operand), _flush(b, unit.b_operand)
+        least = (unit.out_format,) * 2 if unit.arithmetic == "paired" else (unit.a_operand, unit.b_operand)
+        x, y = _flush(a, least[0]), _flush(b, least[1])
         flushed = magnitudes(_times(a - x, left), _times(b, right)) + magnitudes(_times(x, left), _times(b - y, right))
     return Sizes(plain, lifted, flushed)
 

@@ -14,7 +14,8 @@ E_t <= E_(t-1)(1 + ε) + ε·S + ω with 1 + ε = (1 + cut)(1 + u), so E_n <= S(
 does (late c, chains, a tree of rounded additions, segments added outside) multiplies by further (1 + u)'s in the same
 way. A two-stage unit cuts its products by their own largest exponent, never by c's: over all blocks that, and what c
 loses to a larger product, is (L + 1)·2^-F of the products once (L + 3 with parity_split, floors of the two sums among
-them), and every block floors by 2^(emax-late-1) and 2^-late of the sum. All of it supposes that nothing overflows, which holds where S + E_n is at most the largest number.
+them), and every block floors by 2^(emax-late-1) and 2^-late of the sum. A paired block moves each of its terms by at most the grid,
+pairs a second time, and the grid is at most 2^-F of the largest product, 2^-G of c, or 2^(min_exponent-G). All of it supposes that nothing overflows, which holds where S + E_n is at most the largest number.
 """
 
 from __future__ import annotations
@@ -180,7 +181,12 @@ def _block(unit: Unit, c: bool) -> tuple[float, float, float]:
 
 
 def _cut(unit: Unit, c: bool) -> float:
-    """What an aligned block loses at most before it is rounded, relative to 2^emax."""
+    """What an aligned block loses at most before it is rounded, relative to 2^emax; a paired one to the larger of c and products."""
+    if unit.arithmetic == "paired":
+        assert unit.fraction_bits is not None
+        assert unit.late_fraction_bits is not None
+        pairs = -(-unit.block_size // 2) if unit.term_cut == "pairs" else 0
+        return (unit.block_size + pairs + 1) * 2.0 ** -min(unit.fraction_bits, unit.late_fraction_bits)
     if unit.align_rounding == "exact" or unit.fraction_bits is None:
         return 0.0
     terms = unit.block_size // unit.group_size

@@ -192,6 +192,14 @@ WHAT_IFS = {
         "arithmetic": "fused", "fraction_bits": None, "min_exponent": None, "align_rounding": "exact", "rounding": "rne",
         "subnormals": "flush", "zero_sign": "ieee", "nan_from": "operand", "lanes": 2
     },
+    "term_cut": {
+        "arithmetic": "paired", "min_exponent": None, "late_fraction_bits": 26, "rounding": "rne", "nan_from": "operand",
+        "term_cut": "complement"
+    },
+    "factor_nan": {
+        "arithmetic": "paired", "min_exponent": None, "late_fraction_bits": 26, "rounding": "rne", "nan_from": "operand",
+        "factor_nan": 0x7FC00001
+    },
 }  # fmt: skip
 
 

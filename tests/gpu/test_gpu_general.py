@@ -104,6 +104,12 @@ UNITS = [
     tcsim.unit("mi300x", "float8_e4m3fnuz"),
     tcsim.unit("b200", "mxfp8_e4m3"),
     tcsim.unit("b200", "nvfp4"),
+    tcsim.unit("rdna3", "bfloat16"),
+    tcsim.unit("rdna4", "float16"),
+    tcsim.unit("rdna3", "float16").replace(subnormals="keep", fraction_bits=9, min_exponent=-40, factor_nan=None),
+    tcsim.unit("rdna4", "bfloat16").replace(
+        term_cut="floor", subnormals="flush", late_fraction_bits=12, block_size=3, k_order=None
+    ),
     FP16.replace(align_rounding="exact", rounding="sr", block_size=3),
     FP16.replace(align_rounding="rne", rounding="ro", fraction_bits=9, zero_sign="ieee"),
     FP16.replace(subnormals="flush", rounding="rd", align_rounding="rd", out_precision=7),

@@ -18,12 +18,12 @@ import tcsim
 from tcsim.hardware import choices
 from tcsim.hardware.part import Part, choice, count
 from tcsim.hardware.parts import Evidence, Instruction, LateC, Operands, Output, Scaling, Specials, Walk
-from tcsim.hardware.sums import Aligned, Fused, Integer, Rounded, Sum, TwoStage
+from tcsim.hardware.sums import Aligned, Fused, Integer, Paired, Rounded, Sum, TwoStage
 from tcsim.hardware.unit import FIELDS, PARTS, Unit, flat_fields
 from tcsim.studies.framework import user
 from tcsim.studies.framework.store import cell_key
 
-SUMS = {"aligned": Aligned, "two-stage": TwoStage, "rounded": Rounded, "fused": Fused, "integer": Integer}
+SUMS = {"aligned": Aligned, "two-stage": TwoStage, "rounded": Rounded, "fused": Fused, "paired": Paired, "integer": Integer}
 H200 = tcsim.unit("h200", "float16")
 DRAWN = [draw_unit(np.random.default_rng((20261122, i))) for i in range(60)]
 BASIC = (Operands("float16", "float16"), Walk(4), Output("float32"))
@@ -97,7 +97,7 @@ def test_parts_make_a_unit() -> None:
     ("parts", "reason"),
     [
         ((*BASIC, Aligned(25), Rounded()), "with the parts Operands, Walk, Output, Aligned, Rounded: it has one each of"),
-        (BASIC, "Output and Aligned or TwoStage or Rounded or Fused or Integer"),
+        (BASIC, "Output and Aligned or TwoStage or Rounded or Fused or Paired or Integer"),
         ((*BASIC[:2], Aligned(25)), "with the parts Operands, Walk, Aligned"),
         ((), "with the parts none"),
         ((*BASIC, Walk(8), Aligned(25)), "with two parts Walk"),
@@ -133,7 +133,7 @@ def test_the_least_exponent_of_a_block_is_a_distance_from_the_output_s_least() -
     """5 below on Volta's instructions, 6 on Turing, Ampere and Ada, 7 from Hopper on, 13 for groups of four-bit products."""
     seen = {}
     for u in tcsim.units():
-        if u.min_exponent is not None:
+        if u.min_exponent is not None and u.arithmetic == "aligned":
             volta, turing = (
                 u.gpu == "v100" or u.instruction == "mma.m8n8k4",
                 u.gpu in ("t4", "a100", "a2", "a30", "a40", "l40s", "ada"),

@@ -55,6 +55,8 @@ def test_every_gpu_is_there() -> None:
         "mi210",
         "mi250",
         "mi300x",
+        "rdna3",
+        "rdna4",
         "x86",
     ]
     assert list(dict.fromkeys(u.gpu for u in tcsim.units())) == named

@@ -15,7 +15,7 @@ from tcsim.kernels import choice, dispatch, narrow, payload
 from tcsim.kernels.fast import plan as fast
 from tcsim.kernels.fast import special
 from tcsim.kernels.general import blocks, rounded, two_stage
-from tcsim.kernels.native import double_plan, float32, fused, integers, library_units
+from tcsim.kernels.native import double_plan, float32, fused, integers, library_units, paired
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.reference.dot import GATE as REFERENCE
 from tcsim.schedule import Blocked, Plan, Sequential
@@ -47,6 +47,7 @@ TAKEN: dict[Gate, Unit] = {
     two_stage.GATE: MI300.replace(rounding="rz"),
     rounded.GATE: MI250.replace(rounding="ro"),
     fused.GATE: X86,
+    paired.GATE: tcsim.unit("rdna3", "bfloat16"),
     REFERENCE: FP16,
 }
 NAMES = {gate.kernel: gate for gate in TAKEN}
@@ -125,7 +126,7 @@ def aliens(key: str) -> list[Any]:
         return [7]
     if key in ("block_size", "group_size", "chain", "chains", "lanes", "scale_block"):
         return [1 << 70]
-    if key in ("fraction_bits", "out_precision", "min_exponent", "late_fraction_bits", "nan_code"):
+    if key in ("fraction_bits", "out_precision", "min_exponent", "late_fraction_bits", "nan_code", "factor_nan"):
         return [1 << 70, "many"]
     return [(0, "1")] if key == "k_order" else ["unheard-of", None]
 

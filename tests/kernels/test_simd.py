@@ -76,7 +76,7 @@ def slow(problem: Problem) -> np.ndarray:
 
 
 def held(unit: Unit) -> bool:
-    if unit.arithmetic == "fused":
+    if unit.arithmetic in ("fused", "paired"):
         return False
     problem = problem_of(unit.replace(nan_from="code") if unit.keeps_nan else unit, (1, 1, 1, 4), "mid")
     return simd.fast_supports(problem) or (library_units.library_supports(problem) and unit.arithmetic != "integer")
@@ -92,10 +92,10 @@ UNITS = [u for u in [*distinct(), *WHATIFS] if plain(u) and held(u)]
 
 
 def test_what_the_fast_path_holds() -> None:
-    """Every what-if above, every unit of the table but those of integers and of x86."""
+    """Every what-if above, every unit of the table but those of integers, of x86 and of RDNA."""
     assert all(held(u) for u in WHATIFS)
     for unit in tcsim.units():
-        assert held(unit) or unit.arithmetic in ("integer", "fused"), unit.label
+        assert held(unit) or unit.arithmetic in ("integer", "fused", "paired"), unit.label
     assert not simd.fast_supports(problem_of(H200.replace(fraction_bits=30), (1, 1, 1, 4), "mid"))
     assert not simd.fast_supports(problem_of(BF16.replace(min_exponent=-50), (1, 1, 1, 4), "mid"))
 

@@ -19,6 +19,7 @@ from tcsim.hardware.choices import (
     OVERFLOWS,
     ROUNDINGS,
     SUBNORMALS,
+    TERM_CUTS,
     ZERO_SIGNS,
 )
 from tcsim.hardware.unit import FIELDS, Unit
@@ -35,6 +36,7 @@ CHOICES = {
     "zero_sign": ZERO_SIGNS,
     "nan_from": NAN_FROM,
     "overflow": OVERFLOWS,
+    "term_cut": TERM_CUTS,
 }
 COUNTS = ("block_size", "chain", "chains", "lanes", "group_size", "scale_block")
 WIDTHS = ("fraction_bits", "late_fraction_bits", "out_precision", "min_exponent")

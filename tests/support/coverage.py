@@ -65,7 +65,7 @@ def table() -> str:
         block, fraction, _, _, arithmetic, evidence = numbers
         width = (
             fraction
-            if arithmetic in ("aligned", "two-stage") and fraction
+            if arithmetic in ("aligned", "two-stage", "paired") and fraction
             else "exact"
             if arithmetic not in ("rounded", "fused")
             else "every operation rounds"

@@ -32,7 +32,9 @@ def moot_reason(unit: Unit, name: str, value: Any) -> str:
         return "the same products are added up together" if sums[0] == sums[1] and len(value or range(period)) == period else ""
     if name == "operand_format":
         return _operands(unit, unit.replace(operand_format=value))
-    if name == "min_exponent" and unit.fraction_bits is not None:
+    if name == "min_exponent" and unit.arithmetic == "paired":
+        return _paired_floor(unit, max(e for e in (unit.min_exponent, value) if e is not None))
+    if name == "min_exponent" and unit.fraction_bits is not None and unit.arithmetic != "paired":
         lsb = [f.emin - f.mantissa_bits for f in (unit.a_format, unit.b_format)]
         scale = unit.scale_format
         scales = 0 if scale is None else 2 * (scale.emin - scale.mantissa_bits)
@@ -54,6 +56,17 @@ def moot_reason(unit: Unit, name: str, value: Any) -> str:
             return "normal products are exact, others are flushed"
         return "products are exact" if fits and wide >= unit.out_format.emin - unit.out_format.mantissa_bits else ""
     return ""
+
+
+def _paired_floor(unit: Unit, floor: int) -> str:
+    """Why no bit shows a least exponent of c up to `floor` in a paired sum."""
+    out, f, late = unit.out_format, unit.fraction_bits or 0, unit.late_fraction_bits or 0
+    whole = floor - late <= out.emin - out.mantissa_bits
+    if whole and unit.a_format.emin + unit.b_format.emin - f > floor:
+        return "products that are not zero set a higher place, and c alone is whole at the floor's"
+    low = floor - late + f + 2 + unit.block_size.bit_length()  # sums of products that set a lower place are below 2^low
+    flushed = unit.subnormals == "flush" and floor <= out.emin and low < out.emin
+    return "c is zero where the floor sets a place, and sums of products below it are flushed" if flushed else ""
 
 
 def _operands(unit: Unit, other: Unit) -> str:
@@ -88,4 +101,6 @@ def _operands(unit: Unit, other: Unit) -> str:
 def _sums(order: tuple[int, ...], unit: Unit) -> list[set[frozenset[int]]]:
     """The sets of k that are summed exactly, block by block; a parity split has two."""
     blocks = [order[i : i + unit.block_size] for i in range(0, len(order), unit.block_size)]
+    if unit.term_cut == "pairs":
+        return [{frozenset(x[i : i + 2]) for i in range(0, len(x), 2)} for x in blocks]
     return [{frozenset(x[::2]), frozenset(x[1::2])} if unit.parity_split else {frozenset(x)} for x in blocks]

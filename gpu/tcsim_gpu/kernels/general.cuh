@@ -147,7 +147,7 @@ DEV int below_normal(const Value &x, int emin) {
 
 // An element of a or b, or the c that a chain starts with, as the unit takes it.
 DEV Value flushed_operand(const Value &x, int emin) {
-  return Unit::FLUSH_OPERANDS() && below_normal(x, emin) ? zero_value(emin, 0) : x;
+  return Unit::FLUSH_OPERANDS() && below_normal(x, emin) ? zero_value(emin, x.negative && Unit::OPERAND_SIGN()) : x;
 }
 
 // A number of a format as a result of the unit: zeros signed or not, subnormals kept or not.

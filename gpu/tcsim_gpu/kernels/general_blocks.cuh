@@ -18,7 +18,7 @@ template <class Stored, class F> DEV Value operand(u64 code) {
       v.significand >>= 1;
       v.lsb++;
     }
-  return flushed_operand(v, F::EMIN());
+  return flushed_operand(v, Unit::ARITHMETIC() == 4 ? O::EMIN() : F::EMIN());
 }
 
 DEV Value plain_product(const Operands &x, i64 k) {
@@ -163,6 +163,88 @@ DEV Value two_stage_block(const Operands &x, const Block &ks, Value c, u32 rando
   return to_output(total, negative || below, Unit::ROUNDING(), random);
 }
 
+DEV Value not_a_number(u64 code) {
+  Value v = special_value(NOT_A_NUMBER, 0);
+  v.significand = code;
+  return v;
+}
+
+// The sum rounded to nearest-even; where results are flushed, as if exponents had no limit, and then +0 below the normal numbers.
+DEV Value round_paired(const Wide &sum) {
+  if (Unit::FLUSH_RESULTS() && !is_zero(sum)) {
+    Wide magnitude = sum;
+    const int negative = is_negative(sum), bits = Unit::KEPT() + 1;
+    if (negative) negate(magnitude);
+    const int e = top_bit(magnitude) + LOW;
+    if (e < O::EMIN()) {
+      const u64 ones = (1ull << bits) - 1;
+      if (e < O::EMIN() - 1 || (bits_from(magnitude, e - Unit::KEPT() - LOW) & ones) != ones) return zero_value(O::EMIN(), 0);
+      Value v = {1, O::EMIN(), O::EMIN(), (u8)negative, FINITE, 0};
+      return v;
+    }
+  }
+  return to_output(sum, 0, RNE, 0);
+}
+
+// RDNA: products and c on one grid, floored (products of a pair among themselves first) or in one's complement.
+DEV Value paired_block(const Operands &x, const Block &ks, const Value &c) {
+  Specials s = {0, 0, 0};
+  int factor = 0, top = NO_EXPONENT;
+  for (int i = 0; i < ks.count; i++) {
+    const i64 k = ks.k(i);
+    const Value a = operand<SA, A>(load_code(x.a, k * x.a_step, SA::BYTES()));
+    const Value b = operand<SB, B>(load_code(x.b, k * x.b_step, SB::BYTES()));
+    const Value p = product(a, b);
+    factor |= a.kind == NOT_A_NUMBER || b.kind == NOT_A_NUMBER;
+    note(s, p);
+    if (!p.zero && !p.kind && p.exponent > top) top = p.exponent;
+  }
+  if (factor) return not_a_number(Unit::FACTOR_NAN());
+  if (s.nan || (s.plus && s.minus)) return not_a_number(Unit::NAN_CODE());
+  if (c.kind == NOT_A_NUMBER) return not_a_number((u64)c.significand | 1ull << (O::MB() - 1 + O::PAD()));
+  note(s, c);
+  if (s.plus && s.minus) return not_a_number(Unit::NAN_CODE());
+  if (any(s)) return special_sum(s);
+  if (top == NO_EXPONENT && !c.significand) return zero_value(O::EMIN(), 0);
+  const int leading = c.significand ? top_bit(c.significand) + c.lsb : NO_EXPONENT, f = Unit::FRACTION_BITS();
+  int e = leading;
+  if (Unit::HAS_MIN_EXPONENT() && e < Unit::MIN_EXPONENT()) e = Unit::MIN_EXPONENT();
+  int grid = top == NO_EXPONENT ? NO_EXPONENT : top - f;
+  if (e != NO_EXPONENT && e - Unit::LATE_FRACTION_BITS() > grid) grid = e - Unit::LATE_FRACTION_BITS();
+  Wide sum;
+  clear(sum);
+  if (Unit::TERM_CUT() == 2) {
+    for (int i = 0; i <= ks.count; i++) {
+      Value t = i == ks.count ? c : plain_product(x, ks.k(i));
+      const int against = t.negative != c.negative;
+      t.negative = against;
+      add_aligned(sum, t, grid, RZ, 0);
+      if (against) add(sum, (u128)1, grid, 1);
+    }
+    if (c.negative) negate(sum);
+    return round_paired(sum);
+  }
+  for (int i = 0; i < ks.count; i += Unit::TERM_CUT() == 1 ? 2 : 1) {
+    const Value p = plain_product(x, ks.k(i));
+    if (Unit::TERM_CUT() == 0) {
+      add_aligned(sum, p, grid, RD, 0);
+      continue;
+    }
+    const Value q = i + 1 < ks.count ? plain_product(x, ks.k(i + 1)) : zero_value(0, 0);
+    if (p.zero && q.zero) continue;
+    const int place = (p.zero || (!q.zero && q.exponent > p.exponent) ? q.exponent : p.exponent) - f;
+    Wide pair;
+    clear(pair);
+    add_aligned(pair, p, place, RD, 0);
+    add_aligned(pair, q, place, RD, 0);
+    floor_to(pair, grid);
+    add(sum, pair);
+  }
+  const int lost = leading < grid && (!Unit::HAS_MIN_EXPONENT() || grid > Unit::MIN_EXPONENT());
+  if (!lost) add_aligned(sum, c, grid, RD, 0);
+  return round_paired(sum);
+}
+
 DEV Value add_unit(const Value &x, const Value &y, u64 seed, u64 element, u32 step, u32 operation) {
   Specials s = {0, 0, 0};
   note(s, x);
@@ -238,6 +320,7 @@ DEV Value integer_block(const Operands &x, const Block &ks, const Value &c) {
 DEV Value block(const Operands &x, const Block &ks, const Value &c, u64 seed, u64 element, u32 step) {
   if (Unit::ARITHMETIC() == 3) return integer_block(x, ks, c);
   if (Unit::ARITHMETIC() == 2) return rounded_block(x, ks, c, seed, element, step);
+  if (Unit::ARITHMETIC() == 4) return paired_block(x, ks, c);
   const u32 random = draw(Unit::ROUNDING(), seed, element, step, 0);
   if (Unit::ARITHMETIC() == 1) return two_stage_block(x, ks, c, random);
   return aligned_block(x, ks, c, random, seed, element, step);

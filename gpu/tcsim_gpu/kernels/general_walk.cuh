@@ -51,7 +51,7 @@ DEV Value chain(const Operands &x, Value result, i64 start, i64 stop, u64 seed, 
       if (ks.count <= 0) continue;
       const Value before = partial;
       partial = block(x, ks, before, seed, element, step++);
-      if (Unit::KEEPS_NAN() && partial.kind == NOT_A_NUMBER) partial = kept_nan(x, ks.k(0), before);
+      if (Unit::KEEPS_NAN() && Unit::ARITHMETIC() != 4 && partial.kind == NOT_A_NUMBER) partial = kept_nan(x, ks.k(0), before);
     }
     result = Unit::LATE() ? flushed_result(add_outside(result, partial, 0), O::EMIN()) : partial;
     if (Unit::NARROWS() && ((base - start) / Unit::PERIOD() % Unit::CHAINS() == Unit::CHAINS() - 1 || base + Unit::PERIOD() >= stop))

@@ -67,7 +67,7 @@ def place_of(c, top, least, late):
 
 
 @inline
-def rounded_sum(s, least):
+def rounded_to_float(s, least):
     """s rounded to float32, +0 where its magnitude is at most `least`."""
     return np.float64(np.float32(0.0 if abs(s) <= least else s))
 
@@ -101,7 +101,7 @@ def run_two(zero, down, late, a, power_a, b, power_b, i, p, c):
         total = np.floor(abs(c[j]) * inverse)
         inverse = float64_of_bits(bits_of_float64(inverse) ^ sign)
         total += complemented(x * b[p, j] * inverse) + complemented(y * b[p + 1, j] * inverse)
-        c[j] = rounded_sum(total * float64_of_bits(bits_of_float64(place) ^ sign), zero)
+        c[j] = rounded_to_float(total * float64_of_bits(bits_of_float64(place) ^ sign), zero)
 
 
 @noalias
@@ -118,7 +118,7 @@ def run_four(zero, down, late, least, edge, a, power_a, b, power_b, i, p, c):
         total += pair_on_grid(x2 * b[p + 2, j], x3 * b[p + 3, j], second, inverse)
         lost = (abs(c[j]) < place) & (place > edge)
         total += 0.0 if lost else np.floor(c[j] * inverse)
-        c[j] = rounded_sum(total * place, zero)
+        c[j] = rounded_to_float(total * place, zero)
 
 
 @noalias
@@ -156,7 +156,7 @@ def run_any(rules, a, power_a, b, power_b, i, first, last, c, place, inverse, to
                 top = max(power_x * power_b[p, j], power_y * power_b[p + 1, j])
                 total[j] += pair_on_grid(x * b[p, j], y * b[p + 1, j], top, inverse[j])
     for j in range(width):
-        c[j] = rounded_sum(total[j] * place[j], zero)
+        c[j] = rounded_to_float(total[j] * place[j], zero)
 
 
 @routine
