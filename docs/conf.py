@@ -37,7 +37,10 @@ _WIDE = (
     "_generated/formats",
     *(f"howto/{p.stem}" for p in Path(__file__).parent.glob("howto/*.md")),
 )
-_ALONE = ("index", "install", "tour", "what-if", "how-we-know", "_generated/gallery", "_generated/formats", "_generated/units")
+_ALONE = (  # without the section's list at the left, which would leave no room for their lines
+    *("index", "install", "tour", "what-if", "how-we-know", "_generated/gallery", "_generated/formats", "_generated/units"),
+    *("_generated/cli", "reference/examples", "reference/modules"),
+)
 html_sidebars = {page: [] for page in _ALONE}
 html_theme_options = {
     "navigation_with_keys": False,
