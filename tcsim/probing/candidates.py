@@ -63,6 +63,7 @@ def modes(known: Formats) -> list[Parts]:
         found.append({"arithmetic": "rounded", "align_rounding": "exact", "fraction_bits": None, "rounding": "rne"})
         if unit_of_parts(known, {**USUAL, **_FUSED}) is not None:
             found += [_FUSED, {**_FUSED, "lanes": 2, "block_size": 2}]
+        found += [parts for parts in _PAIRED if unit_of_parts(known, {**USUAL, **parts}) is not None]
     return found
 
 
@@ -70,6 +71,16 @@ _FUSED: Parts = {
     "arithmetic": "fused", "align_rounding": "exact", "fraction_bits": None, "rounding": "rne", "subnormals": "flush",
     "zero_sign": "ieee", "nan_from": "operand",
 }  # fmt: skip
+
+
+_PAIRS: Parts = {
+    "arithmetic": "paired", "fraction_bits": 24, "late_fraction_bits": 26, "rounding": "rne", "nan_from": "operand",
+    "factor_nan": 0xFFC00A3D, "nan_code": 0xFFC00000,
+}  # fmt: skip
+_PAIRED: tuple[Parts, ...] = (
+    {**_PAIRS, "term_cut": "complement", "block_size": 2, "subnormals": "flush"},
+    {**_PAIRS, "term_cut": "pairs", "block_size": 4, "min_exponent": -126},
+)
 
 
 _NUMBERS = (
@@ -139,7 +150,7 @@ class Scan:
 def scans(known: Formats, now: Parts) -> Iterator[Scan]:
     """The numbers that a search scans from where it stands."""
     kind = now["arithmetic"]
-    if kind in ("integer", "fused"):
+    if kind in ("integer", "fused", "paired"):
         return
     most = min(span(known) + 2, 300)
     if kind in ("aligned", "two-stage"):
@@ -198,7 +209,7 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
     kind = now["arithmetic"]
     if kind == "integer":
         yield "overflow", [{"overflow": "saturate"}, {"overflow": "wrap"}]
-    if kind in ("integer", "fused"):
+    if kind in ("integer", "fused", "paired"):
         return
     if kind == "aligned" and now["fraction_bits"] is not None:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]

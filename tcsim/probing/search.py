@@ -90,7 +90,7 @@ def starting_points(judge: Judge, mode: Parts, batches: list[Batch], nan_code: i
     beside a late c does not tell them apart."""
     tried = [{**parts, "nan_code": nan_code} for parts in starts(judge.known, mode)]
     scored = [(judge.score(parts, batches), i) for i, parts in enumerate(tried)]
-    if mode.get("arithmetic") not in ("integer", "fused") and max(scored)[0] < 1.0:
+    if mode.get("arithmetic") not in ("integer", "fused", "paired") and max(scored)[0] < 1.0:
         products = ROUNDINGS if mode.get("arithmetic") == "rounded" else (None,)
         more = [
             {**parts, "rounding": r, **({} if q is None else {"product_rounding": q})}

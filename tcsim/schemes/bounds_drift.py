@@ -32,11 +32,11 @@ def drift_constant(unit: Unit) -> float | None:
     """κ, the mean loss of a product in last places of the accumulator while products are large against what is cut.
 
     κ = t·2^-n + ρ/L, t = 1/2 for terms cut toward zero or down, -1/2 for up, and 0 otherwise (see the module).
-    Positive where the result is too small. None where no closed form is known: scaled and integer units. ValueError for a unit
+    Positive where the result is too small. None where no closed form is known: scaled, integer and paired units. ValueError for a unit
     with something in it that the closed form has not heard of (`bounds_gates`).
     """
     DRIFTS.check(unit)
-    if unit.scale is not None or unit.arithmetic == "integer":
+    if unit.scale is not None or unit.arithmetic in ("integer", "paired"):
         return None
     if unit.c_enters == "after":
         return 0.0
@@ -53,7 +53,7 @@ def drift(unit: Unit, k: int) -> float | None:
 
     (2^(1-p)/3)·|κ|·k where k/4 is a power of two and the error is small; between powers of two the mean last place over
     the way is up to an eighth larger. Nearly 0 where nothing drifts: errors then grow as sqrt(k), which is not counted.
-    None where no closed form is known: scaled and integer units, results that overflow, and a last place that is no
+    None where no closed form is known: scaled, integer and paired units, results that overflow, and a last place that is no
     longer small against what a block adds, when rounding to nearest stops the sum.
     """
     signed = signed_drift(unit, k)

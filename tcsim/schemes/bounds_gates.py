@@ -75,7 +75,6 @@ DRIFTS = Gate(
     "the drift's closed form",
     {
         **_ALL_BUT_ROUNDINGS,
-        **one_of("arithmetic", "aligned", "two-stage", "rounded", "fused", "integer"),
         **roundings("align_rounding", "exact", form=mean_loss),
         **roundings("rounding", form=mean_loss),
         **roundings("product_rounding", form=mean_loss),
