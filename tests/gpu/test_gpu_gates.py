@@ -77,7 +77,7 @@ def test_a_value_unheard_of_closes_it(gate: Gate, key: str) -> None:
         aliens: list[Any] = [7]
     elif key in ("block_size", "group_size", "chain", "chains", "scale_block"):
         aliens = [1 << 70]
-    elif key in ("fraction_bits", "out_precision", "min_exponent", "late_fraction_bits", "nan_code"):
+    elif key in ("fraction_bits", "out_precision", "min_exponent", "late_fraction_bits", "nan_code", "factor_nan"):
         aliens = [1 << 70, "many"]
     elif key == "k_order":
         aliens = [range(1 << 17)]
