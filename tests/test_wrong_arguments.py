@@ -216,7 +216,7 @@ def test_an_index_is_of_integers() -> None:
 
 
 DENSE = [
-    *(u for u in tcsim.units() if u.gpu in ("v100", "t4", "mi100", "mi210", "mi250", "mi300x", "x86")),
+    *(u for u in tcsim.units() if u.gpu in ("v100", "t4", "mi100", "mi210", "mi250", "mi300x", "rdna3", "rdna4", "x86")),
     *(u for u in tcsim.units() if u.a == "float64" or "m8n8k4" in u.instruction or u.scale is not None),
 ]
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tcsim import arguments
 from tcsim.hardware.unit import Unit
 from tcsim.reference.blocks import ZERO, Draws, align, block, flushed_operand, largest_exponent
+from tcsim.reference.paired import cut_terms, grid_of, grid_sum
 from tcsim.reference.values import Value, code_of_value, exact_product, special_sum, sum_of_values, value_of_code
 
 
@@ -76,7 +77,8 @@ class Block:
         """The lines below the table."""
         lines = []
         if self.quantum is not None:
-            lines.append(f"largest exponent {self.emax}: every term is cut to a multiple of 2^{self.quantum}")
+            largest = "" if self.emax is None else f"largest exponent {self.emax}: "
+            lines.append(f"{largest}every term is cut to a multiple of 2^{self.quantum}")
         lines.append(f"exact value     {_show(self.exact)}")
         lines.append(f"sum of the cut terms  {_show(self.sum)}")
         if self.partial is not None:
@@ -210,6 +212,10 @@ def _block(
     cut = terms if quantum is None else align(together, quantum, unit.align_rounding, words)
     if partial is not None:
         cut = [*cut[:-1], c]
+    paired = unit.arithmetic == "paired" and finite
+    if paired:
+        quantum = grid_of(unit, products, c)
+        cut = terms if unit.term_cut == "pairs" else cut_terms(unit, products, c)  # pairs are cut, not their products
     shifts = [None if emax is None or t.zero else emax - t.exponent for t in products]
     shifts.append(None if emax is None or c.zero or partial is not None else emax - c.exponent)
     shown = tuple(
@@ -226,7 +232,7 @@ def _block(
         emax,
         quantum,
         _number(sum_of_values(given)) if finite else None,
-        _number(sum_of_values(cut)) if keeps_sum else None,
+        _number(grid_sum(unit, products, c) if paired else sum_of_values(cut)) if keeps_sum or paired else None,
         number,
         code,
         None if partial is None else _number(partial),

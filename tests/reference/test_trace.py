@@ -47,7 +47,9 @@ def test_result_is_the_units(unit: tcsim.Unit) -> None:
     n = min(unit.block_size, 3)
     a, b = np.array([1.0, -0.5, 2.0][:n]), np.array([0.5, 1.5, -1.0][:n])
     block = tcsim.trace(a, b, 0.25, unit=unit)
-    assert block.result == float(a @ b + 0.25)
+    # RDNA3's -0.75 beside a positive c is a step of the grid, 2^(-1-24), more than that in magnitude
+    step = 2.0**-25 if unit.term_cut == "complement" else 0.0
+    assert block.result == float(a @ b + 0.25) - step
     inside = unit if unit.sum_format is None else unit.inner  # a block is rounded to the format of the sum
     assert block.code == int(np.asarray(tcsim.matmul(a, b, 0.25, unit=inside)).view(inside.out_format.storage))
     for text in (str(block), block._repr_html_()):
@@ -162,3 +164,12 @@ def test_a_late_c_is_not_aligned() -> None:
         tcsim.trace([1.0, 1.0], [2.0**-6, 2.0**-6], 2.0**40, unit=late.replace(c_enters="aligned", chain=1, k_order=None)).emax
         == 40
     )
+
+
+def test_a_paired_sum_shows_its_grid_and_what_is_added_on_it() -> None:
+    """RDNA3's 1 + 1 - 2: each product against c's sign is a step of 2^-24 short, by the rule in `hardware.sums.Paired`."""
+    block = tcsim.trace([1.0, 1.0], [1.0, 1.0], -2.0, unit="rdna3:fp16")
+    assert block.quantum == -24
+    assert block.sum == Fraction(1, 1 << 23) == Fraction(float(block.result))
+    wide = tcsim.trace([1.0, 1.0], [1.0, 1.0], -2.0, unit="rdna4:fp16")
+    assert (wide.quantum, wide.sum, float(wide.result)) == (-24, 0, 0.0)
