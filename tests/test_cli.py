@@ -44,7 +44,7 @@ def test_show_prints_the_record_and_the_prose() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("show", "a1000", "float16"), "unknown unit 'a1000' (nearest: 'a100')"),
+        (("show", "a1001x", "float16"), "unknown unit 'a1001x' (nearest: 'a100')"),
         (("show", "a100", "floatt16"), "nearest: 'float16'"),
         (("list", "v10"), "unknown unit 'v10' (nearest: 'v100')"),
         (("study", "rounding"), "unknown study 'rounding' (nearest: 'rounding-growth')"),

@@ -168,7 +168,7 @@ BY_WALK_PLAN = (
 )  # fmt: skip
 BY_THEMSELVES = (
     "tcsim/schedule.py", "tcsim/kernels/general", "tcsim/kernels/fast", "tcsim/kernels/native/float32.py",
-    "tcsim/kernels/native/library.py", "gpu/tcsim_gpu/emulator.py", "gpu/tcsim_gpu/aligned.py",
+    "tcsim/kernels/native/library.py", "tcsim/kernels/native/double.py", "gpu/tcsim_gpu/emulator.py", "gpu/tcsim_gpu/aligned.py",
     "gpu/tcsim_gpu/instructions.py", "gpu/tcsim_gpu/matrix_source.py",
 )  # fmt: skip
 SAY_OF_IT = ("tcsim/gates.py", "gpu/tcsim_gpu/soak.py")

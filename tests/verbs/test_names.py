@@ -44,7 +44,6 @@ def test_a_gpu_by_the_name_it_is_sold_under(name: str) -> None:
         ("Tesla P100-PCIE-16GB", "it has no tensor cores"),
         ("B300", "no source tells what its tensor cores compute"),
         ("gfx950", "no source tells what its tensor cores compute"),
-        ("AMD Radeon RX 7900 XTX", "no source tells what its tensor cores compute"),
         ("Orin (nvgpu)", "no source tells what its tensor cores compute"),
         ("Jetson Orin", r"unknown unit 'Jetson Orin'"),
         ("h2000", r"nearest: 'h200'"),

@@ -197,8 +197,8 @@ def _values(codes: Any, stored: Format, fmt: Format) -> tuple[Any, Any]:
 def multiply_fused(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
     unit, order = problem.unit, order_of(problem.unit)
-    a, nan_a = _operand(problem.a, unit.a_format)
-    b, nan_b = _operand(problem.b, unit.b_format)
+    a, nan_a = map(np.ascontiguousarray, _operand(problem.a, unit.a_format))
+    b, nan_b = map(np.ascontiguousarray, _operand(problem.b, unit.b_format))
     c_format = FORMATS["float32"]
     block, lanes, own = unit.block_size, unit.lanes, np.int64(unit.nan | _QUIET)
     count = threads or default_threads()
