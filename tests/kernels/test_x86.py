@@ -12,8 +12,10 @@ from tcsim_gpu import validate_cpu
 from tcsim_gpu.cli import COMMANDS
 
 import tcsim
+from tcsim import reference
 from tcsim.fp.formats import FORMATS
 from tcsim.hardware.unit import Unit
+from tcsim.kernels import dispatch
 from tcsim.kernels.native import x86
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Sequential, SplitK
@@ -163,3 +165,19 @@ def test_golden_bits_are_captured_anew(tmp_path: Path) -> None:
     assert meta["instructions"] == ["vdpbf16ps"]
     with np.load(path) as stored:
         assert {key for key in stored.files if key != "meta"} == {f"vdpbf16ps/{d}/{x}" for d in ("mid", "nan") for x in "abcd"}
+
+
+def test_an_order_of_k_leaves_short_blocks_where_it_puts_absent_products() -> None:
+    """Ragged k, several lanes and an order: which product joins which chain is the reference's."""
+    rng = np.random.default_rng(7)
+    base = next(u for u in tcsim.units("x86") if u.arithmetic == "fused" and u.lanes == 2)
+    for _ in range(200):
+        size = int(rng.choice([2, 4, 8]))
+        unit = base.replace(
+            gpu="any", block_size=size, k_order=tuple(map(int, rng.permutation(size * int(rng.integers(1, 4)))))
+        )
+        k = int(rng.integers(1, 30))
+        a, b = ((rng.integers(0, 2**16, s)).astype(np.uint16) for s in ((1, 2, k), (1, k, 3)))
+        operands = Operand(a, unit.a_format), Operand(b, unit.b_format)
+        problem = Problem(unit, Sequential().plan(k), *operands, None)
+        assert np.array_equal(dispatch.multiply_cpu(problem, 1), reference.multiply_reference(problem))

@@ -207,10 +207,17 @@ def multiply_fused(problem: Problem, out: Codes, threads: int | None = None) -> 
 
         def chain(codes: Codes, first: int, last: int, t: int = t) -> Codes:
             ks = (np.arange(first, last, order.size)[:, None] + order).reshape(-1)
-            c, nan_c = _operand(Operand(codes, c_format), c_format)
-            found = np.empty(codes.shape, np.uint32)
-            run_rows_of = (a[t], b[t], nan_a[t], nan_b[t], ks[ks < last], block, lanes, c, nan_c, own, found)
-            run_tasks(run_rows, codes.shape[0], count, *run_rows_of)
-            return found
+            whole = (last - first) // order.size * order.size
+            # Behind the last whole turn of the order, blocks are short where it puts absent products: each by itself.
+            short = [] if lanes == 1 else np.split(ks[whole:], range(block, ks.size - whole, block))
+            for some in (ks,) if lanes == 1 else (ks[:whole], *short):
+                if not (present := some[some < last]).size and last > first:
+                    continue
+                c, nan_c = _operand(Operand(codes, c_format), c_format)
+                found = np.empty(codes.shape, np.uint32)
+                run_rows_of = (a[t], b[t], nan_a[t], nan_b[t], present, block, lanes, c, nan_c, own, found)
+                run_tasks(run_rows, codes.shape[0], count, *run_rows_of)
+                codes = found
+            return codes
 
         out[t] = walked(problem, t, chain)
