@@ -136,3 +136,15 @@ def test_no_two_things_of_one_name() -> None:
     twice = {name: where for name, where in _defined().items() if len(where) > 1}
     assert {name: where for name, where in twice.items() if name not in SHARED} == {}
     assert set(SHARED) <= set(twice), "listed, and shared no more"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_marks_stand_on_tests(path: Path) -> None:
+    """A mark that slips to the helper above its test marks nothing, and the test runs where it should not, or nowhere."""
+    marked = [
+        node.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("test_")
+        if any(ast.unparse(by).startswith("pytest.mark.") for by in node.decorator_list)
+    ]
+    assert marked == []

@@ -96,7 +96,6 @@ def broken_links(site: Path) -> list[str]:
     return broken
 
 
-@pytest.mark.site
 def fetched(site: Path) -> list[str]:
     """Scripts, styles, fonts and pictures that a page takes from elsewhere: a page that people keep shows itself without a network."""
     taken = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=["'](https?:)?//[^>]*>""")
@@ -105,6 +104,7 @@ def fetched(site: Path) -> list[str]:
     ]
 
 
+@pytest.mark.site
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme")),
     reason="the site is built where pip install '.[docs]' was done",
