@@ -44,7 +44,8 @@ def test_a_lost_cell_takes_its_verdicts_and_no_other(name: str) -> None:
     seed = secrets.randbits(32)
     draw = np.random.default_rng(seed)
     alone = [[i] for i in draw.permutation(len(cells))[:12]]  # fresh ones each time
-    several = [np.flatnonzero(draw.random(len(cells)) < share) for share in (0.05, 0.2, 0.5, 0.8)]
+    several = [np.flatnonzero(draw.random(len(cells)) < share) for share in (0.05, 0.2, 0.5, 0.8, 0.95)]
+    several += [np.delete(np.arange(len(cells)), i) for i in draw.permutation(len(cells))[:3]]  # all but one
     full = outcome.claims
     for lost in [*alone, *(s for s in several if 0 < len(s) < len(cells))]:
         found: list[Result | None] = [None if i in lost else r for i, r in enumerate(whole)]

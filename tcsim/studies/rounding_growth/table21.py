@@ -41,7 +41,7 @@ def _bounds_on_units(data: xr.Dataset) -> Claim:
             share[f"{u} {s}"] = _largest(ratio)
     return claim(
         "On the units as built, which truncate, none exceeds the same bounds, whose u_high = 2^-24 is that of rounding to nearest",
-        np.max(list(share.values()), axis=0) <= 1,
+        np.max(list(share.values()) or [np.nan], axis=0) <= 1,
         "largest error / bound: " + ", ".join(f"{name} {seeds_text(v)}" for name, v in share.items()),
         f"{PAPER}, Section 4.2.2 and Table 2.1",
         says="There is no breach in the theory: the worst-case error bounds in Table 2.1 are not violated",
