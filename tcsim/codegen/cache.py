@@ -3,6 +3,9 @@
 Numba numbers the files of a function's specialisations and keeps an index of them. Two processes that save different
 specialisations at the same time take the same number, and later a third loads one kernel in place of another: wrong bits,
 or a crash. Here a file is named after what it holds and says so itself, so nothing is shared and nothing is numbered.
+
+Who compiles holds a lock on a file beside it until the kernel is saved: another process that wants the same kernel waits and loads
+it, as the workers of a study all do at once, where each would compile it for itself.
 """
 
 from __future__ import annotations
@@ -10,11 +13,18 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from numba.core.serialize import dumps
+
+if sys.platform != "win32":  # there every process compiles for itself
+    import fcntl
+
+_PATIENCE = 120.0  # seconds; then whoever waits compiles too: the one that holds the lock was stopped on the way
 
 
 class KeyedFiles:
@@ -22,13 +32,22 @@ class KeyedFiles:
 
     def __init__(self, folder: str | Path, base: str) -> None:
         self.folder, self.base = Path(folder), base
+        self._lock: int | None = None
 
     def path(self, key: object) -> Path:
         """The file of a key: a specialisation's types, the target, and hashes of the function's code."""
         return self.folder / f"{self.base}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.nbc"
 
     def load(self, key: object) -> Any:
-        """The data saved under an equal key, None if there is none or it cannot be read."""
+        """The data saved under an equal key; None if there is none or it cannot be read, and then it is this process's to compile."""
+        found = self._read(key)
+        if found is None and self._take_turn(self.path(key).with_suffix(".lock")):
+            found = self._read(key)
+            if found is not None:
+                self._end_turn()
+        return found
+
+    def _read(self, key: object) -> Any:
         try:
             found, data = pickle.loads(self.path(key).read_bytes())
         except (OSError, EOFError, pickle.UnpicklingError):
@@ -41,8 +60,33 @@ class KeyedFiles:
         with os.fdopen(handle, "wb") as file:
             file.write(dumps((key, data)))
         os.replace(name, self.path(key))
+        self._end_turn()
+
+    def _take_turn(self, path: Path) -> bool:
+        """Hold the lock of a file, once nobody else does; False where there is none to be had."""
+        self._end_turn()
+        if sys.platform == "win32":
+            return False
+        self._lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        until = time.monotonic() + _PATIENCE
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                time.sleep(0.05)
+            except OSError:  # a file system without locks
+                break
+        self._end_turn()
+        return False
+
+    def _end_turn(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def flush(self) -> None:
         """Forget every specialisation."""
         for path in self.folder.glob(f"{self.base}-*.nbc"):
             path.unlink(missing_ok=True)
+        self._end_turn()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numba
@@ -41,6 +42,23 @@ def test_flush_forgets_its_own(tmp_path: Path) -> None:
     other.save("float64", 2)
     mine.flush()
     assert (mine.load("float64"), other.load("float64")) == (None, 2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there every process compiles for itself")
+def test_one_compiles_and_the_others_wait(tmp_path: Path) -> None:
+    """Of two that want a kernel, the second gets what the first saves; a first that gave up leaves the turn to the next."""
+    first, second = KeyedFiles(tmp_path, "f"), KeyedFiles(tmp_path, "f")
+    assert first.load("float64") is None
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(second.load, "float64")
+        with pytest.raises(TimeoutError):
+            waiting.result(timeout=0.3)
+        first.save("float64", "code")
+        assert waiting.result(timeout=30) == "code"
+        assert first.load("int64") is None
+        waiting = pool.submit(second.load, "int64")
+        assert first.load("int8") is None  # its compile of the other failed
+        assert waiting.result(timeout=30) is None
 
 
 _SIZES = """
