@@ -157,7 +157,7 @@ def slope(k: Any, error: Any, least: int = FIT_K) -> float:
 
 def slopes(errors: xr.DataArray) -> Any:
     """The slope of every seed of errors(k, seed)."""
-    return np.array([slope(errors.k, errors.sel(seed=s)) for s in errors.seed.values])
+    return np.array([slope(errors.k.values, of_seed) for of_seed in errors.transpose("seed", "k").values])
 
 
 def _known_k(k_max: Any) -> int:

@@ -54,14 +54,14 @@ def _stem(label: str) -> str:
 def draw_band(axis: Any, errors: xr.DataArray, *, look: int, line: str = "-", label: str | None = None, black: bool = False,
          wide: float = 0) -> None:  # fmt: skip
     """The median of errors(k, seed) and the band from the least to the largest; open markers of `wide` points under other curves."""
-    if not errors.k.size:
+    k, drawn = errors.k.values, errors.transpose("k", "seed").values
+    if not k.size:
         return
     colour = "black" if black else COLOURS[look % 7]
     marked = {"markersize": wide, "markerfacecolor": "none"} if wide else {}
-    axis.loglog(
-        errors.k, errors.median("seed"), line, color=colour, marker=None if black else MARKERS[look % 7], label=label, **marked
-    )
-    axis.fill_between(errors.k, errors.min("seed"), errors.max("seed"), color=colour, alpha=0.18, linewidth=0)
+    middle, least, largest = np.nanmedian(drawn, axis=1), np.nanmin(drawn, axis=1), np.nanmax(drawn, axis=1)
+    axis.loglog(k, middle, line, color=colour, marker=None if black else MARKERS[look % 7], label=label, **marked)
+    axis.fill_between(k, least, largest, color=colour, alpha=0.18, linewidth=0)
 
 
 def guides(axis: Any, errors: xr.DataArray, powers: Sequence[float] = (1.0, 0.5)) -> None:
@@ -69,7 +69,7 @@ def guides(axis: Any, errors: xr.DataArray, powers: Sequence[float] = (1.0, 0.5)
     k = errors.k.values.astype(np.float64)
     if k.size < 4:
         return
-    start = float(errors.median("seed")[2])
+    start = float(np.nanmedian(errors.isel(k=2).values))
     for power in powers:
         name = "k" if power == 1 else "√k"
         values = start * (k[2:] / k[2]) ** power

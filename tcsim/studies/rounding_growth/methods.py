@@ -6,6 +6,7 @@ Every method's result is reduced to two numbers, the componentwise error (3.1) o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -29,6 +30,7 @@ FP32, FOUR = "fp32", "double-fp16, 4 products"
 OPERATIONS = {f"every operation {name}": mode for name, mode in (("RZ", "rz"), ("RN", "rne"), ("SR", "sr"))}
 SIMULATED = (FP32, *SCHEMES, FOUR, *OPERATIONS)
 ROWS = 16
+KEPT_K = 2**13  # up to here a process keeps the matrices that it drew
 
 # A block FMA of dimension 1: every product and every addition rounded to fp32, to nearest.
 DIMENSION_1 = Unit("simulated", "fma1", "float32", "float32", "float32", block_size=1, arithmetic="rounded",
@@ -44,12 +46,8 @@ class Measured:
     """One pair of matrices, its exact product, and the errors of computed ones by key."""
 
     def __init__(self, distribution: str, k: int, seed: int) -> None:
-        from tcsim.analysis import exact, inputs
-
-        low, high = k_span(distribution)
-        self.a, self.b = inputs.uniform(ROWS, k, ROWS, low=low, high=high, seed=seed)
-        self.reference, self.magnitude = exact.product(self.a, self.b), exact.magnitude(self.a, self.b)
-        self.scale = float(np.linalg.norm(self.a.astype(np.float64)) * np.linalg.norm(self.b.astype(np.float64)))
+        draw = _kept_drawn if k <= KEPT_K else _drawn
+        self.a, self.b, self.reference, self.magnitude, self.scale = draw(distribution, k, seed)
         self.errors: Errors = {}
         self._words: dict[str, tuple[Words, Words]] = {}
 
@@ -66,6 +64,19 @@ class Measured:
 
         gap = metrics.difference(c, self.reference)
         self.errors[key] = (float(np.max(np.abs(gap) / self.magnitude)), float(np.linalg.norm(gap)) / self.scale)
+
+
+def _drawn(distribution: str, k: int, seed: int) -> tuple[Any, Any, Any, Any, float]:
+    """A and B, their exact product, |A||B| and the product of their Frobenius norms."""
+    from tcsim.analysis import exact, inputs
+
+    low, high = k_span(distribution)
+    a, b = inputs.uniform(ROWS, k, ROWS, low=low, high=high, seed=seed)
+    scale = float(np.linalg.norm(a.astype(np.float64)) * np.linalg.norm(b.astype(np.float64)))
+    return a, b, exact.product(a, b), exact.magnitude(a, b), scale
+
+
+_kept_drawn = lru_cache(maxsize=64)(_drawn)  # several cells measure the same matrices: a megabyte each at most
 
 
 def split_words(x: Any, fmt: str, count: int) -> Words:
