@@ -16,6 +16,13 @@ import numpy.typing as npt
 
 from tcsim.errors import unknown
 
+__all__ = ["SUFFIXES", "load", "load_all", "matrix_market", "parse_numbers", "text_table"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Array = npt.NDArray[Any]
 
 _SAFETENSORS = {

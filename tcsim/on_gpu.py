@@ -88,7 +88,7 @@ def operand_on_gpu(like: Foreign, x: Any, fmt: Format, name: str) -> Operand:
         )
     if not bool(held(codes.view(dtype), fmt).all()):
         raise ValueError(
-            f"{name} holds values that {fmt.name} has not: convert it first, or copy it to the host and pass round='rne'"
+            f"{name} holds values that {fmt.name} has not: convert it first, or copy it to the host and pass rounding='rne'"
         )
     return Operand(codes, FORMATS[dtype])
 

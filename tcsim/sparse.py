@@ -22,6 +22,13 @@ from tcsim.hardware import as_unit
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 
+__all__ = ["GPUS", "INSTRUCTIONS", "check_sparse", "compress", "pattern", "sparse_matmul"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Array = npt.NDArray[Any]
 Index = npt.NDArray[np.intp]
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Claim", "Option", "Outcome", "Study", "grid", "rounding_growth", "run", "studies", "study"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def studies() -> dict[str, str]:
     """Every study by name, with what it reproduces."""
     return {name: study(name).reproduces for name in STUDIES}

@@ -107,3 +107,25 @@ def test_tables_have_a_line_each() -> None:
     assert "int8            8 bits" in repr(tcsim.formats())
     assert tcsim.formats()._repr_html_().count("<tr>") == len(tcsim.formats()) + 1  # type: ignore[attr-defined]
     assert len(repr(tcsim.units("v100")).splitlines()) == len(tcsim.units("v100")) + 1
+    assert len(repr(tcsim.units()).splitlines()) < 20
+    assert repr(tcsim.units()).endswith(f"and {len(tcsim.units()) - 12} more: tcsim.units(gpu) lists one GPU's")
+
+
+def test_modules_complete_to_what_they_define() -> None:
+    """Nothing that a module imports for itself stands among what Tab offers."""
+    for name in (
+        "bounds",
+        "cpfloat",
+        "exact",
+        "files",
+        "inputs",
+        "metrics",
+        "multiword",
+        "ozaki",
+        "rounding",
+        "sparse",
+        "study",
+    ):
+        module = getattr(tcsim, name)
+        assert dir(module) == sorted(module.__all__)
+        assert all(hasattr(module, public) for public in module.__all__), name

@@ -15,6 +15,22 @@ import numpy.typing as npt
 from tcsim.arguments import array
 from tcsim.errors import unknown
 
+__all__ = [
+    "ExactSlices",
+    "ExactSum",
+    "exact_slice_bits",
+    "exact_sum",
+    "integer_slices",
+    "magnitude",
+    "product",
+    "rounded_product",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Doubles: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 

@@ -16,6 +16,25 @@ import numpy.typing as npt
 from tcsim import arguments
 from tcsim.errors import unknown
 
+__all__ = [
+    "DISTRIBUTIONS",
+    "double_fp16",
+    "draw",
+    "exp_rand",
+    "gauss",
+    "ill_conditioned",
+    "log_uniform",
+    "phi_range",
+    "precision_boosting",
+    "tapered",
+    "uniform",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 Doubles: TypeAlias = npt.NDArray[np.float64]
 Words: TypeAlias = npt.NDArray[np.uint64]

@@ -14,6 +14,26 @@ import numpy.typing as npt
 from tcsim.arguments import array
 from tcsim.fp.formats import format_named
 
+__all__ = [
+    "capped_relative",
+    "componentwise",
+    "correct_digits",
+    "difference",
+    "frobenius",
+    "max_componentwise",
+    "max_relative",
+    "mean_relative",
+    "normwise",
+    "relative",
+    "ulp_distance",
+    "ulp_histogram",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Doubles: TypeAlias = npt.NDArray[np.float64]
 Reference: TypeAlias = npt.NDArray[Any] | tuple[npt.NDArray[Any], npt.NDArray[Any]]
 

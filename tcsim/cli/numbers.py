@@ -35,12 +35,18 @@ def _array(path: str | None) -> Any:
 
 def _vector(text: str, where: str, fmt: Any) -> Any:
     """Numbers of the command line or of a file: values, or codes where they are hexadecimal."""
+    import numpy as np
+
     from tcsim.files import SUFFIXES, load, parse_numbers
 
     given = (
         load(text).ravel() if re.search(rf"({'|'.join(map(re.escape, SUFFIXES))})(:|$)", text) else parse_numbers(text, where)
     )
-    return given.astype(fmt.storage) if given.dtype.kind == "u" else given
+    if given.dtype.kind != "u":
+        return given
+    for i in np.flatnonzero(given >> (8 * np.dtype(fmt.storage).itemsize - 1) > 1)[:1]:
+        raise ValueError(f"{where}[{i}] = {given[i]:#x}: a code of {fmt.name} has {fmt.width} bits")
+    return given.astype(fmt.storage)
 
 
 @main.command()
@@ -124,16 +130,12 @@ def trace(unit: Any, a: str, b: str, c: str, block: int | None, rounding: str | 
       tcsim trace a100:fp16 a.npy b.npy --block 17
       tcsim trace b200:nvfp4 6,1,0.5 2,3,4 --scale-a 1.5 --scale-b 0.25
     """
-    import numpy as np
-
     from tcsim.verbs.bits import hex_code, result_codes
     from tcsim.verbs.tracing import block_places, running
 
     x, y = _vector(a, "A", unit.a_format), _vector(b, "B", unit.b_format)
     start = _vector(c, "c", unit.out_format)[0]
     codes = unit.a_format.integer and x.dtype.kind == "u"
-    if unit.a_format.integer and not codes:
-        x, y = x.astype(np.int8), y.astype(np.int8)
     count = len(list(block_places(unit, x.size)))
     scales = {name: _scale(text, name, unit) for name, text in (("scale_a", scale_a), ("scale_b", scale_b))}
     wanted = [block] if block is not None else list(range(count)) if count <= 4 else [count - 1]

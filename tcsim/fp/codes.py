@@ -261,5 +261,5 @@ def _unrepresentable(array: Array, index: tuple[int, ...], fmt: Format) -> Value
     return ValueError(
         f"x{list(index)} = {value!r} is not a value of {fmt.name}"
         + (f" (its neighbours are {near})" if near else "")
-        + "; pass round=, for instance round='rne', to round"
+        + "; pass rounding=, for instance rounding='rne', to round"
     )

@@ -28,6 +28,11 @@ from tcsim.fp.storage import FLOAT32, FLOAT64, StorageFormat, result_dtype, stor
 
 __all__ = ["ROUNDINGS", "Unavailable", "add", "available", "div", "fma", "mul", "round_to", "sqrt", "sub"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Array = npt.NDArray[Any]
 
 

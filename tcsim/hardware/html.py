@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _SHOWN = ("block_size", "fraction_bits", "align_rounding", "rounding", "arithmetic", "out_precision", "c_enters", "chain", "scale",
           "scale_block", "group_size", "operand_format", "subnormals")  # fmt: skip
 _PLAIN = {"arithmetic": "aligned", "c_enters": "aligned", "chain": 1, "group_size": 1, "scale_block": 0, "subnormals": "keep"}
+_FEW = 12  # lines at a prompt, of a list more than twice as long
 
 
 def unit_html(unit: Unit) -> str:
@@ -44,10 +45,12 @@ def units_html(units: Iterable[Unit]) -> str:
 
 
 class Units(list["Unit"]):
-    """A list of units that prints a line each."""
+    """A list of units that prints a line each where they are few, and in full in a notebook."""
 
     def __repr__(self) -> str:
-        return "\n".join([f"{len(self)} units", *(f"  {u.label}, evidence {u.evidence}" for u in self)])
+        lines = [f"  {u.label}, evidence {u.evidence}" for u in self[: _FEW if len(self) > 2 * _FEW else None]]
+        more = [f"  … and {len(self) - len(lines)} more: tcsim.units(gpu) lists one GPU's"] if len(lines) < len(self) else []
+        return "\n".join([f"{len(self)} units", *lines, *more])
 
     def _repr_html_(self) -> str:
         return units_html(self)

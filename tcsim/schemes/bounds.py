@@ -55,3 +55,7 @@ __all__ = [
     "unit_growth",
     "unit_product",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -19,6 +19,13 @@ from tcsim.schedule import Schedule
 from tcsim.schemes.multiplier import Multiplier, SchemeProduct
 from tcsim.schemes.split import equilibrate, range_limit, split
 
+__all__ = ["MERGES", "Recipe", "evaluate"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Array: TypeAlias = npt.NDArray[Any]
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 MERGES = ("add", "chain")

@@ -19,6 +19,13 @@ from tcsim.errors import unknown
 from tcsim.hardware.unit import Unit
 from tcsim.schemes.multiplier import Multiplier, SchemeProduct
 
+__all__ = ["MODES", "Slices", "budget_of", "gemm", "slice_bits", "slices", "slices_needed"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Array: TypeAlias = npt.NDArray[Any]
 Ints: TypeAlias = npt.NDArray[np.int64]
 MODES = ("dp", "sp", "cr")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tcsim import files
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format, format_named
-from tcsim.hardware import as_unit, unit
+from tcsim.hardware import as_unit, unit, units
 from tcsim.hardware.nans import differing
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
@@ -176,6 +176,7 @@ def _unit_for(name: str, given: Any, meta: dict[str, Any], path: str) -> Unit:
     if isinstance(given, str) and not given.endswith(".json") and ":" not in given and "->" not in given:
         formats = [f for part in re.split(r"[./]", name) if (f := _format(part)) is not None]
         if not formats:
+            units(given)  # or the error of an unknown GPU
             raise ValueError(f"{path}: unit {given!r} is a GPU, and group {name!r} names no format; pass unit='{given}:FORMAT'")
         return unit(given, formats[0].name, out=formats[1].name if len(formats) > 1 else None)
     return as_unit(unit_given(given))

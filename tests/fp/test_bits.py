@@ -187,7 +187,7 @@ def all_values(fmt):
             lambda: encode([1.0, 65521.0], "float16"),
             r"x\[1\] = 65521.0 is not a value of float16 \(its neighbours are 65504.0\)",
         ),
-        (lambda: encode([[1.0, 0.3]], "e4m3"), r"x\[0, 1\] = 0.3 .*neighbours are 0.28125 and 0.3125\); pass round="),
+        (lambda: encode([[1.0, 0.3]], "e4m3"), r"x\[0, 1\] = 0.3 .*neighbours are 0.28125 and 0.3125\); pass rounding="),
         (lambda: encode([-1.0], "ue4m3"), r"x\[0\] = -1.0 is not a value of float8_ue4m3fn"),
         (lambda: encode([np.nan], "fp4"), r"x\[0\] = nan is not a value of float4_e2m1fn"),
         (lambda: encode([np.nan], "fp4", round="rne"), "has no NaN"),
