@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tcsim.analysis.plot import subplots
-from tcsim.studies.framework.grid import curves, lie_together
+from tcsim.studies.framework.grid import curves, legend_below, lie_together
 
 X = [1, 2, 4, 8]
 
@@ -59,3 +59,23 @@ def _plain():
     _, ((axis,),) = subplots()
     curves(axis, X, {"never zero": [1.0] * 4}, xlabel="", ylabel="")
     return axis
+
+
+def test_one_size_alone_stands_side_by_side() -> None:
+    """Three schemes at one k that agree are three marks, and the axis says that they share it."""
+    _, axes = subplots()
+    curves(axes[0, 0], [64], {"one": [1e-3], "two": [1e-3], "three": [1e-3]}, xlabel="k", ylabel="error")
+    places = [float(line.get_xdata()[0]) for line in axes[0, 0].lines]
+    assert places[0] < places[1] == 64 < places[2]
+    assert [text.get_text() for text in axes[0, 0].texts] == ["all at 64"]
+
+
+def test_a_legend_below_fits() -> None:
+    """It takes fewer columns than asked for rather than run over the edges."""
+    figure, axes = subplots(1, 2)
+    for i in range(8):
+        axes[0, 0].plot([0, 1], [i, i], label=f"a label of some length, number {i}")
+    legend_below(figure, axes[0, 0], columns=8)
+    assert figure.legends[0].get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width
+    assert len(figure.legends) == 1
+    assert figure.legends[0]._ncols > 1

@@ -93,9 +93,9 @@ def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: 
 
     `styles` gives line styles, a dotted line being grey and bare; `looks` colour and marker by number, in place of the order.
     A curve on which later ones lie has large open markers and the later ones dashes, so that all are seen; what is exactly
-    zero on a logarithmic y axis is a triangle at its foot.
+    zero on a logarithmic y axis is a triangle at its foot. Where there is one x alone the marks stand beside one another, with a note.
     """
-    given, zeros = styles or {}, 0
+    given, zeros, where = styles or {}, 0, x
     drawn = {label: values for label, values in lines.items() if given.get(label, "-") not in (":", "-.")}
     order = list(drawn)
     for i, (label, values) in enumerate(lines.items()):
@@ -105,6 +105,8 @@ def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: 
             continue
         c, m = (looks or {}).get(label, (i, i))
         before, after = order[: order.index(label)], order[order.index(label) + 1 :]
+        if base is not None and np.size(where) == 1 and len(order) > 1:
+            x = np.asarray(where, dtype=np.float64) * 2 ** (1.2 * order.index(label) / (len(order) - 1) - 0.6)
         covers = min(2, sum(lie_together(values, drawn[other], zeros=y != "log") for other in after))
         if style == "-" and any(lie_together(values, drawn[other], zeros=y != "log") for other in before):
             style = "--"
@@ -115,6 +117,16 @@ def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: 
             zeros += _at_foot(axis, x, values, colour, 0.02 + 0.03 * zeros)
     if zeros:
         axis.annotate("▽ exactly 0", (0.01, 0.03 + 0.03 * zeros), xycoords="axes fraction", fontsize=6.5, color="0.3")
+    if x is not where:
+        axis.annotate(
+            f"all at {float(np.ravel(where)[0]):g}",
+            (0.98, 0.97),
+            xycoords="axes fraction",
+            fontsize=6.5,
+            color="0.3",
+            ha="right",
+            va="top",
+        )
     if base is not None:
         axis.set_xscale("log", base=base)
     else:
@@ -151,9 +163,13 @@ def legend_right(figure: Any, axis: Any) -> None:
 
 
 def legend_below(figure: Any, axis: Any, columns: int = 3) -> None:
-    """The legend of one axis below all panels."""
+    """The legend of one axis below all panels, in as many columns as the figure has room for, at most `columns`."""
     handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncol=columns, frameon=False, handlelength=2.4)
+    for count in range(columns, 0, -1):
+        legend = figure.legend(handles, labels, loc="outside lower center", ncol=count, frameon=False, handlelength=2.4)
+        if count == 1 or legend.get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def aligned_table(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
