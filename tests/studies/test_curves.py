@@ -79,3 +79,12 @@ def test_a_legend_below_fits() -> None:
     assert figure.legends[0].get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width
     assert len(figure.legends) == 1
     assert figure.legends[0]._ncols > 1
+
+
+def test_nothing_but_zeros_can_be_drawn() -> None:
+    """On a logarithmic axis: triangles at its foot and the note, and no line that falls there."""
+    figure, axes = subplots()
+    curves(axes[0, 0], X, {"one": [0.0, 0.0, 0.0, 0.0], "two": [0.0, 0.0, 0.0, 0.0]}, xlabel="k", ylabel="error")
+    figure.draw_without_rendering()
+    assert [text.get_text() for text in axes[0, 0].texts] == ["▽ exactly 0"]
+    assert np.isnan(axes[0, 0].lines[0].get_ydata()).all()

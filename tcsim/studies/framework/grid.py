@@ -111,7 +111,9 @@ def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: 
         if style == "-" and any(lie_together(values, drawn[other], zeros=y != "log") for other in before):
             style = "--"
         colour = _COLOURS[c % len(_COLOURS)]
-        axis.plot(x, values, style, color=colour, marker=_MARKERS[m % len(_MARKERS)], label=label,
+        raised = np.asarray(values, dtype=np.float64)
+        raised = np.where(raised == 0, np.nan, raised) if y == "log" else raised  # or a line would fall to the foot of the axis
+        axis.plot(x, raised, style, color=colour, marker=_MARKERS[m % len(_MARKERS)], label=label,
                   markersize=_SIZE + _WIDER * covers, markerfacecolor="none" if covers else colour)  # fmt: skip
         if y == "log":
             zeros += _at_foot(axis, x, values, colour, 0.02 + 0.03 * zeros)
@@ -132,6 +134,8 @@ def curves(axis: Any, x: Any, lines: Mapping[str, Any], *, xlabel: str, ylabel: 
     else:
         axis.xaxis.get_major_locator().set_params(integer=True)
     if y == "log":
+        if not any(np.any(np.asarray(v, dtype=np.float64) > 0) for v in lines.values()):
+            axis.set_ylim(1e-17, 1e-15)  # all exactly zero: a logarithmic axis needs some limits
         axis.set_yscale("log")
     axis.set(xlabel=xlabel, ylabel=ylabel, title=title)
     if legend:
