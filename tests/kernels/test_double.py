@@ -78,3 +78,18 @@ def test_changes_of_one_field(base: tuple[str, str], fresh_seed: int) -> None:
             taken += 1
             np.testing.assert_array_equal(cpu.multiply_cpu(problem, 2), by_general(problem), err_msg=unit.source)
     assert taken >= 10
+
+
+@pytest.mark.parametrize("rounding", ["rz", "rne", "sr"])
+def test_a_sum_of_negative_zeros_under_a_floor(rounding: str) -> None:
+    """A floor of the exponent is no term: -0 and products of -0 are -0, and a +0 among them makes it +0."""
+    unit = tcsim.unit("h200", "float16").replace(
+        align_rounding="rne", block_size=2, fraction_bits=9, min_exponent=-20, rounding=rounding, zero_sign="ieee"
+    )
+    minus, one, plus = 0x8000, 0x3C00, 0x0000
+    a = np.array([[[minus, minus], [minus, plus], [one, one]]], np.uint16)
+    b = np.array([[[one], [one]]], np.uint16)
+    c = np.array([[[0x80000000]] * 3], np.uint32)
+    problem = Problem(unit, Sequential().plan(2), Operand(a, unit.a_format), Operand(b, unit.b_format), c, seed=3)
+    assert cpu.path(problem) == "double"
+    np.testing.assert_array_equal(by_double(problem)[0].ravel(), [0x80000000, 0, 0x40000000])

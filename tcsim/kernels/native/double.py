@@ -120,10 +120,12 @@ def block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row, alo
     rows.largest_exponents32(ea, eb, steps, sides.wide, width, row.top)
     if unit.deep:
         rows.least_places32(ea, eb, steps, sides.wide, width, np.int32(spec.weight), row.least)
+    if spec.ieee_zero:
+        rows.mark_negative_zeros(row.c, width, row.top, row.bad)
     if unit.floored:
         zeros = ahead(sides.zb, block * sides.wide)
         rows.raise_floor(row.c, sides.za[r * sides.deep + block], zeros, width, np.int32(unit.floor), row.top)
-    rows.scales_of(row.c, width, unit.fraction, unit.deep, unit.room, spec.ieee_zero, row.top, row.least, row.scale, row.bad)
+    rows.scales_of(width, unit.fraction, unit.deep, unit.room, row.top, row.least, row.scale, row.bad)
     if alone:
         use_rounding(unit.machine)
     words = ahead(row.term_words, word * row.width)

@@ -111,8 +111,7 @@ GATE = Gate(
         **roundings("rounding"),
         **one_of("c_enters", "aligned", "after"),
         **one_of("subnormals", "keep", "flush"),
-        # A random word that rounds to zero leaves a sign of its own: the general kernel's.
-        "zero_sign": lambda unit: unit.zero_sign == "positive" or (unit.zero_sign == "ieee" and not unit.stochastic),
+        **one_of("zero_sign", "positive", "ieee"),
         "block_size": lambda unit: _kind(unit) is not None,
         **up_to("chain", 1 << 10),
         **up_to("scale_block", 1 << 30),

@@ -84,6 +84,15 @@ def least_places32(ea, eb, steps, pitch, width, weight, least):
 
 
 @noalias
+def mark_negative_zeros(c, width, top, bad):
+    """Marks a c of -0 with products that are all zero, before a floor hides it: the sum is -0 if they are."""
+    wide_vectors()
+    for j in range(width):
+        minus = (np.int64(top[j]) <= ANY_ZERO) & (bits_of_float64(c[j]) == SIGN)
+        bad[j] |= np.int64(1) if minus else np.int64(0)
+
+
+@noalias
 def raise_floor(c, zero_row, zero_columns, width, floor, top):
     """A block with a zero term aligns at the floor at least."""
     wide_vectors()
@@ -93,8 +102,8 @@ def raise_floor(c, zero_row, zero_columns, width, floor, top):
 
 
 @noalias
-def scales_of(c, width, fraction, deep, room, ieee, top, least, scale, bad):
-    """s of each column; marks what leaves the exponents or the bits of float64, and a c of -0 that may be the result."""
+def scales_of(width, fraction, deep, room, top, least, scale, bad):
+    """s of each column; marks what leaves the exponents or the bits of float64."""
     wide_vectors()
     for j in range(width):
         e = np.int64(top[j])
@@ -103,8 +112,7 @@ def scales_of(c, width, fraction, deep, room, ieee, top, least, scale, bad):
         scale[j] = float64_of_bits((e - fraction + 52 + 1023) << 52)
         far = (np.int64(top[j]) > 900) | (some & (np.int64(top[j]) < -900))
         narrow = some & (deep != 0) & ((e - np.int64(least[j]) > room) | (e - fraction > np.int64(least[j])))
-        minus = (ieee != 0) & (some == False) & (bits_of_float64(c[j]) == SIGN)  # noqa: E712
-        bad[j] |= np.int64(1) if far | narrow | minus else np.int64(0)
+        bad[j] |= np.int64(1) if far | narrow else np.int64(0)
 
 
 @inline
