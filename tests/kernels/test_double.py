@@ -46,12 +46,14 @@ def by_double(problem: Problem) -> tuple[Codes, int]:
 
 
 @pytest.mark.parametrize("rounding", UNIT_MODES)
+@pytest.mark.parametrize("block", [1, 3])
 @pytest.mark.parametrize("unit", [FP64, FP32], ids=["float64", "float32"])
-def test_chains_of_single_products(unit: Unit, rounding: str, fresh_seed: int) -> None:
+def test_exact_sums(unit: Unit, block: int, rounding: str, fresh_seed: int) -> None:
+    """Chains of single products, and blocks of several."""
     rng, kind = np.random.default_rng(fresh_seed), unit.a_format
     precision, dtype, left = kind.precision, kind.array_dtype, 0
-    changed = unit.replace(rounding=rounding)
-    for number in range(30):
+    changed = unit.replace(rounding=rounding, block_size=block)
+    for number in range(30 // block):
         k = int(rng.integers(1, 6))
         a, b, c = (
             near_ties(rng, precision, shape).astype(dtype).view(kind.storage) for shape in ((1, 20, k), (1, k, 24), (1, 20, 24))
@@ -60,10 +62,14 @@ def test_chains_of_single_products(unit: Unit, rounding: str, fresh_seed: int) -
         got, some = by_double(problem)
         left += some
         np.testing.assert_array_equal(got, by_general(problem))
-    assert left < 30 * 20 * 24 // 4
+    assert left < 30 // block * 20 * 24 // 4
 
 
-@pytest.mark.parametrize("base", [("a100", "float16"), ("h200", "bfloat16"), ("ada", "float8_e4m3fn"), ("b200", "mxfp8_e4m3")])
+@pytest.mark.parametrize(
+    "base",
+    [("a100", "float16"), ("h200", "bfloat16"), ("ada", "float8_e4m3fn"), ("b200", "mxfp8_e4m3"),
+     ("mi300x", "tfloat32"), ("mi300x", "float8_e4m3fnuz"), ("mi210", "bfloat16"), ("mi100", "float32")],
+)  # fmt: skip
 def test_changes_of_one_field(base: tuple[str, str], fresh_seed: int) -> None:
     """Ordinary operands, of which none is left to others, and operands of every sort."""
     rng, taken = np.random.default_rng(fresh_seed), 0
