@@ -33,7 +33,8 @@ from tcsim.kernels.general.spec import order_of, spec_of, sums_of
 from tcsim.kernels.general.walks import add_outside
 from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native.double_exact import block_of_exact_sums
-from tcsim.kernels.native.double_plan import LongProducts, ManyTerms, OneProduct, Operations, Stages, double_spec
+from tcsim.kernels.native.double_groups import block_of_groups, mark_groups
+from tcsim.kernels.native.double_plan import Groups, LongProducts, ManyTerms, OneProduct, Operations, Stages, double_spec
 from tcsim.kernels.native.double_single import block_of_one
 from tcsim.kernels.native.double_stages import block_in_stages
 from tcsim.kernels.native.double_tree import block_of_operations, draw_operations
@@ -53,6 +54,12 @@ class Sides(NamedTuple):
     zb: Any  # [block, column]
     deep: int
     wide: int
+    ga: Any  # the scales of the groups that begin at a position, as `a` and `b`: values,
+    gb: Any
+    ha: Any  # exponents,
+    hb: Any
+    sa: Any  # and the span of the group's elements; za and zb are which of them are not zero
+    sb: Any
 
 
 @routine
@@ -172,6 +179,7 @@ WALKS = {
     ManyTerms: double_rows_of(rows.block_of_terms, draw_words_of_blocks),
     OneProduct: double_rows_of(block_of_one, draw_words_of_blocks),
     LongProducts: double_rows_of(block_of_exact_sums, draw_words_of_blocks),
+    Groups: double_rows_of(block_of_groups, draw_words_of_blocks),
     Stages: double_rows_of(block_in_stages, draw_words_of_blocks),
     Operations: double_rows_of(block_of_operations, draw_words_of_operations),
 }
@@ -233,6 +241,11 @@ def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit
     random = unit.cut == rows.RANDOM or unit.draws or unit.product_draws
     numbers = room(wide * (2 * min(spec.block, 64) + 16), np.float64)
     terms = room(4 * wide * (1 + 2 * spec.block) if random else np.int64(8 * wide), np.float64)
+    scaled = np.int64(1) if spec.group > 1 else np.int64(0)
+    ga, gb = room(scaled * high * deep + 1, np.float64), room(scaled * deep * wide + 1, np.float64)
+    ha, hb = room(scaled * high * deep + 1, np.int32), room(scaled * deep * wide + 1, np.int32)
+    sa, sb = room(scaled * high * deep + 1, np.int32), room(scaled * deep * wide + 1, np.int32)
+    other_sums = lines(wide, np.float64)
     bad_rows, bad_columns = np.empty(high, np.int64), np.empty(wide, np.int64)
     across = -(-tiles.columns // tiles.tile_columns)
     per_batch = across * -(-tiles.rows // high)
@@ -248,8 +261,33 @@ def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit
             positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
             decode_side(a, t, i0, ni, False, ks, positions, scale_a, spec, codes, sig_a, e_a, mark_a, deep, fa, ea, bad_rows)
             decode_side(b, t, j0, nj, True, ks, positions, scale_b, spec, codes, sig_b, e_b, mark_b, wide, fb, eb, bad_columns)
-            sides = Sides(at(fa, 0), at(ea, 0), at(za, 0), at(fb, 0), at(eb, 0), at(zb, 0), deep, wide)  # here: they live on
-            if unit.floored:
+            sides = Sides(
+                at(fa, 0), at(ea, 0), at(za, 0), at(fb, 0), at(eb, 0), at(zb, 0), deep, wide,
+                at(ga, 0), at(gb, 0), at(ha, 0), at(hb, 0), at(sa, 0), at(sb, 0),
+            )  # fmt: skip  # here: they live on
+            if scaled:
+                mark_groups(
+                    spec,
+                    scale_a,
+                    False,
+                    t,
+                    i0,
+                    ni,
+                    ks,
+                    blocks,
+                    starts,
+                    (unit.a_emin, unit.a_mantissa),
+                    fa,
+                    deep,
+                    ga,
+                    ha,
+                    za,
+                    sa,
+                )
+                mark_groups(
+                    spec, scale_b, True, t, j0, nj, ks, blocks, starts, (unit.b_emin, unit.b_mantissa), fb, wide, gb, hb, zb, sb
+                )
+            elif unit.floored:
                 mark_zero_blocks(sides, ni, width, blocks, starts)
             low_b, high_b = exponents_of(sides.eb, positions, nj, wide) if unit.wide else (np.int64(0), np.int64(0))
             for r in range(ni):
@@ -259,7 +297,7 @@ def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit
                     near = int(low + low_b > -800 and most + high_b < 800)
                 row = rows.DoubleRow(
                     at(values, r * wide), at(late, 0), at(bad, r * wide), at(marks, 0), at(top, 0), at(other, 0), at(least, 0),
-                    at(scale, 0), at(sums, 0), at(words, 0), at(terms, 0), at(numbers, 0), wide, near,
+                    at(scale, 0), at(sums, 0), at(other_sums, 0), at(words, 0), at(terms, 0), at(numbers, 0), wide, near,
                 )  # fmt: skip
                 run_double_row(kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed,
                                (t * tiles.m + i0 + r) * tiles.n + j0, step)  # fmt: skip

@@ -56,6 +56,12 @@ class LongProducts(NamedTuple):
     blocks: int = 0
 
 
+class Groups(NamedTuple):
+    """A unit whose terms are exact groups of products."""
+
+    blocks: int = 0
+
+
 class Stages(NamedTuple):
     """A unit that aligns in two stages."""
 
@@ -68,7 +74,7 @@ class Operations(NamedTuple):
     blocks: int = 0
 
 
-Kind = ManyTerms | OneProduct | LongProducts | Stages | Operations
+Kind = ManyTerms | OneProduct | LongProducts | Groups | Stages | Operations
 
 
 def _held(fmt: Format) -> bool:
@@ -83,6 +89,24 @@ def _narrow(unit: Unit) -> bool:
     return held and (scale is None or scale.emax - scale.emin <= _REACH)
 
 
+def _group_bits(unit: Unit) -> tuple[int, int]:
+    """(bits of a group's sum, how far it may reach above its scales' exponents), as wide as the formats are."""
+    a, b, scale = unit.a_format, unit.b_format, unit.scale_format
+    assert scale is not None
+    least = a.emin - a.mantissa_bits + b.emin - b.mantissa_bits
+    reach = a.emax + b.emax + 2 + unit.group_size.bit_length()
+    return reach - least, reach + (2 if scale.mantissa_bits else 0)
+
+
+def _grouped(unit: Unit) -> bool:
+    """Whether cut groups fit two float64, and a group in its span times its scales one."""
+    assert unit.scale_format is not None
+    most, terms = unit.fraction_bits or 0, unit.block_size // unit.group_size
+    small = unit.a_operand.emin <= unit.a_format.emin and unit.b_operand.emin <= unit.b_format.emin
+    fits = 0 <= most <= 30 and terms <= 64 and most + _group_bits(unit)[1] + terms.bit_length() <= 80
+    return fits and small and unit.group_size <= 62 and unit.block_size <= 512 and unit.scale_format.precision <= 8
+
+
 @lru_cache(maxsize=256)
 def double_kind(unit: Unit) -> Kind | None:
     """Which rows compute a unit; None for none."""
@@ -92,6 +116,8 @@ def double_kind(unit: Unit) -> Kind | None:
         return Stages() if narrow and unit.block_size <= 128 and deep <= 48 else None
     if unit.arithmetic == "rounded":
         return Operations() if narrow and unit.block_size <= 64 else None
+    if unit.group_size > 1:
+        return Groups() if narrow and not exact and _grouped(unit) else None
     if unit.block_size > 512 or not (narrow or (exact and unit.scale is None)):
         return None
     if exact and unit.block_size == 1:
@@ -167,7 +193,8 @@ GATE = Gate(
         **floats("operand_format", "scale"),
         "out": _output,
         **only(arithmetic="aligned", sum_format=None, chains=1, late_fraction_bits=None, parity_split=False),
-        **only(product_rounding="rne", overflow="wrap", group_size=1, lanes=1, term_cut="floor", factor_nan=None),
+        **only(product_rounding="rne", overflow="wrap", lanes=1, term_cut="floor", factor_nan=None),
+        **up_to("group_size", 62),
         **roundings("align_rounding", "exact"),
         **roundings("rounding"),
         **one_of("c_enters", "aligned", "after"),
@@ -247,7 +274,7 @@ class DoubleSpec(NamedTuple):
     product_draws: int
     deep: int  # sums are of uncut terms, proved to have no more bits than float64
     fraction: int
-    room: int  # bits of the largest term below its exponent, where sums are deep
+    room: int  # bits of the largest term below its exponent, where sums are deep; of the spans of a group's factors
     floor: int  # the least exponent of a block with a zero term, where some block has a lower one
     floored: int
     late: int  # bits of a sum of two stages
@@ -255,6 +282,10 @@ class DoubleSpec(NamedTuple):
     way: int  # how sums are rounded, by masks, words or neither; of a single product as `double_single` says
     product_way: int
     late_way: int
+    a_emin: int  # of the numbers in groups
+    a_mantissa: int
+    b_emin: int
+    b_mantissa: int
     how: DoubleRounding
     product: DoubleRounding
     kept: DoubleRounding  # of the addition of a late c
@@ -266,11 +297,13 @@ def double_spec(unit: Unit) -> tuple[Kind, np.void]:
     kind, block = double_kind(unit), unit.block_size
     assert kind is not None
     two, exact, bits = isinstance(kind, Stages), unit.align_rounding == "exact", block.bit_length()
-    room = 49 - bits if two else 53 - (4 * block + 2).bit_length()
+    grouped, scale = isinstance(kind, Groups), unit.scale_format
+    lost = 2 * scale.precision if grouped and scale is not None and scale.mantissa_bits else 0
+    room = 51 - lost - unit.group_size.bit_length() if grouped else 49 - bits if two else 53 - (4 * block + 2).bit_length()
     fraction = 1 << 20 if exact or unit.fraction_bits is None else unit.fraction_bits
     deep = isinstance(kind, ManyTerms | Stages) and (exact or fraction > room)
     way, cut, machine = _way(unit, kind), rows.UNCUT, NEAREST
-    if isinstance(kind, ManyTerms) and not deep:
+    if grouped or (isinstance(kind, ManyTerms) and not deep):
         found = processor_mode(unit.align_rounding)
         cut = {"nearest": rows.AWAY, "odd": rows.ODD, "random": rows.RANDOM}.get(mode(unit.align_rounding).toward, rows.MACHINE)
         cut, machine = (cut, TO_ZERO) if found is None else (rows.MACHINE, found)
@@ -278,10 +311,10 @@ def double_spec(unit: Unit) -> tuple[Kind, np.void]:
         machine = _DOWN
     if two:
         machine = TO_ZERO
-    scale = unit.scale_format
     lowest = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin)
     floor = unit.min_exponent
-    floored = isinstance(kind, ManyTerms) and not exact and floor is not None and floor > min(lowest, unit.out_format.emin)
+    floored = grouped and floor is not None
+    floored |= isinstance(kind, ManyTerms) and not exact and floor is not None and floor > min(lowest, unit.out_format.emin)
     return kind, record(
         DoubleSpec(
             wide=int(not _narrow(unit)),
@@ -299,6 +332,10 @@ def double_spec(unit: Unit) -> tuple[Kind, np.void]:
             way=way,
             product_way=_product_way(unit),
             late_way=rows.MACHINE if unit.out_format.precision <= 50 and unit.out_format.emin <= _NORMAL else rows.UNCUT,
+            a_emin=unit.a_format.emin,
+            a_mantissa=unit.a_format.mantissa_bits,
+            b_emin=unit.b_format.emin,
+            b_mantissa=unit.b_format.mantissa_bits,
             how=rounding_of(unit.rounding, unit),
             product=rounding_of(unit.product_rounding, unit),
             kept=rounding_of("rne", unit, unit.out_format.precision),

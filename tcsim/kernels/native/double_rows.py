@@ -45,6 +45,7 @@ class DoubleRow(NamedTuple):
     least: Any  # int32: the least place of a term
     scale: Any  # float64: s of the column's block
     total: Any  # float64
+    other_total: Any  # float64
     words: Any  # float64 [4·width]: the random words of four blocks' results
     term_words: Any  # float64 [(1 + block)·4·width]: of their terms, c's first; or of the operations of a tree, and its numbers
     tree: Any  # float64: the numbers of a tree, or other sums
@@ -140,7 +141,7 @@ def cut_lane(t, s, kind, word):
     if kind == AWAY:
         size = size + s * 2.0**-53
     if kind == RANDOM:
-        size = size + word * (s * 2.0**-84)
+        size = fused_multiply_add(word, s * 2.0**-84, size)
     raised = size + s
     if kind == ODD:
         bits = bits_of_float64(raised)
