@@ -68,7 +68,7 @@ def test_exact_sums(unit: Unit, block: int, rounding: str, fresh_seed: int) -> N
 @pytest.mark.parametrize(
     "base",
     [("a100", "float16"), ("h200", "bfloat16"), ("ada", "float8_e4m3fn"), ("b200", "mxfp8_e4m3"),
-     ("mi300x", "tfloat32"), ("mi300x", "float8_e4m3fnuz"), ("mi210", "bfloat16"), ("mi100", "float32")],
+     ("mi300x", "tfloat32"), ("mi300x", "float8_e4m3fnuz"), ("mi210", "bfloat16"), ("mi100", "float32"), ("b200", "nvfp4")],
 )  # fmt: skip
 def test_changes_of_one_field(base: tuple[str, str], fresh_seed: int) -> None:
     """Ordinary operands, of which none is left to others, and operands of every sort."""
@@ -77,7 +77,10 @@ def test_changes_of_one_field(base: tuple[str, str], fresh_seed: int) -> None:
         a, b, c = operands(rng, unit, 9, 33, 96, str(rng.choice(KINDS)))
         scales = []
         if unit.scale_format is not None:
-            scales = [rng.integers(110, 140, shape, dtype=np.uint8) for shape in ((1, 9, 3), (1, 3, 33))]
+            blocks, middle = -(-96 // unit.scale_block), unit.scale_format.bias << unit.scale_format.mantissa_bits
+            scales = [
+                rng.integers(middle - 15, middle + 15, shape, dtype=np.uint8) for shape in ((1, 9, blocks), (1, blocks, 33))
+            ]
         problem = Problem(unit, Sequential().plan(96), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None],
                           *scales, seed=fresh_seed)  # fmt: skip
         if cpu.path(problem) == "double":

@@ -122,7 +122,7 @@ def exponents_of(e, rows_, columns, pitch):
 def draw_words_of_blocks(spec, unit, blocks, starts, block, seed, element, group, width, row):
     """The random words of the next four blocks."""
     if unit.cut == rows.RANDOM:
-        rows.draw_terms(seed, element, group, spec.block, width, row)
+        rows.draw_terms(seed, element, group, -(-spec.block // spec.group), width, row)
     if unit.draws:
         rows.draw_float_words(seed, element, group, np.int64(0), width, row.width, row.words)
 

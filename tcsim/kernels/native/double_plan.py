@@ -103,7 +103,7 @@ def _grouped(unit: Unit) -> bool:
     assert unit.scale_format is not None
     most, terms = unit.fraction_bits or 0, unit.block_size // unit.group_size
     small = unit.a_operand.emin <= unit.a_format.emin and unit.b_operand.emin <= unit.b_format.emin
-    fits = 0 <= most <= 30 and terms <= 64 and most + _group_bits(unit)[1] + terms.bit_length() <= 80
+    fits = 0 <= most <= 45 and terms <= 64 and most + _group_bits(unit)[1] + terms.bit_length() <= 80
     return fits and small and unit.group_size <= 62 and unit.block_size <= 512 and unit.scale_format.precision <= 8
 
 
