@@ -51,7 +51,10 @@ ARITHMETIC: Kernels = (
     *(Kernel("fast", gate, _fast, FAST) for gate in plan.GATES),
     Kernel("native", float32.GATE, float32.multiply_float32),
     Kernel("fused", fused.GATE, fused.multiply_fused),
-    Kernel("double", double_plan.GATE, double.multiply_double),
+    *(
+        Kernel("double", gate, double.multiply_double)
+        for gate in (double_plan.GATE, double_plan.STAGES, double_plan.OPERATIONS)
+    ),
     Kernel("paired", paired.GATE, paired.multiply_paired),
     *GENERAL,
 )

@@ -43,9 +43,9 @@ CASES = {unit.label: unit for unit in distinct()} | {
 }
 
 
-def problem_of(unit: Unit) -> Problem:
+def problem_of(unit: Unit, shape: tuple[int, int, int, int] = SHAPE) -> Problem:
     """Normally distributed operands, quantised by the largest of each scale's block where the unit has scales."""
-    batch, m, n, k = SHAPE
+    batch, m, n, k = shape
     rng = np.random.default_rng(0)
 
     def operand(fmt: tcsim.Format, *sizes: int) -> tuple[Operand, Codes | None]:

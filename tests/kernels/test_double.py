@@ -46,12 +46,14 @@ def by_double(problem: Problem) -> tuple[Codes, int]:
 
 
 @pytest.mark.parametrize("rounding", UNIT_MODES)
+@pytest.mark.parametrize("block", [1, 3])
 @pytest.mark.parametrize("unit", [FP64, FP32], ids=["float64", "float32"])
-def test_chains_of_single_products(unit: Unit, rounding: str, fresh_seed: int) -> None:
+def test_exact_sums(unit: Unit, block: int, rounding: str, fresh_seed: int) -> None:
+    """Chains of single products, and blocks of several."""
     rng, kind = np.random.default_rng(fresh_seed), unit.a_format
     precision, dtype, left = kind.precision, kind.array_dtype, 0
-    changed = unit.replace(rounding=rounding)
-    for number in range(30):
+    changed = unit.replace(rounding=rounding, block_size=block)
+    for number in range(30 // block):
         k = int(rng.integers(1, 6))
         a, b, c = (
             near_ties(rng, precision, shape).astype(dtype).view(kind.storage) for shape in ((1, 20, k), (1, k, 24), (1, 20, 24))
@@ -60,10 +62,14 @@ def test_chains_of_single_products(unit: Unit, rounding: str, fresh_seed: int) -
         got, some = by_double(problem)
         left += some
         np.testing.assert_array_equal(got, by_general(problem))
-    assert left < 30 * 20 * 24 // 4
+    assert left < 30 // block * 20 * 24 // 4
 
 
-@pytest.mark.parametrize("base", [("a100", "float16"), ("h200", "bfloat16"), ("ada", "float8_e4m3fn"), ("b200", "mxfp8_e4m3")])
+@pytest.mark.parametrize(
+    "base",
+    [("a100", "float16"), ("h200", "bfloat16"), ("ada", "float8_e4m3fn"), ("b200", "mxfp8_e4m3"),
+     ("mi300x", "tfloat32"), ("mi300x", "float8_e4m3fnuz"), ("mi210", "bfloat16"), ("mi100", "float32"), ("b200", "nvfp4")],
+)  # fmt: skip
 def test_changes_of_one_field(base: tuple[str, str], fresh_seed: int) -> None:
     """Ordinary operands, of which none is left to others, and operands of every sort."""
     rng, taken = np.random.default_rng(fresh_seed), 0
@@ -71,10 +77,28 @@ def test_changes_of_one_field(base: tuple[str, str], fresh_seed: int) -> None:
         a, b, c = operands(rng, unit, 9, 33, 96, str(rng.choice(KINDS)))
         scales = []
         if unit.scale_format is not None:
-            scales = [rng.integers(110, 140, shape, dtype=np.uint8) for shape in ((1, 9, 3), (1, 3, 33))]
+            blocks, middle = -(-96 // unit.scale_block), unit.scale_format.bias << unit.scale_format.mantissa_bits
+            scales = [
+                rng.integers(middle - 15, middle + 15, shape, dtype=np.uint8) for shape in ((1, 9, blocks), (1, blocks, 33))
+            ]
         problem = Problem(unit, Sequential().plan(96), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None],
                           *scales, seed=fresh_seed)  # fmt: skip
         if cpu.path(problem) == "double":
             taken += 1
             np.testing.assert_array_equal(cpu.multiply_cpu(problem, 2), by_general(problem), err_msg=unit.source)
     assert taken >= 10
+
+
+@pytest.mark.parametrize("rounding", ["rz", "rne", "sr"])
+def test_a_sum_of_negative_zeros_under_a_floor(rounding: str) -> None:
+    """A floor of the exponent is no term: -0 and products of -0 are -0, and a +0 among them makes it +0."""
+    unit = tcsim.unit("h200", "float16").replace(
+        align_rounding="rne", block_size=2, fraction_bits=9, min_exponent=-20, rounding=rounding, zero_sign="ieee"
+    )
+    minus, one, plus = 0x8000, 0x3C00, 0x0000
+    a = np.array([[[minus, minus], [minus, plus], [one, one]]], np.uint16)
+    b = np.array([[[one], [one]]], np.uint16)
+    c = np.array([[[0x80000000]] * 3], np.uint32)
+    problem = Problem(unit, Sequential().plan(2), Operand(a, unit.a_format), Operand(b, unit.b_format), c, seed=3)
+    assert cpu.path(problem) == "double"
+    np.testing.assert_array_equal(by_double(problem)[0].ravel(), [0x80000000, 0, 0x40000000])

@@ -22,9 +22,9 @@ _TWO, _THREE = np.uint64(2), np.uint64(3)
 
 @inline
 def _round(c0, c1, c2, c3, k0, k1):
-    p0 = _M0 * c0
-    p1 = _M1 * c2
-    return (p1 >> _HIGH) ^ c1 ^ k0, p1 & _MASK, (p0 >> _HIGH) ^ c3 ^ k1, p0 & _MASK
+    p0 = _M0 * (c0 & _MASK)  # a multiplication takes the low halves, and what stands above them is cut off at the end
+    p1 = _M1 * (c2 & _MASK)
+    return (p1 >> _HIGH) ^ c1 ^ k0, p1, (p0 >> _HIGH) ^ c3 ^ k1, p0
 
 
 @inline
@@ -48,7 +48,8 @@ def ten_rounds(c0, c1, c2, c3, k0, k1):
     k0, k1 = (k0 + _W0) & _MASK, (k1 + _W1) & _MASK
     c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
     k0, k1 = (k0 + _W0) & _MASK, (k1 + _W1) & _MASK
-    return _round(c0, c1, c2, c3, k0, k1)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    return c0 & _MASK, c1 & _MASK, c2 & _MASK, c3 & _MASK
 
 
 @inline

@@ -132,17 +132,29 @@ def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, s
             codes[j] = load_code(m, t, ks[i], first + j) if columns else load_code(m, t, first + i, ks[j])
         found |= decode_line(codes, inner, stored, emin, precision, spec.flush, spec.fixed != 0, sig[i], e[i], mark[i])
     if scales.address != 0:
+        many = lines if columns else 1  # scales are decoded once for the run of positions that have them
+        s, es, bad = np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many, np.bool_)
+        start, stop = np.int64(0), np.int64(0)
         for i in range(outer):
+            if not columns:
+                start, stop = np.int64(0), np.int64(0)
             for j in range(inner):
                 k, line = (ks[i], first + j) if columns else (ks[j], first + i)
-                at = k // spec.scale_block
-                s, es, bad = block_scale(scales, t, at, line, spec) if columns else block_scale(scales, t, line, at, spec)
-                if s == 0 and not bad:
-                    bad = mark[i, j] & 3 != FINITE  # infinity times a scale of zero
+                if k < start or k >= stop:
+                    at = k // spec.scale_block
+                    start, stop = at * spec.scale_block, (at + 1) * spec.scale_block
+                    for n in range(many):
+                        s[n], es[n], bad[n] = (
+                            block_scale(scales, t, at, first + n, spec) if columns else block_scale(scales, t, line, at, spec)
+                        )
+                n = j if columns else 0
+                wrong = bad[n]
+                if s[n] == 0 and not wrong:
+                    wrong = mark[i, j] & 3 != FINITE  # infinity times a scale of zero
                     sig[i, j], e[i, j] = 0, ZERO_E
                 elif not grouped and sig[i, j] != 0:
-                    e[i, j] += es
-                if bad:
+                    e[i, j] += es[n]
+                if wrong:
                     mark[i, j] |= NAN
                     found = True
     return found

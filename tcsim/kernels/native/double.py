@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
-from tcsim.codegen.jit import default_threads, kernel, no_refcount, noalias, routine, run_tasks
+from tcsim.codegen.jit import default_threads, kernel, no_refcount, noalias, routine, run_tasks, variant
 from tcsim.codegen.memory import ahead, at, load_code, matrices
 from tcsim.codegen.scalar_ops import use_rounding, wide_vectors
 from tcsim.codegen.vector_ops import NEAREST
-from tcsim.kernels.fast.drive import lines
+from tcsim.kernels.fast.drive import lines, room
 from tcsim.kernels.fast.run import cover
-from tcsim.kernels.general.cuts import C_OPERATION
-from tcsim.kernels.general.numbers import FINITE, ZERO_E, decode_number, round_float64, to_float64
+from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, ZERO_E, decode_number, round_float64, to_float64
 from tcsim.kernels.general.panel import (
     INSTRUCTION_END,
     INSTRUCTION_START,
@@ -28,15 +28,19 @@ from tcsim.kernels.general.panel import (
     decode_lines,
     plan_chunk,
 )
-from tcsim.kernels.general.row import draw_row_words
 from tcsim.kernels.general.run import Tiles, end_output, run_part
 from tcsim.kernels.general.spec import order_of, spec_of, sums_of
 from tcsim.kernels.general.walks import add_outside
 from tcsim.kernels.native import double_rows as rows
-from tcsim.kernels.native.double_plan import PAIR, TERMS, double_spec
+from tcsim.kernels.native.double_exact import block_of_exact_sums
+from tcsim.kernels.native.double_groups import block_of_groups, mark_groups
+from tcsim.kernels.native.double_plan import Groups, LongProducts, ManyTerms, OneProduct, Operations, Stages, double_spec
+from tcsim.kernels.native.double_single import block_of_one
+from tcsim.kernels.native.double_stages import block_in_stages
+from tcsim.kernels.native.double_tree import block_of_operations, draw_operations
 from tcsim.problem import Codes, Problem
 
-ROWS, COLUMNS, CHUNK, LANES = 64, 128, 128, 16
+ROWS, COLUMNS, CHUNK, LANES = 128, 128, 128, 16
 
 
 class Sides(NamedTuple):
@@ -50,6 +54,12 @@ class Sides(NamedTuple):
     zb: Any  # [block, column]
     deep: int
     wide: int
+    ga: Any  # the scales of the groups that begin at a position, as `a` and `b`: values,
+    gb: Any
+    ha: Any  # exponents,
+    hb: Any
+    sa: Any  # and the span of the group's elements; za and zb are which of them are not zero
+    sb: Any
 
 
 @routine
@@ -96,93 +106,97 @@ def mark_zero_blocks(sides, count, width, blocks, starts):
                 sides.zb[block * sides.wide + j] |= np.int64(1) if sides.b[p * sides.wide + j] == 0.0 else np.int64(0)
 
 
-@no_refcount
-def draw_results(seed, element, group, width, row):
-    """The random words of the results of four blocks."""
-    draw_row_words(seed, element, group, np.int64(0), width, row.drawn, row.width)
-    rows.words_as_floats(row.drawn, 4 * row.width, row.words)
-
-
-@no_refcount
-def draw_terms(seed, element, group, terms, width, row):
-    """The random words of c and of the products of four blocks."""
-    for i in range(1 + terms):
-        draw_row_words(seed, element, group, np.int64(C_OPERATION + i), width, row.drawn, row.width)
-        rows.words_as_floats(row.drawn, 4 * row.width, ahead(row.term_words, np.int64(4 * i * row.width)))
-
-
-@no_refcount
-def block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row, alone):
-    """One block of an aligned sum; `alone` where the processor's rounding is set for it alone."""
-    a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
-    b, eb = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide)
-    rows.start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, row.top, row.least)
-    rows.largest_exponents32(ea, eb, steps, sides.wide, width, row.top)
-    if unit.deep:
-        rows.least_places32(ea, eb, steps, sides.wide, width, np.int32(spec.weight), row.least)
-    if unit.floored:
-        zeros = ahead(sides.zb, block * sides.wide)
-        rows.raise_floor(row.c, sides.za[r * sides.deep + block], zeros, width, np.int32(unit.floor), row.top)
-    rows.scales_of(row.c, width, unit.fraction, unit.deep, unit.room, spec.ieee_zero, row.top, row.least, row.scale, row.bad)
-    if alone:
-        use_rounding(unit.machine)
-    words = ahead(row.term_words, word * row.width)
-    rows.start_total(row.c, width, unit.cut, words, row.scale, row.total)
-    products = ahead(row.term_words, (4 + word) * row.width)
-    rows.add_cut_terms(a, b, steps, sides.wide, width, unit.cut, products, 4 * row.width, row.scale, row.total)
-    if alone:
-        use_rounding(np.int64(NEAREST))
-    rows.round_totals(unit.how, row.total, width, ahead(row.words, word * row.width), row.c, row.bad)
-
-
-@no_refcount
-def add_single_product(unit, x, b, width, words, row):
-    """c + one product, rounded once."""
-    if unit.quick == rows.MACHINE:
-        rows.add_product_by_masks(unit.how, x, b, width, row.c, row.bad)
-    elif unit.quick == rows.RANDOM and unit.kind == PAIR:
-        rows.add_product_by_words(unit.how, x, b, width, words, row.c, row.bad)
-    elif unit.quick != rows.UNCUT:
-        rows.add_wide_product_quickly(unit.how, unit.quick, x, b, width, words, row.c, row.bad)
-    elif unit.kind == PAIR:
-        rows.add_one_product(unit.how, x, b, width, words, row.c, row.bad)
-    else:
-        rows.add_wide_product(unit.how, x, b, width, words, row.c, row.bad)
-
-
 @noalias
-def run_double_row(spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
-    """All blocks of a chunk for one row."""
-    moved = unit.machine != NEAREST
-    apart = spec.after or sums_.precision != 0
-    if moved and not apart:
-        use_rounding(unit.machine)
-    for block in range(blocks):
-        event, p0 = events[block], starts[block]
-        steps = starts[block + 1] - p0
-        if event & SEGMENT_START and sums_.precision != 0:
-            for j in range(width):
-                row.c[j] = 0.0
-        if event & INSTRUCTION_START and spec.after:
-            rows.put_aside(width, -0.0 if spec.after_negative else 0.0, row.c, row.late)
-        word = (step + block) & 3
-        if word == 0 or block == 0:
-            if unit.draws:
-                draw_results(seed, element, (step + block) >> 2, width, row)
-            if unit.cut == rows.RANDOM:
-                draw_terms(seed, element, (step + block) >> 2, spec.block, width, row)
-        if unit.kind == TERMS:
-            block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row, moved and apart)
-        else:
-            x, b, words = sides.a[r * sides.deep + p0], ahead(sides.b, p0 * sides.wide), ahead(row.words, word * row.width)
-            add_single_product(unit, x, b, width, words, row)
-        if event & INSTRUCTION_END and spec.after:
-            rows.add_kept(unit.kept, row.late, width, row.c, row.bad)
-        if event & SEGMENT_END and sums_.precision != 0:
-            for j in range(width):
-                total[j] = add_outside(total[j], row.c[j], sums_.precision, sums_.layout)
-    if moved and not apart:
-        use_rounding(np.int64(NEAREST))
+def exponents_of(e, rows_, columns, pitch):
+    """The least and the largest exponent of what is not zero."""
+    wide_vectors()
+    least, most = np.int32(1 << 20), np.int32(ZERO_E)
+    for i in range(rows_):
+        for j in range(columns):
+            x = e[i * pitch + j]
+            least, most = min(least, x if x > np.int32(ANY_ZERO) else least), max(most, x)
+    return np.int64(least), np.int64(most)
+
+
+@no_refcount
+def draw_words_of_blocks(spec, unit, blocks, starts, block, seed, element, group, width, row):
+    """The random words of the next four blocks."""
+    if unit.cut == rows.RANDOM:
+        rows.draw_terms(seed, element, group, -(-spec.block // spec.group), width, row)
+    if unit.draws:
+        rows.draw_float_words(seed, element, group, np.int64(0), width, row.width, row.words)
+
+
+@no_refcount
+def draw_words_of_operations(spec, unit, blocks, starts, block, seed, element, group, width, row):
+    """The same for units that round every operation: sums come after as many products as a block has."""
+    if unit.draws or unit.product_draws:
+        first = spec.block
+        for i in range(block, min(block + 4, blocks)):
+            first = min(first, starts[i + 1] - starts[i])
+        first, last = np.int64(0) if unit.product_draws else first, 2 * spec.block if unit.draws else spec.block
+        draw_operations(seed, element, group, first, last, width, row)
+
+
+def double_rows_of(block_of, draw):
+    """The walk of a row through the blocks of a chunk, each by `block_of`."""
+
+    @noalias
+    @variant(block_of.py_func.__name__)
+    def run_double_row(spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
+        """All blocks of a chunk for one row."""
+        moved = unit.machine != NEAREST
+        if moved:
+            use_rounding(unit.machine)
+        for block in range(blocks):
+            event, p0 = events[block], starts[block]
+            if event & SEGMENT_START and sums_.precision != 0:
+                for j in range(width):
+                    row.c[j] = 0.0
+            if event & INSTRUCTION_START and spec.after:
+                rows.put_aside(width, -0.0 if spec.after_negative else 0.0, row.c, row.late)
+            word = (step + block) & 3
+            if word == 0 or block == 0:
+                draw(spec, unit, blocks, starts, block, seed, element, (step + block) >> 2, width, row)
+            block_of(spec, unit, sides, r, block, p0, starts[block + 1] - p0, word, width, row)
+            late, ended = event & INSTRUCTION_END and spec.after, event & SEGMENT_END and sums_.precision != 0
+            if moved and (late or ended):
+                use_rounding(np.int64(NEAREST))
+            if late:
+                rows.add_kept(unit.kept, unit.late_way, row.late, width, row.c, row.bad)
+            if ended:
+                for j in range(width):
+                    total[j] = add_outside(total[j], row.c[j], sums_.precision, sums_.layout)
+            if moved and (late or ended):
+                use_rounding(unit.machine)
+        if moved:
+            use_rounding(np.int64(NEAREST))
+
+    return run_double_row
+
+
+WALKS = {
+    ManyTerms: double_rows_of(rows.block_of_terms, draw_words_of_blocks),
+    OneProduct: double_rows_of(block_of_one, draw_words_of_blocks),
+    LongProducts: double_rows_of(block_of_exact_sums, draw_words_of_blocks),
+    Groups: double_rows_of(block_of_groups, draw_words_of_blocks),
+    Stages: double_rows_of(block_in_stages, draw_words_of_blocks),
+    Operations: double_rows_of(block_of_operations, draw_words_of_operations),
+}
+
+
+def run_double_row(kind, *arguments):
+    """All blocks of a chunk for one row, by the rows that the type of `kind` names."""
+
+
+@overload(run_double_row)
+def _run_double_row(kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
+    walk = WALKS[kind.instance_class]
+
+    def run(kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
+        walk(spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step)
+
+    return run
 
 
 @routine
@@ -206,7 +220,7 @@ def begin_row(spec, sums_, c, t, i, j0, nj, width, values, bad, total, first):
 
 
 @kernel
-def run_double_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, unit, sums_, order, bounds, tiles, seed, left):
+def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit, sums_, order, bounds, tiles, seed, left):
     """Tiles first … last - 1 of D = C + A·B; left[t, i, j] is 1 where an output is for others to compute."""
     deep = max(CHUNK, spec.period)
     high, wide = tiles.tile_rows, -(-tiles.tile_columns // LANES) * LANES
@@ -223,8 +237,15 @@ def run_double_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, unit, sums
         lines(wide, np.float64),
         lines(4 * wide, np.float64),
     )
-    top, least, drawn = lines(wide, np.int32), lines(wide, np.int32), lines(4 * wide, np.uint64)
-    terms = lines(4 * wide * (1 + spec.block) if unit.cut == rows.RANDOM else np.int64(8 * wide), np.float64)
+    top, least, other, marks = lines(wide, np.int32), lines(wide, np.int32), lines(wide, np.int32), lines(wide, np.int64)
+    random = unit.cut == rows.RANDOM or unit.draws or unit.product_draws
+    numbers = room(wide * (2 * min(spec.block, 64) + 16), np.float64)
+    terms = room(4 * wide * (1 + 2 * spec.block) if random else np.int64(8 * wide), np.float64)
+    scaled = np.int64(1) if spec.group > 1 else np.int64(0)
+    ga, gb = room(scaled * high * deep + 1, np.float64), room(scaled * deep * wide + 1, np.float64)
+    ha, hb = room(scaled * high * deep + 1, np.int32), room(scaled * deep * wide + 1, np.int32)
+    sa, sb = room(scaled * high * deep + 1, np.int32), room(scaled * deep * wide + 1, np.int32)
+    other_sums = lines(wide, np.float64)
     bad_rows, bad_columns = np.empty(high, np.int64), np.empty(wide, np.int64)
     across = -(-tiles.columns // tiles.tile_columns)
     per_batch = across * -(-tiles.rows // high)
@@ -240,15 +261,45 @@ def run_double_tiles(first, last, a, b, c, d, scale_a, scale_b, spec, unit, sums
             positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
             decode_side(a, t, i0, ni, False, ks, positions, scale_a, spec, codes, sig_a, e_a, mark_a, deep, fa, ea, bad_rows)
             decode_side(b, t, j0, nj, True, ks, positions, scale_b, spec, codes, sig_b, e_b, mark_b, wide, fb, eb, bad_columns)
-            sides = Sides(at(fa, 0), at(ea, 0), at(za, 0), at(fb, 0), at(eb, 0), at(zb, 0), deep, wide)  # here: they live on
-            if unit.floored:
+            sides = Sides(
+                at(fa, 0), at(ea, 0), at(za, 0), at(fb, 0), at(eb, 0), at(zb, 0), deep, wide,
+                at(ga, 0), at(gb, 0), at(ha, 0), at(hb, 0), at(sa, 0), at(sb, 0),
+            )  # fmt: skip  # here: they live on
+            if scaled:
+                mark_groups(
+                    spec,
+                    scale_a,
+                    False,
+                    t,
+                    i0,
+                    ni,
+                    ks,
+                    blocks,
+                    starts,
+                    (unit.a_emin, unit.a_mantissa),
+                    fa,
+                    deep,
+                    ga,
+                    ha,
+                    za,
+                    sa,
+                )
+                mark_groups(
+                    spec, scale_b, True, t, j0, nj, ks, blocks, starts, (unit.b_emin, unit.b_mantissa), fb, wide, gb, hb, zb, sb
+                )
+            elif unit.floored:
                 mark_zero_blocks(sides, ni, width, blocks, starts)
+            low_b, high_b = exponents_of(sides.eb, positions, nj, wide) if unit.wide else (np.int64(0), np.int64(0))
             for r in range(ni):
+                near = 1
+                if unit.wide:
+                    low, most = exponents_of(ahead(sides.ea, r * deep), np.int64(1), positions, np.int64(0))
+                    near = int(low + low_b > -800 and most + high_b < 800)
                 row = rows.DoubleRow(
-                    at(values, r * wide), at(late, 0), at(bad, r * wide), at(top, 0), at(least, 0), at(scale, 0), at(sums, 0),
-                    at(words, 0), at(terms, 0), at(drawn, 0), wide,
+                    at(values, r * wide), at(late, 0), at(bad, r * wide), at(marks, 0), at(top, 0), at(other, 0), at(least, 0),
+                    at(scale, 0), at(sums, 0), at(other_sums, 0), at(words, 0), at(terms, 0), at(numbers, 0), wide, near,
                 )  # fmt: skip
-                run_double_row(spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed,
+                run_double_row(kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed,
                                (t * tiles.m + i0 + r) * tiles.n + j0, step)  # fmt: skip
             step += blocks
         for r in range(ni):
@@ -265,13 +316,14 @@ def multiply_double(problem: Problem, out: Codes, threads: int | None = None) ->
     batch, m, n, _ = problem.shape
     count = threads or default_threads()
     unit = problem.unit
-    columns = COLUMNS // 2 if double_spec(unit)["cut"] == rows.RANDOM else COLUMNS
+    kind, numbers = double_spec(unit)
+    columns = COLUMNS // 2 if numbers["cut"] == rows.RANDOM else COLUMNS
     high = max(1, min(ROWS, m, -(-batch * m * -(-n // columns) // (4 * count))))
     tiles = Tiles(m, n, 0, m, 0, n, high, min(columns, n), 0)
     left = np.zeros(out.shape, np.uint8)
     run_tasks(
-        run_double_tiles, batch * -(-m // high) * -(-n // columns), threads, matrices(problem.a.codes), matrices(problem.b.codes),
-        matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec_of(problem)[1], double_spec(unit),
+        run_double_tiles, batch * -(-m // high) * -(-n // columns), threads, kind, matrices(problem.a.codes), matrices(problem.b.codes),
+        matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec_of(problem)[1], numbers,
         sums_of(problem), order_of(unit), problem.plan.bounds, tiles, np.uint64(problem.seed), left,
     )  # fmt: skip
     found = [(int(t), *corners) for t in np.flatnonzero(left.any(axis=(1, 2))) for corners in cover(left[t] != 0)]

@@ -28,16 +28,60 @@ from tcsim.gates import (
 )
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.native import double_rows as rows
+from tcsim.kernels.native import double_single as single
+from tcsim.kernels.native import double_tree as tree
 from tcsim.kernels.native.double_round import DoubleRounding, rounding_of
 
 _REACH = 400  # exponents of operands and scales: products and sums then stay far inside float64's
-TERMS, PAIR, WIDE_PAIR = range(3)  # a block of terms; one exact product and c; one product of float64 numbers and c
+_DOWN = 3  # the number of llvm.set.rounding
+_NORMAL = -100  # the least exponent of outputs whose subnormal numbers are rare enough to be left to others
+_SHORT = 30  # bits of products up to which exact sums of ordinary data hardly leave float64
+
+
+class ManyTerms(NamedTuple):
+    """A unit whose products are the terms of an aligned sum, cut or few bits apart. Rows are compiled for each of these types, when it is used."""
+
+    blocks: int = 0
+
+
+class OneProduct(NamedTuple):
+    """A unit that adds one product at a time to c, exactly."""
+
+    blocks: int = 0
+
+
+class LongProducts(NamedTuple):
+    """A unit that adds long products exactly."""
+
+    blocks: int = 0
+
+
+class Groups(NamedTuple):
+    """A unit whose terms are exact groups of products."""
+
+    blocks: int = 0
+
+
+class Stages(NamedTuple):
+    """A unit that aligns in two stages."""
+
+    blocks: int = 0
+
+
+class Operations(NamedTuple):
+    """A unit that rounds every operation."""
+
+    blocks: int = 0
+
+
+Kind = ManyTerms | OneProduct | LongProducts | Groups | Stages | Operations
 
 
 def _held(fmt: Format) -> bool:
     return fmt.zero and fmt.emin - fmt.mantissa_bits >= -_REACH and fmt.emax <= _REACH
 
 
+@lru_cache(maxsize=256)
 def _narrow(unit: Unit) -> bool:
     """Whether products are exact in float64, far from its smallest and largest numbers."""
     a, b, scale = unit.a_operand, unit.b_operand, unit.scale_format
@@ -45,27 +89,79 @@ def _narrow(unit: Unit) -> bool:
     return held and (scale is None or scale.emax - scale.emin <= _REACH)
 
 
-def _kind(unit: Unit) -> int | None:
+def _group_bits(unit: Unit) -> tuple[int, int]:
+    """(bits of a group's sum, how far it may reach above its scales' exponents), as wide as the formats are."""
+    a, b, scale = unit.a_format, unit.b_format, unit.scale_format
+    assert scale is not None
+    least = a.emin - a.mantissa_bits + b.emin - b.mantissa_bits
+    reach = a.emax + b.emax + 2 + unit.group_size.bit_length()
+    return reach - least, reach + (2 if scale.mantissa_bits else 0)
+
+
+def _grouped(unit: Unit) -> bool:
+    """Whether cut groups fit two float64, and a group in its span times its scales one."""
+    assert unit.scale_format is not None
+    most, terms = unit.fraction_bits or 0, unit.block_size // unit.group_size
+    small = unit.a_operand.emin <= unit.a_format.emin and unit.b_operand.emin <= unit.b_format.emin
+    fits = 0 <= most <= 45 and terms <= 64 and most + _group_bits(unit)[1] + terms.bit_length() <= 80
+    return fits and small and unit.group_size <= 62 and unit.block_size <= 512 and unit.scale_format.precision <= 8
+
+
+@lru_cache(maxsize=256)
+def double_kind(unit: Unit) -> Kind | None:
     """Which rows compute a unit; None for none."""
-    single = unit.block_size == 1 and unit.align_rounding == "exact"
-    if single:
-        return PAIR if _narrow(unit) else WIDE_PAIR if unit.scale is None else None
-    return TERMS if _narrow(unit) and unit.block_size <= 512 else None
+    narrow, exact = _narrow(unit), unit.align_rounding == "exact"
+    if unit.arithmetic == "two-stage":
+        deep = unit.block_size.bit_length() + max(unit.late_fraction_bits or 0, 0)
+        return Stages() if narrow and unit.block_size <= 128 and deep <= 48 else None
+    if unit.arithmetic == "rounded":
+        return Operations() if narrow and unit.block_size <= 64 else None
+    if unit.group_size > 1:
+        return Groups() if narrow and not exact and _grouped(unit) else None
+    if unit.block_size > 512 or not (narrow or (exact and unit.scale is None)):
+        return None
+    if exact and unit.block_size == 1:
+        return OneProduct()
+    return LongProducts() if exact and unit.a_operand.precision + unit.b_operand.precision > _SHORT else ManyTerms()
 
 
-def _quick(unit: Unit, kind: int) -> int:
-    """Which short way rounds the sum of a product and c."""
-    toward, kept = mode(unit.rounding).toward, unit.kept_bits
-    if kind == WIDE_PAIR and kept == 53:
-        way = {
-            "odd": rows.ODD,
-            "random": rows.RANDOM,
-            "nearest": rows.AWAY if mode(unit.rounding).rule == "away" else rows.UNCUT,
-        }
-        return way.get(toward, rows.UNCUT)
-    if kind == PAIR and kept <= 50:
-        return rows.MACHINE if toward != "random" else rows.RANDOM if kept >= 21 else rows.UNCUT
-    return rows.UNCUT
+def _masked(unit: Unit, rounding: str) -> int:
+    """How sums are rounded to the output: by masks or words where they are normal numbers, or by `round_double`."""
+    if unit.kept_bits > 50 or unit.out_format.emin > _NORMAL:
+        return rows.UNCUT
+    if mode(rounding).toward != "random":
+        return rows.MACHINE
+    return rows.RANDOM if unit.kept_bits >= 21 else rows.UNCUT
+
+
+def _way(unit: Unit, kind: Kind) -> int:
+    """Which short way rounds sums."""
+    found, whole = mode(unit.rounding), unit.kept_bits == 53
+    if isinstance(kind, LongProducts) and whole and (found.toward, found.rule) == ("nearest", "even"):
+        return single.PROCESSOR
+    if not isinstance(kind, OneProduct):
+        return _masked(unit, unit.rounding)
+    if found.toward == "random":
+        return single.WORDS if (whole and not _narrow(unit)) or _masked(unit, "sr") == rows.RANDOM else single.ROUNDED
+    if whole and found.toward == "nearest":
+        return {"even": single.PROCESSOR, "away": single.ROUNDED if _narrow(unit) else single.TIES_AWAY}.get(
+            found.rule, single.ROUNDED
+        )
+    if whole:
+        return single.NEIGHBOUR
+    if unit.kept_bits > 50:
+        return single.ROUNDED
+    return single.ODD_MASKED if unit.out_format.emin <= _NORMAL else single.ODD_ROUNDED
+
+
+def _product_way(unit: Unit) -> int:
+    """How a product of a unit that rounds each is rounded: not at all where the output has every one."""
+    a, b, out = unit.a_operand, unit.b_operand, unit.out_format
+    if a.precision + b.precision > unit.kept_bits:
+        way = _masked(unit, unit.product_rounding)
+        return way if way == rows.MACHINE else rows.UNCUT
+    least = a.emin + b.emin - a.mantissa_bits - b.mantissa_bits
+    return tree.EXACT if least >= out.emin and a.emax + b.emax + 1 <= out.emax else tree.CHECKED
 
 
 def _output(unit: Unit) -> bool:
@@ -96,24 +192,15 @@ GATE = Gate(
         "b": _double("b"),
         **floats("operand_format", "scale"),
         "out": _output,
-        **only(
-            arithmetic="aligned",
-            sum_format=None,
-            chains=1,
-            late_fraction_bits=None,
-            parity_split=False,
-            lanes=1,
-            term_cut="floor",
-            factor_nan=None,
-        ),
-        **only(product_rounding="rne", overflow="wrap", group_size=1),
+        **only(arithmetic="aligned", sum_format=None, chains=1, late_fraction_bits=None, parity_split=False),
+        **only(product_rounding="rne", overflow="wrap", lanes=1, term_cut="floor", factor_nan=None),
+        **up_to("group_size", 62),
         **roundings("align_rounding", "exact"),
         **roundings("rounding"),
         **one_of("c_enters", "aligned", "after"),
         **one_of("subnormals", "keep", "flush"),
-        # A random word that rounds to zero leaves a sign of its own: the general kernel's.
-        "zero_sign": lambda unit: unit.zero_sign == "positive" or (unit.zero_sign == "ieee" and not unit.stochastic),
-        "block_size": lambda unit: _kind(unit) is not None,
+        **one_of("zero_sign", "positive", "ieee"),
+        "block_size": lambda unit: double_kind(unit) is not None,
         **up_to("chain", 1 << 10),
         **up_to("scale_block", 1 << 30),
         **up_to("fraction_bits", 1 << 20),
@@ -125,59 +212,132 @@ GATE = Gate(
     },
     {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer)},
 )
+# What the other two kinds of sums do not have.
+_NEITHER: dict[str, Test] = {
+    **only(min_exponent=None, c_enters="aligned", chain=1, chains=1, sum_format=None, group_size=1, scale=None, scale_block=0),
+    **only(overflow="wrap", lanes=1, term_cut="floor", factor_nan=None),
+}
+STAGES = Gate(
+    "two-stage sums in float64",
+    {
+        **LABELS,
+        "a": _double("a"),
+        "b": _double("b"),
+        **floats("operand_format"),
+        "out": _output,
+        **_NEITHER,
+        **only(arithmetic="two-stage", align_rounding="rz", subnormals="keep", product_rounding="rne"),
+        **roundings("rounding"),
+        **one_of("parity_split", False, True),
+        **one_of("zero_sign", "positive", "ieee"),
+        "block_size": lambda unit: double_kind(unit) is not None,
+        **up_to("fraction_bits", 1 << 20),
+        **up_to("late_fraction_bits", 48),
+        **up_to("out_precision", 53),
+        **ANY_ORDER,
+        **up_to("nan_code", 1 << 64),
+        **ONE_NAN,
+    },
+    {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer)},
+)
+OPERATIONS = Gate(
+    "rounded operations in float64",
+    {
+        **LABELS,
+        "a": _double("a"),
+        "b": _double("b"),
+        **floats("operand_format"),
+        "out": _output,
+        **_NEITHER,
+        **only(arithmetic="rounded", align_rounding="exact", fraction_bits=None, late_fraction_bits=None, parity_split=False),
+        **roundings("rounding"),
+        **roundings("product_rounding"),
+        **one_of("subnormals", "keep", "flush"),
+        **one_of("zero_sign", "positive", "ieee"),
+        "block_size": lambda unit: double_kind(unit) is not None,
+        **up_to("out_precision", 53),
+        **ANY_ORDER,
+        **up_to("nan_code", 1 << 64),
+        **ONE_NAN,
+    },
+    {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer)},
+)
 
 
 class DoubleSpec(NamedTuple):
     """What the rows read of a unit, beside the general kernel's Spec."""
 
-    kind: int
+    wide: int  # a product is two float64
     cut: int  # how terms are cut
     machine: int  # the processor's rounding meanwhile
     draws: int  # results are rounded stochastically
+    product_draws: int
     deep: int  # sums are of uncut terms, proved to have no more bits than float64
     fraction: int
-    room: int  # bits of the largest term below its exponent, where sums are deep
+    room: int  # bits of the largest term below its exponent, where sums are deep; of the spans of a group's factors
     floor: int  # the least exponent of a block with a zero term, where some block has a lower one
     floored: int
-    quick: int  # how one product and c are rounded by masks or words; UNCUT where by `round_double`
+    late: int  # bits of a sum of two stages
+    fine: int  # and its fraction, as far as float64 holds it
+    way: int  # how sums are rounded, by masks, words or neither; of a single product as `double_single` says
+    product_way: int
+    late_way: int
+    a_emin: int  # of the numbers in groups
+    a_mantissa: int
+    b_emin: int
+    b_mantissa: int
     how: DoubleRounding
+    product: DoubleRounding
     kept: DoubleRounding  # of the addition of a late c
 
 
 @lru_cache(maxsize=256)
-def double_spec(unit: Unit) -> np.void:
-    """The numbers of a unit that the gate takes."""
-    kind, block = _kind(unit), unit.block_size
+def double_spec(unit: Unit) -> tuple[Kind, np.void]:
+    """The rows of a unit that the gates take, and its numbers."""
+    kind, block = double_kind(unit), unit.block_size
     assert kind is not None
-    room = 53 - (4 * block + 2).bit_length()
-    exact = unit.align_rounding == "exact"
+    two, exact, bits = isinstance(kind, Stages), unit.align_rounding == "exact", block.bit_length()
+    grouped, scale = isinstance(kind, Groups), unit.scale_format
+    lost = 2 * scale.precision if grouped and scale is not None and scale.mantissa_bits else 0
+    room = 51 - lost - unit.group_size.bit_length() if grouped else 49 - bits if two else 53 - (4 * block + 2).bit_length()
     fraction = 1 << 20 if exact or unit.fraction_bits is None else unit.fraction_bits
-    deep = kind == TERMS and (exact or fraction > room)
-    cut, machine = rows.UNCUT, NEAREST
-    if kind == TERMS and not deep:
+    deep = isinstance(kind, ManyTerms | Stages) and (exact or fraction > room)
+    way, cut, machine = _way(unit, kind), rows.UNCUT, NEAREST
+    if grouped or (isinstance(kind, ManyTerms) and not deep):
         found = processor_mode(unit.align_rounding)
         cut = {"nearest": rows.AWAY, "odd": rows.ODD, "random": rows.RANDOM}.get(mode(unit.align_rounding).toward, rows.MACHINE)
         cut, machine = (cut, TO_ZERO) if found is None else (rows.MACHINE, found)
-    scale = unit.scale_format
+    if isinstance(kind, OneProduct) and way in single.FROM_BELOW:
+        machine = _DOWN
+    if two:
+        machine = TO_ZERO
     lowest = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin)
     floor = unit.min_exponent
-    floored = kind == TERMS and not exact and floor is not None and floor > min(lowest, unit.out_format.emin)
-    how = rounding_of(unit.rounding, unit)
-    draws = mode(unit.rounding).toward == "random"
-    kept = rounding_of("rne", unit, unit.out_format.precision)
-    return record(
+    floored = grouped and floor is not None
+    floored |= isinstance(kind, ManyTerms) and not exact and floor is not None and floor > min(lowest, unit.out_format.emin)
+    return kind, record(
         DoubleSpec(
-            kind,
-            cut,
-            machine,
-            int(draws),
-            int(deep),
-            fraction,
-            room,
-            (floor or 0) if floored else 0,
-            int(floored),
-            _quick(unit, kind),
-            how,
-            kept,
+            wide=int(not _narrow(unit)),
+            cut=cut,
+            machine=machine,
+            draws=int(mode(unit.rounding).toward == "random"),
+            product_draws=int(mode(unit.product_rounding).toward == "random" and _product_way(unit) == rows.UNCUT),
+            deep=int(deep),
+            fraction=fraction,
+            room=room,
+            floor=(floor or 0) if floored else 0,
+            floored=int(floored),
+            late=unit.late_fraction_bits or 0,
+            fine=min(fraction, room) if two else 0,
+            way=way,
+            product_way=_product_way(unit),
+            late_way=rows.MACHINE if unit.out_format.precision <= 50 and unit.out_format.emin <= _NORMAL else rows.UNCUT,
+            a_emin=unit.a_format.emin,
+            a_mantissa=unit.a_format.mantissa_bits,
+            b_emin=unit.b_format.emin,
+            b_mantissa=unit.b_format.mantissa_bits,
+            how=rounding_of(unit.rounding, unit),
+            product=rounding_of(unit.product_rounding, unit),
+            kept=rounding_of("rne", unit, unit.out_format.precision),
         )
     )

@@ -37,13 +37,13 @@ class DoubleRounding(NamedTuple):
     emin: int  # what lies below 2^-900 is left to others
     beyond: int  # the pattern from which on a magnitude is infinite, or near the end of float64
     normal: int  # the pattern of the least normal number where smaller results are flushed, else 0
-    least: int  # below which results are no normal numbers, or the sum's error may not be one
+    least: int  # below which results are no normal numbers, or the sum's error may not be one; of random words, those they may raise
     drop: int  # bits of a float64 that are not kept, and masks as in `tcsim.fp.modes.masks`, by sign
     ones: int
     plus: int
     minus: int
     even: int
-    cut_odd: int
+    odd_ones: int  # the mask `ones` where what is cut makes the last bit kept odd
 
 
 def rounding_of(name: str, unit: Unit, kept: int | None = None) -> DoubleRounding:
@@ -62,7 +62,7 @@ def rounding_of(name: str, unit: Unit, kept: int | None = None) -> DoubleRoundin
     return DoubleRounding(
         positive, negative, never if how.odd else 0, tie_even, tie_odd, bits, 0 if bits == 53 else -1, max(out.emin, -900),
         (min(out.emax + 1, 900) + 1023) << 52, (out.emin + 1023) << 52 if unit.zeros.flush_results else 0,
-        (max(out.emin, -900) + 1023) << 52, drop, ones, near + (ones & how.up), near + (ones & how.down), how.even & (ones > 0), how.odd << drop,
+        ((max(out.emin, -900) + 1023) << 52) + (share == 16), drop, ones, near + (ones & how.up), near + (ones & how.down), how.even & (ones > 0), ones * how.odd,
     )  # fmt: skip
 
 
@@ -99,3 +99,48 @@ def sum_and_error(x, y):
     s = x + y
     z = s - x
     return s, (x - (s - z)) + (y - z)
+
+
+@inline
+def settled(h, x, how, bad):
+    """A result x of the sum h, and whether it is infinite or the sum below 2^-900 or above 2^900, which are computed elsewhere."""
+    size = bits_of_float64(h) & MAGNITUDE
+    far = ((bits_of_float64(x) & MAGNITUDE) >= how.beyond) | ((size < LEAST) & (size != 0)) | (size > MOST)
+    return 0.0 if far else x, bad | (np.int64(1) if far else np.int64(0))
+
+
+@inline
+def settled_pattern(found, how, bad):
+    """A rounded pattern as a number, and whether it is infinite or subnormal, and so computed elsewhere."""
+    size = found & MAGNITUDE
+    far = (np.uint64(size - how.least) >= np.uint64(how.beyond - how.least)) & (size != 0)
+    return float64_of_bits(found), np.int64(1) if far else bad
+
+
+@inline
+def rounded_pattern(s, e, how):
+    """The pattern of s + e rounded by masks: s is cut to odd where it is not exact, which rounds as the sum does."""
+    pattern = bits_of_float64(s)
+    cut = (pattern - (((pattern ^ bits_of_float64(e)) >> 63) & 1)) | 1
+    pattern = cut if e != 0.0 else pattern
+    more = (how.minus if pattern < 0 else how.plus) + ((pattern >> how.drop) & how.even)
+    return ((pattern + more) | ((pattern & how.odd_ones) + how.odd_ones)) & ~how.ones
+
+
+@inline
+def drawn_pattern(s, e, lowest, how, word):
+    """The pattern of s + e + lowest rounded stochastically, and whether another must: below a power of two the last places are closer.
+
+    The discarded fraction to 32 bits is the integer below that of s's pattern with that of the error; with the word it carries, or borrows.
+    """
+    pattern = bits_of_float64(s)
+    sign = pattern & SIGN
+    error, least = float64_of_bits(bits_of_float64(e) ^ sign), float64_of_bits(bits_of_float64(lowest) ^ sign)
+    e_field = (pattern >> 52) & 0x7FF
+    scaled = error * float64_of_bits((np.int64(32 + 52 + 2 * 1023) - how.drop - e_field) << 52)
+    part = np.floor(scaled)
+    part = part - 1.0 if (part == scaled) & (least < 0.0) else part
+    part = part if e != 0.0 else 0.0
+    fraction = ((pattern & how.ones) << (32 - how.drop)) + np.int64(part) + np.int64(word)
+    edge = (pattern & np.int64((1 << 52) - 1) == 0) & (error < 0.0)
+    return (pattern & ~how.ones) + ((fraction >> 32) << how.drop), np.int64(1) if edge else np.int64(0)

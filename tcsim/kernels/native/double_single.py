@@ -1,0 +1,231 @@
+"""One product and c, rounded once, in float64 lanes: a chain of fused multiply-adds in any rounding.
+
+Between the sums rounded down and up there is no number of float64, so where they differ the odd one of them stands for the exact
+sum: rounded on to at most 50 bits it gives what that gives (Boldo and Melquiond, 2008). Both come from the processor rounding down,
+fl_up(v) being -fl_down(-v). Random words need the error of the sum to nearest itself, as ties away do to all 53 bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcsim.codegen.jit import inline, inline_ir, no_refcount, noalias
+from tcsim.codegen.memory import ahead
+from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
+from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
+from tcsim.kernels.native.double_round import (
+    LEAST,
+    MAGNITUDE,
+    MOST,
+    SIGN,
+    drawn_pattern,
+    round_double,
+    rounded_pattern,
+    settled,
+    settled_pattern,
+    sum_and_error,
+)
+
+# How a product and c are rounded: by the processor to nearest; one of its two neighbours, or the odd one rounded on by masks or by
+# `round_double`; with the error of the sum to nearest, by a random word or with ties away; by `round_double` from that error.
+PROCESSOR, NEIGHBOUR, ODD_MASKED, ODD_ROUNDED, WORDS, TIES_AWAY, ROUNDED = range(10, 17)
+FROM_BELOW = (NEIGHBOUR, ODD_MASKED, ODD_ROUNDED)  # with the processor rounding down
+
+
+@inline
+def neighbours(x, y, z):
+    """x·y + z rounded down and up, with the processor rounding down; of an exact sum both are that, a zero as to nearest."""
+    down, up = fused_multiply_add(x, y, z), -fused_multiply_add(-x, y, -z)
+    return up if down == up else down, up
+
+
+@inline
+def odd_sum(x, y, z):
+    """x·y + z rounded to odd, with the processor rounding down: a zero, which is even, comes from the sum rounded up."""
+    down, up = fused_multiply_add(x, y, z), -fused_multiply_add(-x, y, -z)
+    return down if bits_of_float64(down) & 1 != 0 else up
+
+
+@noalias
+def add_by_processor(how, x, b, width, c, bad):
+    """To nearest-even in all 53 bits."""
+    wide_vectors()
+    for j in range(width):
+        c[j], bad[j] = settled_pattern(bits_of_float64(fused_multiply_add(x, b[j], c[j])), how, bad[j])
+
+
+@noalias
+def add_by_neighbour(how, odd, x, b, width, c, bad):
+    """To one of the neighbours in all 53 bits: the odd one, or the upper or the lower by the sum's sign."""
+    wide_vectors()
+    if odd:
+        for j in range(width):
+            c[j], bad[j] = settled_pattern(bits_of_float64(odd_sum(x, b[j], c[j])), how, bad[j])
+    else:
+        for j in range(width):
+            down, up = neighbours(x, b[j], c[j])
+            upward = (how.negative if bits_of_float64(down) < 0 else how.positive) == 0
+            toward_zero = up if bits_of_float64(down) < 0 else down
+            away = down if bits_of_float64(down) < 0 else up
+            c[j], bad[j] = settled_pattern(bits_of_float64(away if upward else toward_zero), how, bad[j])
+
+
+@noalias
+def add_by_odd_masked(how, x, b, width, c, bad):
+    """To a normal number of at most 50 bits."""
+    wide_vectors()
+    for j in range(width):
+        c[j], bad[j] = settled_pattern(rounded_pattern(odd_sum(x, b[j], c[j]), 0.0, how), how, bad[j])
+
+
+@noalias
+def add_by_odd_rounded(how, x, b, width, c, bad):
+    """To at most 50 bits, also below the normal numbers."""
+    wide_vectors()
+    for j in range(width):
+        v = odd_sum(x, b[j], c[j])
+        c[j], bad[j] = settled(v, round_double(how, v, 0.0, 0.0, 0.0), how, bad[j])
+
+
+@noalias
+def add_one_product(how, x, b, width, words, c, bad):
+    """c + x·b rounded once, where x·b is exact in float64."""
+    wide_vectors()
+    for j in range(width):
+        s, e = sum_and_error(c[j], x * b[j])
+        c[j], bad[j] = settled(s, round_double(how, s, e, 0.0, words[j]), how, bad[j])
+
+
+@inline_ir
+def fused_and_error(x, y, z):
+    """fl(x·y + z), what it lost in two parts (Boldo and Muller, 2011), and fl(x·y)."""
+    product = x * y
+    s, rest = fused_multiply_add(x, y, z), fused_multiply_add(x, y, -product)
+    high, low = sum_and_error(z, rest)
+    beta, lower = sum_and_error(product, high)
+    gamma = (beta - s) + lower
+    e = gamma + low
+    return s, e, low - (e - gamma), product
+
+
+@inline_ir
+def far_product(x, y, product):
+    """1 where a part of a product's error could leave float64's normal numbers."""
+    p = bits_of_float64(product) & MAGNITUDE
+    far = (p > MOST) | ((p < LEAST) & (p != 0)) | ((p == 0) & (x != 0.0) & (y != 0.0))
+    return np.int64(far)
+
+
+@noalias
+def add_wide_product(how, x, b, width, words, c, bad):
+    """c + x·b rounded once, of float64 numbers."""
+    wide_vectors()
+    for j in range(width):
+        s, e, lowest, product = fused_and_error(x, b[j], c[j])
+        far = far_product(x, b[j], product)
+        c[j], bad[j] = settled(s, round_double(how, s, e, lowest, words[j]), how, bad[j] | far)
+
+
+@noalias
+def add_product_by_words(how, x, b, width, words, c, bad):
+    """c + x·b rounded stochastically to a normal number of 21 to 50 bits, where x·b is exact in float64."""
+    wide_vectors()
+    for j in range(width):
+        s, e = sum_and_error(c[j], x * b[j])
+        found, edge = drawn_pattern(s, e, 0.0, how, words[j])
+        c[j], bad[j] = settled_pattern(found, how, bad[j] | edge)
+
+
+@noalias
+def add_wide_by_words(how, x, b, width, words, c, bad):
+    """c + x·b of float64 numbers rounded stochastically to all 53 bits."""
+    wide_vectors()
+    for j in range(width):
+        s, e, lowest, product = fused_and_error(x, b[j], c[j])
+        far = far_product(x, b[j], product)
+        found, edge = drawn_pattern(s, e, lowest, how, words[j])
+        c[j], bad[j] = settled_pattern(found, how, bad[j] | far | edge)
+
+
+@inline
+def half_a_place(x):
+    """Half of the last place of a float64, with its sign."""
+    pattern = bits_of_float64(x)
+    return float64_of_bits((((pattern >> 52) - 53) << 52) | (pattern & SIGN))
+
+
+@noalias
+def sums_with_ties(x, b, width, c, total, ties):
+    """total[j] the sum to nearest-even, ties[j] whether it may be a tie from which ties away go to the other side.
+
+    fl(s - n) + (e + low) is n's error, but for a last bit: a tie is seen for sure, if some that are none too.
+    """
+    wide_vectors()
+    for j in range(width):
+        n, product = fused_multiply_add(x, b[j], c[j]), x * b[j]
+        low = fused_multiply_add(x, b[j], -product)
+        s, e = sum_and_error(c[j], product)
+        error = (s - n) + (e + low)
+        total[j] = n
+        ties[j] = np.int64(1) if (error == half_a_place(n)) | (error != error) else np.int64(0)
+
+
+@noalias
+def take_sums(how, total, width, c, bad):
+    """c = the sums."""
+    wide_vectors()
+    for j in range(width):
+        c[j], bad[j] = settled_pattern(bits_of_float64(total[j]), how, bad[j])
+
+
+@noalias
+def any_of(marks, width):
+    wide_vectors()
+    found = np.int64(0)
+    for j in range(width):
+        found |= marks[j]
+    return found
+
+
+@noalias
+def add_with_ties_away(how, x, b, width, c, bad):
+    """c + x·b of float64 numbers rounded to nearest in all 53 bits, ties away from zero."""
+    wide_vectors()
+    for j in range(width):
+        s, e, lowest, product = fused_and_error(x, b[j], c[j])
+        far = far_product(x, b[j], product)
+        found = bits_of_float64(s) + (np.int64(1) if (e == half_a_place(s)) & (lowest == 0.0) else np.int64(0))
+        c[j], bad[j] = settled_pattern(found, how, bad[j] | far)
+
+
+@no_refcount
+def block_of_one(spec, unit, sides, r, block, p0, steps, word, width, row):
+    """c + one product, rounded once."""
+    x, b, words, how = (
+        sides.a[r * sides.deep + p0],
+        ahead(sides.b, p0 * sides.wide),
+        ahead(row.words, word * row.width),
+        unit.how,
+    )
+    if unit.way == PROCESSOR:
+        add_by_processor(how, x, b, width, row.c, row.bad)
+    elif unit.way == NEIGHBOUR:
+        add_by_neighbour(how, how.odd, x, b, width, row.c, row.bad)
+    elif unit.way == ODD_MASKED:
+        add_by_odd_masked(how, x, b, width, row.c, row.bad)
+    elif unit.way == ODD_ROUNDED:
+        add_by_odd_rounded(how, x, b, width, row.c, row.bad)
+    elif unit.way == TIES_AWAY:
+        sums_with_ties(x, b, width, row.c, row.total, row.marks)
+        if any_of(row.marks, width):
+            add_with_ties_away(how, x, b, width, row.c, row.bad)
+        else:
+            take_sums(how, row.total, width, row.c, row.bad)
+    elif unit.way == WORDS and unit.wide:
+        add_wide_by_words(how, x, b, width, words, row.c, row.bad)
+    elif unit.way == WORDS:
+        add_product_by_words(how, x, b, width, words, row.c, row.bad)
+    elif unit.wide:
+        add_wide_product(how, x, b, width, words, row.c, row.bad)
+    else:
+        add_one_product(how, x, b, width, words, row.c, row.bad)
