@@ -68,9 +68,9 @@ def look_up(address, step, entries, width, scale_block, k0, table, found, at, st
     """Write the patterns of a line's scales from k0 on, one for each `width` products, to found[at + s·stride]; their largest."""
     scale, most = k0 // scale_block, np.int64(0)
     if scale_block == width:
-        for s in range(entries):
-            pattern = table[peek8(address + (scale + s) * step)]
-            found[at + s * stride] = pattern
+        for i in range(entries):
+            pattern = table[peek8(address + (scale + i) * step)]
+            found[at + i * stride] = pattern
             most = max(most, pattern)
         return most
     used, s = k0 - scale * scale_block, np.int64(0)
