@@ -201,6 +201,9 @@ def first_unrepresentable(values: npt.ArrayLike, stored: str | Format | None, fm
 
 def _any_bad(patterns: Array, kernel: Any, description: Any, held: tuple[bool, bool, bool]) -> bool:
     """Look at memory in its own order: broadcast axes once, the densest axis innermost, rows given by their offsets."""
+    if patterns.flags.forc:
+        whole = patterns.ravel(order="K")
+        return bool(kernel(whole, np.zeros(1, np.int64), 1, whole.size, description, *held))
     size = patterns.itemsize
     if any(s % size for s in patterns.strides):
         patterns = np.ascontiguousarray(patterns)

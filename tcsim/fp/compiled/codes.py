@@ -119,12 +119,12 @@ def any_bad_doubles(base, offsets, stride, count, p, infinite, nan, zero):
                 line = base[first : first + size]
                 for i in range(line.size):
                     short[i] = np.float32(line[i])
-                    cut += np.int64((np.float64(short[i]) != line[i]) & (line[i] == line[i]))
+                    cut += np.int64((np.float64(short[i]) < line[i]) | (np.float64(short[i]) > line[i]))
             else:
                 for i in range(size):
                     x = base[first + i * stride]
                     short[i] = np.float32(x)
-                    cut += np.int64((np.float64(short[i]) != x) & (x == x))
+                    cut += np.int64((np.float64(short[i]) < x) | (np.float64(short[i]) > x))
             if cut != 0 or _bad_block(patterns[:size], p, infinite, nan, zero):
                 return True
     return False

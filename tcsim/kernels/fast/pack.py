@@ -219,10 +219,10 @@ def _copy_codes(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
         with b.if_then(v["step"].compare("==", 8).v):
             _shorten(b, v, target)
             b.ret_void()
-    with ops.loop(b, v["rows"], LANES) as r0, ops.loop(b, v["count"], LANES) as i0:
+    with ops.loop(b, v["count"], LANES) as i0, ops.loop(b, v["rows"], LANES) as r0:
         r1, i1 = (r0 + LANES).call("smin", v["rows"]), (i0 + LANES).call("smin", v["count"])
         whole = b.and_((r1 - r0).compare("==", LANES).v, (i1 - i0).compare("==", LANES).v)
-        along = v["row_step"].compare("==", item.width // 8).v if item != I64 else ir.Constant(ir.IntType(1), 0)
+        along = v["row_step"].compare("==", item.width // 8).v
         with b.if_else(b.and_(whole, along)) as (square, some):
             with square:
                 _transpose(b, item, v, target, r0, i0)
@@ -250,8 +250,12 @@ def _transpose(b: ir.IRBuilder, item: ir.Type, v: dict[str, Emitted], target: An
     first = v["source"] + r0 * (item.width // 8)
     lines = []
     for i in range(LANES):
-        pointer = b.inttoptr((first + (i0 + i) * v["step"]).v, item.as_pointer())
-        lines.append(ops.emit_load(b, pointer, 0, LANES))
+        address = (first + (i0 + i) * v["step"]).v
+        if item == I64:
+            line = ops.emit_load(b, b.inttoptr(address, F64.as_pointer()), 0, LANES)
+            lines.append(line.cast(F32, "fptrunc").bits_as(I32))
+        else:
+            lines.append(ops.emit_load(b, b.inttoptr(address, item.as_pointer()), 0, LANES))
     for _ in range(4):
         turns = []
         for low, high in zip(lines[:8], lines[8:], strict=True):
