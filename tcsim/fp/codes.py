@@ -184,17 +184,26 @@ def first_unrepresentable(values: npt.ArrayLike, stored: str | Format | None, fm
         array = widen(array)
     if not array.dtype.isnative:
         array = array.astype(storage.float_dtype)
-    description = fields(fmt, storage, "rz", "inf", "keep")
     held = (fmt.inf_code is not None, fmt.nan != "none", fmt.zero)
-    if not array.size or not _any_bad(array.view(storage.uint_dtype), description, held):
+    if not array.size:
         return None
+    if storage == FLOAT64 and FLOAT32.rounds(fmt):
+        found = _any_bad(array, kernels.any_bad_doubles, fields(fmt, FLOAT32, "rz", "inf", "keep"), held)
+    else:
+        found = _any_bad(array.view(storage.uint_dtype), kernels.any_bad_rows, fields(fmt, storage, "rz", "inf", "keep"), held)
+    if not found:
+        return None
+    description = fields(fmt, storage, "rz", "inf", "keep")
     flat = np.ascontiguousarray(array).reshape(-1).view(storage.uint_dtype)
     place = int(kernels.first_bad(flat, description, *held))
     return tuple(int(i) for i in np.unravel_index(place, array.shape))
 
 
-def _any_bad(patterns: Array, description: Any, held: tuple[bool, bool, bool]) -> bool:
+def _any_bad(patterns: Array, kernel: Any, description: Any, held: tuple[bool, bool, bool]) -> bool:
     """Look at memory in its own order: broadcast axes once, the densest axis innermost, rows given by their offsets."""
+    if patterns.flags.forc:
+        whole = patterns.ravel(order="K")
+        return bool(kernel(whole, np.zeros(1, np.int64), 1, whole.size, description, *held))
     size = patterns.itemsize
     if any(s % size for s in patterns.strides):
         patterns = np.ascontiguousarray(patterns)
@@ -213,7 +222,7 @@ def _any_bad(patterns: Array, description: Any, held: tuple[bool, bool, bool]) -
         offsets = (offsets[:, None] + outer_stride * np.arange(n)).reshape(-1)
     span = int(offsets[-1]) + (count - 1) * stride + 1
     base = np.lib.stride_tricks.as_strided(patterns, (span,), (size,), writeable=False)
-    return bool(kernels.any_bad_rows(base, offsets, stride, count, description, *held))
+    return bool(kernel(base, offsets, stride, count, description, *held))
 
 
 def _first(bad: Array) -> tuple[int, ...] | None:

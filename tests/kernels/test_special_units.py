@@ -55,7 +55,7 @@ def test_wrong_proofs_are_found() -> None:
     assert how is not None
     right = how.par[Par.MOST]
     try:
-        how.par[Par.MOST] += 6 << 23
+        how.par[Par.MOST] += 10 << 23
         problems = [at_the_edge(np.random.default_rng([5, number]), NVFP4) for number in range(400)]
         assert any(not np.array_equal(cpu.multiply_cpu(p, 1), by_general(p)) for p in problems)
     finally:

@@ -116,8 +116,13 @@ def at_the_edge(rng: Rng, unit: Unit) -> Problem:
         x *= rng.choice(pick(rng, ([1], [-1, 1])), shape)
         return tcsim.encode(x, unit.a_format)
 
-    e = 2 * top + pick(rng, (0, 3, -spread - 2 + f, -2 * spread - 2 + f, 2 - f + 23, -f + 24)) + rng.integers(-2, 3, (1, 1, n))
-    c = np.ldexp(rng.choice([1.0, -1.0], (1, 1, n)) * (1 + rng.integers(0, 1 << 23, (1, 1, n)) / 2**23), e).astype(np.float32)
+    e = (
+        2 * top
+        + pick(rng, (0, 3, -spread - 2 + f, -2 * spread - 2 + f, 2 - f + 23, -f + 24, 1 - f))
+        + rng.integers(-2, 3, (1, 1, n))
+    )
+    bits = 2.0 ** pick(rng, (0, 23, rng.integers(0, 24)))  # c may end in zeros
+    c = np.ldexp(rng.choice([1.0, -1.0], (1, 1, n)) * (1 + rng.integers(0, bits, (1, 1, n)) / bits), e).astype(np.float32)
     return Problem(unit, Sequential().plan(k), Operand(elements(1, 1, k), unit.a_format), Operand(elements(1, k, n), unit.b_format),
                    c.view(np.uint32), some_scales(1, 1, count), some_scales(1, count, n))  # fmt: skip
 

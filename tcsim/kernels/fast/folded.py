@@ -4,15 +4,17 @@ A group of 16 products is summed exactly, multiplied by its two scales and align
 with their scales multiplied in (`scales`), so a product is a' b', and a group's sum is exact in float32 (`folded_plan`).
 
 The block as one sum
-    Let all nonzero a' of the row's block be multiples of 2^la, the largest in [2^ha, 2^(ha+1)), their norm (the root of the sum of
-    squares) Na·2^la, b' likewise, l = la + lb, h = ha + hb, e the exponent of c.
+    Let all nonzero a' of the row's block be multiples of 2^la, the largest exponent of their scales ha + 1, their norm (the
+    root of the sum of squares) Na·2^la, b' likewise, l = la + lb, h = ha + hb, e the exponent of c.
     1. Every partial sum of products, in any order, is a multiple of 2^l and at most Na Nb 2^l (Cauchy and Schwarz). With
        Na Nb <= 2^24 it is an integer of 24 bits times 2^l, so float32 finds S, the sum of all, without rounding.
        Squares of norms are what is compared.
-    2. A group with a nonzero product has the exponent eg = sa + sb <= h + 2 if ha is raised to its scale's less 1 (elements are
-       at least half their scale; only a scale that is subnormal, of M fraction bits, raises ha, by M at most). It is cut at
-       2^(emax - F): not at all for emax = e if e - F <= l, nor for emax = eg if 2^(h - 2M) <= Na Nb 2^l <= 2^(l + F - 2 - 2M).
-    3. c is not cut for emax = e as F >= 23, nor for emax = eg if c = 0 or h + 2 - F <= e - 23.
+    2. A group with a nonzero product has the exponent eg = sa + sb <= h + 2. Elements are at least half their scale, or 2^-d of
+       that half where their format has smaller ones, and the exponent of a scale that is subnormal, of M fraction bits, is raised
+       by M at most: 2^(h - D) <= Na Nb 2^l with D = 2M + da + db. The group is cut at 2^(emax - F): not at all for emax = e if
+       e - F <= l, nor for emax = eg if Na Nb <= 2^(F - 2 - D).
+    3. c is not cut for emax = e as F >= 23, nor for emax = eg if c is a multiple of 2^(h + 2 - F): 0, or large enough, or
+       with that many zeros at its end.
     So the unit's result is c + S rounded once, which is one float32 addition in the unit's rounding. No product, no cut: then
     low and high are set so that all three hold.
 Group by group
@@ -116,12 +118,13 @@ class Folded:
             left = [ops.emit_load(b, arg["sa"], (i + r) * v["lsa"] + slot + n).spread(LANES) for n in numbers]
             for col in range(self.vectors):
                 low, high = left[LOW] + right[col][LOW], left[HIGH] + right[col][HIGH]
-                e = (c[r * self.vectors + col].bits_as(I32) << 1) >> 24
+                pattern = c[r * self.vectors + col].bits_as(I32)
+                e = (pattern << 1) >> 24
                 norm = left[NORM].bits_as(F32) * right[col][NORM].bits_as(F32)
                 short = norm.bits_as(I32).compare(">", most.bits_as(I32))
                 cut = e.compare(">", low + (self.number(Par.UNSCALE) >> 23) + 127)
-                nonzero = e.compare("!=", 0)
-                cut_c = e.compare("<", high + 152 - (self.number(Par.UNSCALE) >> 23))
+                nonzero, last = e.compare("!=", 0), Emitted(b, b.ashr(last_place(pattern).v, pattern.like(23).v))
+                cut_c = last.compare("<", high + 129 - (self.number(Par.UNSCALE) >> 23))
                 fails.append(b.or_(b.or_(short.v, cut.v), b.and_(nonzero.v, cut_c.v)))
         while len(fails) > 1:
             fails = [b.or_(x, y) for x, y in zip(fails[::2], fails[1::2], strict=True)]
@@ -176,6 +179,13 @@ class Folded:
             bad = b.and_(bad, emax.get().compare("!=", 0).v)
             marks = ops.emit_load(b, arg["bad"], col, LANES)
             ops.emit_store(b, marks | Emitted(b, bad).cast(I8, "zext"), arg["bad"], col)
+
+
+def last_place(pattern: Emitted) -> Emitted:
+    """The exponent field, in place, of the last set bit of nonzero normal float32 numbers; negative where float32 has none so small."""
+    significand = (pattern & 0x7FFFFF) | 0x800000
+    lowest: Emitted = (significand & (significand * -1)).cast(F32, "sitofp").bits_as(I32)
+    return lowest - (150 << 23) + (pattern & FIELD)
 
 
 def folded_strip(b: ir.IRBuilder, panel: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:

@@ -91,6 +91,15 @@ class _Unpack:
         exponent = pattern.compare("==", 0).where(n.zero, (pattern >> 23).call("smax", n.least) + n.offset)
         return pattern | ((codes & n.sign) << n.sign_shift), exponent & n.field
 
+    def table(self) -> tuple[Emitted, Emitted]:
+        """Whether codes have 4 bits at most and none of them is special, and then the values of all 16."""
+        n: Any = self.n
+        few = (n.magnitude | n.sign).compare("u<", LANES) & n.nan.compare("==", -1) & n.largest.compare("==", n.magnitude)
+        table, _ = self.unpack(Emitted(self.b, ir.Constant(ir.VectorType(I32, LANES), list(range(LANES)))))
+        for seen, start in ((self.top, 0), (self.odd, -1)):
+            seen.set(seen.get().like(start))
+        return Emitted(self.b, self.b.extract_element(few.v, I32(0))), table
+
     def report(self) -> Emitted:
         """SPECIAL and HAS_NAN, as an i64, for all codes unpacked so far."""
         n: Any = self.n
@@ -118,6 +127,11 @@ def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: An
     """Rows of `count` contiguous codes, rows `row_step` bytes apart; codes of ALONE, BESIDE or BELOW vectors together."""
     v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
     decoder = _Unpack(b, arg["numbers"])
+    if way == VALUES and item == I8:
+        few, table = decoder.table()
+        with b.if_then(few.v):
+            _look_up_rows(b, table, v, arg["values"])
+            b.ret_void()
     together = 1 if way in (ALONE, VALUES) else 32 // width
     down, right = (together, 1) if way == BELOW else (1, together)
     with ops.loop(b, v["rows"], down) as r:
@@ -138,6 +152,17 @@ def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: An
                 joined = _side_by_side(found) if together > 1 else _in_every_field(found[0], width)
                 ops.emit_store(b, joined, arg["codes"], code_row + (i >> (right.bit_length() - 1)))
     ops.emit_store(b, ops.emit_load(b, arg["report"], 0) | decoder.report(), arg["report"], 0)
+
+
+def _look_up_rows(b: ir.IRBuilder, table: Emitted, v: dict[str, Emitted], values: Any) -> None:
+    """The values of codes of 4 bits: one permutation of the table's lanes, for which LLVM has no word but this."""
+    with ops.loop(b, v["rows"]) as r, ops.loop(b, v["count"], LANES) as i:
+        codes = _codes(b, I8, v["source"] + r * v["row_step"] + i, v["count"] - i).cast(I32, "zext") & (LANES - 1)
+        found = ir.Constant(table.type, ir.Undefined)
+        for lane in range(LANES):
+            one = b.extract_element(table.v, b.extract_element(codes.v, I32(lane)))
+            found = b.insert_element(found, one, I32(lane))
+        ops.emit_store(b, Emitted(b, found), values, r * v["pitch"] + i)
 
 
 def _codes(b: ir.IRBuilder, item: ir.Type, address: Emitted, count: Emitted) -> Emitted:
@@ -190,10 +215,14 @@ def _copy_codes(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
     v = {name: Emitted(b, arg[name]) for name in _COPY}
     stored = I32 if item == I64 else item
     target, zero = b.inttoptr(arg["target"], stored.as_pointer()), Emitted(b, I64(0))
-    with ops.loop(b, v["rows"], LANES) as r0, ops.loop(b, v["count"], LANES) as i0:
+    if item == I64:
+        with b.if_then(v["step"].compare("==", 8).v):
+            _shorten(b, v, target)
+            b.ret_void()
+    with ops.loop(b, v["count"], LANES) as i0, ops.loop(b, v["rows"], LANES) as r0:
         r1, i1 = (r0 + LANES).call("smin", v["rows"]), (i0 + LANES).call("smin", v["count"])
         whole = b.and_((r1 - r0).compare("==", LANES).v, (i1 - i0).compare("==", LANES).v)
-        along = v["row_step"].compare("==", item.width // 8).v if item != I64 else ir.Constant(ir.IntType(1), 0)
+        along = v["row_step"].compare("==", item.width // 8).v
         with b.if_else(b.and_(whole, along)) as (square, some):
             with square:
                 _transpose(b, item, v, target, r0, i0)
@@ -205,13 +234,28 @@ def _copy_codes(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
                 ops.emit_store(b, code, target, r * v["count"] + i)
 
 
+def _shorten(b: ir.IRBuilder, v: dict[str, Emitted], target: Any) -> None:
+    """Rows of contiguous float64 values as float32."""
+    whole = v["count"] & -LANES
+    with ops.loop(b, v["rows"]) as r:
+        source = b.inttoptr((v["source"] + r * v["row_step"]).v, F64.as_pointer())
+        for stop, start, count in ((whole, 0, LANES), (v["count"], whole, 0)):
+            with ops.loop(b, stop, count or 1, start) as i:
+                short = ops.emit_load(b, source, i, count).cast(F32, "fptrunc").bits_as(I32)
+                ops.emit_store(b, short, target, r * v["count"] + i)
+
+
 def _transpose(b: ir.IRBuilder, item: ir.Type, v: dict[str, Emitted], target: Any, r0: Emitted, i0: Emitted) -> None:
     """16 x 16 codes that are contiguous the other way: in four rounds the lanes of vectors i and i + 8 take turns."""
     first = v["source"] + r0 * (item.width // 8)
     lines = []
     for i in range(LANES):
-        pointer = b.inttoptr((first + (i0 + i) * v["step"]).v, item.as_pointer())
-        lines.append(ops.emit_load(b, pointer, 0, LANES))
+        address = (first + (i0 + i) * v["step"]).v
+        if item == I64:
+            line = ops.emit_load(b, b.inttoptr(address, F64.as_pointer()), 0, LANES)
+            lines.append(line.cast(F32, "fptrunc").bits_as(I32))
+        else:
+            lines.append(ops.emit_load(b, b.inttoptr(address, item.as_pointer()), 0, LANES))
     for _ in range(4):
         turns = []
         for low, high in zip(lines[:8], lines[8:], strict=True):

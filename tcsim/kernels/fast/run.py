@@ -33,7 +33,7 @@ from tcsim.kernels.fast.special import TO_HALF
 from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL
 from tcsim.problem import Codes, Problem
 
-_WORK = 200_000  # operands packed at a time by a task: about a megabyte
+_WORK = 1 << 16  # operands packed at a time by a task: a quarter of a megabyte, which caches keep beside all else
 _FEED = 4 << 20  # multiply-adds that keep a thread busy for much longer than it takes to start
 _PACKED = 8  # multiply-adds that take as long as packing an operand
 _SHARE = 1 << 16  # outputs of a thread from which on it takes two tasks, so that a slow one does not hold up all
@@ -136,8 +136,11 @@ def _numbers(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarra
 
 def taken_in_order(how: FastPlan, problem: Problem) -> tuple[FastPlan, Problem]:
     """What computes a problem of a unit with an order of k: a kernel that walks so, or k put in that order beforehand."""
-    unit, whole = problem.unit, not np.any(np.diff(problem.plan.bounds) % len(PAIRS))
-    if whole and how.late and (unit.k_order, unit.block_size, unit.instruction_k) == (PAIRS, 16, 32):
+    unit = problem.unit
+    if unit.k_order is None:
+        return how, problem
+    paired = how.late and (unit.k_order, unit.block_size, unit.instruction_k) == (PAIRS, 16, 32)
+    if paired and not np.any(np.diff(problem.plan.bounds) % len(PAIRS)):
         return how._replace(scaling=PAIRED), problem
     return how, in_order(problem)
 
@@ -168,7 +171,9 @@ def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_til
     threads = fed(problem, threads or default_threads())
     job = _job(problem, within, out, threads)
     par = how.par.copy()
-    par[simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
+    par[simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED] = (
+        problem.seed + 2**63
+    ) % 2**64 - 2**63  # as a signed integer
     numbers_a = _numbers(problem.a.stored, problem.unit.a_operand, A_OFFSET, how.words)
     numbers_b = _numbers(problem.b.stored, problem.unit.b_operand, B_OFFSET, how.words)
     if _transposed(problem):

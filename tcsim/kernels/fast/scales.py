@@ -5,10 +5,10 @@ SHIFTED
     Per line and block: the scale's exponent, where float32 has its own.
 FOLDED
     Groups of 16 products that are summed exactly (`folded`). Elements are multiplied by their scale, exactly; per line and
-    block of an operand: low and high, its nonzero scaled elements being multiples of 2^low, the largest 2^high or more, and
-    none below half its scale above 2^high; their squared norm over 4^low or a little more, a float32; for a panel of b, the least
-    low and the largest of the other two among its columns; then for each group its scale's
-    exponent (biased, upper half) and which of its 16 elements are not zero.
+    block of an operand: low and high, its nonzero scaled elements being multiples of 2^low, and 2^(high + 1) the exponent of
+    the largest scale of a nonzero element; their squared norm over 4^low or a little more, a float32; for a panel of b, the
+    least low and the largest of the other two among its columns; then for each group its scale's exponent (biased, upper
+    half) and which of its 16 elements are not zero.
 
 A scale that is NaN makes its line NaN. One beyond 2^LIMIT or below 2^-LIMIT marks the line, to be computed elsewhere, unless
 all elements that it scales are zero: quantisers give such blocks any scale.
@@ -64,33 +64,43 @@ def all_zero(values, first, step, count):
 
 
 @inline
-def scale_line(
-    address, step, entries, width, scale_block, k0, depth, table, values, first, along, found, at, stride, marks, line
-):
-    """The scales of a line of an operand from k0 on, one for each `width` products, as patterns found[at + s·stride].
-
-    `values` from `first` on, `along` apart, are the line's packed elements.
-    """
-    scale = k0 // scale_block
-    used, place, s = k0 - scale * scale_block, at, np.int64(0)
+def look_up(address, step, entries, width, scale_block, k0, table, found, at, stride):
+    """Write the patterns of a line's scales from k0 on, one for each `width` products, to found[at + s·stride]; their largest."""
+    scale, most = k0 // scale_block, np.int64(0)
+    if scale_block == width:
+        for i in range(entries):
+            pattern = table[peek8(address + (scale + i) * step)]
+            found[at + i * stride] = pattern
+            most = max(most, pattern)
+        return most
+    used, s = k0 - scale * scale_block, np.int64(0)
     while s < entries:
         pattern = table[peek8(address + scale * step)]
-        if pattern >= _FAR:
-            if pattern == _NAN:
-                marks[line] |= SPECIAL | HAS_NAN
-            elif not all_zero(values, first + s * width * along, along, min(scale_block - used, depth - s * width)):
-                marks[line] |= SPECIAL
-            pattern = np.int64(0)
+        most = max(most, pattern)
         while used < scale_block and s < entries:
-            found[place] = pattern
-            place += stride
+            found[at + s * stride] = pattern
             used += width
             s += 1
         used, scale = used - scale_block, scale + 1
+    return most
+
+
+@inline
+def mark_scales(width, depth, values, first, along, entries, found, at, stride, marks, line):
+    """Mark a line for its NaN and far scales, which become 0: a far one where an element that it scales is not zero."""
+    for s in range(entries):
+        pattern = found[at + s * stride]
+        if pattern < _FAR:
+            continue
+        if pattern == _NAN:
+            marks[line] |= SPECIAL | HAS_NAN
+        elif not all_zero(values, first + s * width * along, along, min(width, depth - s * width)):
+            marks[line] |= SPECIAL
+        found[at + s * stride] = 0
 
 
 class _Numbers:
-    """Low and high of a block as it is seen group by group."""
+    """Low, high and squares of a block as it is seen group by group; lanes are columns, or elements of one row (lanes=0)."""
 
     def __init__(self, b: ir.IRBuilder, lanes: int) -> None:
         kind = ir.VectorType(I32, lanes) if lanes else I32
@@ -103,13 +113,11 @@ class _Numbers:
         unscale = low.compare("==", _NONE).where(low.like(0), (low * -1 + 127) << 23).bits_as(F32)
         return (squares * (1 + 2.0**-12) * unscale * unscale).bits_as(I32)
 
-    def see(self, mask: Emitted, top: Emitted, bits: Emitted, exponent: Emitted, last: Emitted) -> None:
-        """A group: which elements are not zero, the largest pattern, all set bits of its elements as integers."""
+    def see(self, mask: Emitted, exponent: Emitted, last: Emitted) -> None:
+        """A group: which elements are not zero, exponent and last place of its scale times the elements'."""
         none = mask.compare("==", 0)
-        low = bits.call("cttz", flags=(False,)) + last
-        high = ((top >> 23) - 127).call("smax", exponent - 1)
-        self.low.set(self.low.get().call("smin", none.where(low.like(_NONE), low)))
-        self.high.set(self.high.get().call("smax", none.where(high.like(-_NONE), high)))
+        self.low.set(self.low.get().call("smin", none.where(last.like(_NONE), last)))
+        self.high.set(self.high.get().call("smax", none.where(last.like(-_NONE), exponent - 1)))
 
 
 def _together(v: Emitted, how: str) -> Emitted:
@@ -124,12 +132,11 @@ def _together(v: Emitted, how: str) -> Emitted:
 
 def _fold(b: ir.IRBuilder, rows: bool, wide: bool, **arg: Any) -> None:
     n = {name: Emitted(b, arg[name]) for name in _NUMBERS}
-    unit = ((n["unit"] + 127) << 23).cast(I32, "trunc").bits_as(F32)
     loops = _fold_row if rows else _fold_columns
     with ops.loop(b, n["lines"], 1 if rows else LANES) as line:
         number = Variable(b, Emitted(b, I64(0)))
         with ops.loop(b, n["depth"], n["block"]) as k:
-            loops(b, arg, n, unit, line, number.get() * n["fields"], k, PANEL if wide else LANES)
+            loops(b, arg, n, line, number.get() * n["fields"], k, PANEL if wide else LANES)
             number.set(number.get() + 1)
     if not rows:
         width = PANEL if wide else LANES
@@ -148,93 +155,58 @@ def _panel(b: ir.IRBuilder, to: Any, at: Emitted, width: int) -> None:
         ops.emit_store(b, _together(found, how), to, at + (PANELS * width + place))
 
 
-def _places(pattern: Emitted, least: Emitted) -> tuple[Emitted, Emitted]:
-    """Exponent (at least `least`) and place of the last set bit of scales; of a zero, numbers that nobody asks for."""
+def _places(pattern: Emitted, n: dict[str, Emitted]) -> tuple[Emitted, Emitted]:
+    """Exponent (at least `least`) of scales, and a place below which no scaled element has a bit; of a zero, anything."""
     exponent = (pattern >> 23) - 127
     last = ((pattern & 0x7FFFFF) | 0x800000).call("cttz", flags=(False,)) + exponent - 23
-    return exponent.call("smax", least.cast(I32, "trunc")), last
+    return exponent.call("smax", n["least"].cast(I32, "trunc")), last - n["unit"].cast(I32, "trunc")
 
 
 def _fold_row(
-    b: ir.IRBuilder,
-    arg: dict[str, Any],
-    n: dict[str, Emitted],
-    unit: Emitted,
-    row: Emitted,
-    slot: Emitted,
-    k: Emitted,
-    width: int,
+    b: ir.IRBuilder, arg: dict[str, Any], n: dict[str, Emitted], row: Emitted, slot: Emitted, k: Emitted, width: int
 ) -> None:
-    """One block of one row of a: what is in every lane, put together at its end."""
+    """One block of one row of a."""
     seen, to = _Numbers(b, 0), row * n["slots"] + slot
-    group, deepest = Variable(b, to + GROUPS), Variable(b, Emitted(b, I32(-_NONE)))
-    zero = ops.constant(b, ir.VectorType(I32, LANES), 0)
-    top, low = Variable(b, zero), Variable(b, zero + _UNSEEN)
+    group = Variable(b, to + GROUPS)
     with ops.loop(b, (k + n["block"]).call("smin", n["depth"]), GROUP, k) as at:
-        s = row * n["entries"] + (at >> 4)
-        factor = ops.emit_load(b, arg["found"], s)
-        exponent = _places(factor, n["least"])[0]
-        v = ops.emit_load(b, arg["values"], row * n["pitch"] + at, LANES)
-        x = v * factor.bits_as(F32)
+        factor = ops.emit_load(b, arg["found"], row * n["entries"] + (at >> 4))
+        exponent, last = _places(factor, n)
+        x = ops.emit_load(b, arg["values"], row * n["pitch"] + at, LANES) * factor.bits_as(F32)
         ops.emit_store(b, x, arg["values"], row * n["pitch"] + at)
         seen.squares.set(x.call("fma", x, seen.squares.get()))
-        pattern = x.bits_as(I32) & 0x7FFFFFFF
-        some = pattern.compare("!=", 0)
+        some = (x.bits_as(I32) & 0x7FFFFFFF).compare("!=", 0)
         mask = Emitted(b, b.bitcast(some.v, I16)).cast(I32, "zext")
-        top.set(top.get().call("umax", pattern))
-        low.set(low.get().call("smin", some.where(_last_place(pattern), _UNSEEN)))
-        deepest.set(deepest.get().call("smax", mask.compare("!=", 0).where(exponent - 1, -_NONE)))
+        seen.see(mask, exponent, last)
         ops.emit_store(b, ((exponent + OFFSET) << 16) | mask, arg["to"], group.get())
         group.set(group.get() + 1)
-    least, most = _together(low.get(), "smin"), _together(top.get(), "umax")
-    none = most.compare("==", 0)
-    seen.low.set(none.where(least.like(_NONE), Emitted(b, b.ashr(least.v, I32(23))) - 127))
     ops.emit_store(b, seen.low.get(), arg["to"], to + LOW)
-    high = none.where(most.like(-_NONE), ((most >> 23) - 127).call("smax", deepest.get()))
-    ops.emit_store(b, high, arg["to"], to + HIGH)
+    ops.emit_store(b, seen.high.get(), arg["to"], to + HIGH)
     ops.emit_store(b, seen.norm(_together(seen.squares.get(), "sum")), arg["to"], to + NORM)
 
 
-def _last_place(pattern: Emitted) -> Emitted:
-    """The exponent field, in place, of the last set bit of nonzero float32 magnitudes; negative where float32 has none so small."""
-    significand = (pattern & 0x7FFFFF) | 0x800000
-    lowest = (significand & (significand * -1)).cast(F32, "sitofp").bits_as(I32)
-    return lowest - (150 << 23) + (pattern & FIELD)
-
-
 def _fold_columns(
-    b: ir.IRBuilder,
-    arg: dict[str, Any],
-    n: dict[str, Emitted],
-    unit: Emitted,
-    column: Emitted,
-    slot: Emitted,
-    k: Emitted,
-    width: int,
+    b: ir.IRBuilder, arg: dict[str, Any], n: dict[str, Emitted], column: Emitted, slot: Emitted, k: Emitted, width: int
 ) -> None:
     """One block of 16 columns of a panel of b."""
     seen, to = _Numbers(b, LANES), slot * width + column
     group = Variable(b, to + GROUPS * width)
     stop = (k + n["block"]).call("smin", n["depth"])
-    zero = ops.constant(b, ir.VectorType(I32, LANES), 0)
     with ops.loop(b, stop, GROUP, k) as at:
-        s = (at >> 4) * width + column
-        factor = ops.emit_load(b, arg["found"], s, LANES)
-        exponent, last = _places(factor, n["least"])
-        top, bits, mask = (Variable(b, zero) for _ in range(3))
-        bit = Variable(b, Emitted(b, I32(1)))
-        with ops.loop(b, (at + GROUP).call("smin", stop), 1, at) as kk:
-            place = kk * width + column
-            v = ops.emit_load(b, arg["values"], place, LANES)
-            x = v * factor.bits_as(F32)
+        factor = ops.emit_load(b, arg["found"], (at >> 4) * width + column, LANES)
+        exponent, last = _places(factor, n)
+        mask, bit = Variable(b, ops.constant(b, ir.VectorType(I32, LANES), 0)), Variable(b, Emitted(b, I32(1)))
+
+        def scaled(k: Emitted, factor: Emitted = factor, mask: Variable = mask, bit: Variable = bit) -> None:
+            place = k * width + column
+            x = ops.emit_load(b, arg["values"], place, LANES) * factor.bits_as(F32)
             ops.emit_store(b, x, arg["values"], place)
             seen.squares.set(x.call("fma", x, seen.squares.get()))
-            pattern = x.bits_as(I32) & 0x7FFFFFFF
-            top.set(top.get().call("umax", pattern))
-            bits.set(bits.get() | (v * unit).cast(I32, "fptosi"))
-            mask.set(mask.get() | pattern.compare("!=", 0).where(bit.get().spread(LANES), 0))
+            some = (x.bits_as(I32) & 0x7FFFFFFF).compare("!=", 0)
+            mask.set(mask.get() | some.where(bit.get().spread(LANES), 0))
             bit.set(bit.get() << 1)
-        seen.see(mask.get(), top.get(), bits.get(), exponent, last - n["unit"].cast(I32, "trunc"))
+
+        ops.each(b, at, (at + GROUP).call("smin", stop), scaled)
+        seen.see(mask.get(), exponent, last)
         ops.emit_store(b, ((exponent + OFFSET) << 16) | mask.get(), arg["to"], group.get())
         group.set(group.get() + width)
     ops.emit_store(b, seen.low.get(), arg["to"], to + LOW * width)
@@ -302,20 +274,26 @@ def pack_scales(
 ):
     """The scales of a chunk as the tiles read them, sa by row and sb by panel; where FOLDED, a and b are multiplied by them.
 
-    `found` holds, for a and for b, the patterns that `scale_line` writes.
+    `found` holds, for a and for b, the patterns that `look_up` writes.
     """
     count = -(-depth // job.scale_width)
     origin = job.scale_a + t * job.scale_a_batch + i0 * job.scale_a_row
     for i in range(rows):
-        scale_line(origin + i * job.scale_a_row, job.scale_a_k, count, job.scale_width, job.scale_block, k0, depth, table,
-                   a, i * pitch, np.int64(1), found[0], i * entries, np.int64(1), row_marks, i)  # fmt: skip
+        most = look_up(origin + i * job.scale_a_row, job.scale_a_k, count, job.scale_width, job.scale_block, k0, table,
+                       found[0], i * entries, np.int64(1))  # fmt: skip
+        if most >= _FAR:
+            mark_scales(
+                job.scale_width, depth, a, i * pitch, np.int64(1), count, found[0], i * entries, np.int64(1), row_marks, i
+            )
     origin = job.scale_b + t * job.scale_b_batch + j0 * job.scale_b_column
     for j in range(columns):
         wide = columns - j // PANEL * PANEL >= PANEL
         width = np.int64(PANEL) if wide else np.int64(LANES)
         first, lane = j // width * width, j % width
-        scale_line(origin + j * job.scale_b_column, job.scale_b_k, count, job.scale_width, job.scale_block, k0, depth, table,
-                   b, first * job.chunk + lane, width, found[1], first * entries + lane, width, column_marks, j)  # fmt: skip
+        at, source = first * entries + lane, origin + j * job.scale_b_column
+        most = look_up(source, job.scale_b_k, count, job.scale_width, job.scale_block, k0, table, found[1], at, width)
+        if most >= _FAR:
+            mark_scales(job.scale_width, depth, b, first * job.chunk + lane, width, count, found[1], at, width, column_marks, j)
     if scaling == SHIFTED:
         shifts(sa, found[0])
         shifts(sb, found[1])

@@ -132,8 +132,10 @@ def _folded_plan(unit: Unit) -> FastPlan | None:
     blocks = unit.block_size.bit_length()
     if f + a.emax + b.emax + 8 + blocks > 62:
         return None
-    most = (127 + 2 * min(24, f - 2 - 2 * scale.mantissa_bits)) << 23 if f >= 23 else -1  # a narrower alignment cuts c itself
-    numbers = {Par.LOW: f + 2, Par.HIGH: 244 - blocks, Par.MOST: most}
+    small = sum(max(x.mantissa_bits - x.emin - 1, 0) for x in (a, b))
+    most = 2 * min(24, f - 2 - 2 * scale.mantissa_bits - small)
+    proved = (127 + most) << 23 if f >= 23 and most >= 0 else -1  # a narrower alignment cuts c itself
+    numbers = {Par.LOW: f + 2, Par.HIGH: 244 - blocks, Par.MOST: proved}
     par = par_of(unit, f, numbers, 0)
     least = -1 if unit.min_exponent is None else unit.min_exponent + 127
     uncut = max(least - f + 23, 1) << 23  # a smaller c may lose bits at the floor, scaled products are far above it

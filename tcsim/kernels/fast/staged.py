@@ -10,7 +10,7 @@ Here everything counts u = 2^(max(e, ec - D) - F), D = 5; |T| <= MOST < 0.9·2^3
     q > 0: 2^29 u <= |c| < 2^30 u, exact, and |T| < 0.45·2^30 u: the sum's magnitude is above 2^25 u, so half a last place of the
         result is 2 u or more, and bits below u only tell ties apart: n, the sum rounded down, is made odd where some of them are
         set. Those are 1/2, 1/4, 1/8 u, for the unit floors T at u/8. It also floors the sum to 32 bits: for |sum| >= 2^29 u
-        1/8 is lost, from 2^30 u on 1/4 as well; `n ^ (n >> 31)` tells which, as |n| does up to where there are no such bits.
+        1/8 is lost, from 2^30 u on 1/4 as well; the first three bits of n tell which (`_KEPT`), as |n| < 1.5·2^30.
 
 Where even and odd products are summed apart, the sum of the lower exponent is floored to the other's grid first, and a c below
 2^(e - 25) counts as zero.
@@ -24,8 +24,9 @@ from tcsim.kernels.fast.round import FIELD, Par, Rounding
 FRACTION, LATE = 24, 31
 D = 5  # binades that c may be above the products with all bits of both in 32
 MOST = 0.9 * 2**30  # of a sum of products
+_KEPT = 0xEC8888CE  # 1/2, 1/4 and 1/8 as a digit, from the left by n's first three bits
+_LOST = 0xE0000000  # where they stand
 _PLACE = 23  # of an exponent in float32
-_DEEPEST = 29  # a shift that leaves of a sum only its sign, as far as c's last place can tell
 _FAR = 60  # a c so many binades below is no further: its scaling must not underflow
 
 
@@ -56,11 +57,11 @@ def with_c(rounding: Rounding, total: Emitted, e: Emitted, c: Emitted, drops: bo
     c_floor = (c * scale.bits_as(F32)).call("floor").cast(I32, "fptosi")
     if drops:
         c_floor = ec.compare(">=", e - ((FRACTION + 1) << _PLACE)).where(c_floor, 0)
-    q = ((base - e) >> _PLACE).call("smin", _DEEPEST)
-    n = c_floor + sra(total, q)
-    eighths = ((total << 3) >> q) & 7
-    sticky = eighths >> ((n ^ sra(n, 31)) >> 29)
-    odd = sticky.compare("!=", 0).where(n | 1, n)
+    q = (base - e) >> _PLACE
+    n = c_floor + sra(total, q.call("umin", 31))
+    kept = Emitted(n.b, n.b.shl(n.like(_KEPT).v, ((n >> 27) & 0x1C).v))
+    lost = total.call("fshr", 0, q) & kept & _LOST  # of no effect from q = 30 on, where n is c or c - 1
+    odd = n | (lost.call("umin", 1 << 29) >> 29)
     place = base - unscale
     if words:
         place = place.call("smax", 0)  # without products and c
