@@ -35,6 +35,7 @@ from tcsim.kernels.fast.results import NO_SUM, add_c, fold_segment, start, store
 from tcsim.kernels.fast.tile import elements
 
 FE_INEXACT = {"x86_64": 0x20, "AMD64": 0x20, "aarch64": 0x10, "arm64": 0x10}.get(platform.machine(), 0)
+FE_INVALID = 0x01  # of all of them
 ROWS, HALF = 4, 8
 NEAREST, RANDOM = 0, 1
 
@@ -187,12 +188,12 @@ def exact_tile(typingctx, kind, ranged, careful, arrays, numbers):
     return types.void(kind, ranged, careful, arrays, numbers), codegen
 
 
-def _flag(name: str):
+def _flag(name: str, flag: int = FE_INEXACT):
     @intrinsic
     def call(typingctx):
         def codegen(context, builder, signature, args):
             function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, [I32]), name)
-            return builder.call(function, [I32(FE_INEXACT)])
+            return builder.call(function, [I32(flag)])
 
         return types.int32(), codegen
 
@@ -200,6 +201,7 @@ def _flag(name: str):
 
 
 was_inexact, forget_inexact = _flag("fetestexcept"), _flag("feclearexcept")
+was_invalid, forget_invalid = _flag("fetestexcept", FE_INVALID), _flag("feclearexcept", FE_INVALID)
 
 
 @inline

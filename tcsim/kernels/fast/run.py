@@ -30,6 +30,7 @@ from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
 from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
 from tcsim.kernels.fast.scales import LIMIT, scale_table
 from tcsim.kernels.fast.special import TO_HALF
+from tcsim.kernels.fast.thin_drive import flat_job, is_flat, multiply_flat, thin_form
 from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL
 from tcsim.problem import Codes, Problem
 
@@ -142,6 +143,21 @@ def taken_in_order(how: FastPlan, problem: Problem) -> tuple[FastPlan, Problem]:
     return how, in_order(problem)
 
 
+def _flat(how: FastPlan, problem: Problem, job: FastJob, par: Any, out: Codes, threads: int) -> tuple[FastJob, Any] | None:
+    """What `thin_drive` writes of a flat problem, and the outputs of each task that it leaves; None where it is not for it."""
+    unit, sides = problem.unit, [(problem.a.stored, problem.unit.a_operand), (problem.b.stored, problem.unit.b_operand)]
+    if not is_flat(how, job):
+        return None
+    (row, a), (line, b) = reversed(sides) if _transposed(problem) else sides
+    found = thin_form(a, b, line)
+    if found is None:
+        return None
+    batch, flat = problem.shape[0], flat_job(job, problem.shape[0], threads)
+    bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
+    left = multiply_flat(how, *found, flat, row, a, par, bounds, batch, threads, out)
+    return None if left is None else (flat, left)
+
+
 def _plan_of(problem: Problem) -> tuple[FastPlan, Exponents | None]:
     """The plan of a problem's unit; where that takes wide codes, of narrow ones, and for which exponents, if operands and c allow."""
     how = fast_plan(problem.unit)
@@ -169,6 +185,12 @@ def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_til
     job = _job(problem, within, out, threads)
     par = how.par.copy()
     par[simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
+    flat = _flat(how, problem, job, par, out, threads)
+    if flat is not None:
+        job, left = flat
+        if left.any():
+            _unresolved(whole, out, job, np.flatnonzero(left), threads, general_tile)
+        return
     numbers_a = _numbers(problem.a.stored, problem.unit.a_operand, A_OFFSET, how.words)
     numbers_b = _numbers(problem.b.stored, problem.unit.b_operand, B_OFFSET, how.words)
     if _transposed(problem):
