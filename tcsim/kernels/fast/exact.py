@@ -25,6 +25,7 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import inline, kernel, variant
+from tcsim.codegen.scratch import zeros
 from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.modes import masks
 from tcsim.hardware.unit import Unit
@@ -257,13 +258,13 @@ def exact_driver(kind: int, ranged: int) -> Any:
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // ROWS) * ROWS
         pitch = -(-min(job.columns, job.n) // LANES) * LANES
-        report, flaw, to = np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(ROWS * LANES, np.float32)
-        single = (np.zeros(LANES * (job.chunk + LANES), np.float32), np.zeros(4 * (job.chunk + LANES), np.uint8))
+        report, flaw, to = zeros(1, np.int64), zeros(1, np.int64), zeros(ROWS * LANES, np.float32)
+        single = (zeros(LANES * (job.chunk + LANES), np.float32), zeros(4 * (job.chunk + LANES), np.uint8))
         spare = spare_bytes(job)
-        a, b = np.zeros(high * job.chunk, np.float64), np.zeros(pitch * job.chunk, np.float64)
-        c, bad = np.zeros(high * pitch, np.float32), np.zeros(high * pitch, np.uint8)
-        total = np.zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
-        row_marks, column_marks = np.zeros(high, np.int64), np.zeros(pitch, np.int64)
+        a, b = zeros(high * job.chunk, np.float64), zeros(pitch * job.chunk, np.float64)
+        c, bad = zeros(high * pitch, np.float32), zeros(high * pitch, np.uint8)
+        total = zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
+        row_marks, column_marks = zeros(high, np.int64), zeros(pitch, np.int64)
         forget_inexact()
         for task in range(first, last):
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns

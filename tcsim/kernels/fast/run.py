@@ -143,16 +143,20 @@ def taken_in_order(how: FastPlan, problem: Problem) -> tuple[FastPlan, Problem]:
     return how, in_order(problem)
 
 
-def _flat(how: FastPlan, problem: Problem, job: FastJob, par: Any, out: Codes, threads: int) -> tuple[FastJob, Any] | None:
+def _sides(problem: Problem) -> tuple[tuple[Format, Format], tuple[Format, Format]]:
+    """(stored, the unit's) formats of the operand whose lines are rows of a job, and of the other."""
+    unit = problem.unit
+    a, b = (problem.a.stored, unit.a_operand), (problem.b.stored, unit.b_operand)
+    return (b, a) if _transposed(problem) else (a, b)
+
+
+def _multiply_flat(how: FastPlan, problem: Problem, job: FastJob, par: Any, out: Codes, threads: int) -> tuple[FastJob, Any] | None:
     """What `thin_drive` writes of a flat problem, and the outputs of each task that it leaves; None where it is not for it."""
-    unit, sides = problem.unit, [(problem.a.stored, problem.unit.a_operand), (problem.b.stored, problem.unit.b_operand)]
-    if not is_flat(how, job):
-        return None
-    (row, a), (line, b) = reversed(sides) if _transposed(problem) else sides
-    found = thin_form(a, b, line)
+    (row, a), (line, b) = _sides(problem)
+    found = thin_form(a, b, line) if is_flat(how, job.m, job.n) else None
     if found is None:
         return None
-    batch, flat = problem.shape[0], flat_job(job, problem.shape[0], threads)
+    batch, flat = problem.shape[0], flat_job(found[0], job, problem.shape[0], threads)
     bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
     left = multiply_flat(how, *found, flat, row, a, par, bounds, batch, threads, out)
     return None if left is None else (flat, left)
@@ -163,6 +167,9 @@ def _plan_of(problem: Problem) -> tuple[FastPlan, Exponents | None]:
     how = fast_plan(problem.unit)
     assert how is not None
     if not how.words or how.width == EXACT:
+        return how, None
+    (_, a), (line, b) = _sides(problem)
+    if is_flat(how, *sorted(problem.shape[1:3])) and thin_form(a, b, line) is not None:  # what looks at all of b takes longer
         return how, None
     within = operand_exponents(problem)
     narrow = None if within is None else fast_plan(problem.unit, within)
@@ -185,7 +192,7 @@ def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_til
     job = _job(problem, within, out, threads)
     par = how.par.copy()
     par[simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED] = np.uint64(problem.seed & (2**64 - 1)).astype(np.int64)
-    flat = _flat(how, problem, job, par, out, threads)
+    flat = _multiply_flat(how, problem, job, par, out, threads)
     if flat is not None:
         job, left = flat
         if left.any():

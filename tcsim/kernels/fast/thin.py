@@ -27,9 +27,9 @@ from numba.extending import intrinsic
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.kernels.fast.round import Par
-from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, Range, Tile
+from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, WIDE, Range, Tile
 
-HALVES, BRAIN, FLOATS = range(3)  # how b lies: float16's fields, bfloat16's, float32's
+HALVES, BRAIN, FLOATS, BYTES = range(4)  # how b lies: float16's fields, bfloat16's, float32's; bytes, which become halves
 _VECTORS = PANEL // LANES
 
 
@@ -40,7 +40,7 @@ class _Row:
         self.b, self.form, self.tile, self.arg, self.v = b, form, tile, arg, v
         self.item = 4 if form == FLOATS else 2
         self.kind, self.lanes = (I32, LANES) if form == FLOATS else (I16, 2 * LANES)
-        self.shift = {HALVES: 10, BRAIN: 7, FLOATS: 23}[form]
+        self.shift = {BRAIN: 7, FLOATS: 23}.get(form, 10)
         self.least = v["least"].cast(self.kind, "trunc").spread(self.lanes)
 
     def codes(self, k: Emitted, j: Emitted, place: int, kind: ir.Type, count: int) -> Emitted:
@@ -90,6 +90,31 @@ class _Row:
             return field.compare("!=", 0).where(raised, floor) << 23
         return field.compare("!=", 0).where(code, 0).call("smax", floor) << 23
 
+    def products(self, j: Emitted, k: Emitted, stop: Emitted, s: list[Emitted], start: list[Emitted]) -> list[Emitted]:
+        """start plus the truncated products k … stop, as `Tile.products` has them."""
+        totals = [Variable(self.b, x) for x in start]
+
+        def add(k: Emitted) -> None:
+            factor = ops.emit_load(self.b, self.arg["a"], k).spread(LANES)
+            for i, total in enumerate(totals):
+                x = self.value(k, j, i) * factor * s[i]
+                total.set(total.get() + x.cast(I32, "fptosi"))
+
+        ops.each(self.b, k, stop, add)
+        return [total.get() for total in totals]
+
+    def sums(self, j: Emitted, k: Emitted, stop: Emitted, s: list[Emitted], start: list[Emitted]) -> list[Emitted]:
+        """A block's sums; c is in them but for CARRY. WIDE: groups that 32 bits hold are added in 64."""
+        zeros = [x.like(0) for x in start]
+        if self.tile.width != WIDE:
+            return self.products(j, k, stop, s, zeros if self.tile.width == CARRY else start)
+        totals = [Variable(self.b, x.cast(I64, "sext")) for x in start]
+        with ops.loop(self.b, stop, self.tile.par[Par.GROUP], k) as first:
+            last = (first + self.tile.par[Par.GROUP]).call("smin", stop)
+            for total, group in zip(totals, self.products(j, first, last, s, zeros), strict=True):
+                total.set(total.get() + group.cast(I64, "sext"))
+        return [total.get() for total in totals]
+
     def panel(self, j: Emitted) -> None:
         """Accumulators j … j + 63 through `depth` products."""
         b, tile, v = self.b, self.tile, self.v
@@ -104,18 +129,9 @@ class _Row:
                 range_.see(e)
             s = [(tile.number(Par.SCALE) - e).bits_as(F32) for e in emax]
             start = [(x * y).cast(I32, "fptosi") for x, y in zip(before, s, strict=True)]
-            totals = [Variable(b, x.like(0) if tile.width == CARRY else x) for x in start]
-
-            def add(k: Emitted, s: list[Emitted] = s, totals: list[Variable] = totals) -> None:
-                factor = ops.emit_load(b, self.arg["a"], k).spread(LANES)
-                for i in vectors:
-                    x = self.value(k, j, i) * factor * s[i]
-                    totals[i].set(totals[i].get() + x.cast(I32, "fptosi"))
-
-            ops.each(b, k, stop, add)
-            for total, first, e, x in zip(totals, start, emax, c, strict=True):
-                sums = total.get()
-                x.set(tile.carried(sums, first, e, None) if tile.width == CARRY else tile.rounded(sums, e, None))
+            sums = self.sums(j, k, stop, s, start)
+            for total, first, e, x in zip(sums, start, emax, c, strict=True):
+                x.set(tile.carried(total, first, e, None) if tile.width == CARRY else tile.rounded(total, e, None))
         for i in vectors:
             ops.emit_store(b, c[i].get(), self.arg["c"], j + i * LANES)
             if seen:

@@ -8,21 +8,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.codegen.jit import inline, inline_ir, kernel, run_tasks, variant
+from tcsim.codegen.scratch import address_of, room, zeros
+from tcsim.codegen.vector_memory import bits_of_float, double_of_bits, peek8, peek16, peek32, peek64, poke8, poke16, poke32
 from tcsim.codegen.vector_ops import LANES
 from tcsim.fp.formats import Format
-from tcsim.kernels.fast.drive import chunk_end, lines, room
+from tcsim.kernels.fast.drive import chunk_end
 from tcsim.kernels.fast.exact import FE_INEXACT, forget_invalid, was_invalid
-from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, copy_codes, decoding, make_contiguous, unpack_rows
+from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, decoding, make_contiguous, unpack_rows
 from tcsim.kernels.fast.record import A_OFFSET, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, FastJob, add_c, fold_segment, start, store
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD
-from tcsim.kernels.fast.thin import BRAIN, FLOATS, HALVES, thin_row, widen_codes8
-from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, PLAIN
+from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, thin_row, widen_codes8
+from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, PLAIN, WIDE
+from tcsim.kernels.fast.turn import square, turn_square
 
 MOST_ROWS = 4  # from here on packing is paid for
-_COLUMNS, _CHUNK, _RUN = 2048, 4096, 32  # of a task: accumulators, packed a and lines of b that stay in the first cache
+_COLUMNS, _CHUNK, _RUN = 4096, 4096, {BYTES: 64, FLOATS: 16}  # of a task: accumulators, packed a and lines of b that stay in the first cache
 _KINDS = (NATIVE, MASKED, AWAY, HALF, INTEGER, ODD)
-_SHIFT = {HALVES: 10, BRAIN: 7, FLOATS: 23}
+_SHIFT = {BRAIN: 7, FLOATS: 23}
 
 
 class Thin(NamedTuple):
@@ -63,14 +66,14 @@ def thin_form(a: Format, b: Format, stored: Format) -> tuple[int, Thin] | None:
         return None
     right = 6 + stored.mantissa_bits - stored.width if byte else 0
     kept = 0x8000 | (0x7FFF >> right)
-    return HALVES, Thin(1 << 10, 127 - up - stored.bias, up - A_OFFSET, 10, 2.0 ** (15 - stored.bias), 16 - stored.width, right, kept,
+    return BYTES if byte else HALVES, Thin(1 << 10, 127 - up - stored.bias, up - A_OFFSET, 10, 2.0 ** (15 - stored.bias), 16 - stored.width, right, kept,
                         (1 << (stored.width - 1)) - 1, stored.max_code)  # fmt: skip
 
 
-def is_flat(how: FastPlan, job: FastJob) -> bool:
-    """Whether a job has few rows and many columns, and a plan that `thin` knows."""
-    known = how.kind in _KINDS and how.width in (PLAIN, CARRY) and how.scaling == NO_SCALES and not how.late
-    return FE_INEXACT != 0 and known and job.m <= MOST_ROWS and job.n >= LANES
+def is_flat(how: FastPlan, m: int, n: int) -> bool:
+    """Whether there are few rows and many columns, and a plan that `thin` knows."""
+    known = how.kind in _KINDS and how.width in (PLAIN, CARRY, WIDE) and how.scaling == NO_SCALES and not how.late
+    return FE_INEXACT != 0 and known and m <= MOST_ROWS and n >= LANES
 
 
 @inline_ir
@@ -89,44 +92,56 @@ def pack_rows(job, how, arrays, spare, t, i0, rows, k0, depth, line, ea, mask):
             arrays[0][at] *= np.float32(how.factor)
 
 
-@inline
-def fill_panel(job, how, item, source, count, depth, bytes_, panel, report):
-    """`depth` lines of up to 64 columns in a layout of any kind as `thin_row` reads them, zeros beside them; where they start."""
-    size, target = min(job.b_item, 4), np.int64(panel.ctypes.data)
-    narrow = np.int64(bytes_.ctypes.data)
-    step = job.b_k
-    if job.b_item != size or job.b_column != size or count < PANEL:
-        to, step = (narrow if size == 1 else target), np.int64(PANEL * size)
-        if count == PANEL:
-            copy_codes(job.b_item, (to, source, job.b_k, depth, job.b_column, count))
+@inline_ir
+def turn_panel(size, side, target, source, depth, b_k, b_column):
+    """64 columns that lie along k as lines of 64; the lines that fill no square are left, and their number told."""
+    whole = depth // side * side
+    for k in range(0, whole, side):
+        for j in range(0, PANEL, side):
+            turn_square(size, (target + (k * PANEL + j) * size, np.int64(PANEL * size), source + k * b_k + j * b_column, b_column))
+    return whole
+
+
+@inline_ir
+def gather(job, target, source, count, depth, to, size):
+    """Codes in any layout as lines of 64, zeros beside them, from line `to` on."""
+    for k in range(to, depth):
+        line, start = target + k * PANEL * size, source + k * job.b_k
+        if size == 4:
+            for j in range(PANEL):
+                poke32(line + 4 * j, np.int64(0))
+            for j in range(count):
+                address = start + j * job.b_column
+                code = peek32(address) if job.b_item == 4 else np.int64(bits_of_float(np.float32(double_of_bits(peek64(address)))))
+                poke32(line + 4 * j, code)
+        elif size == 2:
+            for j in range(PANEL):
+                poke16(line + 2 * j, peek16(start + j * job.b_column) if j < count else np.int64(0))
         else:
-            bytes_[:] = 0
-            panel[:] = 0
-            for k in range(depth):
-                copy_codes(job.b_item, (to + k * step, source + k * job.b_k, job.b_k, np.int64(1), job.b_column, count))
-        source = to
-    if size == 1:
-        widen_codes8(report, (target, source, step, depth, np.int64(PANEL), how.left, how.right, how.kept, how.magnitude, how.largest))
+            for j in range(PANEL):
+                poke8(line + j, peek8(start + j * job.b_column) if j < count else np.int64(0))
 
 
 @cache
 def thin_driver(form: int, kind: int, width: int, words: int, half: int) -> Any:
     """The compiled driver for a form of b's codes and what `fast_driver` has."""
-    item = 4 if form == FLOATS else 2
+    size, item = {BYTES: 1, FLOATS: 4}.get(form, 2), 4 if form == FLOATS else 2
+    bytes_, side = form == BYTES, square(size)
 
     def work(first, last, job, how, par, numbers_a, bounds, out, left, special):
         """Tasks first … last; special[task] is set where an operand is infinite or NaN, and nothing is written then."""
         right, pitch = -(-job.n // job.columns), -(-min(job.columns, job.n) // PANEL) * PANEL
-        line, report = -(-job.chunk // LANES) * LANES, np.zeros(1, np.int64)
+        line, report = -(-job.chunk // LANES) * LANES, zeros(1, np.int64)
         a = (room(job.m * line, np.float32), room(2 * job.m * line, np.uint16), numbers_a, report)
         ea, mask = room(job.m * line, np.uint32), room(job.m * line, np.uint32)
-        spare = np.zeros(job.m * job.chunk * min(job.a_item, 4) + LANES, np.uint8)
-        bytes_, panel = lines(PANEL * job.sub, np.uint8), lines(PANEL * job.sub * item, np.uint8)
-        c, bad = lines(job.m * pitch, np.float32), np.zeros(job.m * pitch, np.uint8)
-        total = np.zeros(job.m * pitch if job.sum != NO_SUM else 0, np.float64)
-        row_marks, column_marks = np.zeros(job.m, np.int64), np.zeros(pitch, np.int64)
+        spare = zeros(job.m * job.chunk * min(job.a_item, 4) + LANES, np.uint8)
+        narrow, panel = zeros(PANEL * job.sub if bytes_ else 0, np.uint8), zeros(PANEL * job.sub * item, np.uint8)
+        c, bad = zeros(job.m * pitch, np.float32), zeros(job.m * pitch, np.uint8)
+        total = zeros(job.m * pitch if job.sum != NO_SUM else 0, np.float64)
+        row_marks, column_marks = zeros(job.m, np.int64), zeros(pitch, np.int64)
         i0, rows = np.int64(0), np.int64(job.m)
-        place = np.int64(panel.ctypes.data)
+        place, first_place = address_of(panel), address_of(narrow if bytes_ else panel)
+        packed_t, packed_k, special_row = np.int64(-1), np.int64(-1), np.int64(0)
         for task in range(first, last):
             t, j0 = task // right, task % right * job.columns
             columns = min(job.columns, job.n - j0)
@@ -134,11 +149,14 @@ def thin_driver(form: int, kind: int, width: int, words: int, half: int) -> Any:
             segment, k0, k, k1 = 0, np.int64(0), np.int64(0), np.int64(0)
             report[0] = 0
             forget_invalid()
-            whole = columns // PANEL * PANEL if job.b_item == job.b_column == item else np.int64(0)
+            whole = columns // PANEL * PANEL if job.b_item == job.b_column == item == size else np.int64(0)
             while k < job.k and report[0] == 0:
                 if k == k1:
                     k0, k1 = k, chunk_end(job, bounds, segment, k)
-                    pack_rows(job, how, a, spare, t, i0, rows, k0, k1 - k0, line, ea, mask)
+                    if packed_t != t or packed_k != k0:
+                        pack_rows(job, how, a, spare, t, i0, rows, k0, k1 - k0, line, ea, mask)
+                        packed_t, packed_k, special_row = t, k0, report[0]
+                    report[0] |= special_row
                 stop = min(bounds[segment + 1], k1)
                 for p in range(k - k0, stop - k0, job.sub):
                     depth = min(job.sub, stop - k0 - p)
@@ -146,9 +164,17 @@ def thin_driver(form: int, kind: int, width: int, words: int, half: int) -> Any:
                     j, count, at, step = np.int64(0), whole, source, job.b_k
                     while j < columns:
                         if j >= whole:
-                            count = min(np.int64(PANEL), columns - j)
-                            fill_panel(job, how, item, source + j * job.b_column, count, depth, bytes_, panel, report)
-                            at, step, count = place, np.int64(PANEL * item), np.int64(PANEL)
+                            count, at, step, done = min(np.int64(PANEL), columns - j), source + j * job.b_column, job.b_k, np.int64(0)
+                            if count < PANEL or job.b_item != size or job.b_column != size:
+                                if count == PANEL and job.b_item == job.b_k == size:
+                                    done = turn_panel(size, side, first_place, at, depth, job.b_k, job.b_column)
+                                gather(job, first_place, at, count, depth, done, size)
+                                at, step = first_place, np.int64(PANEL * size)
+                            if bytes_:
+                                widen_codes8(report, (place, at, step, depth, np.int64(PANEL), how.left, how.right, how.kept,
+                                                      how.magnitude, how.largest))  # fmt: skip
+                                at, step = place, np.int64(PANEL * item)
+                            count = np.int64(PANEL)
                         for i in range(rows):
                             thin_row(form, kind, width, words, half, (a[0], ea, mask, c, bad, par),
                                      (i * line + p, i * pitch + j, at, step, count, depth, how.least, how.rebase))  # fmt: skip
@@ -167,12 +193,13 @@ def thin_driver(form: int, kind: int, width: int, words: int, half: int) -> Any:
     return kernel(variant(form, kind, width, words, half)(work))
 
 
-def flat_job(job: FastJob, batch: int, threads: int) -> FastJob:
+def flat_job(form: int, job: FastJob, batch: int, threads: int) -> FastJob:
     """The job in tasks of all rows and many columns."""
     share = -(-batch * job.n // (threads * PANEL)) * PANEL
-    columns = max(min(share, -(-job.n // PANEL) * PANEL, _COLUMNS), PANEL)
+    along = job.b_column == min(job.b_item, 4)  # else a task has few columns: each lies in lines of its own
+    columns = max(min(share, -(-job.n // PANEL) * PANEL, _COLUMNS if along else PANEL), PANEL)
     chunk = max(min(_CHUNK, -(-job.k // job.block) * job.block) // job.block, 1) * job.block
-    return job._replace(rows=job.m, columns=columns, chunk=chunk, sub=max(_RUN // job.block, 1) * job.block)
+    return job._replace(rows=job.m, columns=columns, chunk=chunk, sub=max(_RUN.get(form, 32) // job.block, 1) * job.block)
 
 
 def multiply_flat(
