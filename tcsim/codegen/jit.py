@@ -14,10 +14,10 @@ from typing import Any
 
 import numba
 from numba.core import config
-from numba.core.compiler import Compiler
 
 from tcsim.codegen import notice
 from tcsim.codegen.cache import KeyedFiles
+from tcsim.codegen.inner import Inner, InnerNoAlias
 
 notice.install()
 
@@ -95,7 +95,7 @@ _INNER = {"error_model": "numpy", "boundscheck": False, "no_cpython_wrapper": Tr
 
 def _inner(function: Callable[..., Any], **options: Any) -> Any:
     _check_name(function)
-    return numba.njit(function, **_INNER, **options)
+    return numba.njit(function, **_INNER, **{"pipeline_class": Inner, **options})
 
 
 def inline(function: Callable[..., Any]) -> Any:
@@ -113,14 +113,6 @@ def routine(function: Callable[..., Any]) -> Any:
     return _inner(function, _nrt=True)
 
 
-class _NoAlias(Compiler):  # type: ignore[misc]
-    """Numba's compiler with array arguments declared not to overlap: it has the flag, but no option that sets it."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.state.flags.noalias = True
-
-
 def no_refcount(function: Callable[..., Any]) -> Any:
     """An inlined helper that makes, keeps and returns no arrays: Numba then counts no references, which costs more than a block."""
     return _inner(function, inline="never", forceinline=True, _nrt=False)
@@ -128,7 +120,7 @@ def no_refcount(function: Callable[..., Any]) -> Any:
 
 def noalias(function: Callable[..., Any]) -> Any:
     """A routine that makes, keeps and returns no arrays, and whose arrays never overlap: LLVM makes vector code of its loops."""
-    return _inner(function, _nrt=False, pipeline_class=_NoAlias)
+    return _inner(function, _nrt=False, pipeline_class=InnerNoAlias)
 
 
 @cache

@@ -16,17 +16,19 @@ from numba.np.arrayobj import populate_array
 _LINE = 64  # bytes of a cache line: a vector across two of them loads at half speed
 
 
-def _made(context: Any, builder: Any, signature: Any, args: Any, clear: bool) -> Any:
-    kind = signature.return_type
+def _made(context: Any, builder: Any, kind: Any, shape: list[Any], clear: bool) -> Any:
     item = context.get_data_type(kind.dtype)
-    size = context.get_abi_sizeof(item)
-    whole = builder.mul(args[0], args[0].type(size))
+    size = context.get_constant(types.intp, context.get_abi_sizeof(item))
+    strides = [size]
+    for count in reversed(shape[1:]):
+        strides.insert(0, builder.mul(strides[0], count))
+    whole = builder.mul(strides[0], shape[0])
     block = context.nrt.meminfo_alloc_aligned(builder, size=whole, align=_LINE)
     data = builder.bitcast(context.nrt.meminfo_data(builder, block), item.as_pointer())
     if clear:
         cgutils.memset(builder, data, whole, 0)
     made = context.make_array(kind)(context, builder)
-    populate_array(made, data=data, shape=[args[0]], strides=[args[0].type(size)], itemsize=args[0].type(size), meminfo=block)
+    populate_array(made, data=data, shape=shape, strides=strides, itemsize=size, meminfo=block)
     return made._getvalue()
 
 
@@ -34,17 +36,28 @@ def _maker(clear: bool) -> Any:
     @intrinsic
     def make(typingctx: Any, count: Any, kind: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return _made(context, builder, signature, args, clear)
+            return _made(context, builder, signature.return_type, [args[0]], clear)
 
         return types.Array(kind.dtype, 1, "C")(types.intp, kind), codegen
 
     return make
 
 
-room = _maker(clear=False)
-room.__doc__ = "room(count, kind): a 1-D array that starts with a cache line, for what is written before it is read."
-zeros = _maker(clear=True)
-zeros.__doc__ = "zeros(count, kind): the same, of zeros."
+def _table_maker(clear: bool) -> Any:
+    @intrinsic
+    def make(typingctx: Any, rows: Any, columns: Any, kind: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return _made(context, builder, signature.return_type, list(args[:2]), clear)
+
+        return types.Array(kind.dtype, 2, "C")(types.intp, types.intp, kind), codegen
+
+    return make
+
+
+# room(count, kind) and room_table(rows, columns, kind): arrays that start with a cache line, for what is written before it is read;
+# zeros and zeros_table: of zeros.
+room, zeros = _maker(clear=False), _maker(clear=True)
+room_table, zeros_table = _table_maker(clear=False), _table_maker(clear=True)
 
 
 @intrinsic

@@ -103,7 +103,7 @@ def turn_panel(size, side, target, source, depth, b_k, b_column):
 
 
 @inline_ir
-def gather(job, target, source, count, depth, to, size):
+def gather_panel(job, target, source, count, depth, to, size):
     """Codes in any layout as lines of 64, zeros beside them, from line `to` on."""
     for k in range(to, depth):
         line, start = target + k * PANEL * size, source + k * job.b_k
@@ -168,7 +168,7 @@ def thin_driver(form: int, kind: int, width: int, words: int, half: int) -> Any:
                             if count < PANEL or job.b_item != size or job.b_column != size:
                                 if count == PANEL and job.b_item == job.b_k == size:
                                     done = turn_panel(size, side, first_place, at, depth, job.b_k, job.b_column)
-                                gather(job, first_place, at, count, depth, done, size)
+                                gather_panel(job, first_place, at, count, depth, done, size)
                                 at, step = first_place, np.int64(PANEL * size)
                             if bytes_:
                                 widen_codes8(report, (place, at, step, depth, np.int64(PANEL), how.left, how.right, how.kept,
