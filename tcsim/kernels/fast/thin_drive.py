@@ -183,7 +183,9 @@ def thin_driver(form: int, kind: int, width: int, words: int, half: int) -> Any:
                 if stop == bounds[segment + 1]:
                     segment += 1
                     if job.sum != NO_SUM:
+                        report[0] |= was_invalid()
                         fold_segment(job, rows * pitch, c, total)
+                        forget_invalid()
             special[task] = report[0] | was_invalid()
             if special[task] == 0:
                 if job.sum != NO_SUM and job.c and not job.c_first:
