@@ -150,15 +150,17 @@ def _sides(problem: Problem) -> tuple[tuple[Format, Format], tuple[Format, Forma
     return (b, a) if _transposed(problem) else (a, b)
 
 
-def _multiply_flat(how: FastPlan, problem: Problem, job: FastJob, par: Any, out: Codes, threads: int) -> tuple[FastJob, Any] | None:
+def _multiply_flat(
+    how: FastPlan, problem: Problem, job: FastJob, par: Any, out: Codes, threads: int
+) -> tuple[FastJob, Any] | None:
     """What `thin_drive` writes of a flat problem, and the outputs of each task that it leaves; None where it is not for it."""
     (row, a), (line, b) = _sides(problem)
-    found = thin_form(a, b, line) if is_flat(how, job.m, job.n) else None
+    batch = problem.shape[0]
+    found = thin_form(a, b, line) if is_flat(how, job.m, job.n, batch * job.n * job.k) else None
     if found is None:
         return None
-    batch, flat = problem.shape[0], flat_job(found[0], job, problem.shape[0], threads)
-    bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
-    left = multiply_flat(how, *found, flat, row, a, par, bounds, batch, threads, out)
+    flat, bounds = flat_job(found[0], job, batch, threads), np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
+    left = multiply_flat(how, *found, flat, _numbers(row, a, A_OFFSET, True), par, bounds, threads, out)
     return None if left is None else (flat, left)
 
 
@@ -169,7 +171,8 @@ def _plan_of(problem: Problem) -> tuple[FastPlan, Exponents | None]:
     if not how.words or how.width == EXACT:
         return how, None
     (_, a), (line, b) = _sides(problem)
-    if is_flat(how, *sorted(problem.shape[1:3])) and thin_form(a, b, line) is not None:  # what looks at all of b takes longer
+    batch, (m, n), k = problem.shape[0], sorted(problem.shape[1:3]), problem.shape[3]
+    if is_flat(how, m, n, batch * n * k) and thin_form(a, b, line) is not None:  # to look at all of b takes longer
         return how, None
     within = operand_exponents(problem)
     narrow = None if within is None else fast_plan(problem.unit, within)

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, inline_ir, kernel, run_tasks, variant
+from tcsim.codegen.jit import inline_ir, kernel, run_tasks, variant
 from tcsim.codegen.scratch import address_of, room, zeros
 from tcsim.codegen.vector_memory import bits_of_float, double_of_bits, peek8, peek16, peek32, peek64, poke8, poke16, poke32
 from tcsim.codegen.vector_ops import LANES
 from tcsim.fp.formats import Format
 from tcsim.kernels.fast.drive import chunk_end
 from tcsim.kernels.fast.exact import FE_INEXACT, forget_invalid, was_invalid
-from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, decoding, make_contiguous, unpack_rows
+from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, make_contiguous, unpack_rows
 from tcsim.kernels.fast.record import A_OFFSET, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, FastJob, add_c, fold_segment, start, store
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD
@@ -23,7 +23,9 @@ from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, PLAIN, WIDE
 from tcsim.kernels.fast.turn import square, turn_square
 
 MOST_ROWS = 4  # from here on packing is paid for
-_COLUMNS, _CHUNK, _RUN = 4096, 4096, {BYTES: 64, FLOATS: 16}  # of a task: accumulators, packed a and lines of b that stay in the first cache
+LEAST = 1 << 16  # elements of b from which on another kernel is worth its compiling
+# Of a task: accumulators, packed a, and lines of b (32 where nothing is said) that stay in the first cache.
+_COLUMNS, _CHUNK, _RUN = 4096, 4096, {BYTES: 64, FLOATS: 16}
 _KINDS = (NATIVE, MASKED, AWAY, HALF, INTEGER, ODD)
 _SHIFT = {BRAIN: 7, FLOATS: 23}
 
@@ -70,10 +72,10 @@ def thin_form(a: Format, b: Format, stored: Format) -> tuple[int, Thin] | None:
                         (1 << (stored.width - 1)) - 1, stored.max_code)  # fmt: skip
 
 
-def is_flat(how: FastPlan, m: int, n: int) -> bool:
-    """Whether there are few rows and many columns, and a plan that `thin` knows."""
+def is_flat(how: FastPlan, m: int, n: int, size: int) -> bool:
+    """Whether there are few rows and many columns, `size` elements of b in all, and a plan that `thin` knows."""
     known = how.kind in _KINDS and how.width in (PLAIN, CARRY, WIDE) and how.scaling == NO_SCALES and not how.late
-    return FE_INEXACT != 0 and known and m <= MOST_ROWS and n >= LANES
+    return FE_INEXACT != 0 and known and m <= MOST_ROWS and n >= LANES and size >= LEAST
 
 
 @inline_ir
@@ -98,7 +100,8 @@ def turn_panel(size, side, target, source, depth, b_k, b_column):
     whole = depth // side * side
     for k in range(0, whole, side):
         for j in range(0, PANEL, side):
-            turn_square(size, (target + (k * PANEL + j) * size, np.int64(PANEL * size), source + k * b_k + j * b_column, b_column))
+            to, start = target + (k * PANEL + j) * size, source + k * b_k + j * b_column
+            turn_square(size, (to, np.int64(PANEL * size), start, b_column))
     return whole
 
 
@@ -112,8 +115,10 @@ def gather_panel(job, target, source, count, depth, to, size):
                 poke32(line + 4 * j, np.int64(0))
             for j in range(count):
                 address = start + j * job.b_column
-                code = peek32(address) if job.b_item == 4 else np.int64(bits_of_float(np.float32(double_of_bits(peek64(address)))))
-                poke32(line + 4 * j, code)
+                if job.b_item == 4:
+                    poke32(line + 4 * j, peek32(address))
+                else:
+                    poke32(line + 4 * j, np.int64(bits_of_float(np.float32(double_of_bits(peek64(address))))))
         elif size == 2:
             for j in range(PANEL):
                 poke16(line + 2 * j, peek16(start + j * job.b_column) if j < count else np.int64(0))
@@ -164,7 +169,8 @@ def thin_driver(form: int, kind: int, width: int, words: int, half: int) -> Any:
                     j, count, at, step = np.int64(0), whole, source, job.b_k
                     while j < columns:
                         if j >= whole:
-                            count, at, step, done = min(np.int64(PANEL), columns - j), source + j * job.b_column, job.b_k, np.int64(0)
+                            count, at = min(np.int64(PANEL), columns - j), source + j * job.b_column
+                            step, done = job.b_k, np.int64(0)
                             if count < PANEL or job.b_item != size or job.b_column != size:
                                 if count == PANEL and job.b_item == job.b_k == size:
                                     done = turn_panel(size, side, first_place, at, depth, job.b_k, job.b_column)
@@ -205,11 +211,14 @@ def flat_job(form: int, job: FastJob, batch: int, threads: int) -> FastJob:
 
 
 def multiply_flat(
-    how: FastPlan, form: int, thin: Thin, job: FastJob, stored: Format, a: Format, par: Any, bounds: Any, batch: int, threads: int, out: Any
+    how: FastPlan, form: int, thin: Thin, job: FastJob, row: np.ndarray[Any, Any], par: Any, bounds: Any, threads: int, out: Any
 ) -> Any:
-    """Write a flat problem's codes; how many outputs of each task are left as `unresolved`, or None where operands were special."""
-    tasks = batch * -(-job.n // job.columns)
+    """Write a flat problem's codes; how many outputs of each task are left as `unresolved`, or None where operands were special.
+
+    row: the Decoding of a, with wide codes.
+    """
+    tasks = out.shape[0] * -(-job.n // job.columns)
     left, special = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
     work = thin_driver(form, how.kind, how.width, int(how.words), job.half)
-    run_tasks(work, tasks, threads, job, thin, par, decoding(stored, a, A_OFFSET, True), bounds, out.reshape(-1), left, special)
+    run_tasks(work, tasks, threads, job, thin, par, row, bounds, out.reshape(-1), left, special)
     return None if special.any() else left
