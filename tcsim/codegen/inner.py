@@ -19,17 +19,21 @@ class _NoEngine:
         """Nothing: no machine code reads the function's environment."""
 
 
-class _Linked(JITCodeLibrary):  # type: ignore[misc]
+class _Plain(JITCodeLibrary):  # type: ignore[misc]
+    """Code whose functions are not optimised one by one before the whole is."""
+
+    def add_llvm_module(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+        self._final_module.link_in(module)
+
+
+class _Linked(_Plain):
     """The code of a function and of those that it calls, never run by itself."""
 
     @property
     def codegen(self) -> Any:
         """In place of the owner of the engine."""
         return _NoEngine()
-
-    def add_llvm_module(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
-        self._final_module.link_in(module)
 
     def finalize(self) -> None:
         self._raise_if_finalized()
@@ -47,14 +51,22 @@ class _Linked(JITCodeLibrary):  # type: ignore[misc]
         return 0
 
 
-class Inner(Compiler):  # type: ignore[misc]
-    """Numba's compiler without machine code."""
+class Whole(Compiler):  # type: ignore[misc]
+    """Numba's compiler for a kernel: all of its functions are optimised at once."""
+
+    library: type[_Plain] = _Plain
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         if self.state.library is None:
-            self.state.library = _Linked(self.state.targetctx.codegen(), "tcsim.inner")
+            self.state.library = self.library(self.state.targetctx.codegen(), "tcsim")
             self.state.library.enable_object_caching()
+
+
+class Inner(Whole):
+    """The same without machine code."""
+
+    library = _Linked
 
 
 class InnerNoAlias(Inner):

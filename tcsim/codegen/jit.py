@@ -17,7 +17,7 @@ from numba.core import config
 
 from tcsim.codegen import notice
 from tcsim.codegen.cache import KeyedFiles
-from tcsim.codegen.inner import Inner, InnerNoAlias
+from tcsim.codegen.inner import Inner, InnerNoAlias, Whole
 
 notice.install()
 
@@ -65,6 +65,9 @@ def variant(*made_of: object) -> Callable[[Callable[..., Any]], Callable[..., An
     return named
 
 
+_COMMON = {"error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
+
+
 def _check_name(function: Callable[..., Any]) -> None:
     if function.__closure__ and not hasattr(function, "variant"):
         raise TypeError(f"{function.__qualname__} holds values of the function that made it: name it with @variant(...)")
@@ -75,9 +78,7 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:
-        made = numba.njit(
-            function, cache=True, error_model="numpy", boundscheck=False, _nrt=True, no_cfunc_wrapper=True, **options
-        )
+        made = numba.njit(function, cache=True, _nrt=True, pipeline_class=Whole, **_COMMON, **options)
     finally:
         config.CACHE_DIR = previous
     made._cache._cache_file = KeyedFiles(made._cache.cache_path, made._cache._impl.filename_base)
@@ -90,7 +91,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 # Kernels call the functions below, Python never does, and nothing takes a pointer to one.
-_INNER = {"error_model": "numpy", "boundscheck": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_INNER = {**_COMMON, "no_cpython_wrapper": True}
 
 
 def _inner(function: Callable[..., Any], **options: Any) -> Any:
