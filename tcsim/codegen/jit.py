@@ -14,10 +14,10 @@ from typing import Any
 
 import numba
 from numba.core import config
-from numba.core.compiler import Compiler
 
 from tcsim.codegen import notice
 from tcsim.codegen.cache import KeyedFiles
+from tcsim.codegen.inner import Inner, InnerNoAlias, Whole
 
 notice.install()
 
@@ -65,6 +65,9 @@ def variant(*made_of: object) -> Callable[[Callable[..., Any]], Callable[..., An
     return named
 
 
+_COMMON = {"error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
+
+
 def _check_name(function: Callable[..., Any]) -> None:
     if function.__closure__ and not hasattr(function, "variant"):
         raise TypeError(f"{function.__qualname__} holds values of the function that made it: name it with @variant(...)")
@@ -75,9 +78,7 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:
-        made = numba.njit(
-            function, cache=True, error_model="numpy", boundscheck=False, _nrt=True, no_cfunc_wrapper=True, **options
-        )
+        made = numba.njit(function, cache=True, _nrt=True, pipeline_class=Whole, **_COMMON, **options)
     finally:
         config.CACHE_DIR = previous
     made._cache._cache_file = KeyedFiles(made._cache.cache_path, made._cache._impl.filename_base)
@@ -90,12 +91,12 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 # Kernels call the functions below, Python never does, and nothing takes a pointer to one.
-_INNER = {"error_model": "numpy", "boundscheck": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_INNER = {**_COMMON, "no_cpython_wrapper": True}
 
 
 def _inner(function: Callable[..., Any], **options: Any) -> Any:
     _check_name(function)
-    return numba.njit(function, **_INNER, **options)
+    return numba.njit(function, **_INNER, **{"pipeline_class": Inner, **options})
 
 
 def inline(function: Callable[..., Any]) -> Any:
@@ -113,14 +114,6 @@ def routine(function: Callable[..., Any]) -> Any:
     return _inner(function, _nrt=True)
 
 
-class _NoAlias(Compiler):  # type: ignore[misc]
-    """Numba's compiler with array arguments declared not to overlap: it has the flag, but no option that sets it."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.state.flags.noalias = True
-
-
 def no_refcount(function: Callable[..., Any]) -> Any:
     """An inlined helper that makes, keeps and returns no arrays: Numba then counts no references, which costs more than a block."""
     return _inner(function, inline="never", forceinline=True, _nrt=False)
@@ -128,7 +121,7 @@ def no_refcount(function: Callable[..., Any]) -> Any:
 
 def noalias(function: Callable[..., Any]) -> Any:
     """A routine that makes, keeps and returns no arrays, and whose arrays never overlap: LLVM makes vector code of its loops."""
-    return _inner(function, _nrt=False, pipeline_class=_NoAlias)
+    return _inner(function, _nrt=False, pipeline_class=InnerNoAlias)
 
 
 @cache

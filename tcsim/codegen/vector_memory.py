@@ -27,7 +27,21 @@ def _peek(width: int):
     return peek
 
 
+def _poke(width: int):
+    @intrinsic
+    def poke(typingctx, address, code):
+        def codegen(context, builder, signature, args):
+            kind = ir.IntType(width)
+            builder.store(builder.trunc(args[1], kind), builder.inttoptr(args[0], kind.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(address, code), codegen
+
+    return poke
+
+
 peek8, peek16, peek32, peek64 = (_peek(width) for width in (8, 16, 32, 64))
+poke8, poke16, poke32 = (_poke(width) for width in (8, 16, 32))
 
 
 def _bits(source: types.Type, target: types.Type):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.codegen.jit import inline, inline_ir, kernel, noalias, variant
+from tcsim.codegen.scratch import copy_all, room, zeros
 from tcsim.codegen.vector_ops import LANES
 from tcsim.kernels.fast.flush import flush
 from tcsim.kernels.fast.late import add_late
@@ -23,6 +24,8 @@ from tcsim.kernels.fast.results import NO_SUM, add_c, fold_segment, start, store
 from tcsim.kernels.fast.round import TREE
 from tcsim.kernels.fast.scales import pack_scales
 from tcsim.kernels.fast.tile import FOLDED, NO_SCALES, PAIRED, PANEL, SHIFTED, VECTORS, strip
+
+lines = zeros
 
 
 @inline_ir
@@ -79,7 +82,7 @@ def mark_specials(arrays, spare, item, address, across, count, along, depth, mar
 @inline_ir
 def spare_bytes(job):
     """Room for codes that are lined up: 16 rows of a, or a panel of b, of a chunk."""
-    return np.zeros(max(LANES * job.a_item, min(job.columns, PANEL) * job.b_item) * job.chunk + LANES, np.uint8)
+    return zeros(max(LANES * job.a_item, min(job.columns, PANEL) * job.b_item) * job.chunk + LANES, np.uint8)
 
 
 @inline
@@ -136,22 +139,6 @@ def settle_task(job, columns, depth, rows, pitch, a, b):
     return np.int64(smallest >= job.calm)
 
 
-@inline
-def lines(count, kind):
-    """Zeros that start with a cache line: a vector across two of them loads at half speed."""
-    found = room(count, kind)
-    found[:] = 0
-    return found
-
-
-@inline
-def room(count, kind):
-    """The same for what is written before it is read: clearing a chunk takes a tenth of the time of a small product."""
-    found = np.empty(count + 64, kind)
-    size = found.itemsize
-    return found[-found.ctypes.data % 64 // size :][:count]
-
-
 @cache
 def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_SCALES) -> Any:
     """The compiled driver for a kind of rounding (simd_round), a width of sums (simd_tile) and a use of scales (scales)."""
@@ -165,7 +152,7 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // VECTORS) * VECTORS
         pitch = -(-min(job.columns, job.n) // LANES) * LANES
-        line, groups, report = -(-job.chunk // LANES) * LANES, VECTORS * job.bits // 32, np.zeros(1, np.int64)
+        line, groups, report = -(-job.chunk // LANES) * LANES, VECTORS * job.bits // 32, zeros(1, np.int64)
         panels = pitch // PANEL + pitch % PANEL // LANES + 4
         a = (room(high * line, np.float32), room(per_lane * high * line, code), numbers_a, report)
         b = (
@@ -175,14 +162,14 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
             report,
         )
         edge = room(per_lane * high // VECTORS * line * groups if job.n % PANEL else 0, code)
-        scratch = (np.zeros(line, np.float32), np.zeros(per_lane * line, code), spare_bytes(job))
-        c, bad = lines(high * pitch, np.float32), np.zeros(high * pitch, np.uint8)
-        total = np.zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
-        row_marks, column_marks = np.zeros(high, np.int64), np.zeros(pitch, np.int64)
+        scratch = (zeros(line, np.float32), zeros(per_lane * line, code), spare_bytes(job))
+        c, bad = zeros(high * pitch, np.float32), zeros(high * pitch, np.uint8)
+        total = zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
+        row_marks, column_marks = zeros(high, np.int64), zeros(pitch, np.int64)
         slots, entries = job.chunk // job.block * job.fields, job.chunk // job.scale_width if scaled else np.int64(0)
-        sa, sb = lines(high * slots, np.int32), lines(pitch * slots, np.int32)
-        found = (lines(high * entries, np.int32), lines(pitch * entries, np.int32))
-        late = lines(high * pitch if job.late else 0, np.float32)
+        sa, sb = zeros(high * slots, np.int32), zeros(pitch * slots, np.int32)
+        found = (zeros(high * entries, np.int32), zeros(pitch * entries, np.int32))
+        late = zeros(high * pitch if job.late else 0, np.float32)
         for task in range(first, last):
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
@@ -190,7 +177,7 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
             if ieee and job.least > 0:
                 flush(c, 0, (np.int64(1), np.int64(0), high * pitch, np.int64(1 << 23)))
             if job.late:
-                late[:] = c
+                copy_all(late, c)
                 c[:] = 0
             row_marks[:], column_marks[:] = 0, 0
             element = t * job.out_batch + i0 * job.out_row + j0 * job.out_column
@@ -247,11 +234,11 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
                     segment += 1
                     if job.sum != NO_SUM:
                         if job.late:
-                            c[:] = late
+                            copy_all(c, late)
                             late[:] = 0
                         fold_segment(job, rows * pitch, c, total)
             if job.late and job.sum == NO_SUM:
-                c[:] = late
+                copy_all(c, late)
             if job.sum != NO_SUM and job.c and not job.c_first:
                 add_c(job, t, i0, rows, j0, columns, pitch, total)
             left[task] = store(half, job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)

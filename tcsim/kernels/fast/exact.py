@@ -25,6 +25,7 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import inline, kernel, variant
+from tcsim.codegen.scratch import zeros
 from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.modes import masks
 from tcsim.hardware.unit import Unit
@@ -35,6 +36,7 @@ from tcsim.kernels.fast.results import NO_SUM, add_c, fold_segment, start, store
 from tcsim.kernels.fast.tile import elements
 
 FE_INEXACT = {"x86_64": 0x20, "AMD64": 0x20, "aarch64": 0x10, "arm64": 0x10}.get(platform.machine(), 0)
+FE_INVALID = 0x01  # of all of them
 ROWS, HALF = 4, 8
 NEAREST, RANDOM = 0, 1
 
@@ -187,12 +189,12 @@ def exact_tile(typingctx, kind, ranged, careful, arrays, numbers):
     return types.void(kind, ranged, careful, arrays, numbers), codegen
 
 
-def _flag(name: str):
+def _flag(name: str, flag: int = FE_INEXACT):
     @intrinsic
     def call(typingctx):
         def codegen(context, builder, signature, args):
             function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, [I32]), name)
-            return builder.call(function, [I32(FE_INEXACT)])
+            return builder.call(function, [I32(flag)])
 
         return types.int32(), codegen
 
@@ -200,6 +202,7 @@ def _flag(name: str):
 
 
 was_inexact, forget_inexact = _flag("fetestexcept"), _flag("feclearexcept")
+was_invalid, forget_invalid = _flag("fetestexcept", FE_INVALID), _flag("feclearexcept", FE_INVALID)
 
 
 @inline
@@ -255,13 +258,13 @@ def exact_driver(kind: int, ranged: int) -> Any:
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // ROWS) * ROWS
         pitch = -(-min(job.columns, job.n) // LANES) * LANES
-        report, flaw, to = np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(ROWS * LANES, np.float32)
-        single = (np.zeros(LANES * (job.chunk + LANES), np.float32), np.zeros(4 * (job.chunk + LANES), np.uint8))
+        report, flaw, to = zeros(1, np.int64), zeros(1, np.int64), zeros(ROWS * LANES, np.float32)
+        single = (zeros(LANES * (job.chunk + LANES), np.float32), zeros(4 * (job.chunk + LANES), np.uint8))
         spare = spare_bytes(job)
-        a, b = np.zeros(high * job.chunk, np.float64), np.zeros(pitch * job.chunk, np.float64)
-        c, bad = np.zeros(high * pitch, np.float32), np.zeros(high * pitch, np.uint8)
-        total = np.zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
-        row_marks, column_marks = np.zeros(high, np.int64), np.zeros(pitch, np.int64)
+        a, b = zeros(high * job.chunk, np.float64), zeros(pitch * job.chunk, np.float64)
+        c, bad = zeros(high * pitch, np.float32), zeros(high * pitch, np.uint8)
+        total = zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
+        row_marks, column_marks = zeros(high, np.int64), zeros(pitch, np.int64)
         forget_inexact()
         for task in range(first, last):
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns

@@ -23,6 +23,7 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import inline_ir
+from tcsim.codegen.scratch import address_of
 from tcsim.codegen.vector_ops import F32, F64, I8, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.formats import Format
 
@@ -298,6 +299,6 @@ def make_contiguous(target, item, source, row_step, rows, step, count):
     """
     if step == item and item < 8:
         return source, row_step
-    address = np.int64(target.ctypes.data)
+    address = address_of(target)
     copy_codes(item, (address, source, row_step, rows, step, count))
     return address, np.int64(count * min(item, 4))

@@ -30,6 +30,7 @@ from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
 from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
 from tcsim.kernels.fast.scales import LIMIT, scale_table
 from tcsim.kernels.fast.special import TO_HALF
+from tcsim.kernels.fast.thin_drive import flat_job, is_flat, multiply_flat, thin_form
 from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL
 from tcsim.problem import Codes, Problem
 
@@ -145,11 +146,36 @@ def taken_in_order(how: FastPlan, problem: Problem) -> tuple[FastPlan, Problem]:
     return how, in_order(problem)
 
 
+def _sides(problem: Problem) -> tuple[tuple[Format, Format], tuple[Format, Format]]:
+    """(stored, the unit's) formats of the operand whose lines are rows of a job, and of the other."""
+    unit = problem.unit
+    a, b = (problem.a.stored, unit.a_operand), (problem.b.stored, unit.b_operand)
+    return (b, a) if _transposed(problem) else (a, b)
+
+
+def _multiply_flat(
+    how: FastPlan, problem: Problem, job: FastJob, par: Any, out: Codes, threads: int
+) -> tuple[FastJob, Any] | None:
+    """What `thin_drive` writes of a flat problem, and the outputs of each task that it leaves; None where it is not for it."""
+    (row, a), (line, b) = _sides(problem)
+    batch = problem.shape[0]
+    found = thin_form(a, b, line) if is_flat(how, job.m, job.n, batch * job.n * job.k) else None
+    if found is None:
+        return None
+    flat, bounds = flat_job(found[0], job, batch, threads), np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
+    left = multiply_flat(how, *found, flat, _numbers(row, a, A_OFFSET, True), par, bounds, threads, out)
+    return None if left is None else (flat, left)
+
+
 def _plan_of(problem: Problem) -> tuple[FastPlan, Exponents | None]:
     """The plan of a problem's unit; where that takes wide codes, of narrow ones, and for which exponents, if operands and c allow."""
     how = fast_plan(problem.unit)
     assert how is not None
     if not how.words or how.width == EXACT:
+        return how, None
+    (_, a), (line, b) = _sides(problem)
+    batch, (m, n), k = problem.shape[0], sorted(problem.shape[1:3]), problem.shape[3]
+    if is_flat(how, m, n, batch * n * k) and thin_form(a, b, line) is not None:  # to look at all of b takes longer
         return how, None
     within = operand_exponents(problem)
     narrow = None if within is None else fast_plan(problem.unit, within)
@@ -174,6 +200,12 @@ def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_til
     par[simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED] = (
         problem.seed + 2**63
     ) % 2**64 - 2**63  # as a signed integer
+    flat = _multiply_flat(how, problem, job, par, out, threads)
+    if flat is not None:
+        job, left = flat
+        if left.any():
+            _unresolved(whole, out, job, np.flatnonzero(left), threads, general_tile)
+        return
     numbers_a = _numbers(problem.a.stored, problem.unit.a_operand, A_OFFSET, how.words)
     numbers_b = _numbers(problem.b.stored, problem.unit.b_operand, B_OFFSET, how.words)
     if _transposed(problem):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import inline, routine
+from tcsim.codegen.scratch import zeros
 from tcsim.kernels.general.cuts import C_OPERATION, FIRST_PRODUCT, cut_word
 from tcsim.kernels.general.limbs import add_term, any_below, bits_of, normalise, product_128, round_limbs, round_up
 from tcsim.kernels.general.numbers import ANY_ZERO, DOWN, FINITE, MINUS_INF, PLUS_INF, TO_ZERO, ZERO_E, bit_length
@@ -21,7 +22,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 @inline
 def new_limbs(bits):
     """Zero, with room for a sum of `bits` bits, its sign and a carry."""
-    return np.zeros(max(bits, np.int64(0)) // 32 + 6, dtype=np.int64)
+    return zeros(max(bits, np.int64(0)) // 32 + 6, np.int64)
 
 
 @routine
@@ -40,7 +41,7 @@ def add_row(total, x, negative, shift, how, random):
 @routine
 def times(x, high, low):
     """The row x·(high·2^64 + low) for a non-negative row x."""
-    product = np.zeros(x.size + 5, dtype=np.int64)
+    product = zeros(x.size + 5, np.int64)
     words = (low & _LOW, low >> np.uint64(32), high & _LOW, high >> np.uint64(32))
     for i in range(x.size):
         for w in range(4):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import inline, no_refcount, routine
+from tcsim.codegen.scratch import zeros
 from tcsim.gates import (
     ANY_ORDER,
     ANY_SUM,
@@ -220,7 +221,7 @@ def group_sums(spec, terms, width, row):
 def limbs_start(spec, c_sig, c_e, top, lsb, seed, element, step):
     """(limbs, q): as many limbs as the block's span needs, from its quantum 2^q up, holding c."""
     q = lsb if spec.exact else max(top - spec.fraction, lsb)
-    limbs = np.zeros((top + 66 - spec.room - q) // 32 + 5, dtype=np.int64)
+    limbs = zeros((top + 66 - spec.room - q) // 32 + 5, np.int64)
     if c_sig != 0:
         word = cut_word(spec, seed, element, step, C_OPERATION)
         add_term(limbs, np.uint64(0), np.uint64(abs(c_sig)), c_sig < 0, c_e - spec.out.mantissa - q, spec.cut_how, word)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tcsim.codegen.jit import inline, noalias, routine
 from tcsim.codegen.memory import load_code
+from tcsim.codegen.scratch import zeros_table
 from tcsim.kernels.general.numbers import FINITE, NAN, ZERO_E, bit_length, decode_number
 
 # What happens around a block, as bits.
@@ -41,7 +42,7 @@ class Panel(NamedTuple):
 
 @inline
 def _integers(rows, columns):
-    return np.zeros((rows, columns), dtype=np.int64)
+    return zeros_table(rows, columns, np.int64)
 
 
 @routine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import inline, no_refcount, routine
+from tcsim.codegen.scratch import zeros
 from tcsim.fp.compiled.philox import random_word
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, floats, one_of, only, operands, roundings, schedules, up_to
 from tcsim.kernels.general.limbs import add_term, product_128, round_limbs
@@ -152,7 +153,7 @@ def exact_round(spec, x1, y1, l1, x2, l2, how, random):
         total = first + second
         sig, e, special = round_sum(total, low, how, random, spec.kept, spec.out)
         return sig, e, np.int64(total < 0), special
-    limbs = np.zeros((max(bits1 + l1, bits2 + l2) - low) // 32 + 6, dtype=np.int64)
+    limbs = zeros((max(bits1 + l1, bits2 + l2) - low) // 32 + 6, np.int64)
     high, low_bits = product_128(abs(x1), abs(y1))
     if x1 != 0 and y1 != 0:
         add_term(limbs, high, low_bits, (x1 < 0) != (y1 < 0), l1 - low, TO_ZERO, np.uint64(0))

@@ -13,6 +13,7 @@ import numpy as np
 
 from tcsim.codegen.jit import default_threads, inline, kernel, routine, run_tasks
 from tcsim.codegen.memory import at, load_code, matrices, store_code
+from tcsim.codegen.scratch import room, room_table, zeros
 from tcsim.kernels.general.numbers import (
     FINITE,
     ZERO_E,
@@ -59,14 +60,14 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
     """Tiles first … last - 1 of D = C + A·B."""
     capacity = max(CHUNK, spec.period)
     rows, width = tiles.tile_rows, -(-tiles.tile_columns // LANES) * LANES
-    ks = np.empty(capacity, dtype=np.int64)
-    starts = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
-    events = np.empty(capacity + spec.period // spec.block + 2, dtype=np.int64)
+    ks = room(capacity, np.int64)
+    starts = room(capacity + spec.period // spec.block + 2, np.int64)
+    events = room(capacity + spec.period // spec.block + 2, np.int64)
     panel = new_panel(rows, width, capacity, capacity if spec.group > 1 else 1)
-    codes = np.empty(max(capacity, rows, width), dtype=np.int64)
-    values, total = np.empty(4 * rows * width, dtype=np.int64), np.empty((rows, width))
-    scratch, random = np.zeros((11 + 4 * spec.block) * width, np.int64), np.zeros(5 * width, np.uint64)
-    tree = np.empty((spec.block, 4), dtype=np.int64)
+    codes = room(max(capacity, rows, width), np.int64)
+    values, total = room(4 * rows * width, np.int64), room_table(rows, width, np.float64)
+    scratch, random = zeros((11 + 4 * spec.block) * width, np.int64), zeros(5 * width, np.uint64)
+    tree = room_table(spec.block, 4, np.int64)
     across = -(-tiles.columns // tiles.tile_columns)
     per_batch = across * -(-tiles.rows // rows)
     for task in range(first, last):

@@ -24,6 +24,7 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import default_threads, inline, kernel, run_tasks, variant
+from tcsim.codegen.scratch import zeros
 from tcsim.codegen.vector_memory import bits_of_double, bits_of_float, double_of_bits, float_of_bits, peek8, peek32, peek64
 from tcsim.codegen.vector_ops import F32, F64, I16, I32, I64, Emitted, Variable
 from tcsim.fp.modes import processor_mode
@@ -207,9 +208,9 @@ def library_driver(kind: int) -> Any:
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high, pitch = -(-job.rows // ROWS) * ROWS, -(-job.columns // width) * width
         deep = _CHUNK // step
-        a, b = np.zeros(high * deep, number), np.zeros(pitch * deep, number)
-        c = np.zeros(high * pitch, number)
-        total = np.zeros(high * pitch if job.sum else 0, np.float64)
+        a, b = zeros(high * deep, number), zeros(pitch * deep, number)
+        c = zeros(high * pitch, number)
+        total = zeros(high * pitch if job.sum else 0, np.float64)
         for task in range(first, last):
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)

@@ -1,0 +1,77 @@
+"""How the functions that only kernels call are compiled: as far as LLVM's intermediate code, which is optimised once, in the kernel.
+
+Numba optimises a function and makes machine code of it for its own sake, then again as a part of every function that calls it:
+with kernels of five floors that was half of the time that they took to compile.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+
+
+class _NoEngine:
+    """What Numba tells the engine about a compiled function: nobody, as nothing was handed to it."""
+
+    def set_env(self, name: str, env: Any) -> None:
+        """Nothing: no machine code reads the function's environment."""
+
+
+class _Plain(JITCodeLibrary):  # type: ignore[misc]
+    """Code whose functions are not optimised one by one before the whole is."""
+
+    def add_llvm_module(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+        self._final_module.link_in(module)
+
+
+class _Linked(_Plain):
+    """The code of a function and of those that it calls, never run by itself."""
+
+    @property
+    def codegen(self) -> Any:
+        """In place of the owner of the engine."""
+        return _NoEngine()
+
+    def finalize(self) -> None:
+        self._raise_if_finalized()
+        seen = set()
+        for library in self._linking_libraries:
+            if library not in seen:
+                self._reload_init.update(library._reload_init)
+                seen.add(library)
+                self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """No address: Python does not call it."""
+        self._ensure_finalized()
+        return 0
+
+
+class Whole(Compiler):  # type: ignore[misc]
+    """Numba's compiler for a kernel: all of its functions are optimised at once."""
+
+    library: type[_Plain] = _Plain
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        if self.state.library is None:
+            self.state.library = self.library(self.state.targetctx.codegen(), "tcsim")
+            self.state.library.enable_object_caching()
+
+
+class Inner(Whole):
+    """The same without machine code."""
+
+    library = _Linked
+
+
+class InnerNoAlias(Inner):
+    """The same with array arguments declared not to overlap: Numba has the flag, but no option that sets it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.state.flags.noalias = True

@@ -1,0 +1,217 @@
+"""The arithmetic of flat problems: one row of a against many columns of b, whose codes are read where they lie.
+
+Where a has few rows, every element of b is used as often, and packing it first costs more than the products do. The sums
+are `tile`'s, only what they are made of is found on the way:
+
+values
+    Codes of up to 5 exponent bits, moved to float16's fields, are converted by the processor; the power of two by which
+    the biases differ goes into a. Codes of bfloat16 are the upper halves of float32 patterns.
+exponents
+    With x' = max(|x|, least normal) as a code and the exponent ea of a moved to where codes have theirs, the largest of
+    b' + ea over a block has the block's exponent in its field: fractions do not carry. Products that are zero are left out.
+    Codes of 16 bits are added 32 at a time, as unsigned numbers that cannot overflow (`thin_form`).
+
+Infinities and NaN of b raise the processor's invalid flag when products become integers; the driver asks for it and leaves such
+problems to others. A chain's accumulators stay in memory while a few blocks of k are walked: b is read line by line.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
+from tcsim.kernels.fast.round import Par
+from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, WIDE, Range, Tile
+
+HALVES, BRAIN, FLOATS, BYTES = range(4)  # how b lies: float16's fields, bfloat16's, float32's; bytes, which become halves
+_VECTORS = PANEL // LANES
+
+
+class _Row:
+    """Emits the walk of one row against a panel of 64 columns."""
+
+    def __init__(self, b: ir.IRBuilder, form: int, tile: Tile, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
+        self.b, self.form, self.tile, self.arg, self.v = b, form, tile, arg, v
+        self.item = 4 if form == FLOATS else 2
+        self.kind, self.lanes = (I32, LANES) if form == FLOATS else (I16, 2 * LANES)
+        self.shift = {BRAIN: 7, FLOATS: 23}.get(form, 10)
+        self.least = v["least"].cast(self.kind, "trunc").spread(self.lanes)
+
+    def codes(self, k: Emitted, j: Emitted, place: int, kind: ir.Type, count: int) -> Emitted:
+        """`count` codes of line k from column j + place on."""
+        address = self.v["source"] + k * self.v["step"] + (j + place) * self.item
+        return ops.emit_load(self.b, self.b.inttoptr(address.v, kind.as_pointer()), 0, count)
+
+    def value(self, k: Emitted, j: Emitted, vector: int) -> Emitted:
+        """16 values as float32."""
+        if self.form == FLOATS:
+            return self.codes(k, j, vector * LANES, F32, LANES)
+        codes = self.codes(k, j, vector * LANES, I16, LANES)
+        if self.form == BRAIN:
+            return (codes.cast(I32, "zext") << 16).bits_as(F32)
+        return codes.bits_as(ir.HalfType()).cast(F32, "fpext")
+
+    def tops(self, j: Emitted, k: Emitted, stop: Emitted) -> list[Emitted]:
+        """The exponent of each vector's block before c is looked at, as a field of float32 in place."""
+        places = range(0, PANEL, self.lanes)
+        zero = ops.constant(self.b, ir.VectorType(self.kind, self.lanes), 0)
+        found = [Variable(self.b, zero) for _ in places]
+        magnitude = (1 << (self.kind.width - 1)) - 1
+
+        def see(k: Emitted) -> None:
+            mine, mask = (
+                ops.emit_load(self.b, self.arg[name], k).spread(LANES).bits_as(self.kind, self.lanes) for name in ("ea", "mask")
+            )
+            for place, top in zip(places, found, strict=True):
+                codes = self.codes(k, j, place, self.kind, self.lanes)
+                sums = (codes & magnitude).call("umax", self.least) + mine
+                some = (codes & mask).compare("!=", 0)
+                top.set(some.where(top.get().call("umax", sums), top.get()))
+
+        ops.each(self.b, k, stop, see)
+        fields = [top.get() >> self.shift for top in found]
+        if self.form != FLOATS:
+            halves = (list(range(LANES)), list(range(LANES, 2 * LANES)))
+            fields = [field.lanes(half).cast(I32, "zext") for field in fields for half in halves]
+        return [self._in_place(field) for field in fields]
+
+    def _in_place(self, field: Emitted) -> Emitted:
+        """A sum of exponent fields as that of float32, 0 being no product; as `Tile.exponents` has it."""
+        tile = self.tile
+        code, floor = field + self.v["rebase"].cast(I32, "trunc"), tile.number(Par.FLOOR)
+        if tile.code == I16:
+            raised = code.call("smax", tile.number(Par.LEAST)).call("smin", tile.number(Par.HIGH) + 1)
+            return field.compare("!=", 0).where(raised, floor) << 23
+        return field.compare("!=", 0).where(code, 0).call("smax", floor) << 23
+
+    def products(self, j: Emitted, k: Emitted, stop: Emitted, s: list[Emitted], start: list[Emitted]) -> list[Emitted]:
+        """start plus the truncated products k … stop, as `Tile.products` has them."""
+        totals = [Variable(self.b, x) for x in start]
+
+        def add(k: Emitted) -> None:
+            factor = ops.emit_load(self.b, self.arg["a"], k).spread(LANES)
+            for i, total in enumerate(totals):
+                x = self.value(k, j, i) * factor * s[i]
+                total.set(total.get() + x.cast(I32, "fptosi"))
+
+        ops.each(self.b, k, stop, add)
+        return [total.get() for total in totals]
+
+    def sums(self, j: Emitted, k: Emitted, stop: Emitted, s: list[Emitted], start: list[Emitted]) -> list[Emitted]:
+        """A block's sums; c is in them but for CARRY. WIDE: groups that 32 bits hold are added in 64."""
+        zeros = [x.like(0) for x in start]
+        if self.tile.width != WIDE:
+            return self.products(j, k, stop, s, zeros if self.tile.width == CARRY else start)
+        totals = [Variable(self.b, x.cast(I64, "sext")) for x in start]
+        with ops.loop(self.b, stop, self.tile.par[Par.GROUP], k) as first:
+            last = (first + self.tile.par[Par.GROUP]).call("smin", stop)
+            for total, group in zip(totals, self.products(j, first, last, s, zeros), strict=True):
+                total.set(total.get() + group.cast(I64, "sext"))
+        return [total.get() for total in totals]
+
+    def panel(self, j: Emitted) -> None:
+        """Accumulators j … j + 63 through `depth` products."""
+        b, tile, v = self.b, self.tile, self.v
+        vectors = range(_VECTORS)
+        c = [Variable(b, ops.emit_load(b, self.arg["c"], j + i * LANES, LANES)) for i in vectors]
+        seen = [Range(tile) for _ in vectors] if tile.code == I16 else []
+        with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
+            stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
+            before = [x.get() for x in c]
+            emax = [tile.with_c(top, x) for top, x in zip(self.tops(j, k, stop), before, strict=True)]
+            for range_, e in zip(seen, emax, strict=False):
+                range_.see(e)
+            s = [(tile.number(Par.SCALE) - e).bits_as(F32) for e in emax]
+            start = [(x * y).cast(I32, "fptosi") for x, y in zip(before, s, strict=True)]
+            sums = self.sums(j, k, stop, s, start)
+            for total, first, e, x in zip(sums, start, emax, c, strict=True):
+                x.set(tile.carried(total, first, e, None) if tile.width == CARRY else tile.rounded(total, e, None))
+        for i in vectors:
+            ops.emit_store(b, c[i].get(), self.arg["c"], j + i * LANES)
+            if seen:
+                old = ops.emit_load(b, self.arg["bad"], j + i * LANES, LANES)
+                ops.emit_store(b, old | seen[i].bad().cast(I8, "zext"), self.arg["bad"], j + i * LANES)
+
+
+def _walk(b: ir.IRBuilder, form: int, kind: int, width: int, words: bool, half: bool, **arg: Any) -> None:
+    v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
+    tile = Tile(b, arg["par"], kind, width, words, half, PANEL, NO_SCALES)
+    row = _Row(b, form, tile, arg, v)
+    ops.set_rounding(b, tile.par[Par.MODE].cast(I32, "trunc"))
+    with ops.loop(b, v["columns"], PANEL) as j:
+        row.panel(j)
+    ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
+
+
+_POINTERS = {"a": F32, "ea": I32, "mask": I32, "c": F32, "bad": I8, "par": I64}
+_NUMBERS = ("source", "step", "columns", "depth", "least", "rebase")
+
+
+@intrinsic(prefer_literal=True)
+def thin_row(typingctx, form, kind, width, words, half, arrays, numbers):
+    """Walk a row against `columns` columns, a multiple of 64, whose codes lie side by side; c and bad are updated in place.
+
+    arrays: (a, ea, mask, c, bad, par): a in float32, its exponents where codes have theirs, in each half of 32 bits where codes
+    have 16, a mask of a code's magnitude that is 0 where a is zero. numbers: int64 places in a and in c, then `_NUMBERS`: the
+    address of the first code, bytes from line to line, columns, lines, the code of the least normal number, what makes e + 127
+    of a sum of fields.
+    """
+    chosen = [x.literal_value for x in (form, kind, width, words, half)]
+    arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
+
+    def codegen(context, builder, signature, args):
+        body = partial(_walk, **dict(zip(("form", "kind", "width", "words", "half"), chosen, strict=True)))
+        emitted = ops.function(builder.module, "tcsim_thin_" + "_".join(map(str, chosen)), arguments, body)
+        kinds = signature.args[5].types
+        found = [builder.extract_value(args[5], i) for i in range(len(kinds))]
+        pointers = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
+        values = [builder.extract_value(args[6], i) for i in range(len(signature.args[6]))]
+        offsets = [values[0]] * 3 + [values[1]] * 2
+        moved = [builder.gep(p, [offset]) for p, offset in zip(pointers, offsets, strict=False)]
+        builder.call(emitted, [*moved, pointers[5], *values[2:]])
+        return context.get_dummy_value()
+
+    return types.void(form, kind, width, words, half, arrays, numbers), codegen
+
+
+def _widen(b: ir.IRBuilder, **arg: Any) -> None:
+    """Codes of up to 8 bits in float16's fields, 32 at a time; the largest magnitudes on the way."""
+    v = {name: Emitted(b, arg[name]) for name in _WIDEN}
+    lanes = 2 * LANES
+
+    def word(name: str) -> Emitted:
+        return v[name].cast(I16, "trunc").spread(lanes)
+
+    left, right, kept, magnitude = (word(name) for name in ("left", "right", "kept", "magnitude"))
+    top = Variable(b, left.like(0))
+    with ops.loop(b, v["lines"]) as k, ops.loop(b, v["columns"], lanes) as j:
+        address = v["source"] + k * v["step"] + j
+        codes = ops.emit_load(b, b.inttoptr(address.v, I8.as_pointer()), 0, lanes).cast(I16, "zext")
+        top.set(top.get().call("umax", codes & magnitude))
+        moved = Emitted(b, b.ashr((codes << left).v, right.v)) & kept
+        ops.emit_store(b, moved, b.inttoptr(arg["target"], I16.as_pointer()), k * v["columns"] + j)
+    special = top.get().compare("u>", word("largest")).any().cast(I64, "zext")
+    ops.emit_store(b, ops.emit_load(b, arg["report"], 0) | special, arg["report"], 0)
+
+
+_WIDEN = ("target", "source", "step", "lines", "columns", "left", "right", "kept", "magnitude", "largest")
+
+
+@intrinsic
+def widen_codes8(typingctx, report, numbers):
+    """Lines of bytes to contiguous lines of 16-bit words; report[0] is set where a magnitude is beyond `largest`. numbers: `_WIDEN`."""
+    arguments = {"report": I64.as_pointer()} | dict.fromkeys(_WIDEN, I64)
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        values = [builder.extract_value(args[1], i) for i in range(len(_WIDEN))]
+        builder.call(ops.function(builder.module, "tcsim_widen", arguments, _widen), [data, *values])
+        return context.get_dummy_value()
+
+    return types.void(report, numbers), codegen

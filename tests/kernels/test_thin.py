@@ -1,0 +1,132 @@
+"""Flat problems, whose codes are read where they lie, equal the general kernel; what their driver leaves is computed all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.patterns import KINDS, operands, schedules
+from support.whatifs import label
+
+import tcsim
+from tcsim.fp.formats import FORMATS
+from tcsim.hardware.unit import Unit
+from tcsim.kernels import dispatch as cpu
+from tcsim.kernels.fast import run, thin_drive
+from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES
+from tcsim.problem import Operand, Problem
+from tcsim.reference.dot import multiply_reference
+from tcsim.schedule import Schedule, Sequential
+
+V100, H200 = tcsim.unit("v100", "float16"), tcsim.unit("h200", "float16")
+BF16, E4M3 = tcsim.unit("h200", "bfloat16"), tcsim.unit("h200", "float8_e4m3fn")
+UNITS = [V100, H200, BF16, E4M3]
+# (batch, m, n, k): whole panels and a ragged one, either side flat, columns that fill squares, several rows, several tasks
+SHAPES = [(1, 1, 1090, 67), (2, 600, 1, 70), (1, 3, 130, 520), (1, 4200, 2, 33)]
+
+
+@pytest.fixture
+def walked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each flat problem was written by the flat driver, as they come."""
+    seen: list[bool] = []
+    multiply: Callable[..., Any] = run.multiply_flat
+
+    def spy(*args: Any) -> Any:
+        found = multiply(*args)
+        seen.append(found is not None)
+        return found
+
+    monkeypatch.setattr(run, "multiply_flat", spy)
+    return seen
+
+
+def problem_of(
+    unit: Unit, shape: tuple[int, int, int, int], kind: str, schedule: Schedule, seed: int = 0, with_c: bool = True
+) -> Problem:
+    batch, m, n, k = shape
+    rng = np.random.default_rng([seed, m, n, k, KINDS.index(kind)])
+    parts = [operands(rng, unit, m, n, k, kind) for _ in range(batch)]
+    a, b, c = (np.stack([p[i] for p in parts]) for i in range(3))
+    return Problem(unit, schedule.plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), c if with_c else None)
+
+
+def agree(problem: Problem, threads: int = 1) -> bool:
+    return np.array_equal(cpu.multiply_cpu(problem, threads), cpu.multiply_cpu(problem, 1, cpu.GENERAL))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unit", UNITS, ids=label)
+def test_equals_the_general_kernel(unit: Unit, kind: str, walked: list[bool]) -> None:
+    for i, shape in enumerate(SHAPES):
+        schedule = schedules(shape[3], unit)[(i + KINDS.index(kind)) % 5]
+        assert agree(problem_of(unit, shape, kind, schedule, i, with_c=i != 1), threads=1 + i % 2), (shape, schedule)
+    assert len(walked) == len(SHAPES)
+    assert all(walked) or kind in ("uniform", "special", "corners", "tiny", "big") or (kind == "zeros" and unit == BF16)
+
+
+@pytest.mark.parametrize("unit", [H200, BF16, E4M3], ids=label)
+def test_a_single_special_value(unit: Unit, walked: list[bool]) -> None:
+    """An infinity or a NaN anywhere in a, b or c, also across from a zero, in whole panels and in the last one."""
+    fmt = unit.b_format
+    codes = [code for code in (fmt.inf_code, fmt.nan_code) if code is not None]
+    plain = problem_of(unit, (1, 2, 600, 120), "mid", Sequential())
+    plain.b.codes[0, ::3, ::5] = 0
+    assert agree(plain)
+    assert walked == [True]
+    for seed, code in enumerate(codes * 2):
+        rng = np.random.default_rng(seed)
+        a, b = plain.a.codes.copy(), plain.b.codes.copy()
+        if seed < len(codes):
+            b[0, rng.integers(120), [599, 3][seed % 2]] = code
+            a[0, 0] = 0
+        else:
+            a[0, 1, rng.integers(120)] = code
+        assert agree(replace(plain, a=Operand(a, plain.a.stored), b=Operand(b, plain.b.stored)))
+    assert not any(walked[1:])
+
+
+@pytest.mark.parametrize("kind", ["mid", "zeros", "tiny"])
+@pytest.mark.parametrize("stored", ["float32", "float64"])
+def test_values_and_strides(stored: str, kind: str) -> None:
+    """Values as floats, every second column, a matrix that is turned, one row for all batches."""
+    unit = H200
+    problem = problem_of(unit, (2, 1, 1100, 70), kind, Sequential())
+    fmt = FORMATS[stored]
+
+    def as_floats(x: Operand) -> Operand:
+        return Operand(tcsim.decode(x.codes, unit.a_format).astype(stored).view(fmt.storage), fmt)
+
+    whole = replace(problem, a=as_floats(problem.a), b=as_floats(problem.b))
+    assert agree(whole)
+    turned = np.ascontiguousarray(whole.b.codes.swapaxes(1, 2)).swapaxes(1, 2)
+    assert agree(replace(whole, b=Operand(turned, fmt), a=Operand(np.broadcast_to(whole.a.codes[:1], (2, 1, 70)), fmt)))
+    assert agree(replace(whole, b=Operand(whole.b.codes[:, ::-1, ::2], fmt), c=None if whole.c is None else whole.c[:, :, ::2]))
+
+
+def test_equals_the_reference() -> None:
+    """A few columns of a flat product by the definition, with alpha and beta's c."""
+    problem = problem_of(H200, (1, 1, 1024, 64), "uniform", Sequential())
+    found = cpu.multiply_cpu(problem, 1)[:, :, ::97]
+    few = replace(problem, b=Operand(problem.b.codes[:, :, ::97], problem.b.stored), c=problem.c[:, :, ::97])
+    assert np.array_equal(found, multiply_reference(few))
+
+
+def test_which_codes_are_read_where_they_lie() -> None:
+    """Formats whose exponents, and those of the row beside them, have room in a code; NaN as -0 would be taken for a zero."""
+    half, brain, single = FORMATS["float16"], FORMATS["bfloat16"], FORMATS["float32"]
+
+    def form(a: Any, b: Any, stored: Any) -> int | None:
+        found = thin_drive.thin_form(a, b, stored)
+        return None if found is None else found[0]
+
+    assert form(half, half, half) == HALVES
+    assert form(brain, brain, brain) == BRAIN
+    assert form(half, half, single) == form(FORMATS["tfloat32"], FORMATS["tfloat32"], FORMATS["tfloat32"]) == FLOATS
+    for name in ("float8_e4m3fn", "float8_e5m2", "float6_e3m2fn", "float4_e2m1fn"):
+        assert form(FORMATS["float8_e5m2"], FORMATS[name], FORMATS[name]) == BYTES
+    for name in ("float8_e4m3fnuz", "float8_e5m2fnuz"):
+        assert form(FORMATS[name], FORMATS[name], FORMATS[name]) is None
+    assert form(brain, half, half) is None  # sums of exponents beyond six bits
