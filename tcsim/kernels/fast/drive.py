@@ -25,8 +25,6 @@ from tcsim.kernels.fast.round import TREE
 from tcsim.kernels.fast.scales import pack_scales
 from tcsim.kernels.fast.tile import FOLDED, NO_SCALES, PAIRED, PANEL, SHIFTED, VECTORS, strip
 
-lines = zeros
-
 
 @inline_ir
 def pack_a(job, arrays, edge, spare, t, i0, rows, columns, k0, depth, pitch, values_only):

@@ -16,8 +16,8 @@ from numba.extending import overload
 from tcsim.codegen.jit import default_threads, kernel, no_refcount, noalias, routine, run_tasks, variant
 from tcsim.codegen.memory import ahead, at, load_code, matrices
 from tcsim.codegen.scalar_ops import use_rounding, wide_vectors
+from tcsim.codegen.scratch import room, zeros
 from tcsim.codegen.vector_ops import NEAREST
-from tcsim.kernels.fast.drive import lines, room
 from tcsim.kernels.fast.run import cover
 from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, ZERO_E, decode_number, round_float64, to_float64
 from tcsim.kernels.general.panel import (
@@ -228,16 +228,16 @@ def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit
     starts, events = np.empty(2 * deep + 2, np.int64), np.empty(2 * deep + 2, np.int64)
     sig_a, e_a, mark_a = np.empty((high, deep), np.int64), np.empty((high, deep), np.int64), np.empty((high, deep), np.int64)
     sig_b, e_b, mark_b = np.empty((deep, wide), np.int64), np.empty((deep, wide), np.int64), np.empty((deep, wide), np.int64)
-    fa, ea, za = lines(high * deep, np.float64), lines(high * deep, np.int32), lines(high * deep, np.int64)
-    fb, eb, zb = lines(deep * wide, np.float64), lines(deep * wide, np.int32), lines(deep * wide, np.int64)
-    values, bad, total = lines(high * wide, np.float64), lines(high * wide, np.int64), lines(high * wide, np.float64)
+    fa, ea, za = zeros(high * deep, np.float64), zeros(high * deep, np.int32), zeros(high * deep, np.int64)
+    fb, eb, zb = zeros(deep * wide, np.float64), zeros(deep * wide, np.int32), zeros(deep * wide, np.int64)
+    values, bad, total = zeros(high * wide, np.float64), zeros(high * wide, np.int64), zeros(high * wide, np.float64)
     late, scale, sums, words = (
-        lines(wide, np.float64),
-        lines(wide, np.float64),
-        lines(wide, np.float64),
-        lines(4 * wide, np.float64),
+        zeros(wide, np.float64),
+        zeros(wide, np.float64),
+        zeros(wide, np.float64),
+        zeros(4 * wide, np.float64),
     )
-    top, least, other, marks = lines(wide, np.int32), lines(wide, np.int32), lines(wide, np.int32), lines(wide, np.int64)
+    top, least, other, marks = zeros(wide, np.int32), zeros(wide, np.int32), zeros(wide, np.int32), zeros(wide, np.int64)
     random = unit.cut == rows.RANDOM or unit.draws or unit.product_draws
     numbers = room(wide * (2 * min(spec.block, 64) + 16), np.float64)
     terms = room(4 * wide * (1 + 2 * spec.block) if random else np.int64(8 * wide), np.float64)
@@ -245,7 +245,7 @@ def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit
     ga, gb = room(scaled * high * deep + 1, np.float64), room(scaled * deep * wide + 1, np.float64)
     ha, hb = room(scaled * high * deep + 1, np.int32), room(scaled * deep * wide + 1, np.int32)
     sa, sb = room(scaled * high * deep + 1, np.int32), room(scaled * deep * wide + 1, np.int32)
-    other_sums = lines(wide, np.float64)
+    other_sums = zeros(wide, np.float64)
     bad_rows, bad_columns = np.empty(high, np.int64), np.empty(wide, np.int64)
     across = -(-tiles.columns // tiles.tile_columns)
     per_batch = across * -(-tiles.rows // high)

@@ -17,11 +17,11 @@ import numpy as np
 from tcsim.codegen.jit import default_threads, inline, kernel, noalias, routine, run_tasks
 from tcsim.codegen.memory import at
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
+from tcsim.codegen.scratch import zeros
 from tcsim.codegen.vector_memory import bits_of_float
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, only, operands, schedules, up_to
-from tcsim.kernels.fast.drive import lines
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.general.spec import order_of
 from tcsim.kernels.native.outside import LEAST, walked
@@ -150,8 +150,8 @@ def run_rows(first, last, a, b, nan_a, nan_b, ks, block, lanes, c, nan_c, own, o
     """Rows first … last - 1 of the codes of c + a·b, products in the order ks; nan_… are codes of NaN operands, or 0."""
     k, n = ks.size, c.shape[1]
     most = -(-min(n, _COLUMNS) // 16) * 16
-    line, edge = lines(most, np.float32), lines(most, np.float32)
-    sums = lines(lanes * most, np.float32)
+    line, edge = zeros(most, np.float32), zeros(most, np.float32)
+    sums = zeros(lanes * most, np.float32)
     for i in range(first, last):
         for j0 in range(0, n, _COLUMNS):
             width = min(_COLUMNS, n - j0)
