@@ -235,6 +235,15 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
     yield "operand format", [{"operand_format": f} for f in operand_formats(known)]
 
 
+def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
+    """`moves`, and those whose effect is hidden until another part is right as well."""
+    yield from moves(known, now)
+    if now["group_size"] > 1:
+        yield "groups", [{"group_size": g} for g in range(2, known.scale_block + 1) if now["block_size"] % g == 0]
+    if now["arithmetic"] == "two-stage":
+        yield "parity", [{"parity_split": not now["parity_split"]}]
+
+
 @lru_cache(maxsize=64)
 def operand_formats(known: Formats) -> list[str | Format | None]:
     """Formats that hold both inputs, one for every exponent at which their subnormals would align."""

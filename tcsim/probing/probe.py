@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,17 @@ from tcsim.probing.box import Batch, Box, Formats, embedded, of_few, simulated
 from tcsim.probing.candidates import Parts, modes, records, scans, unit_of_parts
 from tcsim.probing.chance import Chance, chance_of
 from tcsim.probing.codes import Rng, nan_codes
+from tcsim.probing.focus import focus
 from tcsim.probing.result import ProbeResult, result_of_search
-from tcsim.probing.search import Found, Judge, best_of, improve, scanned, starting_points
+from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, scanned, starting_points
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
 _TRIES = 4
 _PERIODS = 8
+_FOCUSES = 4
+_FEW = 8  # picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
-_WORK, _DEEP_WORK = 1e8, 2e8  # products simulated for one kind of arithmetic
+_WORK, _DEEP_WORK = 2e8, 4e8  # products simulated for one kind of arithmetic
 _ONE_BLOCK = 0.99
 _MARGIN = 0.015  # zeros that fill k up can show in one product
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
@@ -189,14 +193,37 @@ class Search:
         """Whatever is left against everything that was seen, and the walk of k again."""
         for _ in range(2):
             if not found.perfect:
-                found = self._nans(improve(self.judge, found, self.all, 2), self.all)
+                found = self.focused(found)
             if not found.perfect:
-                found = self.walk(found)
+                found = self.walk(self._nans(found, self.all))
             if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":
                 exact = {**found.parts, "align_rounding": "exact", "fraction_bits": None, "operand_format": None}
                 found = max(found, self.walk(self._again(Found(exact, 0.0), self.all)), key=lambda f: f.score)
             if not found.perfect and found.parts["group_size"] > 1:
                 found = self.groups(found)
+        return found
+
+    def focused(self, found: Found) -> Found:
+        """Changed as long as that explains more, by what a few outputs that it misses show."""
+        for _ in range(_FOCUSES):
+            few = focus(self.judge, found.parts, self.all)
+            if not few or self.judge.tired:
+                break
+            better = found
+            begun = self._again(found, few)
+            for at, kicked in enumerate(chain([begun], kicks(self.judge, begun, few))):
+                changed = descend(self.judge, self._again(kicked, few), few) if at else improve(self.judge, kicked, few, 2)
+                whole = self._again(changed, self.all)
+                while whole.score <= found.score and changed.score > self._again(begun, few).score and len(few) < _FEW:
+                    few += focus(self.judge, changed.parts, self.all)[:1]
+                    changed = descend(self.judge, self._again(changed, few), few)
+                    whole = self._again(changed, self.all)
+                better = max(better, whole, key=lambda f: f.score)
+                if better.score > found.score or self.judge.tired:
+                    break
+            if better.score <= found.score:
+                break
+            found = better
         return found
 
     def groups(self, found: Found) -> Found:
