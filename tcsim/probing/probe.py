@@ -18,7 +18,7 @@ from tcsim.probing.chance import Chance, chance_of
 from tcsim.probing.codes import Rng, nan_codes
 from tcsim.probing.focus import focus
 from tcsim.probing.result import ProbeResult, result_of_search
-from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, scanned, starting_points
+from tcsim.probing.search import Found, Judge, best_of, cost_of, descend, improve, kicks, scanned, starting_points
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
 _TRIES = 4
@@ -28,8 +28,10 @@ _FEW = 8  # picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 2e8, 4e8  # products simulated for one kind of arithmetic
 _ONE_BLOCK = 0.99
+_FAR = 0.9  # of what begins further off, another kind that explains one product is asked first
 _MARGIN = 0.015  # zeros that fill k up can show in one product
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
+_SLOW = 20  # times the simplest product: marks wait until sums are explained
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PAIRED = 64  # the longest order of k that pairs of marks are asked for
 _PAIRS = 20  # how many lengths at most
@@ -97,6 +99,7 @@ class Search:
         self.marks = of_few(few, 5, 8)  # what was recorded may hold more
         self.sums = [box.ask(families.sum_batches(rng, known, box.whole(k) if i % 2 else k)) for i, k in enumerate(_LENGTHS)]
         self.nans = self._nan_codes()
+        self.tried: list[Found] = []
         self.confirmed = self.wanted = 0
         self.pairs: dict[int, Batch | None] = {}
         self.places: dict[int, Batch | None] = {}
@@ -125,41 +128,58 @@ class Search:
     def run(self, confirm: int, table: bool) -> ProbeResult:
         """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
         self.wanted = confirm
-        tried: list[Found] = []
-        late = False
         for found in self.recorded() if table else ():
             if self.confirm(found, confirm) is None:
                 return self.result(found)
         begun = [f for mode in modes(self.box.formats) for f in starting_points(self.judge, mode, [self.small], self.nans[0])]
+        later: list[Found] = []
         for found in sorted(begun, key=lambda f: -f.score):
-            self.judge.allow(_WORK)
-            numbers = self.numbers(found)
-            best = max((self.judge.score(f.parts, self.products) for f in tried), default=0.0)
-            if numbers.score < min(best, 0.99) - _MARGIN:
-                continue  # one product already refutes it more than another kind
-            if numbers.score > _ONE_BLOCK:
-                self.judge.allow(_WORK)
-            walked = self.walk(self._again(numbers, self.all))
-            if not walked.perfect and walked.score > _ONE_BLOCK:
-                self.judge.allow(_WORK)
-                walked = self.explain(walked)
-            elif not walked.perfect and walked.parts["c_enters"] == "after" and not late:
-                late = True
-                walked = self.explain(walked)
-            if walked.perfect:
-                walked = self.settled(walked, confirm)
-            if walked.perfect and self.confirmed >= confirm:
-                return self.result(walked)
-            tried.append(walked)
+            if found.score < _FAR and self.best_numbers() > _ONE_BLOCK:
+                later.append(found)
+            elif self.attempt(found, confirm):
+                return self.result(self.tried[-1])
+        if self.deeper(confirm, 1, _NEARLY) or any(self.attempt(found, confirm) for found in later):
+            return self.result(self.tried[-1])
         self.chance = chance_of(self.box)
-        hopeless = self.chance is not None and max(f.score for f in tried) < _UNRANDOM  # by words that no seed says
-        for found in () if hopeless else sorted(tried, key=lambda f: -f.score)[:_DEEP]:
-            self.judge.allow(_DEEP_WORK)
-            deeper = self.settled(self.explain(self._again(found, self.all)), confirm)
-            if deeper.perfect and self.confirmed >= confirm:
-                return self.result(deeper)
-            tried.append(deeper)
-        return self.result(max((self._again(f, self.all) for f in tried), key=lambda f: f.score))
+        hopeless = self.chance is not None and max(f.score for f in self.tried) < _UNRANDOM  # by words that no seed says
+        if not hopeless and self.deeper(confirm, _DEEP):
+            return self.result(self.tried[-1])
+        return self.result(max((self._again(f, self.all) for f in self.tried), key=lambda f: f.score))
+
+    def best_numbers(self) -> float:
+        """How much of one product the best kind of arithmetic explained so far."""
+        return max((self.judge.score(f.parts, self.products) for f in self.tried), default=0.0)
+
+    def attempt(self, found: Found, confirm: int) -> bool:
+        """A kind of arithmetic tried from where it begins; whether it is confirmed."""
+        self.judge.allow(_WORK)
+        numbers, best = self.numbers(found), self.best_numbers()
+        if numbers.score < min(best, 0.99) - _MARGIN:
+            return False  # one product already refutes it more than another kind
+        if numbers.score > _ONE_BLOCK:
+            self.judge.allow(_WORK)
+        walked = self.walk(self._again(numbers, self.all))
+        late = walked.parts["c_enters"] == "after" and not any(f.parts["c_enters"] == "after" for f in self.tried)
+        if not walked.perfect and (walked.score > _ONE_BLOCK or late):
+            self.judge.allow(_WORK)
+            walked = self.explain(walked)
+        walked = self.settled(walked, confirm)
+        self.tried.append(walked)
+        return walked.perfect and self.confirmed >= confirm
+
+    def deeper(self, confirm: int, count: int, least: float = 0.0) -> bool:
+        """The best kinds so far, looked into further; whether one is confirmed."""
+        for found in sorted(self.tried, key=lambda f: -f.score)[:count]:
+            if found.score >= least:
+                self.judge.allow(_DEEP_WORK)
+                deeper = self.explain(self._again(found, self.all))
+                if not deeper.perfect and deeper.parts["arithmetic"] == "rounded" and deeper.parts["k_order"] is None:
+                    deeper = max(deeper, self._again(self.order(deeper, self.label), self.all), key=lambda f: f.score)
+                deeper = self.settled(deeper, confirm)
+                self.tried.append(deeper)
+                if deeper.perfect and self.confirmed >= confirm:
+                    return True
+        return False
 
     def recorded(self) -> Iterator[Found]:
         """Records of the table that explain everything that was seen."""
@@ -246,13 +266,17 @@ class Search:
 
     def _nans(self, found: Found, batches: list[Batch] | None = None) -> Found:
         changes: list[Parts] = [{"nan_code": code, "nan_from": kept} for code in self.nans for kept in ("code", "operand")]
+        if found.parts["arithmetic"] == "paired":
+            changes = [{"nan_code": code, "factor_nan": factor} for code in self.nans for factor in self.nans]
         used = batches or [self.small, self.large]
         return best_of(self.judge, self._again(found, used), changes, used)
 
     def walk(self, found: Found) -> Found:
         """The block size and what goes with it; the order of k where it is not ascending."""
         label = self.label
-        used = [*self.sums, self.marks]
+        unit = unit_of_parts(self.box.formats, found.parts)
+        slow = unit is not None and cost_of(unit) > _SLOW
+        used = self.sums if slow else [*self.sums, self.marks]
         best = self._again(found, used)
         runs = structure.ascending(label)
         if not runs:
@@ -265,7 +289,8 @@ class Search:
 
     def orders(self, found: Found) -> bool:
         """Whether an order of k can be what is left to explain: one product is, and k may be ordered."""
-        nearly = found.score > _NEARLY or self.judge.score(found.parts, self.products) < _ONE_BLOCK
+        other = any(f.score > _NEARLY > found.score for f in self.tried)
+        nearly = other or found.score > _NEARLY or self.judge.score(found.parts, self.products) < _ONE_BLOCK
         return self.box.formats.scale is None and not nearly and not self.judge.tired
 
     def order(self, found: Found, label: Any) -> Found:

@@ -16,7 +16,7 @@ from tcsim.probing.candidates import Parts, Scan, all_moves, cuts, moves, scans,
 
 _QUICK = ("zeros", "cut and least exponent")  # few changes, each cheap: before numbers are scanned
 _WINDOW = 50  # bits beyond which kernels leave their words of 64
-_CHEAP = (*_QUICK, "align rounding", "both cuts", "groups")
+_CHEAP = (*_QUICK, "align rounding", "both cuts", "groups", "swaps")
 _NEEDLES = 130  # values of a number, all of them, where none but the right one shows
 _KICKS = 3  # changes of a group
 _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up early
