@@ -37,7 +37,9 @@ def focus(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:
 
 def _picked(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:
     wrong, right = (np.argwhere(which) for which in (missed, ~missed))
-    rows = np.concatenate([x[np.linspace(0, len(x) - 1, min(_OUTPUTS, len(x))).astype(np.int64)] for x in (wrong, right) if len(x)])
+    rows = np.concatenate(
+        [x[np.linspace(0, len(x) - 1, min(_OUTPUTS, len(x))).astype(np.int64)] for x in (wrong, right) if len(x)]
+    )
     t, i, j = rows.T
     assert batch.d is not None
     scale_a, scale_b = batch.scale_a, batch.scale_b

@@ -177,7 +177,10 @@ def descend(judge: Judge, found: Found, batches: list[Batch], rounds: int = 2) -
             found = scanned(judge, found, scan, batches)
             if found.perfect:
                 return found
-        for changes in (*(c for name, c in all_moves(judge.known, found.parts) if name in _CHEAP), [{"rounding": r} for r in ROUNDINGS]):
+        for changes in (
+            *(c for name, c in all_moves(judge.known, found.parts) if name in _CHEAP),
+            [{"rounding": r} for r in ROUNDINGS],
+        ):
             found = best_of(judge, found, changes, batches)
             if found.perfect:
                 return found
