@@ -155,7 +155,7 @@ def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -
 
 def kicks(judge: Judge, found: Found, batches: list[Batch]) -> Iterator[Found]:
     """Changes of a candidate, better or not, the best of every group first: two parts may be wrong where neither alone shows."""
-    changed = []
+    changed: list[tuple[int, float, int, Found]] = []
     for _, changes in all_moves(judge.known, found.parts):
         tried = [{**found.parts, **change} for change in changes]
         scored = [Found(parts, judge.score(parts, batches)) for parts in tried if parts != found.parts]
