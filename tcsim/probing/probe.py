@@ -95,11 +95,13 @@ class Search(Walk):
                 later.append(found)
             elif self.attempt(found, confirm):
                 return self.result(self.tried[-1])
-        if self.deeper(confirm, 1, _NEARLY) or any(self.attempt(found, confirm) for found in later):
+        if self.looked_into(confirm, _WORK, _ONE_BLOCK) or any(self.attempt(found, confirm) for found in later):
+            return self.result(self.tried[-1])
+        if later and self.looked_into(confirm, _WORK, _ONE_BLOCK):
             return self.result(self.tried[-1])
         self.chance = chance_of(self.box)
         hopeless = self.chance is not None and max(f.score for f in self.tried) < _UNRANDOM  # by words that no seed says
-        if not hopeless and self.deeper(confirm, _DEEP):
+        if not hopeless and self.looked_into(confirm, _DEEP_WORK):
             return self.result(self.tried[-1])
         return self.result(max((self._again(f, self.all) for f in self.tried), key=lambda f: f.score))
 
@@ -108,35 +110,36 @@ class Search(Walk):
         return max((self.judge.score(f.parts, self.products) for f in self.tried), default=0.0)
 
     def attempt(self, found: Found, confirm: int) -> bool:
-        """A kind of arithmetic tried from where it begins; whether it is confirmed."""
+        """A kind of arithmetic tried from where it begins: its numbers, then its walk of k; whether it is confirmed."""
         self.judge.allow(_WORK)
         numbers, best = self.numbers(found), self.best_numbers()
         if numbers.score < min(best, 0.99) - _MARGIN:
             return False  # one product already refutes it more than another kind
         if numbers.score > _ONE_BLOCK:
             self.judge.allow(_WORK)
-        walked = self.walk(self._again(numbers, self.all))
-        late = walked.parts["c_enters"] == "after" and not any(f.parts["c_enters"] == "after" for f in self.tried)
-        if not walked.perfect and (walked.score > _ONE_BLOCK or late):
-            self.judge.allow(_WORK)
-            walked = self.explain(walked)
-        walked = self.settled(walked, confirm)
+        walked = self.settled(self.walk(self._again(numbers, self.all)), confirm)
         self.tried.append(walked)
         return walked.perfect and self.confirmed >= confirm
 
-    def deeper(self, confirm: int, count: int, least: float = 0.0) -> bool:
-        """The best kinds so far, looked into further; whether one is confirmed."""
-        for found in sorted(self.tried, key=lambda f: -f.score)[:count]:
-            if found.score >= least:
-                self.deep = True
-                self.judge.allow(_DEEP_WORK)
-                deeper = self.explain(self._again(found, self.all))
-                if not deeper.perfect and deeper.parts["arithmetic"] == "rounded" and deeper.parts["k_order"] is None:
-                    deeper = max(deeper, self._again(self.order(deeper, self.label), self.all), key=lambda f: f.score)
-                deeper = self.settled(deeper, confirm)
-                self.tried.append(deeper)
-                if deeper.perfect and self.confirmed >= confirm:
-                    return True
+    def looked_into(self, confirm: int, work: float, least: float = 0.0) -> bool:
+        """The best kinds so far explained further, those that explain `least` and one at any rate; whether one is confirmed."""
+        self.deep = True
+        for at, found in enumerate(sorted(self.tried, key=lambda f: -f.score)[:_DEEP]):
+            if at and found.score < least:
+                continue
+            self.judge.allow(work)
+            explained = self.explain(self._again(found, self.all))
+            if (
+                not explained.perfect
+                and work > _WORK
+                and explained.parts["arithmetic"] == "rounded"
+                and explained.parts["k_order"] is None
+            ):
+                explained = max(explained, self._again(self.order(explained, self.label), self.all), key=lambda f: f.score)
+            explained = self.settled(explained, confirm)
+            self.tried.append(explained)
+            if explained.perfect and self.confirmed >= confirm:
+                return True
         return False
 
     def recorded(self) -> Iterator[Found]:

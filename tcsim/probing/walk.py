@@ -90,8 +90,8 @@ class Walk:
         """Whether an order of k can be what is left to explain: one product is, and k may be ordered."""
         other = any(f.score > _NEARLY > found.score for f in self.tried)
         one_product = self.judge.score(found.parts, self.products)
-        nearly = other or found.score > _NEARLY or one_product < (_ONE_BLOCK if self.deep else 1.0)
-        return self.box.formats.scale is None and not nearly and not self.judge.tired
+        nearly = other or found.score > _NEARLY or one_product < _ONE_BLOCK
+        return self.deep and self.box.formats.scale is None and not nearly and not self.judge.tired
 
     def order(self, found: Found, label: Any) -> Found:
         """The order of k of a unit that does not take it upwards, from marks; from pairs of marks where those leave it open."""
