@@ -193,6 +193,7 @@ def cuts(known: Formats, now: Parts) -> Iterator[Scan]:
 
 
 _LONGEST_SWAPPED = 40
+_LONGEST_BLOCK = 72
 _DEEP = 40  # fraction bits below a least exponent above every term's
 
 
@@ -253,8 +254,21 @@ def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
         yield "groups", [{"group_size": g} for g in range(2, known.scale_block + 1) if now["block_size"] % g == 0]
     if now["arithmetic"] == "two-stage":
         yield "parity", [{"parity_split": not now["parity_split"]}]
+    if now["k_order"] is None and now["lanes"] == 1 and now["arithmetic"] != "integer":
+        yield "blocks", [{"block_size": n} for n in range(1, _LONGEST_BLOCK + 1) if n % now["group_size"] == 0]
     if now["k_order"] is not None:
         yield "swaps", [{"k_order": tuple(order)} for order in _swapped(now["k_order"])]
+
+
+def with_random_words(now: Parts) -> list[Parts]:
+    """What can be rounded stochastically, each so. Terms are also cut a little higher or lower then."""
+    found: list[Parts] = [{"rounding": "sr"}]
+    if now["arithmetic"] == "rounded":
+        found += [{"product_rounding": "sr"}, {"product_rounding": "sr", "rounding": "sr"}]
+    if now["arithmetic"] == "aligned" and now["fraction_bits"] is not None:
+        near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
+        found += [{"align_rounding": "sr", "fraction_bits": f} for f in near]
+    return found
 
 
 def _swapped(order: tuple[int, ...]) -> Iterator[list[int]]:

@@ -12,7 +12,7 @@ from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.probing import families
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import Parts, modes, records, scans, unit_of_parts
+from tcsim.probing.candidates import Parts, modes, records, scans, unit_of_parts, with_random_words
 from tcsim.probing.chance import chance_of
 from tcsim.probing.focus import focus
 from tcsim.probing.result import ProbeResult, result_of_search
@@ -209,6 +209,10 @@ class Search(Walk):
             if better.score <= found.score:
                 break
             found = better
+        if kicked and not found.perfect and found.parts["arithmetic"] in ("aligned", "two-stage", "rounded"):
+            return best_of(
+                self.judge, found, with_random_words(found.parts), used
+            )  # whole: words are those of an output's place
         return found
 
     def groups(self, found: Found) -> Found:
