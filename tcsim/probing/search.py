@@ -154,7 +154,15 @@ def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -
 
 
 def kicks(judge: Judge, found: Found, batches: list[Batch]) -> Iterator[Found]:
-    """Changes of a candidate, better or not, the best of every group first: two parts may be wrong where neither alone shows."""
+    """Values of its numbers of which none beside shows anything; then changes of a candidate, better or not, the best of every group
+    first: two parts may be wrong where neither alone shows."""
+    for scan in scans(judge.known, found.parts):
+        now = found.parts[scan.name]
+        first = scan.least if now is None else max(scan.least, now - _NEEDLES // 2)
+        values = range(first, min(scan.most, first + _NEEDLES) + 1)
+        best = best_of(judge, found, [scan.parts(v) for v in values], batches)
+        if best.score > found.score:
+            yield best
     changed: list[tuple[int, float, int, Found]] = []
     for _, changes in all_moves(judge.known, found.parts):
         tried = [{**found.parts, **change} for change in changes]
@@ -162,11 +170,6 @@ def kicks(judge: Judge, found: Found, batches: list[Batch]) -> Iterator[Found]:
         ranked = sorted((f for f in scored if f.score > 0), key=lambda f: -f.score)[:_KICKS]
         changed += [(i, -f.score, len(changed) + i, f) for i, f in enumerate(ranked)]
     yield from (f for *_, f in sorted(changed, key=lambda x: x[:3]))
-    for scan in scans(judge.known, found.parts):
-        values = range(scan.least, min(scan.most, scan.least + _NEEDLES) + 1)
-        best = best_of(judge, found, [scan.parts(v) for v in values], batches)
-        if best.score > found.score:
-            yield best
 
 
 def descend(judge: Judge, found: Found, batches: list[Batch], rounds: int = 2) -> Found:
