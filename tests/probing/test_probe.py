@@ -155,9 +155,9 @@ REGRESSIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("seed", "i"), _some(list(REGRESSIONS), 5))
-def test_what_ifs_missed_once_are_found(seed: int, i: int) -> None:
-    found = recover_one(seed, i)
+@pytest.mark.parametrize("which", _some(list(REGRESSIONS), 5), ids=str)
+def test_what_ifs_missed_once_are_found(which: tuple[int, int]) -> None:
+    found = recover_one(*which)
     assert found["verdict"] == "equal", found
 
 
