@@ -19,7 +19,7 @@ _BATCHES = 3
 _LONG = 40  # products from which on a batch is looked at only where shorter ones leave nothing
 
 
-def random_words(parts: Parts) -> bool:
+def rounds_randomly(parts: Parts) -> bool:
     """Whether a record rounds anything stochastically."""
     return "sr" in (parts["rounding"], parts["product_rounding"], parts["align_rounding"])
 
@@ -30,7 +30,7 @@ def focus(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:
     of_interest = [(at, batch) for at, batch in missed if at.any()]
     of_interest.sort(key=lambda pair: (pair[1].a.shape[2] > _LONG, -float(pair[0].mean())))
     chosen = of_interest[:_BATCHES]
-    if random_words(parts):
+    if rounds_randomly(parts):
         return [batch for _, batch in chosen]
     return [judge.hold(_picked(batch, at)) for at, batch in chosen]
 

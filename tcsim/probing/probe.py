@@ -17,7 +17,7 @@ from tcsim.probing.chance import chance_of
 from tcsim.probing.focus import focus
 from tcsim.probing.result import ProbeResult, result_of_search
 from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, scanned, starting_points
-from tcsim.probing.walk import Walk
+from tcsim.probing.walk import Walker
 
 _TRIES = 4
 _FOCUSES = 4
@@ -79,7 +79,7 @@ def probe(
     return search.run(confirm, table)
 
 
-class Search(Walk):
+class Search(Walker):
     """One black box being asked and explained."""
 
     def run(self, confirm: int, table: bool) -> ProbeResult:

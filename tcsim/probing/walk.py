@@ -23,7 +23,7 @@ _PAIRED = 64  # the longest order of k that pairs of marks are asked for
 _PAIRS = 20  # how many lengths at most
 
 
-class Walk:
+class Walker:
     """What a black box was asked, and how it takes k under a kind of arithmetic whose numbers are found."""
 
     def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.recovery import black_box
 
 import tcsim
-from support.recovery import black_box
 from tcsim.hardware.unit import Unit
 from tcsim.probing import families
 from tcsim.probing.box import Box, Formats, simulated
