@@ -41,7 +41,7 @@ class Walker:
         self.confirmed = self.wanted = 0
         self.pairs: dict[int, Batch | None] = {}
         self.places: dict[int, Batch | None] = {}
-        self.stairs: Batch | None = None
+        self.climbed: dict[bool, Batch | None] = {}
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
         self.far = False  # whether marks are to be so large that no random word matters
@@ -119,8 +119,10 @@ class Walker:
 
     def step_of(self, length: int) -> Batch | None:
         """The same from one call for all lengths, with fewer outputs each."""
-        self.stairs = self.stairs or self.box.more(marks.stairs(self.rng, self.box.formats, structure.LONG, far=self.far))
-        return None if self.stairs is None else structure.step_of(self.stairs, length)
+        if self.far not in self.climbed:
+            self.climbed[self.far] = self.box.more(marks.stairs(self.rng, self.box.formats, structure.LONG, far=self.far))
+        stairs = self.climbed[self.far]
+        return None if stairs is None else structure.step_of(stairs, length)
 
     def placed(self, best: Found, begun: Found, used: list[Batch], size: int = 1, length: int | None = None) -> Found:
         """The best order of k among those that marks allow, each made finer by pairs where it does not explain everything."""
@@ -128,7 +130,7 @@ class Walker:
         answers = self.step_of if random or length is None else self.marks_of
         treelike = begun.parts["arithmetic"] != "aligned"
         if random and not self.far:
-            self.far, self.stairs, self.pairs = True, None, {}
+            self.far, self.pairs = True, {}
         for parts, n in structure.placed(self.judge, answers, begun, [size], length):
             ordered = Found(parts, self.judge.score(parts, used))
             if treelike and not ordered.perfect and n <= _PAIRED and (n in self.pairs or len(self.pairs) < _PAIRS):
