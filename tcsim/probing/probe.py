@@ -12,7 +12,7 @@ from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.probing import families
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import Parts, modes, records, scans, unit_of_parts, with_random_words
+from tcsim.probing.candidates import Parts, modes, moves, records, scans, unit_of_parts, with_random_words
 from tcsim.probing.chance import chance_of
 from tcsim.probing.focus import focus
 from tcsim.probing.result import ProbeResult, result_of_search
@@ -194,7 +194,10 @@ class Search(Walker):
             few = focus(self.judge, found.parts, used)
             if not few or self.judge.tired:
                 break
-            better = found
+            better = self.singly(found, few, used)
+            if better.score > found.score:
+                found = better
+                continue
             begun = self._again(found, few)
             for at, start in enumerate(chain([begun], kicks(self.judge, begun, few) if kicked else ())):
                 changed = descend(self.judge, self._again(start, few), few) if at else improve(self.judge, start, few, 2)
@@ -214,6 +217,18 @@ class Search(Walker):
                 self.judge, found, with_random_words(found.parts), used
             )  # whole: words are those of an output's place
         return found
+
+    def singly(self, found: Found, few: list[Batch], used: list[Batch]) -> Found:
+        """The change of one part that explains most of everything, of those that explain more of a few outputs: a few are often
+        explained by a wrong change as well."""
+        begun, best = self._again(found, few), found
+        for change in chain.from_iterable(changes for _, changes in moves(self.box.formats, found.parts)):
+            parts = {**found.parts, **change}
+            if self.judge.score(parts, few, begun.score) > begun.score:
+                best = max(best, self._again(Found(parts, 0.0), used, best.score), key=lambda f: f.score)
+                if best.perfect:
+                    break
+        return best
 
     def groups(self, found: Found) -> Found:
         """Other groups of scaled products, each with the least exponent that goes with it."""
