@@ -102,3 +102,44 @@ def test_a_sum_of_negative_zeros_under_a_floor(rounding: str) -> None:
     problem = Problem(unit, Sequential().plan(2), Operand(a, unit.a_format), Operand(b, unit.b_format), c, seed=3)
     assert cpu.path(problem) == "double"
     np.testing.assert_array_equal(by_double(problem)[0].ravel(), [0x80000000, 0, 0x40000000])
+
+
+ROUNDED = tcsim.unit("mi210", "bfloat16")
+
+
+def same_as_general(unit: Unit, rng: np.random.Generator) -> None:
+    """Small sums of small integers and their halves, which tie often."""
+    a, b, c = (
+        tcsim.encode(rng.integers(-6, 7, shape) * rng.choice([0.5, 1, 4], shape), kind)
+        for shape, kind in (((1, 9, 10), unit.a_format), ((1, 10, 12), unit.b_format), ((1, 9, 12), unit.out_format))
+    )
+    problem = Problem(
+        unit, Sequential().plan(10), Operand(a, unit.a_format), Operand(b, unit.b_format), c, seed=int(rng.integers(99))
+    )
+    got, left = by_double(problem)
+    assert np.array_equal(got, by_general(problem)), unit
+    assert left < got.size, unit
+
+
+@pytest.mark.parametrize("rounding", UNIT_MODES)
+def test_products_round_by_a_mode_of_their_own(rounding: str, fresh_seed: int) -> None:
+    """Of products that draw words and sums that do not, each has its own, and the other way round."""
+    rng = np.random.default_rng(fresh_seed)
+    for product in UNIT_MODES:
+        for block in (1, 3):
+            same_as_general(
+                ROUNDED.replace(
+                    rounding=rounding, product_rounding=product, block_size=block, out="float8_e5m2", nan_code=None
+                ),
+                rng,
+            )
+
+
+@pytest.mark.parametrize("rounding", UNIT_MODES)
+def test_results_of_one_bit_or_two(rounding: str, fresh_seed: int) -> None:
+    """A single bit is odd in every binade."""
+    rng = np.random.default_rng(fresh_seed)
+    exact = tcsim.unit("a100", "float16").replace(align_rounding="exact")
+    for unit in (exact, ROUNDED, tcsim.unit("mi300x", "float16"), exact.replace(block_size=1)):
+        for kept in (1, 2):
+            same_as_general(unit.replace(rounding=rounding, out_precision=kept), rng)

@@ -125,9 +125,14 @@ def double_kind(unit: Unit) -> Kind | None:
     return LongProducts() if exact and unit.a_operand.precision + unit.b_operand.precision > _SHORT else ManyTerms()
 
 
+def _by_masks(kept: int, out: Format) -> bool:
+    """Whether masks round to so many bits: of a single bit a pattern does not hold whether it is odd."""
+    return 1 < kept <= 50 and out.emin <= _NORMAL
+
+
 def _masked(unit: Unit, rounding: str) -> int:
     """How sums are rounded to the output: by masks or words where they are normal numbers, or by `round_double`."""
-    if unit.kept_bits > 50 or unit.out_format.emin > _NORMAL:
+    if not _by_masks(unit.kept_bits, unit.out_format):
         return rows.UNCUT
     if mode(rounding).toward != "random":
         return rows.MACHINE
@@ -151,7 +156,7 @@ def _way(unit: Unit, kind: Kind) -> int:
         return single.NEIGHBOUR
     if unit.kept_bits > 50:
         return single.ROUNDED
-    return single.ODD_MASKED if unit.out_format.emin <= _NORMAL else single.ODD_ROUNDED
+    return single.ODD_MASKED if _by_masks(unit.kept_bits, unit.out_format) else single.ODD_ROUNDED
 
 
 def _product_way(unit: Unit) -> int:
@@ -331,7 +336,7 @@ def double_spec(unit: Unit) -> tuple[Kind, np.void]:
             fine=min(fraction, room) if two else 0,
             way=way,
             product_way=_product_way(unit),
-            late_way=rows.MACHINE if unit.out_format.precision <= 50 and unit.out_format.emin <= _NORMAL else rows.UNCUT,
+            late_way=rows.MACHINE if _by_masks(unit.out_format.precision, unit.out_format) else rows.UNCUT,
             a_emin=unit.a_format.emin,
             a_mantissa=unit.a_format.mantissa_bits,
             b_emin=unit.b_format.emin,

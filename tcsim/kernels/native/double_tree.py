@@ -80,23 +80,23 @@ def draw_operations(seed, element, group, first, last, width, row):
 
 @no_refcount
 def block_of_operations(spec, unit, sides, r, block, p0, steps, word, width, row):
-    """One block: lines of a level stand side by side, behind them those of the next."""
+    """One block: lines of a level stand side by side, behind them those of the next. What draws no words has those of `row.words`, zeros."""
     high, many, operation, pitch = np.int64(0), steps, steps, 4 * row.width
-    words, drawn = ahead(row.term_words, word * row.width), np.int64(1 if unit.draws else 0)
+    words = ahead(row.term_words, word * row.width)
     for i in range(steps):
         x, b = sides.a[r * sides.deep + p0 + i], ahead(sides.b, (p0 + i) * sides.wide)
-        mine = ahead(words, i * pitch * unit.product_draws)
+        mine = ahead(words, i * pitch) if unit.product_draws else row.words
         multiply_rounded(unit.product, unit.product_way, x, b, width, mine, ahead(row.tree, i * row.width), row.bad)
     while many > 1:
         to = high + many
         for i in range(many // 2):
             left, right = ahead(row.tree, (high + 2 * i) * row.width), ahead(row.tree, (high + 2 * i + 1) * row.width)
-            mine, sums = ahead(words, operation * pitch * drawn), ahead(row.tree, (to + i) * row.width)
+            mine, sums = ahead(words, operation * pitch) if unit.draws else row.words, ahead(row.tree, (to + i) * row.width)
             add_two(unit.how, unit.way, left, right, width, mine, sums, row.bad)
             operation += 1
         if many % 2:
             copy_line(ahead(row.tree, (to - 1) * row.width), width, ahead(row.tree, (to + many // 2) * row.width))
         high, many = to, (many + 1) // 2
-    mine = ahead(words, operation * pitch * drawn)
+    mine = ahead(words, operation * pitch) if unit.draws else row.words
     add_two(unit.how, unit.way, ahead(row.tree, high * row.width), row.c, width, mine, row.total, row.bad)
     copy_line(row.total, width, row.c)
