@@ -175,7 +175,7 @@ def _bounds(data: xr.Dataset) -> list[Claim]:
             + f"{float(data.slices_over_alpha_beta.max()):.2f} and {float(data.slices_over_kappa.max()):.2f} at most",
             "this project",
             "",
-            {**_RANGES, "slices": slice(1, 7)},
+            _RANGES,
         ),
         Claim(
             "The bound with κ, made for all s_A·s_B products, holds for the products p + q <= s + 1 too",
