@@ -16,8 +16,9 @@ def bits(*blocks: Block, titles: Sequence[str] = (), width: float = 5.2, row: fl
 
     Blue squares are ones that are kept, pale ones zeros, orange crossed ones the ones that are dropped: from a term by the
     alignment, from the sum by the final rounding. The dashed line is the quantum that every term is cut at. A minus sign
-    stands before a negative term; a term's block scales stand after its name, and a triangle where their product has its first bit. `titles` are the units' labels unless given; `width` and `row`, the height of a row, in
-    inches. ValueError for a block with an infinity or a NaN, and for none.
+    stands before a negative term; a term's block scales stand after its name, and a triangle where their product has its
+    first bit. `titles` are the units' labels unless given; `width` and `row`, the height of a row, in inches. ValueError for
+    a block with an infinity or a NaN, and for none.
     """
     from tcsim.analysis.plot import style, subplots
 

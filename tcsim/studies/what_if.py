@@ -3,7 +3,7 @@
 double-fp16 (Algorithm 4.1) on 16 x k x 16 matrices from (0, 1], on units that differ from H100's in block size L, fraction
 bits F and roundings: of the result alone, of aligned terms and result alike, of every operation. For the drift, errors are
 compared with (2^-23/3)·κ·k; a unit's cost is counted in bits of its aligned adder, L + 1 terms of F + 1 bits, which leaves
-out what the rounding itself costs.
+out what the rounding itself costs. Every error is the median over several draws of the matrices.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.draws import band, seeds
 from tcsim.studies.framework.grid import COMPONENTWISE, SEED, aligned_table, count_option, gather, legend_below
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def _rounding_every_operation(block: int, rounding: str) -> Any:
 
 def cells(params: Params) -> list[Cell]:
     return [
-        {"inputs": d, "block": n, "bits": f, "k": params["k"], "seed": params["seed"]}
-        for d, n, f in product(INPUTS, BLOCKS, BITS)
+        {"inputs": d, "block": n, "bits": f, "k": params["k"], "seed": s}
+        for d, n, f, s in product(INPUTS, BLOCKS, BITS, seeds(params))
     ]
 
 
@@ -87,7 +88,8 @@ def compute(cell: Cell, backend: str = "cpu") -> Result:
 def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Dataset:
     names = {"error": ("rounding",), "theory": ("rounding",), "operations": ("every",)}
     coords = {"rounding": list(ROUNDINGS), "every": OPERATIONS}
-    data = gather(results, {"inputs": list(INPUTS), "block": BLOCKS, "bits": BITS}, names, coords, k=params["k"])
+    dims = {"inputs": list(INPUTS), "block": BLOCKS, "bits": BITS, "seed": seeds(params)}
+    data = gather(results, dims, names, coords, k=params["k"])
     wide = np.array([f or 60 for f in BITS])
     data["adder_bits"] = (("block", "bits"), (np.array(BLOCKS)[:, None] + 1) * (wide[None, :] + 1))
     return data
@@ -96,7 +98,12 @@ def dataset(params: Params, results: Sequence[tuple[Cell, Result]]) -> xr.Datase
 def claims(data: xr.Dataset) -> list[Claim]:
     from tcsim.studies.what_if_claims import claims as made
 
-    return made(data, front(data))
+    return made(_median(data), front(_median(data)))
+
+
+def _median(data: xr.Dataset) -> xr.Dataset:
+    """Over the draws."""
+    return data.median("seed", keep_attrs=True)
 
 
 def front(data: xr.Dataset) -> dict[str, tuple[float, float]]:
@@ -116,7 +123,7 @@ def front(data: xr.Dataset) -> dict[str, tuple[float, float]]:
 
 
 def figures(data: xr.Dataset) -> dict[str, Any]:
-    return {"what-if-units": _widths(data), "what-if-front": _draw_front(data)}
+    return {"what-if-units": _widths(data), "what-if-front": _draw_front(_median(data))}
 
 
 def _widths(data: xr.Dataset) -> Any:
@@ -131,15 +138,17 @@ def _widths(data: xr.Dataset) -> Any:
             line = {"rz": "-", "rne": "--"}.get(r, "-.")
             axis.semilogy(
                 places,
-                at.error,
+                at.error.median("seed"),
                 line,
                 color=COLOURS[i % 3],
                 marker=MARKERS[i % 3],
                 label=f"L = {n}, {_WORDS[r]}",
             )
+            band(axis, places, at.error, COLOURS[i % 3])
             if d == "(0, 1]":
                 label = "closed form" if i == 0 else None
-                axis.semilogy(places, at.theory.where(at.theory > 0), ":", color="grey", label=label, zorder=0)
+                theory = at.theory.median("seed")
+                axis.semilogy(places, theory.where(theory > 0), ":", color="grey", label=label, zorder=0)
         axis.set_xticks(places, [*map(str, BITS[:-1]), "exact"])
         axis.set(xlabel="fraction bits F kept in alignment", title=f"entries from {d}, k = {data.attrs['k']}")
     axes[0, 0].set_ylabel(COMPONENTWISE)
@@ -189,6 +198,7 @@ def _draw_front(data: xr.Dataset) -> Any:
 
 
 def table(data: xr.Dataset) -> str:
+    data = _median(data)
     error = data.error.sel(inputs="(0, 1]")
     body = [
         [f"L = {n}, {r}", *(f"{float(error.sel(block=n, bits=f, rounding=r)):.1e}" for f in BITS)]
@@ -200,7 +210,7 @@ def table(data: xr.Dataset) -> str:
         for n in BLOCKS
     ]
     return (
-        f"error on (0, 1] at k = {data.attrs['k']}\n" + aligned_table(["", *(f"F={f or 'exact'}" for f in BITS)], body)
+        f"error on (0, 1] at k = {data.attrs['k']}, the median over draws\n" + aligned_table(["", *(f"F={f or 'exact'}" for f in BITS)], body)
         + "\n\nevery operation rounded\n" + aligned_table(["", *OPERATIONS], every)
     )  # fmt: skip
 
@@ -217,7 +227,8 @@ STUDY = Study(
     captions={
         "what-if-units": (
             "Error of double-fp16 against the fraction bits that alignment keeps, by block size L and rounding: results "
-            "truncated, results to nearest, and terms and results to nearest. Dotted: the closed form of the drift."
+            "truncated, results to nearest, and terms and results to nearest; medians over draws, from the least to the largest "
+            "draw shaded. Dotted: the closed form of the drift."
         ),
         "what-if-front": (
             "Each mark is a unit: its error against the bits of its adder. Black on the grey line are those that no cheaper "
@@ -225,5 +236,5 @@ STUDY = Study(
         ),
     },
     table=table,
-    options=(count_option("k", 2**14, 2**12, "inner dimension"), SEED),
+    options=(count_option("k", 2**14, 2**11, "inner dimension"), count_option("seeds", 3, 3, "draws"), SEED),
 )

@@ -14,6 +14,8 @@ from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.verbs.tracing import trace
 
+SHOWN = 16  # products of a block that the picture has room for
+
 
 def what_if(unit: Unit | str = "a100:fp16", *, k: int = 2**14, seed: int = 0) -> Any:
     """Sliders for block size, fraction bits, both roundings and k, over a picture that follows them.
@@ -90,13 +92,17 @@ def picture(unit: Unit, *, k: int, seed: int) -> Any:
     from tcsim.fp.round_to import round_to
 
     rng = np.random.Generator(np.random.PCG64(seed))
-    count = min(unit.block_size, 8)
+    count = min(unit.block_size, SHOWN)
     a = round_to(2 * rng.random(count) - 1, unit.a)
     b = round_to(rng.random(count) * 2.0 ** -rng.integers(0, 12, count), unit.b)
     block = trace(a, b, 0.4375, unit=unit, seed=seed)
     with style():
-        figure, axes = subplots(2, 1, width=6.4, height=2.9)
-        draw_block(axes[0, 0], block)
+        figure, axes = subplots(2, 1, width=6.4, height=3.3)
+        draw_block(
+            axes[0, 0],
+            block,
+            f"{block.unit}, {count} of a block's {unit.block_size} products" if count < unit.block_size else "",
+        )
         ks, errors = error_curve(unit, k, seed)
         curve = axes[1, 0]
         curve.plot(ks, errors, marker="o", color=COLOURS[1])
