@@ -53,13 +53,18 @@ def along_k(layout: str, m: int, n: int) -> bool:
     return (layout[0] == "n" or m == 1) and (layout[1] == "t" or n == 1)
 
 
+def catalogues() -> list[tuple[str, str]]:
+    """The (GPU, library) whose calls come with the package."""
+    return [(gpu, library) for library, _, gpu in sorted(path.stem.partition("-") for path in FOLDER.glob("*.npz"))]
+
+
 @cache
 def catalogue(gpu: str, library: str) -> Catalogue:
     """The catalogue of a library on a GPU; ValueError names those that exist."""
-    known = sorted(path.stem for path in FOLDER.glob("*.npz"))
+    known = catalogues()
     name = f"{library}-{gpu}"
-    if name not in known:
-        raise unknown("catalogue of GEMM calls (library-gpu)", name, known)
+    if (gpu, library) not in known:
+        raise unknown("catalogue of GEMM calls (library-gpu)", name, [f"{own}-{where}" for where, own in known])
     with np.load(FOLDER / f"{name}.npz") as stored:
         tables = json.loads(str(stored["tables"]))
         columns = {key: stored[key] for key in FIELDS}

@@ -198,15 +198,23 @@ def _probe_vectors(path: Path, in_format: str | None, out_format: str | None, b_
 
 
 @click.command("explain-diff", cls=Verb)
-@click.argument("first", type=click.Path(path_type=Path))
-@click.argument("second", type=click.Path(path_type=Path))
+@click.argument("first")
+@click.argument("second")
 @click.option(
-    "--inputs", type=click.Path(path_type=Path), required=True, help="npz file of a (m, k), b (k, n) and perhaps c (m, n)"
+    "--inputs",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="npz or safetensors file of a (m, k), b (k, n) and perhaps c (m, n)",
 )
 @click.option("--in", "in_format", help="format of a and b, where their dtype does not say")
 @click.option("--out", "out_format", help="format of the results, where their dtype does not say")
-def explain_diff(first: Path, second: Path, inputs: Path, in_format: str | None, out_format: str | None) -> None:
-    """Two results (npy files) of one GEMM: which unit and schedule explains each, where they part, how far apart they can be.
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="write what was found as JSON")
+def explain_diff(
+    first: str, second: str, inputs: Path, in_format: str | None, out_format: str | None, json_path: Path | None
+) -> None:
+    """Two results (files) of one GEMM: which unit and schedule explains each, where they part, how far apart they can be.
+
+    Files are .npy, .npz, .mtx, .safetensors or text; FILE:NAME is one array of several.
 
     \b
     Example:
@@ -214,15 +222,19 @@ def explain_diff(first: Path, second: Path, inputs: Path, in_format: str | None,
 
     Exit status: 0 both are explained, 1 one is not, 2 wrong usage, 3 a file is missing.
     """
+    from tcsim.files import load, load_all
     from tcsim.probing.explain_diff import explain_diff as run
 
-    with np.load(inputs) as stored:
-        lacking = [key for key in "ab" if key not in stored.files]
-        if lacking:
-            raise ValueError(f"{inputs} holds no array {' and no array '.join(lacking)}")
-        arrays = [stored["a"], stored["b"], stored["c"] if "c" in stored.files else None]
-    found = run(np.load(first), np.load(second), *arrays, in_format=in_format, out_format=out_format)
+    if inputs.suffix not in (".npz", ".safetensors"):
+        raise ValueError(f"{inputs} holds one array; --inputs is an npz or safetensors file of a, b and perhaps c")
+    stored = load_all(inputs)
+    lacking = [key for key in "ab" if key not in stored]
+    if lacking:
+        raise ValueError(f"{inputs} holds no array {' and no array '.join(lacking)}")
+    a, b, c = stored["a"], stored["b"], stored.get("c")
+    found = run(load(first), load(second), a, b, c, in_format=in_format, out_format=out_format)
     click.echo(str(found))
+    _written(found.json, json_path)
     raise SystemExit(FOUND if found.first and found.second else NOT_FOUND)
 
 

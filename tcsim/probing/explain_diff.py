@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,69 +13,14 @@ from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format, format_named
 from tcsim.operands import accumulator, operand
 from tcsim.probing.box import Batch
-from tcsim.probing.models import Model, labels_alike, library_schedules, units_for
+from tcsim.probing.difference import Difference, Nearest, ResultExplanation, SumsPart
+from tcsim.probing.models import Model, labels_alike, library_schedules, predicted_models, units_for
 from tcsim.problem import Codes
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 from tcsim.schemes.bounds_units import unit_product
-from tcsim.shown import Shown
 
 MOST = 12  # explanations of a result, the plain ones first
 SIDE = 12  # a search looks at SIDE x SIDE outputs, and checks what is left on all
-
-
-@dataclass(frozen=True, repr=False)
-class ResultExplanation(Shown):
-    """A model that gives every output of a result, and the other rows of the table that are the same arithmetic."""
-
-    model: Model
-    alike: tuple[str, ...]
-    checked: int
-
-    def __str__(self) -> str:
-        more = f" (also {', '.join(self.alike[1:4])}{' …' if len(self.alike) > 4 else ''})" if len(self.alike) > 1 else ""
-        return f"{self.model.name}{more}: {self.checked} of {self.checked} outputs"
-
-
-@dataclass(frozen=True, repr=False)
-class SumsPart(Shown):
-    """Where two explained results part for one output: products up to `k` give equal partial sums, up to `until` they do not."""
-
-    index: tuple[int, ...]
-    k: int
-    until: int
-    values: tuple[float, float]
-    traces: tuple[str, str]
-
-    def __str__(self) -> str:
-        said = f"they part between k = {self.k} and k = {self.until}: {self.values[0]!r} and {self.values[1]!r}"
-        return "\n".join([said, *(text for text in self.traces if text)])
-
-
-@dataclass(frozen=True, repr=False)
-class Difference(Shown):
-    """What `explain_diff` says of two results."""
-
-    first: tuple[ResultExplanation, ...]
-    second: tuple[ResultExplanation, ...]
-    outputs: int
-    differing: int
-    index: tuple[int, ...] | None
-    values: tuple[float, float] | None
-    largest: float
-    parting: SumsPart | None
-    bound: float | None
-
-    def __str__(self) -> str:
-        lines = [f"{self.differing} of {self.outputs} outputs differ, by at most {self.largest:g}"]
-        for name, found in (("first", self.first), ("second", self.second)):
-            lines.append(f"{name}: " + ("; ".join(map(str, found[:3])) or "no unit and schedule looked through explains it"))
-        if self.index is not None and self.values is not None:
-            lines.append(f"first difference at {list(self.index)}: {self.values[0]!r} and {self.values[1]!r}")
-        if self.parting is not None:
-            lines.append(f"there {self.parting}")
-        if self.bound is not None:
-            lines.append(f"on these inputs two such results differ by at most {self.bound:g}")
-        return "\n".join(lines)
 
 
 def explain_diff(
@@ -92,18 +38,44 @@ def explain_diff(
     """Which unit and schedule explains each of two results of c + a·b, where they part, and how large the difference can get.
 
     first, second
-        (m, n), the same shape: values, or codes with `out_format`.
+        (m, n), values, each of its own dtype; or codes of `out_format`.
     a, b, c
         (m, k), (k, n), (m, n): values of the input format, or codes with `in_format`. Formats are those of the arrays' dtypes
         unless given.
 
-    ValueError for shapes that do not fit and formats that are not said.
+    Looked through are the units of the table, plain orders of k, split and blocked ones, and what the library of a catalogue does
+    with such a product; for a result that none of them gives whole, the one that gives most of it. ValueError for shapes that do
+    not fit and formats that are not said.
     """
-    out = _format(np.asarray(first), out_format, "first", "out_format")
+    rows, columns = np.shape(a)[:1], np.shape(b)[1:]
+    for array, name in ((first, "first"), (second, "second")):
+        if np.ndim(a) == np.ndim(b) == 2 and np.shape(array) != (*rows, *columns):
+            raise ValueError(
+                f"{name} has shape {np.shape(array)}; the product of a {np.shape(a)} and b {np.shape(b)} has {(*rows, *columns)}"
+            )
+    results = [
+        _result(array, name, a, b, c, in_format, b_format, out_format) for array, name in ((first, "first"), (second, "second"))
+    ]
+    found = [explanations(r.batch, r.d, r.formats, r.out, seed) for r in results]
+    near = [None if some else nearest(r.batch, r.d, r.formats, r.out, seed) for r, some in zip(results, found, strict=True)]
+    looked = [sum(1 for _ in _looked_through(r.batch, r.formats, r.out, None)) for r in results]
+    return _compared(results, found, (near[0], near[1]), (looked[0], looked[1]))
+
+
+@dataclass(frozen=True)
+class _Result:
+    """One of the two results, with its problem in the format that it is stored in."""
+
+    batch: Batch
+    formats: tuple[Format, Format]
+    out: Format
+    d: Codes
+
+
+def _result(array: Any, name: str, a: Any, b: Any, c: Any, in_format: Any, b_format: Any, out_format: Any) -> _Result:
+    out = _format(np.asarray(array), out_format, name, "out_format")
     batch, formats = problem_of(a, b, c, out, in_format, b_format)
-    results = [accumulator(np.asarray(x), out, batch.c.shape[1:], codes=True)[None] for x in (first, second)]
-    found = [explanations(batch, d, formats, out, seed) for d in results]
-    return _compared(batch, results, formats, out, found)
+    return _Result(batch, formats, out, np.array(accumulator(np.asarray(array), out, batch.c.shape[1:], codes=True))[None])
 
 
 def _format(array: Any, given: str | Format | None, name: str, argument: str) -> Format:
@@ -146,46 +118,89 @@ def explanations(
     batch: Batch, d: Codes, formats: tuple[Format, Format], out: Format, seed: int = 0, gpus: tuple[str, ...] | None = None
 ) -> tuple[ResultExplanation, ...]:
     """Models that give all outputs of d, those of the table's own blocks and plain schedules first; MOST of them."""
-    rng = np.random.default_rng(seed)
-    rows, columns = (np.sort(rng.permutation(size)[:SIDE]) for size in d.shape[1:])
-    few, few_d = part(batch, d, rows[:3], columns[:3])
-    some, some_d = part(batch, d, rows, columns)
-    found = []
-    for unit in units_for(*formats, out, gpus):
-        for schedule in library_schedules(batch.a.shape[2]):
-            model = Model(unit, schedule, out)
-            if any(model.differing(x, y).any() for x, y in ((few, few_d), (some, some_d), (batch, d))):
-                continue
-            found.append(ResultExplanation(model, labels_alike(unit), d.size))
-            if len(found) == MOST:
-                return tuple(found)
+    few, some = _samples(batch, d, seed)
+    found: list[ResultExplanation] = []
+    for model in _looked_through(batch, formats, out, gpus):
+        if len(found) == MOST or (found and not isinstance(model.schedule, Sequential | Blocked | SplitK)):
+            break  # a library's own walk is looked for where no plain one explains
+        if not any(model.differing(x, y).any() for x, y in (few, some, (batch, d))):
+            found.append(ResultExplanation(model, labels_alike(model.unit), d.size))
     return tuple(found)
 
 
+def nearest(batch: Batch, d: Codes, formats: tuple[Format, Format], out: Format, seed: int = 0) -> Nearest | None:
+    """The model that gives most outputs of d, if it gives more than half of those that are looked at first."""
+    few, some = _samples(batch, d, seed)
+    scored = [(int(np.count_nonzero(model.differing(*few))), model) for model in _looked_through(batch, formats, out, None)]
+    close = sorted((x for x in scored if 2 * x[0] < few[1].size), key=lambda x: x[0])[:MOST]
+    if not close:
+        return None
+    model = min((model for _, model in close), key=lambda m: int(np.count_nonzero(m.differing(*some))))
+    wrong = model.differing(batch, d)
+    places = np.argwhere(wrong[0])
+    index = tuple(int(i) for i in places[0])
+    given, computed = (float(decode(codes[0][index], out)) for codes in (d, model.codes(batch)))
+    return Nearest(model, d.size - len(places), d.size, index, (given, computed))
+
+
+def _samples(batch: Batch, d: Codes, seed: int) -> list[tuple[Batch, Codes]]:
+    """A few outputs, and some more."""
+    rng = np.random.default_rng(seed)
+    rows, columns = (np.sort(rng.permutation(size)[:SIDE]) for size in d.shape[1:])
+    return [part(batch, d, rows[:3], columns[:3]), part(batch, d, rows, columns)]
+
+
+def _looked_through(batch: Batch, formats: tuple[Format, Format], out: Format, gpus: tuple[str, ...] | None) -> Iterator[Model]:
+    """The table's units by the schedules of libraries, then what the catalogues' libraries are guessed to do."""
+    shape = (batch.a.shape[1], batch.b.shape[2], batch.a.shape[2])
+    for unit in units_for(*formats, out, gpus):
+        for schedule in library_schedules(shape[2]):
+            yield Model(unit, schedule, out)
+    yield from predicted_models(*formats, out, shape, gpus)
+
+
 def _compared(
-    batch: Batch, results: list[Codes], formats: tuple[Format, Format], out: Format, found: list[tuple[ResultExplanation, ...]]
+    results: list[_Result],
+    found: list[tuple[ResultExplanation, ...]],
+    near: tuple[Nearest | None, Nearest | None],
+    looked: tuple[int, int],
 ) -> Difference:
-    values = [decode(d, out)[0].astype(np.float64) for d in results]
-    different = np.argwhere(results[0][0] != results[1][0])
+    one, other = results
+    values = [decode(r.d, r.out)[0].astype(np.float64) for r in results]
+    if one.out == other.out:
+        unequal = one.d[0] != other.d[0]
+    else:
+        unequal = (values[0] != values[1]) & ~(np.isnan(values[0]) & np.isnan(values[1]))
+    different = np.argwhere(unequal)
     with np.errstate(invalid="ignore"):
         gaps = np.abs(values[0] - values[1])
     largest = float(np.nanmax(gaps, initial=0.0)) if gaps.size else 0.0
     index = tuple(int(i) for i in different[0]) if different.size else None
     at = None if index is None else (float(values[0][index]), float(values[1][index]))
-    models = [x[0].model if x else None for x in found]
+    models = _pair(*found)
     parting, bound = None, None
-    if models[0] is not None and models[1] is not None:
+    if models:
         if index is not None:
-            parting = parted(batch, models[0], models[1], index)
-        bound = _bound(batch, formats, [m for m in models if m is not None])
-    return Difference(found[0], found[1], int(results[0].size), len(different), index, at, largest, parting, bound)
+            parting = parted([r.batch for r in results], models, index)
+        bound = _bound(results, models)
+    return Difference(found[0], found[1], near, looked, int(one.d.size), len(different), index, at, largest, parting, bound)
 
 
-def _bound(batch: Batch, formats: tuple[Format, Format], models: list[Model]) -> float | None:
+def _pair(first: tuple[ResultExplanation, ...], second: tuple[ResultExplanation, ...]) -> list[Model]:
+    """A model of each: the same sums where both have them, else the first of each; none where one is not explained."""
+    for one in first:
+        for other in second:
+            if one.model.unit == other.model.unit and one.model.schedule == other.model.schedule:
+                return [one.model, other.model]
+    return [first[0].model, second[0].model] if first and second else []
+
+
+def _bound(results: list[_Result], models: list[Model]) -> float | None:
     """The sum of both results' distances from the exact one, at most; None where numbers are not finite."""
-    x, y = (decode(z, f)[0].astype(np.float64) for z, f in ((batch.a, formats[0]), (batch.b, formats[1])))
     total: Any = 0.0
-    for model in models:
+    for result, model in zip(results, models, strict=True):
+        batch = result.batch
+        x, y = (decode(z, f)[0].astype(np.float64) for z, f in zip((batch.a, batch.b), result.formats, strict=True))
         c = decode(batch.c, model.stored)[0].astype(np.float64)
         if not (np.isfinite(x).all() and np.isfinite(y).all() and np.isfinite(c).all()):
             return None
@@ -197,20 +212,28 @@ def _bound(batch: Batch, formats: tuple[Format, Format], models: list[Model]) ->
     return float(np.max(total))
 
 
-def parted(batch: Batch, first: Model, second: Model, index: tuple[int, ...]) -> SumsPart | None:
-    """The first block of k after which two models' partial sums of one output differ, and what each does there."""
-    one, _ = part(batch, batch.c, [index[0]], [index[1]])
-    k = one.a.shape[2]
-    step = min(m.unit.block_size for m in (first, second))
-    if first.unit.out_format == second.unit.out_format:  # before a narrower format hides it
-        wide = first.unit.out_format
-        one = replace(one, c=np.array(accumulator(decode(one.c, first.stored), wide, one.c.shape)))
-        first, second = (replace(m, stored=wide) for m in (first, second))
+def parted(batches: list[Batch], models: list[Model], index: tuple[int, ...]) -> SumsPart | None:
+    """The first block of k after which two models' partial sums of one output differ, and what each does there.
+
+    None where they never do, or where a schedule does not say how it cuts a shorter k.
+    """
+    if not all(isinstance(m.schedule, Sequential | SplitK | Blocked) for m in models):
+        return None
+    ones = [part(batch, batch.c, [index[0]], [index[1]])[0] for batch in batches]
+    k = ones[0].a.shape[2]
+    step = min(m.unit.block_size for m in models)
+    wide = models[0].unit.out_format
+    if models[1].unit.out_format == wide:  # before a narrower format hides it
+        ones = [
+            replace(one, c=np.array(accumulator(decode(one.c, m.stored), wide, one.c.shape)))
+            for one, m in zip(ones, models, strict=True)
+        ]
+        models = [replace(m, stored=wide) for m in models]
     before = 0
     for until in [*range(step, k, step), k]:
-        values = [_prefix(m, one, until) for m in (first, second)]
+        values = [_prefix(m, one, until) for m, one in zip(models, ones, strict=True)]
         if values[0] != values[1] and not all(np.isnan(values)):
-            traces = tuple(_trace(m, one, before, until) for m in (first, second))
+            traces = tuple(_trace(m, one, before, until) for m, one in zip(models, ones, strict=True))
             return SumsPart(index, before, until, (values[0], values[1]), (traces[0], traces[1]))
         before = until
     return None

@@ -14,6 +14,8 @@ from tcsim.hardware import UNITS
 from tcsim.hardware.nans import is_nan
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, simulated
+from tcsim.probing.catalogue import catalogue, catalogues
+from tcsim.probing.predict import LAYOUTS, schedule_text, schedules_near, unit_of_kind
 from tcsim.problem import Codes
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 
@@ -32,7 +34,8 @@ class Model:
     @property
     def name(self) -> str:
         kept = "" if self.stored == self.unit.out_format else f", stored as {self.stored.name}"
-        return f"{self.unit.label}, {self.schedule!r}{kept}"
+        walk = repr(self.schedule) if isinstance(self.schedule, Sequential | Blocked | SplitK) else schedule_text(self.schedule)
+        return f"{self.unit.label}, {walk}{kept}"
 
     def codes(self, batch: Batch, seed: int = 0) -> Codes:
         """The codes of what is stored, for a batch whose c is in the stored format."""
@@ -94,6 +97,23 @@ def library_schedules(k: int) -> Iterator[Schedule]:
                 if len(plan.bounds) > 2 and key not in seen:
                     seen.add(key)
                     yield schedule
+
+
+def predicted_models(
+    a: Format, b: Format, out: Format, shape: tuple[int, int, int], gpus: Iterable[str] | None
+) -> Iterator[Model]:
+    """What the libraries of the catalogues do with such a product (m, n, k), in any layout, guessed from the nearest calls."""
+    if a != b:
+        return
+    for gpu, library in catalogues():
+        if gpus is not None and gpu not in gpus:
+            continue
+        for kind in catalogue(gpu, library).kinds:
+            if (kind.fmt, kind.out) != (a.name, out.name):
+                continue
+            near = (schedules_near(gpu, library, kind, shape, layout) for layout in LAYOUTS)
+            for schedule in dict.fromkeys(s for some in near for s in some):
+                yield Model(unit_of_kind(gpu, kind), schedule, out)
 
 
 def labels_alike(unit: Unit) -> tuple[str, ...]:

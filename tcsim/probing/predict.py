@@ -183,6 +183,19 @@ def _from_catalogue(gpu: str, library: str, kind: GemmKind, shape: tuple[int, in
     return Prediction(gpu, library, shape, kind, layout, unit, schedule, launch, seen, right, of, how)
 
 
+def schedules_near(
+    gpu: str, library: str, kind: GemmKind, shape: tuple[int, int, int], layout: str, count: int = 40
+) -> list[Schedule]:
+    """The distinct schedules of the catalogue's calls nearest to one, each as its kernel would walk this shape."""
+    calls = catalogue(gpu, library)
+    if kind not in calls.kinds:
+        return []
+    rows, unit = calls.rows(kind), unit_of_kind(gpu, kind)
+    nearest = rows[np.argsort(_distances(calls, rows, shape, layout), kind="stable")[:count]]
+    found = [schedule_of_kernel(_relaid(calls.launch(row), layout, shape), kind, unit, shape[2]) for row in nearest.tolist()]
+    return list(dict.fromkeys(s for s in found if s is not None and not isinstance(s, Hybrid)))
+
+
 def schedule_text(schedule: Schedule) -> str:
     """A schedule as it is written, without the fields that have their usual values."""
     if isinstance(schedule, Hybrid):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,51 @@ def test_what_nothing_explains_is_said() -> None:
     assert not found.second
     assert found.differing == 1
     assert found.index == (3, 4)
-    assert "no unit and schedule" in str(found)
+    near = found.nearest[1]
+    assert near is not None
+    assert (near.matched, near.index) == (479, (3, 4))
+    assert "corruption" in str(found)
+    assert found.nearest[0] is None
+
+
+def test_results_of_two_dtypes_have_an_explanation_each() -> None:
+    half = gemm("h200").astype("float16")
+    found = tcsim.explain_diff(gemm("h200"), half, A, B)
+    assert any("h200" in label for label in found.first[0].alike)
+    assert found.second[0].model.stored.name == "float16"
+    assert found.differing == int((gemm("h200") != half.astype("float32")).sum()) > 0
+    assert found.parting is None
+    assert "the same sums, stored as float32 and as float16" in str(found)
+    assert found.bound is not None
+    assert found.largest <= found.bound
+    parts = tcsim.explain_diff(gemm("v100"), half, A, B).parting
+    assert parts is not None
+    assert parts.until <= 16
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_a_librarys_own_walk_is_found(layout: str) -> None:
+    """What cuBLAS does with a product of few rows, which no plain split explains."""
+    m, n, k = 8, 128, 1152
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((m, k)).astype("float16"), rng.standard_normal((k, n)).astype("float16")
+    predicted = tcsim.predict(gpu="h200", shape=(m, n, k), dtype="float16", layout=layout)
+    assert predicted.schedule is not None
+    d = tcsim.matmul(a, b, unit=predicted.unit, schedule=predicted.schedule)
+    found = tcsim.explain_diff(d, tcsim.matmul(a, b, unit="h200:fp16"), a, b)
+    again = tcsim.matmul(a, b, unit=found.first[0].model.unit, schedule=found.first[0].model.schedule)
+    assert np.array_equal(again, d)
+    assert str(found)
+    assert json.loads(found.json())["first"]
+
+
+def test_what_does_not_fit_is_said() -> None:
+    d = gemm("a100")
+    with pytest.raises(
+        ValueError, match=r"second has shape \(5, 24\); the product of a \(20, 555\) and b \(555, 24\) has \(20, 24\)"
+    ):
+        tcsim.explain_diff(d, d[:5], A, B)
+    assert "no unit of the table" in str(tcsim.explain_diff(d, d.astype("float64"), A, B))
 
 
 def test_single_bits_are_corruption_and_clean_calls_are_not() -> None:

@@ -83,6 +83,14 @@ def test_explain_diff_and_audit(tmp_path: Path) -> None:
     done = invoke("explain-diff", *(str(tmp_path / f"{gpu}.npy") for gpu in results), "--inputs", str(tmp_path / "inputs.npz"))
     assert done.exit_code == 0, done.output
     assert "there they part between k = " in done.output
+    files = [str(tmp_path / f"{gpu}.npy") for gpu in results]
+    told = invoke("explain-diff", *files, "--inputs", str(tmp_path / "inputs.npz"), "--json", str(tmp_path / "d.json"))
+    assert told.exit_code == 0, told.output
+    assert json.loads((tmp_path / "d.json").read_text())["differing"] == int((results["a100"] != results["h200"]).sum())
+    wrong = invoke("explain-diff", *files, "--inputs", files[0])
+    assert (wrong.exit_code, "holds one array" in wrong.output) == (2, True)
+    lost = invoke("explain-diff", files[0], str(tmp_path / "b100.npy"), "--inputs", str(tmp_path / "inputs.npz"))
+    assert (lost.exit_code, "b100.npy" in lost.output) == (3, True)
     np.savez(tmp_path / "log.npz", a=a, b=b, d=results["a100"])
     assert invoke("audit", str(tmp_path / "log.npz"), "--gpu", "a100").exit_code == 0
     wrong = invoke("audit", str(tmp_path / "log.npz"), "--gpu", "h200", "--json", str(tmp_path / "v.json"))
