@@ -1,16 +1,22 @@
-"""Options of the random tests: the seed that a run draws afresh and says, and how long a soak takes."""
+"""Options of the random tests: the seed of what a run draws afresh, said by each test that fails, and how long a soak takes."""
 
 from __future__ import annotations
 
-import secrets
+from collections.abc import Generator
 from typing import Any
 
 import pytest
+from support import fresh
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("random units")
-    group.addoption("--soak-seed", type=int, default=None, help="seed of freshly drawn units; drawn, and printed, if not given")
+    group.addoption(
+        "--soak-seed",
+        type=int,
+        default=None,
+        help="seed of what is drawn afresh; drawn, and shown by each test that fails, if not given",
+    )
     group.addoption("--soak-minutes", type=float, default=10.0, help="how long `-m soak` draws units")
     group.addoption("--soak-units", choices=("any", "special"), default="any", help="which: any, or past the plain aligned sum")
     group.addoption("--soak-jobs", type=int, default=1, help="processes that draw them")
@@ -18,19 +24,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     given: Any = getattr(config, "workerinput", {}).get("soak_seed", config.getoption("soak_seed"))
-    config.stash[SEED] = secrets.randbits(32) if given is None else int(given)
-
-
-SEED = pytest.StashKey[int]()
+    fresh.SEED = fresh.SEED if given is None else int(given)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    node.workerinput["soak_seed"] = node.config.stash[SEED]
+    node.workerinput["soak_seed"] = fresh.SEED
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"random units: seed {config.stash[SEED]} (--soak-seed repeats it)"
+    return f"drawn afresh: --soak-seed {fresh.SEED}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        report.sections.append(("Drawn afresh", f"--soak-seed {fresh.SEED} draws the same again"))
+    return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -43,6 +54,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def fresh_seed(pytestconfig: pytest.Config) -> int:
+def fresh_seed() -> int:
     """The seed of this run."""
-    return pytestconfig.stash[SEED]
+    return fresh.SEED

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
-
 import numpy as np
 import pytest
+from support.fresh import SEED
 
 import tcsim
 from tcsim.composed import _pairs
 from tcsim.schedule import Blocked, Hybrid, Lanes, Sequential, SplitK, Tiled
-
-SEED = secrets.randbits(32)
 
 
 def drawn(rng: np.random.Generator, m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -93,7 +90,6 @@ def test_a_lane_starts_over_after_its_tile() -> None:
 
 
 def test_every_product_has_one_place() -> None:
-    print(f"seed {SEED}")
     rng = np.random.default_rng(SEED)
     for _ in range(60):
         k, lanes = int(rng.integers(1, 400)), 2 ** int(rng.integers(0, 8))
@@ -124,7 +120,6 @@ def test_a_hybrid_is_two_schedules_of_one_output() -> None:
 
 
 def test_random_schedules_agree_between_backends() -> None:
-    print(f"seed {SEED}")
     rng = np.random.default_rng(SEED)
     for _ in range(12):
         unit = tcsim.unit(str(rng.choice(["v100", "a100", "h200"])), "float16")

@@ -133,7 +133,7 @@ def changed_copy(folder: Path, files: Mapping[str, str | Mapping[str, str]]) -> 
 
 
 def run_there(folder: Path, script: str) -> str:
-    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -63,7 +63,7 @@ def test_what_is_built_holds_everything_and_works_elsewhere(tmp_path: Path) -> N
     assert {n.removeprefix("gpu/") for n in files if n.startswith("gpu/tcsim_gpu/")} <= packaged
     done = subprocess.run(
         [sys.executable, "-c", USE, str(site)], cwd=tmp_path, env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "2 units in" in done.stdout

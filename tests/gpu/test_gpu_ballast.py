@@ -6,13 +6,13 @@ tensor core's step that is first compared to that unit.
 
 import ctypes
 import itertools
-import secrets
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.fresh import seeds
 from support.random_units import written
 from tcsim_gpu import ballast, device, host, proofs, what_ifs
 from tcsim_gpu.source import kernel_text
@@ -26,7 +26,7 @@ from tcsim.problem import Operand, Problem
 from tcsim.reference.values import value_of_code
 from tcsim.schedule import Sequential
 
-SEEDS = {"fixed": 20261122, "fresh": secrets.randbits(48)}
+SEEDS = seeds(20261122)
 CORES = {f: tcsim.unit("h200", f, instruction="mma") for f in ("float16", "bfloat16")}
 CORE = CORES["float16"]
 FLOAT16, FLOAT32 = format_named("float16"), format_named("float32")
@@ -112,7 +112,6 @@ def by_ballast(problem: Problem, i: int, j: int) -> int | None:
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_a_block_with_ballast_has_the_bits_of_the_unit(seed: int) -> None:
-    print(f"seed {seed}")
     sure = unsure = 0
     for index in range(150):
         draw = what_ifs.Draw((seed, index))
@@ -210,7 +209,6 @@ def on_host(problem: Problem, limit: int = 1 << 20) -> tuple[np.ndarray, np.ndar
 @needs_compiler
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_the_kernel_on_the_host(seed: int) -> None:
-    print(f"seed {seed}")
     left = 0
     for index in range(9):
         draw = what_ifs.Draw((seed, 1, index))
@@ -257,7 +255,6 @@ def at_an_edge(draw: what_ifs.Draw, unit: Unit, m: int, n: int, k: int) -> Probl
 @needs_compiler
 @pytest.mark.parametrize("seed", [20261122, 22, SEEDS["fresh"]], ids=["tells a bound too low", "tells a sign unseen", "fresh"])
 def test_sums_that_cross_a_power_of_two(seed: int) -> None:
-    print(f"seed {seed}")
     for index in range(8):
         draw = what_ifs.Draw((seed, 3, index))
         unit = (A100, V100, BF16, V100)[index % 4]
@@ -307,7 +304,6 @@ def test_what_the_survey_finds() -> None:
 def test_ballast_gives_the_emulators_bits(seed: int) -> None:
     from tcsim_gpu import emulator
 
-    print(f"seed {seed}")
     cp = device.cupy()
     for index in range(30):
         draw = what_ifs.Draw((seed, 2, index))

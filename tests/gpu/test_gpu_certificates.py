@@ -47,7 +47,6 @@ def by_blocks(problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_a_certified_output_has_the_bits_of_the_unit(seed: int) -> None:
-    print(f"seed {seed}")
     sure = unsure = 0
     for i in range(250):
         draw = what_ifs.Draw((seed, 1, i))

@@ -48,7 +48,6 @@ def as_told(side: certificates.Facts) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_the_devices_certificate_is_the_definition(certify_kernel: ctypes.CDLL, seed: int) -> None:
-    print(f"seed {seed}")
     found = 0
     for i in range(300):
         draw = what_ifs.Draw((seed, 3, i))
@@ -111,7 +110,6 @@ def folded_on_host(
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_the_devices_facts_are_the_definition(fold_kernels: ctypes.CDLL, seed: int) -> None:
     """Last places, exponents and what is no bfloat16 number to the bit; norms to half the slack that certificates allow."""
-    print(f"seed {seed}")
     good = bad = 0
     for i in range(30):
         draw = what_ifs.Draw((seed, 4, i))

@@ -31,7 +31,6 @@ def through(problem: Problem, unit: Unit) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_padding_gives_the_bits_of_the_unit(seed: int) -> None:
-    print(f"seed {seed}")
     proved = refused = 0
     for i in range(400):
         draw = what_ifs.Draw((seed, i))

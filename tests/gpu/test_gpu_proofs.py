@@ -78,7 +78,6 @@ def test_a_sum_outside_the_unit_is_the_emulators() -> None:
 def test_the_plan_gives_the_emulators_bits(seed: int) -> None:
     from tcsim_gpu import emulator
 
-    print(f"seed {seed}")
     steps = proofs.StepTally()
     for i in range(60):
         draw = what_ifs.Draw((seed, 2, i))

@@ -4,12 +4,12 @@ A fixed seed always and a fresh one each run, printed: scales anywhere in their 
 specials, and a c that overflows.
 """
 
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.fresh import seeds
 from support.random_units import written
 from support.scaled_problems import scaled_problem
 from tcsim_gpu import emulator, grouped, host, soak, what_ifs
@@ -22,7 +22,7 @@ from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Sequential
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="no C++ compiler here (g++ or clang++)")
-SEEDS = {"fixed": 20261122, "fresh": secrets.randbits(48)}
+SEEDS = seeds(20261122)
 GROUPS = [u for u in UNITS if u.group_size > 1]
 MX = [u for u in UNITS if u.scale is not None and u.group_size == 1]
 
@@ -100,7 +100,6 @@ def compare(units: Callable[[what_ifs.Draw], Unit], seed: int, problems: int) ->
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 @pytest.mark.parametrize("units", [of_mx, of_groups])
 def test_scaled_units_give_the_bits_of_the_definition(units: Callable[[what_ifs.Draw], Unit], seed: int) -> None:
-    print(f"seed {seed}")
     seen = compare(units, seed, 200)
     assert min(seen.values()) > 5, seen
 

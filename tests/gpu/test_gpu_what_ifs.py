@@ -4,11 +4,11 @@ A fixed seed always, and a fresh one each run, printed; `tcsim validate --what-i
 """
 
 import json
-import secrets
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.fresh import seeds
 from support.random_problems import draw_problem
 from support.random_units import draw_unit, written
 from tcsim_gpu import aligned, device, emulator, host, launch, soak, what_ifs
@@ -21,8 +21,7 @@ from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Sequential
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="no C++ compiler here (g++ or clang++)")
-FRESH = secrets.randbits(48)
-SEEDS = {"fixed": 20261121, "fresh": FRESH}
+SEEDS = seeds(20261121)
 
 
 def exact(problem: Problem) -> np.ndarray:
@@ -41,7 +40,6 @@ def agree(problem: Problem, seen: np.ndarray, seed: object) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_exact_kernel_on_what_ifs(seed: int) -> None:
-    print(f"seed {seed}")
     for i in range(300):
         problem = what_ifs.draw_what_if((seed, i))
         agree(problem, exact(problem), (seed, i))
@@ -60,7 +58,6 @@ def test_exact_kernel_on_what_ifs(seed: int) -> None:
     [("rz", None), ("rz", "float32"), ("rd", None), ("rne", "float16"), ("rne", None), ("exact", "float64")],
 )
 def test_double_precision_kernel_on_what_ifs(align: str, total: str | None, seed: int) -> None:
-    print(f"seed {seed}")
     done = 0
     for i in range(80):
         draw = what_ifs.Draw((seed, i))
@@ -216,6 +213,6 @@ def test_every_kernel_for_any_unit_is_among_the_sources() -> None:
 
 @pytest.mark.skipif(not device.gpu_available(), reason="no usable GPU and CuPy here")
 def test_a_soak_on_the_gpu() -> None:
-    report = soak.soak(256, seed=FRESH, minutes=5)
+    report = soak.soak(256, seed=SEEDS["fresh"], minutes=5)
     assert report.tally.units == 256
     assert report.tally.differ == 0, report.text()

@@ -54,11 +54,11 @@ def test_one_compiles_and_the_others_wait(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError):
             waiting.result(timeout=0.3)
         first.save("float64", "code")
-        assert waiting.result(timeout=30) == "code"
+        assert waiting.result(timeout=900) == "code"
         assert first.load("int64") is None
         waiting = pool.submit(second.load, "int64")
         assert first.load("int8") is None  # its compile of the other failed
-        assert waiting.result(timeout=30) is None
+        assert waiting.result(timeout=900) is None
 
 
 _SIZES = """
@@ -85,9 +85,9 @@ def test_types_compiled_at_once(tmp_path: Path) -> None:
     script.write_text(_SIZES)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     started = [subprocess.Popen([sys.executable, str(script), kind], env=environment) for kind in kinds]
-    assert [process.wait(timeout=120) for process in started] == [0, 0, 0, 0]
+    assert [process.wait(timeout=900) for process in started] == [0, 0, 0, 0]
     assert len(list(tmp_path.rglob("*.nbc"))) == len(kinds)
-    subprocess.run([sys.executable, str(script), *kinds], env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, str(script), *kinds], env=environment, check=True, timeout=900)
     assert len(list(tmp_path.rglob("*.nbc"))) == len(kinds)
 
 
@@ -115,7 +115,7 @@ def test_kernels_of_different_processes_meet(tmp_path: Path) -> None:
     """Two kinds of the general kernel, compiled and saved by a process each, both loaded by a third: each its own."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     for gpus in (["mi300x"], ["mi250"], ["mi300x", "mi250"]):
-        subprocess.run([sys.executable, "-c", _PRODUCTS, *gpus], env=environment, check=True, timeout=300)
+        subprocess.run([sys.executable, "-c", _PRODUCTS, *gpus], env=environment, check=True, timeout=900)
 
 
 def test_what_a_factory_makes_needs_a_name() -> None:

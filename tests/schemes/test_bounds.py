@@ -1,10 +1,10 @@
 """Bounds: the numbers the papers print, and never below an error."""
 
 import math
-import os
 
 import numpy as np
 import pytest
+from support.fresh import seeds
 
 from tcsim.analysis import exact, inputs, metrics
 from tcsim.hardware import unit
@@ -13,7 +13,6 @@ from tcsim.schemes.gemm import gemm
 from tcsim.schemes.recipes import RECIPES, mmm, mmm_chained, mmm_fabsum, ootomo, plain
 from tcsim.schemes.split import split
 
-FRESH = int(os.environ.get("TCSIM_TEST_SEED", np.random.SeedSequence().entropy % 2**32))
 U16, UBF, U32 = 2.0**-11, 2.0**-8, 2.0**-24
 
 
@@ -158,7 +157,7 @@ def test_the_papers_bounds_are_of_the_papers_arithmetic():
     assert all(nearest <= p for p in papers)
 
 
-@pytest.mark.parametrize("seed", [5, FRESH], ids=["fixed", "fresh"])
+@pytest.mark.parametrize("seed", seeds(5).values(), ids=["fixed", "fresh"])
 def test_the_papers_bounds_hold_for_the_papers_arithmetic(seed):
     """Every product and addition to nearest in float32, one at a time: random, positive and lost terms, words that stay normal."""
     one = unit("v100", "float16").replace(align_rounding="exact", rounding="rne", block_size=1, fraction_bits=None)
@@ -221,7 +220,7 @@ def test_the_triangles_bound_counts_what_it_drops():
     assert error <= bounds.scheme("ozaki-int8", a, a.T, unit="double", slices=5).relative(size)
 
 
-@pytest.mark.parametrize("seed", [9, FRESH], ids=["fixed", "fresh"])
+@pytest.mark.parametrize("seed", seeds(9).values(), ids=["fixed", "fresh"])
 def test_the_bound_of_the_triangle_holds_for_every_way_to_slice(seed):
     rng = np.random.default_rng(seed)
     for variant, how in (("ooy", "cut"), ("ef", "cut"), ("rn", "nearest"), ("h", "nearest")):

@@ -1,16 +1,14 @@
 """The bound of every scheme on every kind of unit against inputs that try to exceed it; errors as exact fractions."""
 
-import os
-
 import numpy as np
 import pytest
 from support import breaking
+from support.fresh import seeds
 
 from tcsim.schemes import bounds
 from tcsim.schemes.gemm import SCHEMES, gemm
 from tcsim.schemes.multiplier import multiplier
 
-FRESH = int(os.environ.get("TCSIM_TEST_SEED", np.random.SeedSequence().entropy % 2**32))
 GPUS = ("v100", "a100", "h200", "b200", "mi100", "mi210", "mi300x", "double")
 SETTINGS = {
     "fabsum": ({}, {"block": 16, "sum": "float64"}),
@@ -88,7 +86,7 @@ def on(gpu, fmt):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("gpu", GPUS)
-@pytest.mark.parametrize("seed", [21, FRESH], ids=["fixed", "fresh"])
+@pytest.mark.parametrize("seed", seeds(21).values(), ids=["fixed", "fresh"])
 def test_no_input_exceeds_the_bound_of_a_scheme(scheme, gpu, seed):
     unit = on(gpu, SCHEMES[scheme].fmt)
     if unit is None:
@@ -99,4 +97,4 @@ def test_no_input_exceeds_the_bound_of_a_scheme(scheme, gpu, seed):
         options = settings[rng.integers(len(settings))]
         a, b = inputs(rng, kind, 2, int(rng.integers(1, 80)), 3)
         taken = share(a, b, scheme, unit, **options)
-        assert taken is None or taken <= 1.0, f"{taken:.3g} with {kind} and {options}; TCSIM_TEST_SEED={seed} repeats it"
+        assert taken is None or taken <= 1.0, f"{taken:.3g} with {kind} and {options}; seed {seed}"

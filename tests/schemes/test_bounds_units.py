@@ -1,10 +1,9 @@
 """The rigorous bound of every unit against inputs that try to exceed it, in exact arithmetic."""
 
-import os
-
 import numpy as np
 import pytest
 from support import breaking, patterns
+from support.fresh import seeds
 from support.whatifs import distinct, label, whatifs
 
 import tcsim
@@ -13,7 +12,6 @@ from tcsim.schedule import Blocked, Sequential, SplitK
 from tcsim.schemes import bounds
 
 UNITS = distinct() + whatifs()
-FRESH = int(os.environ.get("TCSIM_TEST_SEED", np.random.SeedSequence().entropy % 2**32))
 
 
 def values(codes, fmt):
@@ -57,16 +55,16 @@ def taken(unit, a, b, c, scales, schedule, seed=0):
 def never_exceeded(rng, unit, seed, rounds):
     for kind in breaking.KINDS * rounds:
         share, _ = taken(unit, *problem(rng, unit, kind), seed=int(rng.integers(2**32)))
-        assert share <= 1.0, f"{unit.label}: {share:.3g} of the bound with {kind} inputs; TCSIM_TEST_SEED={seed} repeats it"
+        assert share <= 1.0, f"{unit.label}: {share:.3g} of the bound with {kind} inputs; seed {seed}"
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=label)
-@pytest.mark.parametrize("seed", [11, FRESH], ids=["fixed", "fresh"])
+@pytest.mark.parametrize("seed", seeds(11).values(), ids=["fixed", "fresh"])
 def test_no_input_exceeds_the_bound_of_a_unit(unit, seed):
     never_exceeded(np.random.default_rng(seed), unit, seed, 1)
 
 
-@pytest.mark.parametrize("seed", [12, FRESH], ids=["fixed", "fresh"])
+@pytest.mark.parametrize("seed", seeds(12).values(), ids=["fixed", "fresh"])
 def test_no_input_exceeds_the_bound_of_random_units(seed):
     rng = np.random.default_rng(seed)
     for _ in range(150):
@@ -99,7 +97,7 @@ def test_the_bound_of_a_unit_is_nearly_attained(gpu, least, k):
 
 
 @pytest.mark.parametrize("gpu", ["v100", "h200", "mi210", "mi300x"])
-@pytest.mark.parametrize("seed", [3, FRESH], ids=["fixed", "fresh"])
+@pytest.mark.parametrize("seed", seeds(3).values(), ids=["fixed", "fresh"])
 def test_a_climb_towards_the_bound_stays_below_it(gpu, seed):
     """Bits flipped one by one wherever that takes more of the bound, from the worst pattern known."""
     unit = tcsim.unit(gpu, "float16")

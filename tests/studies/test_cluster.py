@@ -24,7 +24,8 @@ pytestmark = [
 
 def kill_one_worker(client: Any, store: Path) -> None:
     """Once a few cells are kept, SIGKILL the worker that has the most to do."""
-    while len(list(store.glob("*.json"))) < 3:
+    end = time.monotonic() + 600
+    while len(list(store.glob("*.json"))) < 3 and time.monotonic() < end:
         time.sleep(0.02)
     pids = client.run(os.getpid)
     busy = max(client.processing().items(), key=lambda item: len(item[1]))[0]
@@ -37,7 +38,7 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):
-        killer = threading.Thread(target=kill_one_worker, args=(client, tmp_path / "there" / "cells"))
+        killer = threading.Thread(target=kill_one_worker, args=(client, tmp_path / "there" / "cells"), daemon=True)
         killer.start()
         outcome = run_study(SLOW, out=tmp_path / "there", client=client, figures=False)
         killer.join()

@@ -82,7 +82,7 @@ def test_an_edited_study_is_computed_again(tmp_path: Path) -> None:
         for how in (["-m", "tcsim.cli", "study", "run", "own_sums.py"], ["own_script.py"]):
             script = text + "\nimport tcsim\nprint(repr(tcsim.study.run(STUDY, out='script', jobs=1)))"
             (tmp_path / "own_script.py").write_text(script)
-            done = subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+            done = subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, timeout=900)
             assert done.returncode == 0, done.stderr
             assert verdict in done.stdout
             if how[0] == "-m":

@@ -62,7 +62,7 @@ def guarded(text: str) -> str:
 def script(folder: Path, text: str, *how: str) -> subprocess.CompletedProcess[str]:
     (folder / "own_script.py").write_text(text)
     return subprocess.run(
-        [sys.executable, *(how or ("own_script.py",))], cwd=folder, capture_output=True, text=True, timeout=240,
+        [sys.executable, *(how or ("own_script.py",))], cwd=folder, capture_output=True, text=True, timeout=900,
         input=text if how == ("-",) else None,
     )  # fmt: skip
 
@@ -106,8 +106,11 @@ def test_a_study_of_the_script_without_a_guard_runs_in_one_process_and_says_so(h
 
 @pytest.mark.parametrize("how", [(), ("-m", "own_script")])
 def test_a_study_of_the_script_under_a_guard_uses_processes(how: tuple[str, ...], tmp_path: Path) -> None:
-    slow = OWN.replace("sleep(0.1)", "sleep(0.8)")  # or the first process has done all before the others are there
-    done = script(tmp_path, TOP + slow + "print('loaded')\n" + guarded("print('begun')\n" + RUN), *how)
+    # The cell that goes first is the last; then a process waits for another, or it has done all before the others are there.
+    meet = 'open(f"here-{os.getpid()}", "w").close()\n    while cell["x"] < 7 and len(list(Path().glob("here-*"))) < 2: time.sleep(0.05)'
+    done = script(
+        tmp_path, TOP + OWN.replace("time.sleep(0.1)", meet) + "print('loaded')\n" + guarded("print('begun')\n" + RUN), *how
+    )
     assert (done.returncode, done.stderr) == (0, "")
     loaded, begun, outcome, processes = done.stdout.splitlines()
     assert (loaded, begun, outcome) == ("loaded", "begun", "<own: 8 cells; claims: 1 holds>")
@@ -169,7 +172,7 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     assert waited(lambda: [p for p in workers if runs(p)], lambda left: not left) == []
 
 
-def waited(look: Callable[[], Any], enough: Callable[[Any], bool], seconds: float = 120.0) -> Any:
+def waited(look: Callable[[], Any], enough: Callable[[Any], bool], seconds: float = 900.0) -> Any:
     """What `look` finds once it is enough, or at the end."""
     end = time.monotonic() + seconds
     while not enough(found := look()) and time.monotonic() < end:
