@@ -17,6 +17,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.operands import accumulator
 from tcsim.probing.box import Batch
 from tcsim.probing.explain_diff import explanations, problem_of
+from tcsim.probing.logs import SampledCall, read_log
 from tcsim.probing.models import Model, arithmetic_text
 from tcsim.probing.predict import Prediction, predict
 from tcsim.problem import Codes
@@ -25,28 +26,6 @@ from tcsim.shown import Shown
 
 VERDICTS = ("as declared", "another schedule", "another unit", "corruption", "dropped tail", "not predicted")
 TAILS = (64, 128)  # products: what a tile of k holds in the kernels that were seen to forget the rest, and in fp8's
-
-
-@dataclass(frozen=True)
-class SampledCall:
-    """One sampled GEMM: sampled rows of a and columns of b with the whole of k, c and d where they cross, and what was declared.
-
-    `gpu`, `instruction`, `dtype` name the unit; `schedule` is data or its text, "SplitK(3, tile_k=64)". Instead of a schedule,
-    `library` ("cublas") with the whole call's `shape` (m, n, k) and `layout`: that of `tcsim.predict`.
-    """
-
-    name: str
-    a: Any
-    b: Any
-    d: Any
-    c: Any = None
-    gpu: str = ""
-    dtype: str = ""
-    instruction: str | None = None
-    schedule: Schedule | str | None = None
-    library: str = ""
-    shape: tuple[int, ...] | str = ()
-    layout: str = "nn"
 
 
 @dataclass(frozen=True, repr=False)
@@ -236,22 +215,14 @@ def _batched(
     groups: dict[tuple[Any, ...], _Group] = {}
     parts: dict[tuple[Any, ...], list[tuple[Batch, Codes]]] = {}
     for at, call in enumerate(calls):
-        name = call.gpu or gpu
-        if not name:
-            raise ValueError(f"{call.name}: no GPU is declared; pass gpu")
-        out = _output(call)
-        batch, formats = problem_of(call.a, call.b, call.c, out, call.dtype or None, None)
-        d = np.array(accumulator(np.asarray(call.d), out, batch.c.shape[1:], codes=True))[None]
-        declared = _declared(name, formats, out, call.instruction or instruction)
-        plan = parsed(call.schedule if call.schedule is not None else schedule)
-        if call.library and call.schedule is None:
-            predicted = _predicted(call, name, formats[0], out)
-            if predicted.schedule is None or isinstance(predicted.schedule, Hybrid):
-                why = predicted.evidence if predicted.schedule is None else "its order depends on where an output lies"
-                verdicts[at] = Verdict(call.name, VERDICTS[5], d.size, 0, None, None, (why,))
-                continue
-            declared, plan = predicted.unit, predicted.schedule
-        model = Model(declared, plan, out)
+        try:
+            problem = _read(call, gpu, instruction, schedule)
+        except ValueError as error:
+            raise ValueError(f"{call.name}: {error}") from None
+        model, formats, batch, d, unknown_why = problem
+        if model is None:
+            verdicts[at] = Verdict(call.name, VERDICTS[5], d.size, 0, None, None, (unknown_why,))
+            continue
         key = (model, formats, batch.a.shape, batch.b.shape)
         if key not in groups:
             groups[key] = _Group([], [], model, formats, batch, d)
@@ -265,19 +236,43 @@ def _batched(
         yield group
 
 
-def _predicted(call: SampledCall, gpu: str, fmt: Format, out: Format) -> Prediction:
-    shape = tuple(int(x) for x in call.shape.split("x")) if isinstance(call.shape, str) else call.shape
-    if len(shape) != 3:
+def _read(
+    call: SampledCall, gpu: str | None, instruction: str | None, schedule: Schedule | str | None
+) -> tuple[Model | None, tuple[Format, Format], Batch, Codes, str]:
+    """A call's declared model, formats, problem and outputs; no model, and why, where its library's schedule is not known."""
+    name = call.gpu or gpu
+    if not name:
+        raise ValueError("no GPU is declared; pass gpu")
+    out = _output(call)
+    batch, formats = problem_of(call.a, call.b, call.c, out, call.dtype or None, None)
+    if np.shape(call.d) != batch.c.shape[1:]:
         raise ValueError(
-            f"{call.name}: library={call.library!r} needs the shape (m, n, k) of the whole call; got {call.shape!r}"
+            f"d has shape {np.shape(call.d)}; the product of a {np.shape(call.a)} and b {np.shape(call.b)} has {batch.c.shape[1:]}"
         )
+    d = np.array(accumulator(np.asarray(call.d), out, batch.c.shape[1:], codes=True))[None]
+    declared = _declared(name, formats, out, call.instruction or instruction)
+    plan = parsed(call.schedule if call.schedule is not None else schedule)
+    if call.library and call.schedule is None:
+        predicted = _predicted(call, name, formats[0], out)
+        if predicted.schedule is None or isinstance(predicted.schedule, Hybrid):
+            why = predicted.evidence if predicted.schedule is None else "its order depends on where an output lies"
+            return None, formats, batch, d, why
+        declared, plan = predicted.unit, predicted.schedule
+    return Model(declared, plan, out), formats, batch, d, ""
+
+
+def _predicted(call: SampledCall, gpu: str, fmt: Format, out: Format) -> Prediction:
+    said = call.shape.split("x") if isinstance(call.shape, str) else list(map(str, call.shape))
+    shape = tuple(int(size) for size in said if size.isdecimal())
+    if len(shape) != 3 or len(said) != 3:
+        raise ValueError(f"library={call.library!r} needs the shape (m, n, k) of the whole call; got {call.shape!r}")
     return predict(gpu=gpu, library=call.library, shape=shape, dtype=fmt.name, out=out.name, layout=call.layout)
 
 
 def _output(call: SampledCall) -> Format:
     array = np.asarray(call.d)
     if array.dtype.kind == "u":
-        raise ValueError(f"{call.name}: d holds codes of {array.dtype}, which say no format; pass values")
+        raise ValueError(f"d holds codes of {array.dtype}, which say no format; pass values")
     return format_named(array.dtype.name)
 
 
@@ -287,7 +282,19 @@ def _declared(gpu: str, formats: tuple[Format, Format], out: Format, instruction
     try:
         return unit_named(gpu, a.name, b=b.name, out=out.name, instruction=instruction)
     except ValueError:
+        wide = _wide(gpu, a, b, instruction)
+    if wide.out_format.precision < out.precision:
+        raise ValueError(f"d is of {out.name}, and {wide.label} gives {wide.out_format.name}: log what the GPU returned")
+    return wide
+
+
+def _wide(gpu: str, a: Format, b: Format, instruction: str | None) -> Unit:
+    try:
         return unit_named(gpu, a.name, b=b.name, instruction=instruction)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. Where a and b hold values of a narrower format than their arrays', dtype says which"
+        ) from None
 
 
 def parsed(schedule: Schedule | str | None) -> Schedule:
@@ -312,28 +319,3 @@ def parsed(schedule: Schedule | str | None) -> Schedule:
         return kinds[name](*positional, **named)  # type: ignore[no-any-return]
     except TypeError as error:
         raise ValueError(f"schedule {schedule!r}: {error}") from None
-
-
-def read_log(path: str | Path) -> Iterator[SampledCall]:
-    """The calls of a file or of every npz file of a folder."""
-    files = sorted(Path(path).glob("*.npz")) if Path(path).is_dir() else [Path(path)]
-    for file in files:
-        with np.load(file) as stored:
-            for prefix in sorted({key[:-1] for key in stored.files if key == "d" or key.endswith(".d")}):
-                yield _call(file, prefix, stored)
-
-
-def _call(file: Path, prefix: str, stored: Any) -> SampledCall:
-    def said(key: str) -> str:
-        name = prefix + key if prefix + key in stored.files else key
-        return str(stored[name]) if name in stored.files else ""
-
-    missing = [key for key in "ab" if prefix + key not in stored.files]
-    if missing:
-        raise ValueError(f"{file} holds {prefix}d but no {' and '.join(prefix + key for key in missing)}")
-    c = stored[prefix + "c"] if prefix + "c" in stored.files else None
-    return SampledCall(
-        f"{file.stem}{'/' + prefix.rstrip('.') if prefix else ''}", stored[prefix + "a"], stored[prefix + "b"], stored[prefix + "d"], c,
-        said("gpu"), said("dtype"), said("instruction") or None, said("schedule") or None, said("library"), said("shape"),
-        said("layout") or "nn",
-    )  # fmt: skip

@@ -57,7 +57,9 @@ def explain_diff(
         _result(array, name, a, b, c, in_format, b_format, out_format) for array, name in ((first, "first"), (second, "second"))
     ]
     found = [explanations(r.batch, r.d, r.formats, r.out, seed) for r in results]
-    near = [None if some else nearest(r.batch, r.d, r.formats, r.out, seed) for r, some in zip(results, found, strict=True)]
+    near = [
+        None if some else nearest_model(r.batch, r.d, r.formats, r.out, seed) for r, some in zip(results, found, strict=True)
+    ]
     looked = [sum(1 for _ in _looked_through(r.batch, r.formats, r.out, None)) for r in results]
     return _compared(results, found, (near[0], near[1]), (looked[0], looked[1]))
 
@@ -128,7 +130,7 @@ def explanations(
     return tuple(found)
 
 
-def nearest(batch: Batch, d: Codes, formats: tuple[Format, Format], out: Format, seed: int = 0) -> Nearest | None:
+def nearest_model(batch: Batch, d: Codes, formats: tuple[Format, Format], out: Format, seed: int = 0) -> Nearest | None:
     """The model that gives most outputs of d, if it gives more than half of those that are looked at first."""
     few, some = _samples(batch, d, seed)
     scored = [(int(np.count_nonzero(model.differing(*few))), model) for model in _looked_through(batch, formats, out, None)]

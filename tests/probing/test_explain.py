@@ -146,6 +146,32 @@ def test_logs_are_files_or_folders(tmp_path: Path) -> None:
         tcsim.audit(tmp_path / "empty.npz", gpu="h200")
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"b": B[:9]}, r"log: a of shape \(20, 555\) and b of shape \(9, 24\)"),
+        ({"d": gemm("a100")[:2]}, r"log: d has shape \(2, 24\); the product of a \(20, 555\) and b \(555, 24\) has \(20, 24\)"),
+        ({"d": gemm("a100").astype("float64")}, "log: d is of float64, and a100 .* gives float32"),
+        ({"gpu": "a200"}, "log: unknown unit 'a200' .*nearest"),
+        ({"gpu": ""}, "log: no GPU is declared"),
+        ({"schedule": "Split(3)"}, "log: unknown schedule 'Split\\(3\\)' .*nearest"),
+        ({"a": A.astype("float32"), "b": B.astype("float32")}, "log: .*dtype says which"),
+        ({"library": "cublas"}, "log: library='cublas' needs the shape"),
+    ],
+    ids=["b", "d", "float64", "gpu", "none", "schedule", "float32", "library"],
+)
+def test_a_log_that_does_not_fit_names_its_call(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "log.npz", **{"a": A, "b": B, "d": gemm("a100"), "gpu": "a100", **changed})
+    with pytest.raises(ValueError, match=said):
+        tcsim.audit(tmp_path / "log.npz")
+
+
+def test_a_log_is_no_single_array(tmp_path: Path) -> None:
+    np.save(tmp_path / "d.npy", A)
+    with pytest.raises(ValueError, match=r"d\.npy: a log is an npz file, or a folder of them"):
+        tcsim.audit(tmp_path / "d.npy")
+
+
 def test_schedules_as_text() -> None:
     for schedule in (tcsim.Sequential(), tcsim.SplitK(3, tile_k=32), tcsim.Blocked(64, "float64")):
         assert parsed(repr(schedule)) == schedule
