@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "bench" not in path.parts)
 DRAWS = {"SeedSequence", "default_rng", "RandomState", "Random", "Philox", "PCG64"}  # given nothing, they draw a seed
 ANYTIME = {"secrets", "uuid", "urandom", "SystemRandom", "time_ns", "getrandbits"}
+CLOCKS = re.compile(r"seconds?\b|elapsed|\btook\b|perf_counter|monotonic|process_time")
 LEGACY = {
     "seed",
     "rand",
@@ -59,6 +61,14 @@ def impatient(tree: ast.AST) -> Iterator[str]:
                 given = keyword.value
                 if keyword.arg == "timeout" and isinstance(given, ast.Constant) and given.value and given.value < SECONDS:
                     yield f"line {node.lineno}: timeout={given.value}"
+        if (
+            isinstance(node, ast.Assert)
+            and isinstance(node.test, ast.Compare)
+            and isinstance(node.test.ops[0], ast.Lt | ast.LtE)
+        ):
+            least, most = ast.unparse(node.test.left), node.test.comparators[-1]
+            if CLOCKS.search(least) and isinstance(most, ast.Constant):
+                yield f"line {node.lineno}: {ast.unparse(node)}"
         later = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and ".monotonic()" in ast.unparse(node.left)
         if later and isinstance(node.right, ast.Constant) and node.right.value < SECONDS:
             yield f"line {node.lineno}: {ast.unparse(node)}"
@@ -112,6 +122,7 @@ def test_notebooks_draw_what_they_drew(path: Path) -> None:
         ("os.urandom(4)", unrepeatable),
         ("run(x, timeout=60)", impatient),
         ("end = time.monotonic() + 5", impatient),
+        ("assert found['audit seconds'] < 60", impatient),
         ("Popen(x, preexec_fn=f)", forking),
         ("get_context('fork')", forking),
         ("@given(x)\n@settings(deadline=None)\ndef test(): ...", chancy),
