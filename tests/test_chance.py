@@ -1,9 +1,10 @@
-"""No test fails by chance: what is drawn afresh can be drawn again, and no clock but a generous one decides."""
+"""No test fails by chance: what is drawn afresh can be drawn again, no clock but a generous one decides, and nothing forks."""
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "bench" not in path.parts)
 DRAWS = {"SeedSequence", "default_rng", "RandomState", "Random", "Philox", "PCG64"}  # given nothing, they draw a seed
 ANYTIME = {"secrets", "uuid", "urandom", "SystemRandom", "time_ns", "getrandbits"}
+CLOCKS = re.compile(r"seconds?\b|elapsed|\btook\b|perf_counter|monotonic|process_time")
 LEGACY = {
     "seed",
     "rand",
@@ -59,9 +61,26 @@ def impatient(tree: ast.AST) -> Iterator[str]:
                 given = keyword.value
                 if keyword.arg == "timeout" and isinstance(given, ast.Constant) and given.value and given.value < SECONDS:
                     yield f"line {node.lineno}: timeout={given.value}"
+        if (
+            isinstance(node, ast.Assert)
+            and isinstance(node.test, ast.Compare)
+            and isinstance(node.test.ops[0], ast.Lt | ast.LtE)
+        ):
+            least, most = ast.unparse(node.test.left), node.test.comparators[-1]
+            if CLOCKS.search(least) and isinstance(most, ast.Constant):
+                yield f"line {node.lineno}: {ast.unparse(node)}"
         later = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and ".monotonic()" in ast.unparse(node.left)
         if later and isinstance(node.right, ast.Constant) and node.right.value < SECONDS:
             yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def forking(tree: ast.AST) -> Iterator[str]:
+    """Forks of the tests' own process: with the threads that another test has left (JAX's, Dask's), they warn or hang."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            forks = ast.unparse(node.func).endswith("os.fork") or any(k.arg == "preexec_fn" for k in node.keywords)
+            if forks or any(isinstance(x, ast.Constant) and x.value == "fork" for x in node.args):
+                yield f"line {node.lineno}: {ast.unparse(node.func)}"
 
 
 def chancy(tree: ast.AST) -> Iterator[str]:
@@ -76,13 +95,12 @@ def chancy(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_is_drawn_can_be_drawn_again(path: Path) -> None:
+def test_nothing_is_left_to_chance(path: Path) -> None:
     tree = ast.parse(path.read_text())
-    found = {"seeds": list(unrepeatable(tree)), "limits of time": list(impatient(tree)), "hypothesis": list(chancy(tree))}
+    found = {rule.__name__: list(rule(tree)) for rule in (unrepeatable, impatient, forking, chancy)}
     if path == ROOT / "tests" / "support" / "fresh.py":
-        assert found["seeds"], "the one place"
-        found["seeds"] = []
-    assert found == {"seeds": [], "limits of time": [], "hypothesis": []}
+        assert found.pop("unrepeatable"), "the one place"
+    assert not any(found.values()), found
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.name)
@@ -104,6 +122,9 @@ def test_notebooks_draw_what_they_drew(path: Path) -> None:
         ("os.urandom(4)", unrepeatable),
         ("run(x, timeout=60)", impatient),
         ("end = time.monotonic() + 5", impatient),
+        ("assert found['audit seconds'] < 60", impatient),
+        ("Popen(x, preexec_fn=f)", forking),
+        ("get_context('fork')", forking),
         ("@given(x)\n@settings(deadline=None)\ndef test(): ...", chancy),
     ],
 )

@@ -150,22 +150,21 @@ def test_bad_options(options: dict[str, object], message: str, tmp_path: Path) -
         tcsim.study.run("rounding-growth", out=tmp_path, quick=True, **options)
 
 
-def _listen() -> None:
-    """A shell starts what runs in its background deaf to Ctrl-C, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+# A shell starts what runs in its background deaf to Ctrl-C, and children inherit that. (`preexec_fn` would do it before they start,
+# with a fork of this process, of whose threads those who have some, such as JAX, warn.)
+LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
     """In a script too: what is finished is kept, the last line says how to go on, and no worker adds a traceback."""
-    text = "import tcsim\ntcsim.study.run('terms', out='out', jobs=8, size=16, seeds=40, figures=False)"
+    text = LISTEN + "import tcsim\ntcsim.study.run('terms', out='out', jobs=8, size=16, seeds=40, figures=False)"
     process = subprocess.Popen(
         [sys.executable, "-c", text],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=_listen,
     )
     deadline = time.monotonic() + 900
     while time.monotonic() < deadline and not list((tmp_path / "out").glob("cells/*.json")):
@@ -183,8 +182,8 @@ def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     command = [
         sys.executable,
-        "-m",
-        "tcsim.cli",
+        "-c",
+        LISTEN + "import runpy; runpy.run_module('tcsim.cli', run_name='__main__', alter_sys=True)",
         "study",
         "rounding-growth",
         "--k-max",
@@ -194,9 +193,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
         "--jobs",
         "2",
     ]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=_listen
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     cells = tmp_path / "cells"
     deadline = time.monotonic() + 900
     while time.monotonic() < deadline and len(list(cells.glob("*.json"))) < 2:
