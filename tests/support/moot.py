@@ -26,7 +26,7 @@ def moot_reason(unit: Unit, name: str, value: Any) -> str:
         return "nothing is cut"
     if unit.align_rounding == "exact" and name == "operand_format" and unit.subnormals == "keep":
         return "nothing is cut"
-    if name == "k_order" and unit.arithmetic != "rounded" and unit.c_enters == "aligned":
+    if name == "k_order" and unit.arithmetic not in ("rounded", "fused") and unit.c_enters == "aligned":
         period = unit.instruction_k
         sums = [_sums(tuple(order or range(period)), unit) for order in (unit.k_order, value)]
         return "the same products are added up together" if sums[0] == sums[1] and len(value or range(period)) == period else ""
