@@ -15,7 +15,8 @@ UNITS = distinct() + whatifs()
 
 
 def values(codes, fmt):
-    return decode(codes, fmt).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN, which any bit flipped may make
+        return decode(codes, fmt).astype(np.float64)
 
 
 def problem(rng, unit, kind):
