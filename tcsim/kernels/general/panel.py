@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.codegen.jit import inline, noalias, routine
-from tcsim.codegen.memory import load_code
+from tcsim.codegen.memory import at, load_code, load_codes
+from tcsim.codegen.scalar_ops import wide_vectors
 from tcsim.codegen.scratch import zeros_table
 from tcsim.kernels.general.numbers import FINITE, NAN, ZERO_E, bit_length, decode_number
 
@@ -103,6 +104,7 @@ def decode_line(codes, count, stored, emin, precision, flush, fixed, sig, e, mar
 
     Subnormals and zeros become +0 where the unit flushes them; numbers in fixed point have the unit 2^(emin - p + 1).
     """
+    wide_vectors()
     found = np.int64(0)
     for i in range(count):
         x, ex, negative, special = decode_number(codes[i], stored, emin, precision)
@@ -128,9 +130,13 @@ def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, s
     )
     grouped, columns, found = spec.group > 1, side == 1, False
     outer, inner = (positions, lines) if columns else (lines, positions)
+    steps = np.arange(lines if columns else np.int64(0))
     for i in range(outer):
-        for j in range(inner):
-            codes[j] = load_code(m, t, ks[i], first + j) if columns else load_code(m, t, first + i, ks[j])
+        if columns:
+            start = m.address + t * m.batch + ks[i] * m.row + first * m.column
+            load_codes(start, m.column, m.width, at(steps, 0), inner, at(codes, 0))
+        else:
+            load_codes(m.address + t * m.batch + (first + i) * m.row, m.column, m.width, at(ks, 0), inner, at(codes, 0))
         found |= decode_line(codes, inner, stored, emin, precision, spec.flush, spec.fixed != 0, sig[i], e[i], mark[i])
     if scales.address != 0:
         many = lines if columns else 1  # scales are decoded once for the run of positions that have them
@@ -142,11 +148,13 @@ def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, s
             for j in range(inner):
                 k, line = (ks[i], first + j) if columns else (ks[j], first + i)
                 if k < start or k >= stop:
-                    at = k // spec.scale_block
-                    start, stop = at * spec.scale_block, (at + 1) * spec.scale_block
+                    place = k // spec.scale_block
+                    start, stop = place * spec.scale_block, (place + 1) * spec.scale_block
                     for n in range(many):
                         s[n], es[n], bad[n] = (
-                            block_scale(scales, t, at, first + n, spec) if columns else block_scale(scales, t, line, at, spec)
+                            block_scale(scales, t, place, first + n, spec)
+                            if columns
+                            else block_scale(scales, t, line, place, spec)
                         )
                 n = j if columns else 0
                 wrong = bad[n]
