@@ -39,10 +39,10 @@ def decode_side(m, t, first, count, columns, ks, positions, scales, spec, codes,
     side = np.int64(1) if columns else np.int64(0)
     special = decode_lines(m, t, first, count, side, ks, positions, scales, spec, codes, sig, e, mark)
     outer, inner = (positions, count) if columns else (count, positions)
+    sigs, es, marks = sig.reshape(-1), e.reshape(-1), mark.reshape(-1)
     for i in range(outer):
-        convert_line(
-            at(sig[i], 0), at(e[i], 0), at(mark[i], 0), inner, precision, at(values, i * pitch), at(exponents, i * pitch)
-        )
+        here, there = i * sig.shape[1], i * pitch
+        convert_line(at(sigs, here), at(es, here), at(marks, here), inner, precision, at(values, there), at(exponents, there))
     if special:
         for i in range(outer):
             for j in range(inner):
