@@ -26,7 +26,7 @@ def multiply_halves(problem: Problem, out: Codes, threads: int | None, part: dou
     c = None if problem.c is None else problem.c.view(np.float16).astype(np.float32).view(np.uint32)
     wide = np.zeros(out.shape, np.uint32)
     inside = replace(problem, unit=problem.unit.inner, c=c)
-    left = double.run_double(inside, wide, threads, problem.unit)
+    left = double.write_in_lanes(inside, wide, threads, problem.unit)
     with np.errstate(over="ignore"):
         out[:] = narrow.signed(problem, wide.view(np.float32).astype(np.float16)).view(out.dtype)
     double.run_left(problem, out, left, threads, part)

@@ -52,9 +52,9 @@ def draw_words_of_blocks(spec, unit, blocks, starts, block, seed, element, group
     """The random words of the next four blocks."""
     if unit.cut == rows.RANDOM:
         last = np.int64(C_OPERATION + 1 - (-spec.block // spec.group))
-        rows.draw_words(seed, element, group, np.int64(C_OPERATION), last, width, row.width, row.term_words)
+        rows.draw_lane_words(seed, element, group, np.int64(C_OPERATION), last, width, row.width, row.term_words)
     if unit.draws:
-        rows.draw_words(seed, element, group, np.int64(0), np.int64(1), width, row.width, row.words)
+        rows.draw_lane_words(seed, element, group, np.int64(0), np.int64(1), width, row.width, row.words)
 
 
 @no_refcount
@@ -66,7 +66,7 @@ def draw_words_of_operations(spec, unit, blocks, starts, block, seed, element, g
             first = min(first, starts[i + 1] - starts[i])
         first, last = np.int64(0) if unit.product_draws else first, 2 * spec.block if unit.draws else spec.block
         place = ahead(row.term_words, 4 * first * row.width)
-        rows.draw_words(seed, element, group, first, last, width, row.width, place)
+        rows.draw_lane_words(seed, element, group, first, last, width, row.width, place)
 
 
 def double_rows_of(block_of, draw):
@@ -257,7 +257,7 @@ def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit
                     left[t, i0 + r, j0 + j] = 1
 
 
-def run_double(problem: Problem, out: Codes, threads: int | None, outer: Unit | None = None) -> Codes:
+def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Unit | None = None) -> Codes:
     """Write D's codes into `out`, (batch, m, n); 1 where an output is for others to compute. `outer` as in `double_spec`."""
     batch, m, n, _ = problem.shape
     count = threads or default_threads()
@@ -293,4 +293,4 @@ def run_left(problem: Problem, out: Codes, left: Codes, threads: int | None, par
 
 def multiply_double(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
-    run_left(problem, out, run_double(problem, out, threads), threads, run_part)
+    run_left(problem, out, write_in_lanes(problem, out, threads), threads, run_part)

@@ -15,7 +15,7 @@ from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.native.double_round import (
     MAGNITUDE,
     SIGN,
-    held,
+    numbers_of,
     round_double,
     rounded_pattern,
     settled,
@@ -81,7 +81,7 @@ def put_in_order(ieee, c, width, high, mid, low, size, bad):
 def to_nearest(how, width, high, mid, low, size, c, marks):
     """c = the sums to nearest-even in all 53 bits; marks[j] where the sum is near a tie or its result a power of two."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         h, m = high[j], abs(mid[j]) + (abs(low[j]) + size[j])
         pattern = bits_of_float64(h) & MAGNITUDE
@@ -95,7 +95,7 @@ def to_nearest(how, width, high, mid, low, size, c, marks):
 def to_fewer(how, width, high, mid, low, c):
     """c = the sums rounded to normal numbers of at most 50 bits by masks."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         h, e = high[j], mid[j] if mid[j] != 0.0 else low[j]
         c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(h), e, how), how, False)
@@ -105,7 +105,7 @@ def to_fewer(how, width, high, mid, low, c):
 def to_any(how, width, high, mid, low, size, words, c, bad):
     """c = the sums rounded; those on which the doubt could tell are left to others."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         h, m, rest, doubt = high[j], mid[j], low[j], size[j]
         x, y = round_double(how, h, m, rest - doubt, words[j]), round_double(how, h, m, rest + doubt, words[j])
@@ -116,7 +116,7 @@ def to_any(how, width, high, mid, low, size, words, c, bad):
 @noalias
 def settle_sums(how, width, c):
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         c[j] = settled_pattern(bits_of_float64(c[j]), how, False)
 

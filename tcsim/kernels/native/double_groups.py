@@ -15,7 +15,7 @@ from tcsim.codegen.scalar_ops import fused_multiply_add, use_rounding, wide_vect
 from tcsim.codegen.vector_ops import NEAREST
 from tcsim.kernels.general.numbers import FINITE, ZERO_E, bits_of_float64, to_float64
 from tcsim.kernels.general.panel import block_scale
-from tcsim.kernels.native.double_round import held, round_double, rounded_pattern, settled, settled_pattern, sum_and_error
+from tcsim.kernels.native.double_round import numbers_of, round_double, rounded_pattern, settled, settled_pattern, sum_and_error
 from tcsim.kernels.native.double_rows import (
     AWAY,
     MACHINE,
@@ -147,7 +147,7 @@ def add_groups(kind, groups, pitch, width, terms, words, word_pitch, scale, tota
 def round_two(how, way, high, low, width, words, c):
     """c = the rounded sums of two parts; a sum of zero is +0."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     if way == MACHINE:
         for j in range(width):
             s, e = sum_and_error(high[j], low[j])

@@ -71,7 +71,7 @@ LEAST, MOST = np.int64((1023 - 900) << 52), np.int64((1023 + 900) << 52)
 
 
 @inline
-def held(how):
+def numbers_of(how):
     """A record's numbers, read once before a loop: where a lane chooses one of two, it would gather it from memory."""
     return DoubleRounding(
         how.positive, how.negative, how.odd, how.tie_even, how.tie_odd, how.kept, how.guard, how.emin, how.beyond, how.normal, how.least,

@@ -21,7 +21,7 @@ from tcsim.kernels.native.double_round import (
     MAGNITUDE,
     SIGN,
     drawn_pattern,
-    held,
+    numbers_of,
     round_double,
     rounded_pattern,
     settled,
@@ -61,7 +61,7 @@ def with_sign(x, sign_of):
 
 
 @noalias
-def draw_words(seed, element, group, first, last, width, pitch, found):
+def draw_lane_words(seed, element, group, first, last, width, pitch, found):
     """The random words of operations first … last - 1 of four blocks: four lines of `pitch` each, one operation's after another's."""
     wide_vectors()
     half = width // 2  # LANES are 16
@@ -218,7 +218,7 @@ def without_sign_of_zero(x):
 def round_totals(how, way, total, width, words, c):
     """c = the rounded sums; a sum of zero is +0."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     if way == MACHINE:
         for j in range(width):
             c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(total[j]), 0.0, how), how, False)
@@ -237,7 +237,7 @@ def round_totals(how, way, total, width, words, c):
 def add_kept(how, way, late, width, c):
     """c = a late c + the instruction's result, rounded once to nearest-even."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     if way == MACHINE:
         for j in range(width):
             s, e = sum_and_error(late[j], c[j])

@@ -20,7 +20,7 @@ from tcsim.kernels.native.double_round import (
     SIGN,
     by_sign,
     drawn_pattern,
-    held,
+    numbers_of,
     round_double,
     rounded_pattern,
     settled,
@@ -52,7 +52,7 @@ def odd_sum(x, y, z):
 def add_by_processor(how, x, b, width, c):
     """To nearest-even in all 53 bits."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         c[j] = settled_pattern(bits_of_float64(fused_multiply_add(x, b[j], c[j])), how, False)
 
@@ -61,7 +61,7 @@ def add_by_processor(how, x, b, width, c):
 def add_by_neighbour(how, odd, x, b, width, c):
     """To one of the neighbours in all 53 bits: the odd one, or the upper or the lower by the sum's sign."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     if odd:
         for j in range(width):
             c[j] = settled_pattern(bits_of_float64(odd_sum(x, b[j], c[j])), how, False)
@@ -78,7 +78,7 @@ def add_by_neighbour(how, odd, x, b, width, c):
 def add_by_odd_masked(how, x, b, width, c):
     """To a normal number of at most 50 bits."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         c[j] = settled_pattern(rounded_pattern(odd_sum(x, b[j], c[j]), 0.0, how), how, False)
 
@@ -87,7 +87,7 @@ def add_by_odd_masked(how, x, b, width, c):
 def add_by_odd_rounded(how, x, b, width, c):
     """To at most 50 bits, also below the normal numbers."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         v = odd_sum(x, b[j], c[j])
         c[j] = settled(v, round_double(how, v, 0.0, 0.0, np.int64(0)), how, False)
@@ -97,7 +97,7 @@ def add_by_odd_rounded(how, x, b, width, c):
 def add_one_product(how, x, b, width, words, c):
     """c + x·b rounded once, where x·b is exact in float64."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         s, e = sum_and_error(c[j], x * b[j])
         c[j] = settled(s, round_double(how, s, e, 0.0, words[j]), how, False)
@@ -126,7 +126,7 @@ def far_product(x, y, product):
 def add_wide_product(how, x, b, width, words, c):
     """c + x·b rounded once, of float64 numbers."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         s, e, lowest, product = fused_and_error(x, b[j], c[j])
         far = far_product(x, b[j], product)
@@ -137,7 +137,7 @@ def add_wide_product(how, x, b, width, words, c):
 def add_product_by_words(how, x, b, width, words, c):
     """c + x·b rounded stochastically to a normal number of 21 to 50 bits, where x·b is exact in float64."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         s, e = sum_and_error(c[j], x * b[j])
         found, edge = drawn_pattern(s, e, 0.0, how, words[j])
@@ -148,7 +148,7 @@ def add_product_by_words(how, x, b, width, words, c):
 def add_wide_by_words(how, near, x, b, width, words, c, bad):
     """c + x·b of float64 numbers rounded stochastically to all 53 bits."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     if not near:
         for j in range(width):
             bad[j] |= np.int64(far_product(x, b[j], x * b[j]))
@@ -185,7 +185,7 @@ def sums_with_ties(x, b, width, c, total, ties):
 def take_sums(how, total, width, c):
     """c = the sums."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         c[j] = settled_pattern(bits_of_float64(total[j]), how, False)
 
@@ -203,7 +203,7 @@ def any_of(marks, width):
 def add_with_ties_away(how, x, b, width, c):
     """c + x·b of float64 numbers rounded to nearest in all 53 bits, ties away from zero."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     for j in range(width):
         s, e, lowest, product = fused_and_error(x, b[j], c[j])
         far = far_product(x, b[j], product)

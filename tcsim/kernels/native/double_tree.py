@@ -13,7 +13,7 @@ from tcsim.codegen.scalar_ops import wide_vectors
 from tcsim.kernels.general.numbers import bits_of_float64
 from tcsim.kernels.native.double_round import (
     drawn_pattern,
-    held,
+    numbers_of,
     round_double,
     rounded_pattern,
     settled,
@@ -29,7 +29,7 @@ EXACT, CHECKED = 8, 9  # products that are numbers of the output; that are, but 
 def multiply_rounded(how, way, x, b, width, words, product):
     """The rounded products of x."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     if way == EXACT:
         for j in range(width):
             product[j] = x * b[j]
@@ -49,7 +49,7 @@ def multiply_rounded(how, way, x, b, width, words, product):
 def add_two(how, way, left, right, width, words, sums):
     """The rounded sums of two lines; `sums` is neither of them."""
     wide_vectors()
-    how = held(how)
+    how = numbers_of(how)
     if way == MACHINE:
         for j in range(width):
             s, e = sum_and_error(left[j], right[j])
