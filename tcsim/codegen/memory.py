@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tcsim.codegen.jit import inline
+from tcsim.codegen.jit import inline, noalias
 
 
 class Matrices(NamedTuple):
@@ -124,6 +124,23 @@ def load_code(m, t, i, j):
     if m.width == 4:
         return _load32(address)
     return _load64(address)
+
+
+@noalias
+def load_codes(address, step, width, places, count, codes):
+    """The codes of so many bytes at address + step·places[j], as int64."""
+    if width == 2:
+        for j in range(count):
+            codes[j] = _load16(address + step * places[j])
+    elif width == 1:
+        for j in range(count):
+            codes[j] = _load8(address + step * places[j])
+    elif width == 4:
+        for j in range(count):
+            codes[j] = _load32(address + step * places[j])
+    else:
+        for j in range(count):
+            codes[j] = _load64(address + step * places[j])
 
 
 @inline

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from tcsim.kernels import narrow, payload
+from tcsim.kernels import halves, narrow, payload
 from tcsim.kernels.choice import ARITHMETIC, FAST, Kernel, Kernels, chosen, compute_codes
 from tcsim.kernels.choice import GENERAL as EXACT_ARITHMETIC
 from tcsim.kernels.fast import run as fast
@@ -47,7 +47,11 @@ def _to_half(problem: Problem, out: Codes, threads: int | None) -> None:
     fast.multiply_fast(problem, out, threads, _narrow_part)
 
 
-KERNELS = around(ARITHMETIC, (Kernel("fast", TO_HALF, _to_half, FAST),))
+def _in_lanes(problem: Problem, out: Codes, threads: int | None) -> None:
+    halves.multiply_halves(problem, out, threads, _narrow_part)
+
+
+KERNELS = around(ARITHMETIC, (Kernel("fast", TO_HALF, _to_half, FAST), Kernel("double", halves.GATE, _in_lanes)))
 # The general kernel alone (and those of integers, fused chains and paired sums, of which there is one each): the second opinion of tests.
 GENERAL = around(
     (

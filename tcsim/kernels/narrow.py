@@ -67,7 +67,7 @@ def multiply_narrow(problem: Problem, out: Codes, threads: int | None, kernels: 
 
     with np.errstate(over="ignore", invalid="ignore"):
         total = walk_plan(plan, c, np.zeros(out.shape, np.float16), chain, add)
-        narrow = _signed(problem, total.astype(np.float16))
+        narrow = signed(problem, total.astype(np.float16))
     out[:] = np.where(np.isnan(narrow), out.dtype.type(problem.unit.nan), narrow.view(out.dtype))
 
 
@@ -82,10 +82,10 @@ def _chain(problem: Problem, c: Any, start: int, stop: int, threads: int | None,
             b=Operand(problem.b.codes[:, base:end], problem.b.stored),
             c=c.astype(np.float32).view(np.uint32),
         )
-        c = _signed(problem, compute_codes(part, threads, kernels).view(np.float32).astype(np.float16))
+        c = signed(problem, compute_codes(part, threads, kernels).view(np.float32).astype(np.float16))
     return c
 
 
-def _signed(problem: Problem, x: Any) -> Any:
-    """Zeros as the unit has them: a tiny negative number becomes +0 where every zero is."""
+def signed(problem: Problem, x: Any) -> Any:
+    """float16 results with zeros as the unit has them: a tiny negative number becomes +0 where every zero is."""
     return x if problem.unit.zero_sign == "ieee" else x + np.float16(0)

@@ -5,14 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.patterns import KINDS, operands
+from support.whatifs import one_change
 from tcsim_gpu.unit_of_instruction import computed_by, named
 
 import tcsim
 from tcsim import reference
 from tcsim.fp.formats import format_named
+from tcsim.gates import asked_of
 from tcsim.kernels import dispatch as cpu
+from tcsim.kernels import halves
 from tcsim.problem import Operand, Problem
-from tcsim.schedule import Sequential
+from tcsim.schedule import Blocked, Sequential, SplitK
 
 FILE = Path(__file__).parents[1] / "golden" / "fp16_out" / "h200.npz"
 FP16 = format_named("float16")
@@ -57,6 +61,22 @@ def test_m8n8k4_adds_pairs_of_products_in_fp32(distribution: str) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         got = np.where(np.isnan(wide), np.uint16(unit.nan), wide.astype(np.float16).view(np.uint16))
     np.testing.assert_array_equal(got, d)
+
+
+@pytest.mark.parametrize("schedule", [Sequential(), SplitK(3, 4), SplitK(2, 8, "float64"), Blocked(7, "float16")], ids=repr)
+def test_whole_chains_in_lanes_and_instruction_by_instruction(schedule: Sequential | SplitK | Blocked, fresh_seed: int) -> None:
+    """Every change of one field on operands of every sort: zeros of both signs, subnormals, ties of either format, overflow, NaN."""
+    rng, taken = np.random.default_rng(fresh_seed), 0
+    for unit in one_change(tcsim.unit("h200", "float16", out="float16", instruction="mma.m8n8k4")):
+        kind = str(rng.choice(KINDS))
+        a, b, c = operands(rng, unit, 7, 33, 22, kind)
+        problem = Problem(unit, schedule.plan(22), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None])
+        if halves.GATE.refuses(asked_of(problem)) is None:
+            taken += cpu.path(problem) == "double"
+            np.testing.assert_array_equal(
+                cpu.multiply_cpu(problem, 1), cpu.multiply_cpu(problem, 1, cpu.GENERAL), f"{unit.source} {kind}"
+            )
+    assert taken >= 10 or getattr(schedule, "reduce", "") == "float64"
 
 
 def test_only_the_known_wide_sums() -> None:

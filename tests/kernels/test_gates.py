@@ -11,7 +11,7 @@ from tcsim import reference
 from tcsim.fp.formats import FORMATS
 from tcsim.gates import Gate, asked_of, rest_fields
 from tcsim.hardware.unit import Unit
-from tcsim.kernels import choice, dispatch, narrow, payload
+from tcsim.kernels import choice, dispatch, halves, narrow, payload
 from tcsim.kernels.fast import plan as fast
 from tcsim.kernels.fast import special
 from tcsim.kernels.general import blocks, rounded, two_stage
@@ -30,7 +30,8 @@ X86, BACK = tcsim.unit("x86", "bfloat16"), tuple(range(15, -1, -1))
 # A unit that each gate takes.
 TAKEN: dict[Gate, Unit] = {
     payload.GATE: FP64,
-    narrow.GATE: M8N8K4.replace(chain=4, chains=1),
+    halves.GATE: M8N8K4.replace(chain=4, chains=1),
+    narrow.GATE: M8N8K4.replace(block_size=1024),
     library_units.FUSED: FP64_CODE,
     library_units.INT8: INT8,
     integers.GATE: INT8.replace(overflow="saturate"),
@@ -210,8 +211,9 @@ HANDED_ON = {
     "trees, short": (MI250.replace(out_precision=20), special.ROUNDED, double_plan.OPERATIONS),
     "chains": (CHAIN.replace(chain=3), special.CHAINS, double_plan.GATE),
     "chains that flush": (CHAIN.replace(subnormals="flush"), special.CHAINS, double_plan.GATE),
-    "chains to float16": (M8N8K4.replace(chain=4, chains=1), special.TO_HALF, narrow.GATE),
-    "zero of float16": (M8N8K4.replace(zero_sign="positive"), special.TO_HALF, narrow.GATE),
+    "chains to float16": (M8N8K4.replace(chain=4, chains=1), special.TO_HALF, halves.GATE),
+    "zero of float16": (M8N8K4.replace(zero_sign="positive"), special.TO_HALF, halves.GATE),
+    "long blocks to float16": (M8N8K4.replace(block_size=1024), halves.GATE, narrow.GATE),
     "out": (FP16.replace(out="bfloat16"), fast.GATE, double_plan.GATE),
     "a": (FP16.replace(a="float64", b="float16"), fast.GATE, blocks.GATE),
     "arithmetic": (MI300, fast.GATE, special.TWO_STAGE),

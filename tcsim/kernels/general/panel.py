@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.codegen.jit import inline, noalias, routine
-from tcsim.codegen.memory import load_code
+from tcsim.codegen.memory import at, load_code, load_codes
+from tcsim.codegen.scalar_ops import wide_vectors
 from tcsim.codegen.scratch import zeros_table
 from tcsim.kernels.general.numbers import FINITE, NAN, ZERO_E, bit_length, decode_number
 
@@ -103,6 +104,7 @@ def decode_line(codes, count, stored, emin, precision, flush, fixed, sig, e, mar
 
     Subnormals and zeros become +0 where the unit flushes them; numbers in fixed point have the unit 2^(emin - p + 1).
     """
+    wide_vectors()
     found = np.int64(0)
     for i in range(count):
         x, ex, negative, special = decode_number(codes[i], stored, emin, precision)
@@ -117,6 +119,34 @@ def decode_line(codes, count, stored, emin, precision, flush, fixed, sig, e, mar
     return found != 0
 
 
+@inline
+def scaled(grouped, s, up, bad, sig, e, mark):
+    """(sig, e, mark) of a number times its scale: 0 by one of zero, but NaN for what is not finite; NaN by one that is."""
+    nothing = (s == 0) & (bad == 0)
+    wrong = (bad != 0) | (nothing & (mark & 3 != FINITE))
+    raised = e + (up & -np.int64((sig != 0) & (not grouped)))
+    return np.int64(0) if nothing else sig, np.int64(ZERO_E) if nothing else raised, mark | (NAN & -np.int64(wrong))
+
+
+@noalias
+def scale_numbers(count, each, grouped, s, es, bad, sig, e, mark):
+    """Numbers times their scales, or all times the first; whether any has become NaN."""
+    wide_vectors()
+    found = np.int64(0)
+    if each:
+        for j in range(count):
+            sig[j], e[j], now = scaled(grouped, s[j], es[j], bad[j], sig[j], e[j], mark[j])
+            found |= now ^ mark[j]
+            mark[j] = now
+    else:
+        scale, up, wrong = s[0], es[0], bad[0]
+        for j in range(count):
+            sig[j], e[j], now = scaled(grouped, scale, up, wrong, sig[j], e[j], mark[j])
+            found |= now ^ mark[j]
+            mark[j] = now
+    return found != 0
+
+
 @routine
 def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, mark):
     """Decode lines first … first + lines of an operand at ks[:positions]; whether any element is NaN or infinite.
@@ -128,36 +158,53 @@ def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, s
     )
     grouped, columns, found = spec.group > 1, side == 1, False
     outer, inner = (positions, lines) if columns else (lines, positions)
+    steps, pitch = np.arange(lines if columns else np.int64(0)), sig.shape[1]
+    sigs, es, marks = sig.reshape(-1), e.reshape(-1), mark.reshape(-1)
     for i in range(outer):
-        for j in range(inner):
-            codes[j] = load_code(m, t, ks[i], first + j) if columns else load_code(m, t, first + i, ks[j])
-        found |= decode_line(codes, inner, stored, emin, precision, spec.flush, spec.fixed != 0, sig[i], e[i], mark[i])
+        if columns:
+            start = m.address + t * m.batch + ks[i] * m.row + first * m.column
+            load_codes(start, m.column, m.width, at(steps, 0), inner, at(codes, 0))
+        else:
+            load_codes(m.address + t * m.batch + (first + i) * m.row, m.column, m.width, at(ks, 0), inner, at(codes, 0))
+        here = i * pitch
+        found |= decode_line(
+            at(codes, 0),
+            inner,
+            stored,
+            emin,
+            precision,
+            spec.flush,
+            spec.fixed != 0,
+            at(sigs, here),
+            at(es, here),
+            at(marks, here),
+        )
     if scales.address != 0:
         many = lines if columns else 1  # scales are decoded once for the run of positions that have them
-        s, es, bad = np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many, np.bool_)
+        s, up, bad = np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many, np.int64)
         start, stop = np.int64(0), np.int64(0)
         for i in range(outer):
-            if not columns:
-                start, stop = np.int64(0), np.int64(0)
-            for j in range(inner):
+            j = np.int64(0)
+            while j < inner:
                 k, line = (ks[i], first + j) if columns else (ks[j], first + i)
-                if k < start or k >= stop:
-                    at = k // spec.scale_block
-                    start, stop = at * spec.scale_block, (at + 1) * spec.scale_block
+                if (j == 0 and not columns) or k < start or k >= stop:
+                    place = k // spec.scale_block
+                    start, stop = place * spec.scale_block, (place + 1) * spec.scale_block
                     for n in range(many):
-                        s[n], es[n], bad[n] = (
-                            block_scale(scales, t, at, first + n, spec) if columns else block_scale(scales, t, line, at, spec)
+                        s[n], up[n], wrong = (
+                            block_scale(scales, t, place, first + n, spec)
+                            if columns
+                            else block_scale(scales, t, line, place, spec)
                         )
-                n = j if columns else 0
-                wrong = bad[n]
-                if s[n] == 0 and not wrong:
-                    wrong = mark[i, j] & 3 != FINITE  # infinity times a scale of zero
-                    sig[i, j], e[i, j] = 0, ZERO_E
-                elif not grouped and sig[i, j] != 0:
-                    e[i, j] += es[n]
-                if wrong:
-                    mark[i, j] |= NAN
-                    found = True
+                        bad[n] = np.int64(wrong)
+                last = inner if columns else j + 1
+                while last < inner and start <= ks[last] < stop:
+                    last += 1
+                here = i * pitch + j
+                found |= scale_numbers(
+                    last - j, columns, grouped, at(s, 0), at(up, 0), at(bad, 0), at(sigs, here), at(es, here), at(marks, here)
+                )
+                j = last
     return found
 
 

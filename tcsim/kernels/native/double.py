@@ -8,24 +8,25 @@ general kernel: those of rows and columns with NaN or infinities, overflows, ter
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 from numba.extending import overload
 
 from tcsim.codegen.jit import default_threads, kernel, no_refcount, noalias, routine, run_tasks, variant
 from tcsim.codegen.memory import ahead, at, load_code, matrices
-from tcsim.codegen.scalar_ops import use_rounding, wide_vectors
+from tcsim.codegen.scalar_ops import use_rounding
 from tcsim.codegen.scratch import room, zeros
 from tcsim.codegen.vector_ops import NEAREST
+from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast.run import cover
-from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, ZERO_E, decode_number, round_float64, to_float64
+from tcsim.kernels.general.cuts import C_OPERATION
+from tcsim.kernels.general.numbers import FINITE, ZERO_E, decode_number, round_float64, to_float64
 from tcsim.kernels.general.panel import (
     INSTRUCTION_END,
     INSTRUCTION_START,
     SEGMENT_END,
     SEGMENT_START,
-    decode_lines,
     plan_chunk,
 )
 from tcsim.kernels.general.run import Tiles, end_output, run_part
@@ -35,96 +36,25 @@ from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native.double_exact import block_of_exact_sums
 from tcsim.kernels.native.double_groups import block_of_groups, mark_groups
 from tcsim.kernels.native.double_plan import Groups, LongProducts, ManyTerms, OneProduct, Operations, Stages, double_spec
+from tcsim.kernels.native.double_sides import Sides, decode_side, exponents_of, mark_zero_blocks
 from tcsim.kernels.native.double_single import block_of_one
 from tcsim.kernels.native.double_stages import block_in_stages
-from tcsim.kernels.native.double_tree import block_of_operations, draw_operations
+from tcsim.kernels.native.double_tree import block_of_operations
 from tcsim.problem import Codes, Problem
 
 ROWS, COLUMNS, CHUNK, LANES = 128, 128, 128, 16
-
-
-class Sides(NamedTuple):
-    """Pointers to a chunk of both operands: a is [row, position], b [position, column], of the pitches `deep` and `wide`."""
-
-    a: Any
-    ea: Any
-    za: Any  # whether a block has a zero factor, [row, block]
-    b: Any
-    eb: Any
-    zb: Any  # [block, column]
-    deep: int
-    wide: int
-    ga: Any  # the scales of the groups that begin at a position, as `a` and `b`: values,
-    gb: Any
-    ha: Any  # exponents,
-    hb: Any
-    sa: Any  # and the span of the group's elements; za and zb are which of them are not zero
-    sb: Any
-
-
-@routine
-def decode_side(m, t, first, count, columns, ks, positions, scales, spec, codes, sig, e, mark, pitch, values, exponents, bad):
-    """Decode rows or columns; bad[line] is set for lines with NaN or infinities."""
-    precision = spec.b_precision if columns else spec.a_precision
-    side = np.int64(1) if columns else np.int64(0)
-    special = decode_lines(m, t, first, count, side, ks, positions, scales, spec, codes, sig, e, mark)
-    outer, inner = (positions, count) if columns else (count, positions)
-    for i in range(outer):
-        convert_line(
-            at(sig[i], 0), at(e[i], 0), at(mark[i], 0), inner, precision, at(values, i * pitch), at(exponents, i * pitch)
-        )
-    if special:
-        for i in range(outer):
-            for j in range(inner):
-                if mark[i, j] & 3 != FINITE:
-                    values[i * pitch + j] = 0.0
-                    bad[j if columns else i] = 1
-
-
-@noalias
-def convert_line(sig, e, mark, count, precision, values, exponents):
-    """Values and exponents of decoded numbers."""
-    wide_vectors()
-    for j in range(count):
-        values[j] = to_float64(sig[j], e[j], mark[j] >> 2, np.int64(FINITE), precision)
-        exponents[j] = np.int32(e[j])
-
-
-@routine
-def mark_zero_blocks(sides, count, width, blocks, starts):
-    """Which blocks hold a zero factor."""
-    for block in range(blocks):
-        for r in range(count):
-            found = np.int64(0)
-            for p in range(starts[block], starts[block + 1]):
-                found |= np.int64(1) if sides.a[r * sides.deep + p] == 0.0 else np.int64(0)
-            sides.za[r * sides.deep + block] = found
-        for j in range(width):
-            sides.zb[block * sides.wide + j] = 0
-        for p in range(starts[block], starts[block + 1]):
-            for j in range(width):
-                sides.zb[block * sides.wide + j] |= np.int64(1) if sides.b[p * sides.wide + j] == 0.0 else np.int64(0)
-
-
-@noalias
-def exponents_of(e, rows_, columns, pitch):
-    """The least and the largest exponent of what is not zero."""
-    wide_vectors()
-    least, most = np.int32(1 << 20), np.int32(ZERO_E)
-    for i in range(rows_):
-        for j in range(columns):
-            x = e[i * pitch + j]
-            least, most = min(least, x if x > np.int32(ANY_ZERO) else least), max(most, x)
-    return np.int64(least), np.int64(most)
+SHALLOW = 4  # products of a block up to which all of its random words stay near for as many columns
+TO_HALF = 2 * SEGMENT_END  # an event: results become float16
 
 
 @no_refcount
 def draw_words_of_blocks(spec, unit, blocks, starts, block, seed, element, group, width, row):
     """The random words of the next four blocks."""
     if unit.cut == rows.RANDOM:
-        rows.draw_terms(seed, element, group, -(-spec.block // spec.group), width, row)
+        last = np.int64(C_OPERATION + 1 - (-spec.block // spec.group))
+        rows.draw_lane_words(seed, element, group, np.int64(C_OPERATION), last, width, row.width, row.term_words)
     if unit.draws:
-        rows.draw_float_words(seed, element, group, np.int64(0), width, row.width, row.words)
+        rows.draw_lane_words(seed, element, group, np.int64(0), np.int64(1), width, row.width, row.words)
 
 
 @no_refcount
@@ -135,7 +65,8 @@ def draw_words_of_operations(spec, unit, blocks, starts, block, seed, element, g
         for i in range(block, min(block + 4, blocks)):
             first = min(first, starts[i + 1] - starts[i])
         first, last = np.int64(0) if unit.product_draws else first, 2 * spec.block if unit.draws else spec.block
-        draw_operations(seed, element, group, first, last, width, row)
+        place = ahead(row.term_words, 4 * first * row.width)
+        rows.draw_lane_words(seed, element, group, first, last, width, row.width, place)
 
 
 def double_rows_of(block_of, draw):
@@ -163,7 +94,9 @@ def double_rows_of(block_of, draw):
             if moved and (late or ended):
                 use_rounding(np.int64(NEAREST))
             if late:
-                rows.add_kept(unit.kept, unit.late_way, row.late, width, row.c, row.bad)
+                rows.add_kept(unit.kept, unit.late_way, row.late, width, row.c)
+            if event & TO_HALF:
+                rows.round_to_half(unit.half_sign, width, row.c)
             if ended:
                 for j in range(width):
                     total[j] = add_outside(total[j], row.c[j], sums_.precision, sums_.layout)
@@ -219,6 +152,18 @@ def begin_row(spec, sums_, c, t, i, j0, nj, width, values, bad, total, first):
             total[first + j] = value
 
 
+@routine
+def mark_halves(chain, blocks, events):
+    """Instructions of `chain` blocks inside each, at whose end results are rounded to float16."""
+    number = np.int64(0)
+    for block in range(blocks):
+        event, number = events[block], (np.int64(0) if events[block] & INSTRUCTION_START else number + 1)
+        ended = event & INSTRUCTION_END
+        first, last = number % chain == 0, ended or number % chain == chain - 1
+        event |= (INSTRUCTION_START if first else 0) | (INSTRUCTION_END if last else 0) | (TO_HALF if ended else 0)
+        events[block] = event
+
+
 @kernel
 def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit, sums_, order, bounds, tiles, seed, left):
     """Tiles first … last - 1 of D = C + A·B; left[t, i, j] is 1 where an output is for others to compute."""
@@ -231,16 +176,12 @@ def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit
     fa, ea, za = zeros(high * deep, np.float64), zeros(high * deep, np.int32), zeros(high * deep, np.int64)
     fb, eb, zb = zeros(deep * wide, np.float64), zeros(deep * wide, np.int32), zeros(deep * wide, np.int64)
     values, bad, total = zeros(high * wide, np.float64), zeros(high * wide, np.int64), zeros(high * wide, np.float64)
-    late, scale, sums, words = (
-        zeros(wide, np.float64),
-        zeros(wide, np.float64),
-        zeros(wide, np.float64),
-        zeros(4 * wide, np.float64),
-    )
+    late, scale, sums = zeros(wide, np.float64), zeros(wide, np.float64), zeros(wide, np.float64)
+    words = zeros(4 * wide, np.int64)
     top, least, other, marks = zeros(wide, np.int32), zeros(wide, np.int32), zeros(wide, np.int32), zeros(wide, np.int64)
     random = unit.cut == rows.RANDOM or unit.draws or unit.product_draws
     numbers = room(wide * (2 * min(spec.block, 64) + 16), np.float64)
-    terms = room(4 * wide * (1 + 2 * spec.block) if random else np.int64(8 * wide), np.float64)
+    terms = room(4 * wide * (1 + 2 * spec.block) if random else np.int64(8 * wide), np.int64)
     scaled = np.int64(1) if spec.group > 1 else np.int64(0)
     ga, gb = room(scaled * high * deep + 1, np.float64), room(scaled * deep * wide + 1, np.float64)
     ha, hb = room(scaled * high * deep + 1, np.int32), room(scaled * deep * wide + 1, np.int32)
@@ -259,6 +200,8 @@ def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit
         k, segment, step = bounds[0], np.int64(0), np.int64(0)
         while segment < bounds.size - 1:
             positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
+            if unit.halves:
+                mark_halves(unit.halves, blocks, events)
             decode_side(a, t, i0, ni, False, ks, positions, scale_a, spec, codes, sig_a, e_a, mark_a, deep, fa, ea, bad_rows)
             decode_side(b, t, j0, nj, True, ks, positions, scale_b, spec, codes, sig_b, e_b, mark_b, wide, fb, eb, bad_columns)
             sides = Sides(
@@ -304,32 +247,50 @@ def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit
             step += blocks
         for r in range(ni):
             for j in range(nj):
-                if bad[r * wide + j] | bad_rows[r] | bad_columns[j]:
-                    left[t, i0 + r, j0 + j] = 1
+                value, outside = values[r * wide + j], total[r * wide + j]
+                here = abs(value) < np.inf and abs(outside) < np.inf
+                if here and bad[r * wide + j] | bad_rows[r] | bad_columns[j] == 0:
+                    end_output(
+                        spec, sums_, c, d, t, i0 + r, j0 + j, round_float64(value, spec.out.mantissa + 1, spec.out), outside
+                    )
                 else:
-                    x = round_float64(values[r * wide + j], spec.out.mantissa + 1, spec.out)
-                    end_output(spec, sums_, c, d, t, i0 + r, j0 + j, x, total[r * wide + j])
+                    left[t, i0 + r, j0 + j] = 1
 
 
-def multiply_double(problem: Problem, out: Codes, threads: int | None = None) -> None:
-    """Write D's codes into `out`, (batch, m, n)."""
+def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Unit | None = None) -> Codes:
+    """Write D's codes into `out`, (batch, m, n); 1 where an output is for others to compute. `outer` as in `double_spec`."""
     batch, m, n, _ = problem.shape
     count = threads or default_threads()
-    unit = problem.unit
-    kind, numbers = double_spec(unit)
-    columns = COLUMNS // 2 if numbers["cut"] == rows.RANDOM else COLUMNS
+    unit, spec = problem.unit, spec_of(problem)[1].copy()
+    kind, numbers = double_spec(unit, outer)
+    if outer is not None:
+        spec["period"] = outer.instruction_k
+    columns = COLUMNS // 2 if numbers["cut"] == rows.RANDOM and unit.block_size > SHALLOW else COLUMNS
     high = max(1, min(ROWS, m, -(-batch * m * -(-n // columns) // (4 * count))))
     tiles = Tiles(m, n, 0, m, 0, n, high, min(columns, n), 0)
     left = np.zeros(out.shape, np.uint8)
     run_tasks(
         run_double_tiles, batch * -(-m // high) * -(-n // columns), threads, kind, matrices(problem.a.codes), matrices(problem.b.codes),
-        matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec_of(problem)[1], numbers,
-        sums_of(problem), order_of(unit), problem.plan.bounds, tiles, np.uint64(problem.seed), left,
+        matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec, numbers,
+        sums_of(problem), order_of(outer or unit), problem.plan.bounds, tiles, np.uint64(problem.seed), left,
     )  # fmt: skip
+    return left
+
+
+Part = Callable[[Problem, Codes, int, int, int, int, int], None]
+
+
+def run_left(problem: Problem, out: Codes, left: Codes, threads: int | None, part: Part) -> None:
+    """Compute the outputs that were left by `part`, given (problem, out, t, i0, i1, j0, j1)."""
     found = [(int(t), *corners) for t in np.flatnonzero(left.any(axis=(1, 2))) for corners in cover(left[t] != 0)]
 
     def work(first: int, last: int) -> None:
         for rectangle in found[first:last]:
-            run_part(problem, out, *rectangle)
+            part(problem, out, *rectangle)
 
     run_tasks(work, len(found), threads)
+
+
+def multiply_double(problem: Problem, out: Codes, threads: int | None = None) -> None:
+    """Write D's codes into `out`, (batch, m, n)."""
+    run_left(problem, out, write_in_lanes(problem, out, threads), threads, run_part)

@@ -15,13 +15,14 @@ from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.native.double_round import (
     MAGNITUDE,
     SIGN,
+    numbers_of,
     round_double,
     rounded_pattern,
     settled,
     settled_pattern,
     sum_and_error,
 )
-from tcsim.kernels.native.double_rows import MACHINE
+from tcsim.kernels.native.double_rows import MACHINE, without_sign_of_zero
 from tcsim.kernels.native.double_single import PROCESSOR, any_of, far_product
 
 
@@ -32,7 +33,7 @@ def add_long_product(wide, near, x, b, width, high, mid, low, size, bad):
     if wide:
         if not near:
             for j in range(width):
-                bad[j] |= far_product(x, b[j], x * b[j])
+                bad[j] |= np.int64(far_product(x, b[j], x * b[j]))
         for j in range(width):
             product = x * b[j]
             rest = fused_multiply_add(x, b[j], -product)
@@ -77,9 +78,10 @@ def put_in_order(ieee, c, width, high, mid, low, size, bad):
 
 
 @noalias
-def to_nearest(how, width, high, mid, low, size, c, marks, bad):
+def to_nearest(how, width, high, mid, low, size, c, marks):
     """c = the sums to nearest-even in all 53 bits; marks[j] where the sum is near a tie or its result a power of two."""
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
         h, m = high[j], abs(mid[j]) + (abs(low[j]) + size[j])
         pattern = bits_of_float64(h) & MAGNITUDE
@@ -90,30 +92,33 @@ def to_nearest(how, width, high, mid, low, size, c, marks, bad):
 
 
 @noalias
-def to_fewer(how, width, high, mid, low, c, bad):
+def to_fewer(how, width, high, mid, low, c):
     """c = the sums rounded to normal numbers of at most 50 bits by masks."""
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
         h, e = high[j], mid[j] if mid[j] != 0.0 else low[j]
-        c[j], bad[j] = settled_pattern(rounded_pattern(0.0 if h == 0.0 else h, e, how), how, bad[j])
+        c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(h), e, how), how, False)
 
 
 @noalias
 def to_any(how, width, high, mid, low, size, words, c, bad):
     """c = the sums rounded; those on which the doubt could tell are left to others."""
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
         h, m, rest, doubt = high[j], mid[j], low[j], size[j]
         x, y = round_double(how, h, m, rest - doubt, words[j]), round_double(how, h, m, rest + doubt, words[j])
         bad[j] |= np.int64(1) if x != y else np.int64(0)
-        c[j], bad[j] = settled(h, 0.0 if h == 0.0 else x, how, bad[j])
+        c[j] = settled(h, 0.0 if h == 0.0 else x, how, False)
 
 
 @noalias
-def settle_sums(how, width, c, bad):
+def settle_sums(how, width, c):
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
-        c[j], bad[j] = settled_pattern(bits_of_float64(c[j]), how, bad[j])
+        c[j] = settled_pattern(bits_of_float64(c[j]), how, False)
 
 
 @no_refcount
@@ -126,12 +131,12 @@ def block_of_exact_sums(spec, unit, sides, r, block, p0, steps, word, width, row
         add_long_product(unit.wide, row.near, x, b, width, high, mid, low, size, row.bad)
     put_in_order(spec.ieee_zero, row.c, width, high, mid, low, size, row.bad)
     if unit.way == PROCESSOR:
-        to_nearest(unit.how, width, high, mid, low, size, row.c, row.marks, row.bad)
+        to_nearest(unit.how, width, high, mid, low, size, row.c, row.marks)
         if any_of(row.marks, width):
             to_any(unit.how, width, high, mid, low, size, ahead(row.words, word * row.width), row.c, row.bad)
         else:
-            settle_sums(unit.how, width, row.c, row.bad)
+            settle_sums(unit.how, width, row.c)
     elif unit.way == MACHINE:
-        to_fewer(unit.how, width, high, mid, low, row.c, row.bad)
+        to_fewer(unit.how, width, high, mid, low, row.c)
     else:
         to_any(unit.how, width, high, mid, low, size, ahead(row.words, word * row.width), row.c, row.bad)

@@ -15,7 +15,7 @@ from tcsim.codegen.scalar_ops import fused_multiply_add, use_rounding, wide_vect
 from tcsim.codegen.vector_ops import NEAREST
 from tcsim.kernels.general.numbers import FINITE, ZERO_E, bits_of_float64, to_float64
 from tcsim.kernels.general.panel import block_scale
-from tcsim.kernels.native.double_round import round_double, rounded_pattern, settled, settled_pattern, sum_and_error
+from tcsim.kernels.native.double_round import numbers_of, round_double, rounded_pattern, settled, settled_pattern, sum_and_error
 from tcsim.kernels.native.double_rows import (
     AWAY,
     MACHINE,
@@ -27,6 +27,7 @@ from tcsim.kernels.native.double_rows import (
     scales_of,
     start_exponents,
     start_total,
+    without_sign_of_zero,
 )
 
 
@@ -123,13 +124,19 @@ def add_groups(kind, groups, pitch, width, terms, words, word_pitch, scale, tota
         first, drawn = g * pitch, g * word_pitch
         if kind == MACHINE:
             for j in range(width):
-                high[j], total[j] = add_in_two(cut_any(terms[first + j], scale[j], MACHINE, 0.0), scale[j], high[j], total[j])
+                high[j], total[j] = add_in_two(
+                    cut_any(terms[first + j], scale[j], MACHINE, np.int64(0)), scale[j], high[j], total[j]
+                )
         elif kind == AWAY:
             for j in range(width):
-                high[j], total[j] = add_in_two(cut_any(terms[first + j], scale[j], AWAY, 0.0), scale[j], high[j], total[j])
+                high[j], total[j] = add_in_two(
+                    cut_any(terms[first + j], scale[j], AWAY, np.int64(0)), scale[j], high[j], total[j]
+                )
         elif kind == ODD:
             for j in range(width):
-                high[j], total[j] = add_in_two(cut_any(terms[first + j], scale[j], ODD, 0.0), scale[j], high[j], total[j])
+                high[j], total[j] = add_in_two(
+                    cut_any(terms[first + j], scale[j], ODD, np.int64(0)), scale[j], high[j], total[j]
+                )
         else:
             for j in range(width):
                 cut = cut_any(terms[first + j], scale[j], RANDOM, words[drawn + j])
@@ -137,17 +144,18 @@ def add_groups(kind, groups, pitch, width, terms, words, word_pitch, scale, tota
 
 
 @noalias
-def round_two(how, way, high, low, width, words, c, bad):
+def round_two(how, way, high, low, width, words, c):
     """c = the rounded sums of two parts; a sum of zero is +0."""
     wide_vectors()
+    how = numbers_of(how)
     if way == MACHINE:
         for j in range(width):
             s, e = sum_and_error(high[j], low[j])
-            c[j], bad[j] = settled_pattern(rounded_pattern(0.0 if s == 0.0 else s, e, how), how, bad[j])
+            c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(s), e, how), how, False)
     else:
         for j in range(width):
             s, e = sum_and_error(high[j], low[j])
-            c[j], bad[j] = settled(s, 0.0 if s == 0.0 else round_double(how, s, e, 0.0, words[j]), how, bad[j])
+            c[j] = settled(s, 0.0 if s == 0.0 else round_double(how, s, e, 0.0, words[j]), how, False)
 
 
 @no_refcount
@@ -178,6 +186,6 @@ def block_of_groups(spec, unit, sides, r, block, p0, steps, word, width, row):
     add_groups(unit.cut, -(-steps // spec.group), row.width, width, row.tree, drawn, 4 * row.width, row.scale, row.total, high)
     if unit.machine != NEAREST:
         use_rounding(np.int64(NEAREST))
-    round_two(unit.how, unit.way, high, row.total, width, ahead(row.words, word * row.width), row.c, row.bad)
+    round_two(unit.how, unit.way, high, row.total, width, ahead(row.words, word * row.width), row.c)
     if unit.machine != NEAREST:
         use_rounding(unit.machine)

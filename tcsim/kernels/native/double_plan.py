@@ -287,6 +287,8 @@ class DoubleSpec(NamedTuple):
     way: int  # how sums are rounded, by masks, words or neither; of a single product as `double_single` says
     product_way: int
     late_way: int
+    halves: int  # blocks of an instruction inside one whose results are rounded to float16; 0 for none
+    half_sign: int  # the mask of the sign that their zeros keep
     a_emin: int  # of the numbers in groups
     a_mantissa: int
     b_emin: int
@@ -297,8 +299,8 @@ class DoubleSpec(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def double_spec(unit: Unit) -> tuple[Kind, np.void]:
-    """The rows of a unit that the gates take, and its numbers."""
+def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
+    """The rows of a unit that the gates take, and its numbers; `outer` is the unit whose instructions it runs inside."""
     kind, block = double_kind(unit), unit.block_size
     assert kind is not None
     two, exact, bits = isinstance(kind, Stages), unit.align_rounding == "exact", block.bit_length()
@@ -312,10 +314,8 @@ def double_spec(unit: Unit) -> tuple[Kind, np.void]:
         found = processor_mode(unit.align_rounding)
         cut = {"nearest": rows.AWAY, "odd": rows.ODD, "random": rows.RANDOM}.get(mode(unit.align_rounding).toward, rows.MACHINE)
         cut, machine = (cut, TO_ZERO) if found is None else (rows.MACHINE, found)
-    if isinstance(kind, OneProduct) and way in single.FROM_BELOW:
-        machine = _DOWN
-    if two:
-        machine = TO_ZERO
+    below = isinstance(kind, OneProduct) and way in single.FROM_BELOW
+    machine = _DOWN if below else TO_ZERO if two else machine
     lowest = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin)
     floor = unit.min_exponent
     floored = grouped and floor is not None
@@ -337,6 +337,8 @@ def double_spec(unit: Unit) -> tuple[Kind, np.void]:
             way=way,
             product_way=_product_way(unit),
             late_way=rows.MACHINE if _by_masks(unit.out_format.precision, unit.out_format) else rows.UNCUT,
+            halves=0 if outer is None else unit.chain,
+            half_sign=-(1 << 63) if outer is not None and outer.zeros.signed else 0,
             a_emin=unit.a_format.emin,
             a_mantissa=unit.a_format.mantissa_bits,
             b_emin=unit.b_format.emin,

@@ -18,6 +18,7 @@ from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 
 SIGN = np.int64(-(1 << 63))
 MAGNITUDE = np.int64((1 << 63) - 1)
+FIELD = np.int64(0x7FF << 52)
 
 
 class DoubleRounding(NamedTuple):
@@ -70,8 +71,23 @@ LEAST, MOST = np.int64((1023 - 900) << 52), np.int64((1023 + 900) << 52)
 
 
 @inline
+def numbers_of(how):
+    """A record's numbers, read once before a loop: where a lane chooses one of two, it would gather it from memory."""
+    return DoubleRounding(
+        how.positive, how.negative, how.odd, how.tie_even, how.tie_odd, how.kept, how.guard, how.emin, how.beyond, how.normal, how.least,
+        how.drop, how.ones, how.plus, how.minus, how.even, how.odd_ones,
+    )  # fmt: skip
+
+
+@inline
+def by_sign(pattern, plus, minus):
+    """One of two numbers by the sign of a pattern."""
+    return plus + ((pattern >> 63) & (minus - plus))
+
+
+@inline
 def round_double(how, h, low, lowest, word):
-    """h + low + lowest rounded, each much smaller than half an ulp of the one before; `word` are 32 random bits as float64, or 0."""
+    """h + low + lowest rounded, each much smaller than half an ulp of the one before; `word` are 32 random bits, or 0."""
     pattern = bits_of_float64(h)
     sign, magnitude = pattern & SIGN, pattern & MAGNITUDE
     size = float64_of_bits(magnitude)
@@ -84,9 +100,9 @@ def round_double(how, h, low, lowest, word):
     kept = (down + guard) - guard
     kept = kept - grid if kept > down else kept
     odd = bits_of_float64(kept + guard) & 1
-    share = (how.negative if sign != 0 else how.positive) + (how.odd if odd != 0 else np.int64(0))
-    rest = (size - kept) - grid * (np.float64(share) * 0.0625 - word * 2.0**-32) + more
-    tie = how.tie_odd if odd != 0 else how.tie_even
+    share = by_sign(pattern, how.positive, how.negative) + (-odd & how.odd)
+    rest = (size - kept) - grid * (np.float64(share) * 0.0625 - np.float64(word) * 2.0**-32) + more
+    tie = how.tie_even + (-odd & (how.tie_odd - how.tie_even))
     up = (rest > 0.0) | ((rest == 0.0) & ((least > 0.0) | ((least == 0.0) & (tie != 0))))
     found = bits_of_float64(kept + (grid if up else 0.0)) & MAGNITUDE
     found = np.int64(0) if found < how.normal else found
@@ -102,19 +118,19 @@ def sum_and_error(x, y):
 
 
 @inline
-def settled(h, x, how, bad):
-    """A result x of the sum h, and whether it is infinite or the sum below 2^-900 or above 2^900, which are computed elsewhere."""
+def settled(h, x, how, wrong):
+    """A result x of the sum h; infinity, which stays, where others must compute: it is infinite or the sum below 2^-900 or above 2^900, or `wrong`."""
     size = bits_of_float64(h) & MAGNITUDE
     far = ((bits_of_float64(x) & MAGNITUDE) >= how.beyond) | ((size < LEAST) & (size != 0)) | (size > MOST)
-    return 0.0 if far else x, bad | (np.int64(1) if far else np.int64(0))
+    return np.inf if far | wrong else x
 
 
 @inline
-def settled_pattern(found, how, bad):
-    """A rounded pattern as a number, and whether it is infinite or subnormal, and so computed elsewhere."""
+def settled_pattern(found, how, wrong):
+    """A rounded pattern as a number; infinity, which stays, where others must compute: it is infinite or subnormal, or `wrong`."""
     size = found & MAGNITUDE
     far = (np.uint64(size - how.least) >= np.uint64(how.beyond - how.least)) & (size != 0)
-    return float64_of_bits(found), np.int64(1) if far else bad
+    return np.inf if far | wrong else float64_of_bits(found)
 
 
 @inline
@@ -123,24 +139,23 @@ def rounded_pattern(s, e, how):
     pattern = bits_of_float64(s)
     cut = (pattern - (((pattern ^ bits_of_float64(e)) >> 63) & 1)) | 1
     pattern = cut if e != 0.0 else pattern
-    more = (how.minus if pattern < 0 else how.plus) + ((pattern >> how.drop) & how.even)
+    more = by_sign(pattern, how.plus, how.minus) + ((pattern >> how.drop) & how.even)
     return ((pattern + more) | ((pattern & how.odd_ones) + how.odd_ones)) & ~how.ones
 
 
 @inline
 def drawn_pattern(s, e, lowest, how, word):
-    """The pattern of s + e + lowest rounded stochastically, and whether another must: below a power of two the last places are closer.
+    """The pattern of s + e + lowest rounded stochastically, and whether another must: below a power of two the last places are closer,
+    and of infinity the error is no number.
 
-    The discarded fraction to 32 bits is the integer below that of s's pattern with that of the error; with the word it carries, or borrows.
+    With the word added to the fraction that is discarded, of 32 bits, what is cut is the result: the integer below the error and the word, in
+    units of that fraction's last bit, goes to s's pattern as far as that has bits.
     """
     pattern = bits_of_float64(s)
     sign = pattern & SIGN
     error, least = float64_of_bits(bits_of_float64(e) ^ sign), float64_of_bits(bits_of_float64(lowest) ^ sign)
-    e_field = (pattern >> 52) & 0x7FF
-    scaled = error * float64_of_bits((np.int64(32 + 52 + 2 * 1023) - how.drop - e_field) << 52)
+    scaled = error * float64_of_bits(((np.int64(32 + 52 + 2 * 1023) - how.drop) << 52) - (pattern & FIELD))
     part = np.floor(scaled)
     part = part - 1.0 if (part == scaled) & (least < 0.0) else part
-    part = part if e != 0.0 else 0.0
-    fraction = ((pattern & how.ones) << (32 - how.drop)) + np.int64(part) + np.int64(word)
-    edge = (pattern & np.int64((1 << 52) - 1) == 0) & (error < 0.0)
-    return (pattern & ~how.ones) + ((fraction >> 32) << how.drop), np.int64(1) if edge else np.int64(0)
+    edge = (pattern & np.int64((1 << 52) - 1) == 0) & (not error >= 0.0)
+    return (pattern + ((np.int64(part) + word) >> (32 - how.drop))) & ~how.ones, edge

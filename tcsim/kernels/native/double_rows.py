@@ -14,13 +14,14 @@ import numpy as np
 from tcsim.codegen.jit import inline, no_refcount, noalias
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
-from tcsim.fp.compiled.philox import words
-from tcsim.kernels.general.cuts import C_OPERATION
+from tcsim.fp.compiled.philox import words_of_two
 from tcsim.kernels.general.numbers import ANY_ZERO, ZERO_E, bits_of_float64, float64_of_bits
 from tcsim.kernels.native.double_round import (
+    FIELD,
     MAGNITUDE,
     SIGN,
     drawn_pattern,
+    numbers_of,
     round_double,
     rounded_pattern,
     settled,
@@ -46,8 +47,8 @@ class DoubleRow(NamedTuple):
     scale: Any  # float64: s of the column's block
     total: Any  # float64
     other_total: Any  # float64
-    words: Any  # float64 [4·width]: the random words of four blocks' results
-    term_words: Any  # float64 [(1 + block)·4·width]: of their terms, c's first; or of the operations of a tree, and its numbers
+    words: Any  # int64 [4·width]: the random words of four blocks' results
+    term_words: Any  # int64 [(1 + block)·4·width]: of their terms, c's first; or of the operations of a tree
     tree: Any  # float64: the numbers of a tree, or other sums
     width: int
     near: int  # whether no product leaves float64's normal numbers
@@ -60,13 +61,21 @@ def with_sign(x, sign_of):
 
 
 @noalias
-def draw_float_words(seed, element, group, operation, width, pitch, found):
-    """The random words of one operation of four blocks, a line of `pitch` each."""
+def draw_lane_words(seed, element, group, first, last, width, pitch, found):
+    """The random words of operations first … last - 1 of four blocks: four lines of `pitch` each, one operation's after another's."""
     wide_vectors()
-    for j in range(width):
-        w0, w1, w2, w3 = words(np.uint64(seed), np.uint64(element + j), np.uint64(group), np.uint64(operation))
-        found[j], found[pitch + j] = np.float64(np.int64(w0)), np.float64(np.int64(w1))
-        found[2 * pitch + j], found[3 * pitch + j] = np.float64(np.int64(w2)), np.float64(np.int64(w3))
+    half = width // 2  # LANES are 16
+    for i in range(last - first):
+        line = 4 * i * pitch
+        for j in range(half):
+            (v0, v1, v2, v3), (w0, w1, w2, w3) = words_of_two(
+                np.uint64(seed), np.uint64(element + j), np.uint64(element + half + j), np.uint64(group), np.uint64(first + i)
+            )
+            at = line + j
+            found[at], found[at + half] = np.int64(v0), np.int64(w0)
+            found[at + pitch], found[at + half + pitch] = np.int64(v1), np.int64(w1)
+            found[at + 2 * pitch], found[at + half + 2 * pitch] = np.int64(v2), np.int64(w2)
+            found[at + 3 * pitch], found[at + half + 3 * pitch] = np.int64(v3), np.int64(w3)
 
 
 @noalias
@@ -141,7 +150,7 @@ def cut_lane(t, s, kind, word):
     if kind == AWAY:
         size = size + s * 2.0**-53
     if kind == RANDOM:
-        size = fused_multiply_add(word, s * 2.0**-84, size)
+        size = fused_multiply_add(np.float64(word), s * 2.0**-84, size)
     raised = size + s
     if kind == ODD:
         bits = bits_of_float64(raised)
@@ -164,10 +173,10 @@ def start_total(c, width, kind, words, scale, total):
             total[j] = cut_by_machine(c[j], scale[j])
     elif kind == AWAY:
         for j in range(width):
-            total[j] = cut_lane(c[j], scale[j], AWAY, 0.0)
+            total[j] = cut_lane(c[j], scale[j], AWAY, np.int64(0))
     elif kind == ODD:
         for j in range(width):
-            total[j] = cut_lane(c[j], scale[j], ODD, 0.0)
+            total[j] = cut_lane(c[j], scale[j], ODD, np.int64(0))
     elif kind == RANDOM:
         for j in range(width):
             total[j] = cut_lane(c[j], scale[j], RANDOM, words[j])
@@ -187,10 +196,10 @@ def add_cut_terms(a, b, steps, pitch, width, kind, words, word_pitch, scale, tot
                 total[j] += cut_by_machine(x * b[first + j], scale[j])
         elif kind == AWAY:
             for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], AWAY, 0.0)
+                total[j] += cut_lane(x * b[first + j], scale[j], AWAY, np.int64(0))
         elif kind == ODD:
             for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], ODD, 0.0)
+                total[j] += cut_lane(x * b[first + j], scale[j], ODD, np.int64(0))
         elif kind == RANDOM:
             for j in range(width):
                 total[j] += cut_lane(x * b[first + j], scale[j], RANDOM, words[drawn + j])
@@ -199,39 +208,60 @@ def add_cut_terms(a, b, steps, pitch, width, kind, words, word_pitch, scale, tot
                 total[j] = fused_multiply_add(x, b[first + j], total[j])
 
 
+@inline
+def without_sign_of_zero(x):
+    """x, +0 for a zero."""
+    return float64_of_bits(bits_of_float64(x) & -np.int64(x != 0.0))
+
+
 @noalias
-def round_totals(how, way, total, width, words, c, bad):
+def round_totals(how, way, total, width, words, c):
     """c = the rounded sums; a sum of zero is +0."""
     wide_vectors()
+    how = numbers_of(how)
     if way == MACHINE:
         for j in range(width):
-            c[j], bad[j] = settled_pattern(rounded_pattern(0.0 if total[j] == 0.0 else total[j], 0.0, how), how, bad[j])
+            c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(total[j]), 0.0, how), how, False)
     elif way == RANDOM:
         for j in range(width):
-            found, _ = drawn_pattern(0.0 if total[j] == 0.0 else total[j], 0.0, 0.0, how, words[j])
-            c[j], bad[j] = settled_pattern(found, how, bad[j])
+            found, _ = drawn_pattern(without_sign_of_zero(total[j]), 0.0, 0.0, how, words[j])
+            c[j] = settled_pattern(found, how, False)
     else:
         for j in range(width):
             x = round_double(how, total[j], 0.0, 0.0, words[j])
             x = 0.0 if total[j] == 0.0 else x
-            c[j], bad[j] = settled(total[j], x, how, bad[j])
+            c[j] = settled(total[j], x, how, False)
 
 
 @noalias
-def add_kept(how, way, late, width, c, bad):
+def add_kept(how, way, late, width, c):
     """c = a late c + the instruction's result, rounded once to nearest-even."""
     wide_vectors()
+    how = numbers_of(how)
     if way == MACHINE:
         for j in range(width):
             s, e = sum_and_error(late[j], c[j])
-            c[j], bad[j] = settled_pattern(rounded_pattern(s, e, how), how, bad[j])
+            c[j] = settled_pattern(rounded_pattern(s, e, how), how, False)
     elif how.kept == 53:
         for j in range(width):
-            c[j], bad[j] = settled_pattern(bits_of_float64(late[j] + c[j]), how, bad[j])
+            c[j] = settled_pattern(bits_of_float64(late[j] + c[j]), how, False)
     else:
         for j in range(width):
             s, e = sum_and_error(late[j], c[j])
-            c[j], bad[j] = settled(s, round_double(how, s, e, 0.0, 0.0), how, bad[j])
+            c[j] = settled(s, round_double(how, s, e, 0.0, np.int64(0)), how, False)
+
+
+@noalias
+def round_to_half(sign, width, c):
+    """c rounded to float16 to nearest-even; `sign` is the mask of a zero's sign, 0 where it is +0. Infinity where it is too large."""
+    wide_vectors()
+    for j in range(width):
+        bits = bits_of_float64(c[j])
+        size = float64_of_bits(bits & MAGNITUDE)
+        guard = float64_of_bits(max(bits & FIELD, np.int64((1023 - 14) << 52)) + np.int64(42 << 52))
+        size = (size + guard) - guard
+        found = bits_of_float64(size) | (bits & (sign | (-np.int64(size != 0.0) & SIGN)))
+        c[j] = float64_of_bits(found) if size < 65536.0 else np.inf
 
 
 @noalias
@@ -240,14 +270,6 @@ def put_aside(width, zero, c, late):
     wide_vectors()
     for j in range(width):
         late[j], c[j] = c[j], zero
-
-
-@no_refcount
-def draw_terms(seed, element, group, terms, width, row):
-    """The random words of c and of the products of four blocks."""
-    for i in range(1 + terms):
-        place = ahead(row.term_words, np.int64(4 * i * row.width))
-        draw_float_words(seed, element, group, np.int64(C_OPERATION + i), width, row.width, place)
 
 
 @no_refcount
@@ -269,4 +291,4 @@ def block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row):
     start_total(row.c, width, unit.cut, drawn, row.scale, row.total)
     products = ahead(row.term_words, (4 + word) * row.width)
     add_cut_terms(a, b, steps, sides.wide, width, unit.cut, products, 4 * row.width, row.scale, row.total)
-    round_totals(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c, row.bad)
+    round_totals(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c)

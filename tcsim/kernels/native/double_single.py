@@ -18,7 +18,9 @@ from tcsim.kernels.native.double_round import (
     MAGNITUDE,
     MOST,
     SIGN,
+    by_sign,
     drawn_pattern,
+    numbers_of,
     round_double,
     rounded_pattern,
     settled,
@@ -47,53 +49,58 @@ def odd_sum(x, y, z):
 
 
 @noalias
-def add_by_processor(how, x, b, width, c, bad):
+def add_by_processor(how, x, b, width, c):
     """To nearest-even in all 53 bits."""
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
-        c[j], bad[j] = settled_pattern(bits_of_float64(fused_multiply_add(x, b[j], c[j])), how, bad[j])
+        c[j] = settled_pattern(bits_of_float64(fused_multiply_add(x, b[j], c[j])), how, False)
 
 
 @noalias
-def add_by_neighbour(how, odd, x, b, width, c, bad):
+def add_by_neighbour(how, odd, x, b, width, c):
     """To one of the neighbours in all 53 bits: the odd one, or the upper or the lower by the sum's sign."""
     wide_vectors()
+    how = numbers_of(how)
     if odd:
         for j in range(width):
-            c[j], bad[j] = settled_pattern(bits_of_float64(odd_sum(x, b[j], c[j])), how, bad[j])
+            c[j] = settled_pattern(bits_of_float64(odd_sum(x, b[j], c[j])), how, False)
     else:
         for j in range(width):
             down, up = neighbours(x, b[j], c[j])
-            upward = (how.negative if bits_of_float64(down) < 0 else how.positive) == 0
+            upward = by_sign(bits_of_float64(down), how.positive, how.negative) == 0
             toward_zero = up if bits_of_float64(down) < 0 else down
             away = down if bits_of_float64(down) < 0 else up
-            c[j], bad[j] = settled_pattern(bits_of_float64(away if upward else toward_zero), how, bad[j])
+            c[j] = settled_pattern(bits_of_float64(away if upward else toward_zero), how, False)
 
 
 @noalias
-def add_by_odd_masked(how, x, b, width, c, bad):
+def add_by_odd_masked(how, x, b, width, c):
     """To a normal number of at most 50 bits."""
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
-        c[j], bad[j] = settled_pattern(rounded_pattern(odd_sum(x, b[j], c[j]), 0.0, how), how, bad[j])
+        c[j] = settled_pattern(rounded_pattern(odd_sum(x, b[j], c[j]), 0.0, how), how, False)
 
 
 @noalias
-def add_by_odd_rounded(how, x, b, width, c, bad):
+def add_by_odd_rounded(how, x, b, width, c):
     """To at most 50 bits, also below the normal numbers."""
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
         v = odd_sum(x, b[j], c[j])
-        c[j], bad[j] = settled(v, round_double(how, v, 0.0, 0.0, 0.0), how, bad[j])
+        c[j] = settled(v, round_double(how, v, 0.0, 0.0, np.int64(0)), how, False)
 
 
 @noalias
-def add_one_product(how, x, b, width, words, c, bad):
+def add_one_product(how, x, b, width, words, c):
     """c + x·b rounded once, where x·b is exact in float64."""
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
         s, e = sum_and_error(c[j], x * b[j])
-        c[j], bad[j] = settled(s, round_double(how, s, e, 0.0, words[j]), how, bad[j])
+        c[j] = settled(s, round_double(how, s, e, 0.0, words[j]), how, False)
 
 
 @inline_ir
@@ -110,41 +117,45 @@ def fused_and_error(x, y, z):
 
 @inline_ir
 def far_product(x, y, product):
-    """1 where a part of a product's error could leave float64's normal numbers."""
+    """Whether a part of a product's error could leave float64's normal numbers."""
     p = bits_of_float64(product) & MAGNITUDE
-    far = (p > MOST) | ((p < LEAST) & (p != 0)) | ((p == 0) & (x != 0.0) & (y != 0.0))
-    return np.int64(far)
+    return (p > MOST) | ((p < LEAST) & (p != 0)) | ((p == 0) & (x != 0.0) & (y != 0.0))
 
 
 @noalias
-def add_wide_product(how, x, b, width, words, c, bad):
+def add_wide_product(how, x, b, width, words, c):
     """c + x·b rounded once, of float64 numbers."""
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
         s, e, lowest, product = fused_and_error(x, b[j], c[j])
         far = far_product(x, b[j], product)
-        c[j], bad[j] = settled(s, round_double(how, s, e, lowest, words[j]), how, bad[j] | far)
+        c[j] = settled(s, round_double(how, s, e, lowest, words[j]), how, far)
 
 
 @noalias
-def add_product_by_words(how, x, b, width, words, c, bad):
+def add_product_by_words(how, x, b, width, words, c):
     """c + x·b rounded stochastically to a normal number of 21 to 50 bits, where x·b is exact in float64."""
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
         s, e = sum_and_error(c[j], x * b[j])
         found, edge = drawn_pattern(s, e, 0.0, how, words[j])
-        c[j], bad[j] = settled_pattern(found, how, bad[j] | edge)
+        c[j] = settled_pattern(found, how, edge)
 
 
 @noalias
-def add_wide_by_words(how, x, b, width, words, c, bad):
+def add_wide_by_words(how, near, x, b, width, words, c, bad):
     """c + x·b of float64 numbers rounded stochastically to all 53 bits."""
     wide_vectors()
+    how = numbers_of(how)
+    if not near:
+        for j in range(width):
+            bad[j] |= np.int64(far_product(x, b[j], x * b[j]))
     for j in range(width):
-        s, e, lowest, product = fused_and_error(x, b[j], c[j])
-        far = far_product(x, b[j], product)
+        s, e, lowest, _ = fused_and_error(x, b[j], c[j])
         found, edge = drawn_pattern(s, e, lowest, how, words[j])
-        c[j], bad[j] = settled_pattern(found, how, bad[j] | far | edge)
+        c[j] = settled_pattern(found, how, edge)
 
 
 @inline
@@ -171,11 +182,12 @@ def sums_with_ties(x, b, width, c, total, ties):
 
 
 @noalias
-def take_sums(how, total, width, c, bad):
+def take_sums(how, total, width, c):
     """c = the sums."""
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
-        c[j], bad[j] = settled_pattern(bits_of_float64(total[j]), how, bad[j])
+        c[j] = settled_pattern(bits_of_float64(total[j]), how, False)
 
 
 @noalias
@@ -188,14 +200,15 @@ def any_of(marks, width):
 
 
 @noalias
-def add_with_ties_away(how, x, b, width, c, bad):
+def add_with_ties_away(how, x, b, width, c):
     """c + x·b of float64 numbers rounded to nearest in all 53 bits, ties away from zero."""
     wide_vectors()
+    how = numbers_of(how)
     for j in range(width):
         s, e, lowest, product = fused_and_error(x, b[j], c[j])
         far = far_product(x, b[j], product)
         found = bits_of_float64(s) + (np.int64(1) if (e == half_a_place(s)) & (lowest == 0.0) else np.int64(0))
-        c[j], bad[j] = settled_pattern(found, how, bad[j] | far)
+        c[j] = settled_pattern(found, how, far)
 
 
 @no_refcount
@@ -208,24 +221,24 @@ def block_of_one(spec, unit, sides, r, block, p0, steps, word, width, row):
         unit.how,
     )
     if unit.way == PROCESSOR:
-        add_by_processor(how, x, b, width, row.c, row.bad)
+        add_by_processor(how, x, b, width, row.c)
     elif unit.way == NEIGHBOUR:
-        add_by_neighbour(how, how.odd, x, b, width, row.c, row.bad)
+        add_by_neighbour(how, how.odd, x, b, width, row.c)
     elif unit.way == ODD_MASKED:
-        add_by_odd_masked(how, x, b, width, row.c, row.bad)
+        add_by_odd_masked(how, x, b, width, row.c)
     elif unit.way == ODD_ROUNDED:
-        add_by_odd_rounded(how, x, b, width, row.c, row.bad)
+        add_by_odd_rounded(how, x, b, width, row.c)
     elif unit.way == TIES_AWAY:
         sums_with_ties(x, b, width, row.c, row.total, row.marks)
         if any_of(row.marks, width):
-            add_with_ties_away(how, x, b, width, row.c, row.bad)
+            add_with_ties_away(how, x, b, width, row.c)
         else:
-            take_sums(how, row.total, width, row.c, row.bad)
+            take_sums(how, row.total, width, row.c)
     elif unit.way == WORDS and unit.wide:
-        add_wide_by_words(how, x, b, width, words, row.c, row.bad)
+        add_wide_by_words(how, row.near, x, b, width, words, row.c, row.bad)
     elif unit.way == WORDS:
-        add_product_by_words(how, x, b, width, words, row.c, row.bad)
+        add_product_by_words(how, x, b, width, words, row.c)
     elif unit.wide:
-        add_wide_product(how, x, b, width, words, row.c, row.bad)
+        add_wide_product(how, x, b, width, words, row.c)
     else:
-        add_one_product(how, x, b, width, words, row.c, row.bad)
+        add_one_product(how, x, b, width, words, row.c)

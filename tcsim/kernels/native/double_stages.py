@@ -110,4 +110,4 @@ def block_in_stages(spec, unit, sides, r, block, p0, steps, word, width, row):
         cut_products(a, b, steps - 1, stride, pitch, width, unit.deep, unit.fraction, row.other, row.scale, row.late)
         add_halves(unit.fraction, row.top, row.total, row.other, row.late, width)
     add_floored_c(spec, unit, row.top, row.least, width, row.total, row.c, row.bad)
-    round_totals(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c, row.bad)
+    round_totals(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c)

@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.codegen.jit import default_threads, inline, kernel, noalias, routine, run_tasks
+from tcsim.codegen.jit import default_threads, kernel, routine, run_tasks
+from tcsim.codegen.memory import at
 from tcsim.codegen.vector_memory import bits_of_float
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, one_of, only, operands, schedules, up_to
 from tcsim.hardware.choices import TERM_CUTS
 from tcsim.hardware.unit import Unit
-from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.general.spec import order_of
 from tcsim.kernels.native.outside import LEAST, walked
+from tcsim.kernels.native.paired_rows import COLUMNS, COMPLEMENT, EXPONENT, FLOOR, PAIRS, PairedSides, run_paired_blocks
 from tcsim.problem import Codes, Problem
 
-FLOOR, PAIRS, COMPLEMENT = 0, 1, 2
 _CUTS = {"floor": FLOOR, "pairs": PAIRS, "complement": COMPLEMENT}
 
 # The record itself holds widths, block sizes and formats to what float64 computes exactly.
@@ -49,132 +49,7 @@ GATE = Gate(
     },
     {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
 )
-_COLUMNS = 128
 _QUIET = 1 << 22
-_EXPONENT, _SIGN = 0x7FF << 52, -1 << 63
-
-
-@inline
-def inverse_power(x):
-    """1/x for a power of two."""
-    return float64_of_bits((np.int64(2046) << 52) - bits_of_float64(x))
-
-
-@inline
-def place_of(c, top, least, late):
-    """The grid of a block: `top` is that of its products."""
-    return max(top, max(float64_of_bits(bits_of_float64(c) & _EXPONENT), least) * late)
-
-
-@inline
-def rounded_to_float(s, least):
-    """s rounded to float32, +0 where its magnitude is at most `least`."""
-    return np.float64(np.float32(0.0 if abs(s) <= least else s))
-
-
-@inline
-def complemented(term):
-    """A term in units of the grid, c's sign being plus: truncated, and one less where it is negative, also a zero.
-
-    A negative number moved away from zero by the least there is passes no integer, and its floor is that one.
-    """
-    bits = bits_of_float64(term)
-    return np.floor(float64_of_bits(bits - (bits >> 63)))
-
-
-@inline
-def pair_on_grid(product, other, place, inverse):
-    """Two products floored to a multiple of `place` and added, then floored to the grid whose inverse is given."""
-    up = inverse_power(place)
-    return np.floor((np.floor(product * up) + np.floor(other * up)) * (place * inverse))
-
-
-@noalias
-def run_two(zero, down, late, a, power_a, b, power_b, i, p, c):
-    """c[j] = c[j] and products p and p + 1 in one's complement, where zeros set no place."""
-    x, y, power_x, power_y = a[i, p], a[i, p + 1], power_a[i, p] * down, power_a[i, p + 1] * down
-    for j in range(c.size):
-        sign = bits_of_float64(c[j]) & _SIGN
-        top = max(power_x * power_b[p, j], power_y * power_b[p + 1, j])
-        place = max(top, float64_of_bits(bits_of_float64(c[j]) & _EXPONENT) * late)
-        inverse = inverse_power(place)
-        total = np.floor(abs(c[j]) * inverse)
-        inverse = float64_of_bits(bits_of_float64(inverse) ^ sign)
-        total += complemented(x * b[p, j] * inverse) + complemented(y * b[p + 1, j] * inverse)
-        c[j] = rounded_to_float(total * float64_of_bits(bits_of_float64(place) ^ sign), zero)
-
-
-@noalias
-def run_four(zero, down, late, least, edge, a, power_a, b, power_b, i, p, c):
-    """c[j] = c[j] and two pairs of products from p on, floored."""
-    x0, x1, x2, x3 = a[i, p], a[i, p + 1], a[i, p + 2], a[i, p + 3]
-    e0, e1, e2, e3 = power_a[i, p] * down, power_a[i, p + 1] * down, power_a[i, p + 2] * down, power_a[i, p + 3] * down
-    for j in range(c.size):
-        first = max(e0 * power_b[p, j], e1 * power_b[p + 1, j])
-        second = max(e2 * power_b[p + 2, j], e3 * power_b[p + 3, j])
-        place = place_of(c[j], max(first, second), least, late)
-        inverse = inverse_power(place)
-        total = pair_on_grid(x0 * b[p, j], x1 * b[p + 1, j], first, inverse)
-        total += pair_on_grid(x2 * b[p + 2, j], x3 * b[p + 3, j], second, inverse)
-        lost = (abs(c[j]) < place) & (place > edge)
-        total += 0.0 if lost else np.floor(c[j] * inverse)
-        c[j] = rounded_to_float(total * place, zero)
-
-
-@noalias
-def run_any(rules, a, power_a, b, power_b, i, first, last, c, place, inverse, total):
-    """c[j] = c[j] and products first … last - 1, cut in any way."""
-    cut, zero, down, late, least, edge = rules
-    width = c.size
-    for j in range(width):
-        place[j] = 0.0
-    for p in range(first, last):
-        x = power_a[i, p] * down
-        for j in range(width):
-            place[j] = max(place[j], x * power_b[p, j])
-    for j in range(width):
-        none = (place[j] == 0.0) & (c[j] == 0.0) & (cut == COMPLEMENT)
-        place[j] = 0.0 if none else place_of(c[j], place[j], least, late)
-        inverse[j] = inverse_power(place[j])
-        sign = bits_of_float64(c[j]) & (_SIGN if cut == COMPLEMENT else 0)
-        lost = (abs(c[j]) < place[j]) & (place[j] > edge) & (cut != COMPLEMENT)
-        total[j] = 0.0 if lost else np.floor(float64_of_bits(bits_of_float64(c[j]) ^ sign) * inverse[j])
-        inverse[j] = float64_of_bits(bits_of_float64(inverse[j]) ^ sign)
-        place[j] = float64_of_bits(bits_of_float64(place[j]) ^ sign)
-    step = 2 if cut == PAIRS else 1
-    for p in range(first, last, step):
-        x, power_x = a[i, p], power_a[i, p] * down
-        if cut == COMPLEMENT:
-            for j in range(width):
-                total[j] += complemented(x * b[p, j] * inverse[j])
-        elif cut == FLOOR or p + 1 == last:
-            for j in range(width):
-                total[j] += np.floor(x * b[p, j] * inverse[j])
-        else:
-            y, power_y = a[i, p + 1], power_a[i, p + 1] * down
-            for j in range(width):
-                top = max(power_x * power_b[p, j], power_y * power_b[p + 1, j])
-                total[j] += pair_on_grid(x * b[p, j], y * b[p + 1, j], top, inverse[j])
-    for j in range(width):
-        c[j] = rounded_to_float(total[j] * place[j], zero)
-
-
-@routine
-def run_paired_block(rules, a, power_a, b, power_b, i, first, last, lines, width):
-    """lines[0, j] = lines[0, j] and products first … last - 1 of row i of a and column j of b, whose rows stand in the order
-    of products; the other lines are room.
-
-    `power_a`, `power_b`: 2^(the exponent that a factor brings), 0 for a zero. No place at all is a grid of 0, of which every
-    number is a multiple 0. Factors are finite; what is not so in c gives anything, but nothing finite.
-    """
-    cut, zero, down, late, least, edge = rules
-    c = lines[0, :width]
-    if cut == COMPLEMENT and last - first == 2 and least == 0.0:
-        run_two(zero, down, late, a, power_a, b, power_b, i, first, c)
-    elif cut == PAIRS and last - first == 4:
-        run_four(zero, down, late, least, edge, a, power_a, b, power_b, i, first, c)
-    else:
-        run_any(rules, a, power_a, b, power_b, i, first, last, c, lines[1, :width], lines[2, :width], lines[3, :width])
 
 
 @routine
@@ -182,9 +57,10 @@ def walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, x, code, li
     """(value, NaN's code or 0) of one output of a panel, factors and c whatever they are: what each step makes of them, one by one."""
     own, blamed = codes
     k = a.shape[1]
-    column, power = np.empty((k, 1)), np.empty((k, 1))
+    column, power = np.empty(k), np.empty(k)
     for q in range(k):
-        column[q, 0], power[q, 0] = b[q, j], power_b[q, j]
+        column[q], power[q] = b[q, j], power_b[q, j]
+    sides = PairedSides(at(a.reshape(-1), i * k), at(power_a.reshape(-1), i * k), at(column, 0), at(power, 0), 1)
     for t in range(starts.size - 1):
         p, stop = starts[t], starts[t + 1]
         of_factor, invalid, plus, minus = False, False, False, False
@@ -205,9 +81,9 @@ def walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, x, code, li
         elif plus or minus:
             x = np.inf if plus else -np.inf
         elif abs(x) < np.inf:
-            lines[0, 0] = x
-            run_paired_block(rules, a, power_a, column, power, i, p, stop, lines, 1)
-            x = lines[0, 0]
+            lines[0] = x
+            run_paired_blocks(rules, sides, starts, t, t + 1, at(lines, 0), 1)
+            x = lines[0]
     return x, code
 
 
@@ -216,15 +92,19 @@ def run_paired_rows(first, last, rules, codes, a, power_a, b, power_b, special_r
     """Rows first … last - 1 of the codes of c + a·b; nan_c holds the codes of c that are NaN, or 0; b comes in
     panels of some columns each, (panels, k, columns), blocks from starts[t] to starts[t + 1] - 1."""
     n = c.shape[1]
-    room, lines = np.empty((4, _COLUMNS)), np.empty((4, 1))
-    for j0 in range(0, n, _COLUMNS):
-        width = min(_COLUMNS, n - j0)
-        right, power_right = b[j0 // _COLUMNS], power_b[j0 // _COLUMNS]
+    k, room, lines = a.shape[1], np.empty(4 * COLUMNS), np.empty(4 * COLUMNS)
+    for j0 in range(0, n, COLUMNS):
+        width = min(COLUMNS, n - j0)
+        right, power_right, pitch = b[j0 // COLUMNS], power_b[j0 // COLUMNS], b.shape[2]
         for i in range(first, last):
-            some = room[0, :width]
+            some = room[:width]
             some[:] = c[i, j0 : j0 + width]
-            for t in range(starts.size - 1):
-                run_paired_block(rules, a, power_a, right, power_right, i, starts[t], starts[t + 1], room, width)
+            sides = PairedSides(
+                at(a.reshape(-1), i * k), at(power_a.reshape(-1), i * k), at(right.reshape(-1), 0), at(power_right.reshape(-1), 0), pitch
+            )  # fmt: skip
+            t = 0
+            while t < starts.size - 1:
+                t = run_paired_blocks(rules, sides, starts, t, starts.size - 1, at(room, 0), width)
             wrong = special_rows[i]
             for j in range(width):
                 wrong |= special_columns[j0 + j] | ~np.isfinite(some[j])
@@ -240,8 +120,9 @@ def run_paired_rows(first, last, rules, codes, a, power_a, b, power_b, special_r
 
 def _factors(unit: Unit, codes: Codes, stored: Format, fmt: Format) -> tuple[Any, Any]:
     """Values as float64, and 2^E of each; flushed, zeros of their sign, where the unit does so."""
+    codes = np.ascontiguousarray(codes)
     if stored.width > 16 or codes.size < 1 << stored.width - 2:
-        return _read(unit, np.ascontiguousarray(codes), stored, fmt)
+        return _read(unit, codes, stored, fmt)
     values, powers = _table(unit, stored, fmt)
     return values[codes], powers[codes]
 
@@ -258,14 +139,14 @@ def _read(unit: Unit, codes: Codes, stored: Format, fmt: Format) -> tuple[Any, A
     if unit.zeros.flush_operands:
         values = np.where(np.abs(values) < 2.0**unit.out_format.emin, np.copysign(0.0, values), values)
     finite = np.isfinite(values) & (values != 0)
-    leading = (values.view(np.int64) & _EXPONENT).view(np.float64)
+    leading = (values.view(np.int64) & EXPONENT).view(np.float64)
     return values, np.where(finite, np.maximum(leading, 2.0**fmt.emin), 0.0)
 
 
 def _panels(b: Any) -> Any:
     """(panels, k, columns): the codes of b's columns, zeros behind the last."""
     k, n = b.shape
-    width, count = max(min(_COLUMNS, n), 1), -(-n // _COLUMNS)
+    width, count = max(min(COLUMNS, n), 1), -(-n // COLUMNS)
     wide = np.zeros((k, count * width), b.dtype)
     wide[:, :n] = b
     return np.ascontiguousarray(wide.reshape(k, count, width).transpose(1, 0, 2))
