@@ -46,4 +46,4 @@ def exact_codes(values: Array, fmt: Format) -> Array | None:
     if fmt.signed:
         signed = negative if fmt.nan != "negative-zero" else negative & (magnitude > 0)
         codes |= signed.astype(np.int64) << (fmt.exponent_bits + fmt.mantissa_bits)
-    return np.ascontiguousarray((codes << fmt.padding).astype(fmt.storage))
+    return np.asarray(codes << fmt.padding).astype(fmt.storage, order="C")

@@ -45,6 +45,15 @@ def test_holds_what_the_kernels_hold(fmt: Format, monkeypatch: pytest.MonkeyPatc
             assert np.array_equal(found, tcsim.encode(one, fmt)), x
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (1, 3), (2, 0, 2), (4, 3)])
+def test_shapes_are_kept(shape: tuple[int, ...]) -> None:
+    for values in (np.ones(shape), np.array(np.ones(shape, np.float32), order="F")):
+        found = by_arithmetic.exact_codes(values, FORMATS["float8_e4m3fn"])
+        assert isinstance(found, np.ndarray)
+        assert found.shape == shape
+        assert found.flags.c_contiguous
+
+
 def test_signalling_nans_are_looked_at_without_a_warning() -> None:
     with np.errstate(all="raise"):
         assert by_arithmetic.exact_codes(np.array([0x7F800001], np.uint32).view(np.float32), FORMATS["float16"]) is None
