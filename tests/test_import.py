@@ -39,3 +39,13 @@ def test_every_public_name_is_there() -> None:
         assert getattr(tcsim, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'matmull'"):
         tcsim.matmull  # noqa: B018
+
+
+def test_a_first_product_needs_no_linear_algebra() -> None:
+    """SciPy stays out where nothing of it is used, and is there for Numba's functions that want it."""
+    product = "import tcsim; tcsim.matmul([[1.0]], [[2.0]], unit='a100:float16')"
+    looked = f"{product}\nimport sys, gc; assert gc.isenabled(); assert 'scipy.linalg' not in sys.modules"
+    subprocess.run([sys.executable, "-c", looked], check=True)
+    pytest.importorskip("scipy.linalg")
+    dot = f"{product}\nimport numba, numpy as np\n@numba.njit\ndef f(x): return np.dot(x, x)\nassert f(np.eye(2))[1, 1] == 1"
+    subprocess.run([sys.executable, "-c", dot], check=True)

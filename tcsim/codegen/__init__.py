@@ -1,1 +1,5 @@
 """How kernels are compiled and run: Numba's options, cache and threads, memory, fixed-width integers, vector instructions."""
+
+from tcsim.codegen.start import import_numba
+
+import_numba()

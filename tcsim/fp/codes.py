@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tcsim import arguments
 from tcsim.arrays import door
 from tcsim.codegen import jit
+from tcsim.fp.by_arithmetic import exact_codes, in_few
 from tcsim.fp.compiled import codes as kernels
 from tcsim.fp.compiled.rounding import CHUNK
 from tcsim.fp.floats import as_floats, widen
@@ -120,6 +121,10 @@ def encode(
     if fmt.integer:
         return _encode_integers(x, fmt, round, options)
     source = exact_floats(x)
+    if round is None and not options and fmt.width <= 32 and in_few(source.size):
+        codes = exact_codes(source, fmt)
+        if codes is not None:
+            return codes
     if round is not None:
         source = rounded.round_to(source, fmt, round, **options)
     elif options:
@@ -185,7 +190,7 @@ def first_unrepresentable(values: npt.ArrayLike, stored: str | Format | None, fm
     if not array.dtype.isnative:
         array = array.astype(storage.float_dtype)
     held = (fmt.inf_code is not None, fmt.nan != "none", fmt.zero)
-    if not array.size:
+    if not array.size or (fmt.width <= 32 and in_few(array.size) and exact_codes(array, fmt) is not None):
         return None
     if storage == FLOAT64 and FLOAT32.rounds(fmt):
         found = _any_bad(array, kernels.any_bad_doubles, fields(fmt, FLOAT32, "rz", "inf", "keep"), held)

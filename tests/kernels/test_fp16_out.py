@@ -97,3 +97,18 @@ def test_trace_shows_the_sum_that_is_kept() -> None:
     shown = tcsim.trace([1.5], [1 / 1024 + 1], 2**-20, unit=unit)
     assert shown.result == 1.5 * (1 + 1 / 1024) + 2**-20
     assert shown.code == np.float32(shown.result).view(np.uint32)
+
+
+def test_an_instruction_that_overflows_on_its_way_stays_infinite() -> None:
+    """Emulated fp8 in float16: a first block beyond 65504 is infinite whatever the second one takes off, and so is a sum with c."""
+    unit = tcsim.unit("h200", "float8_e4m3fn", out="float16", instruction="mma")
+    rng = np.random.default_rng(7)
+    x = rng.choice([-448.0, -352.0, -16.0, 2.0**-9, 1.0, 13.0, 256.0, 448.0], (24, 96))
+    a = tcsim.encode(x * rng.choice([2.0**-9, 0.0, 1.0], x.shape, p=[0.6, 0.3, 0.1]), unit.a_format, rounding="rne")
+    b = tcsim.encode(rng.permutation(x.T, axis=0)[:, :20], unit.b_format)
+    c = rng.integers(0, 1 << 16, (24, 20), dtype=np.uint16)
+    problem = Problem(unit, Sequential().plan(96), Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c[None])
+    found = cpu.multiply_cpu(problem)
+    np.testing.assert_array_equal(found, reference.multiply_reference(problem))
+    infinite = (found & 0x7FFF) == 0x7C00
+    assert 0.1 < infinite.mean() < 0.9

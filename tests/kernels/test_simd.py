@@ -333,3 +333,13 @@ def test_every_shape_is_cut_into_tasks(cut: Callable[..., tuple[int, int]]) -> N
                 rows, columns = cut(batch, m, n, threads)
                 assert rows >= 1
                 assert columns >= 1
+
+
+@pytest.mark.parametrize("unit", [A100, HALF, tcsim.unit("mi250", "float16")], ids=label)
+def test_lines_without_gaps(unit: Unit) -> None:
+    """Columns of b that are as many as a panel's lie in one long line, in either layout."""
+    for n in (16, 64, 80):
+        problem = problem_of(unit, (3, 5, n, 48), "mid", seed=n)
+        turned = Operand(np.ascontiguousarray(problem.b.codes.swapaxes(1, 2)).swapaxes(1, 2), problem.b.stored)
+        for b in (problem.b, turned):
+            assert np.array_equal(fast(replace(problem, b=b)), slow(problem))

@@ -54,15 +54,17 @@ def pack_b(job, arrays, spare, t, j0, columns, k0, depth, values_only):
         count = min(width, columns - j)
         origin = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
         source, row_step = make_contiguous(spare, job.b_item, origin, job.b_k, depth, job.b_column, count)
+        item, lines = min(job.b_item, 4), depth
+        if count == width and row_step == width * item:  # lines without gaps are one
+            count, lines = count * depth, np.int64(1)
         if values_only:
-            numbers = (source, count, row_step, depth, width, np.int64(0))
-            unpack_rows(VALUES, arrays, min(job.b_item, 4), j * job.chunk, np.int64(0), numbers)
+            unpack_rows(VALUES, arrays, item, j * job.chunk, np.int64(0), (source, count, row_step, lines, width, np.int64(0)))
         elif wide:
-            numbers = (source, count, row_step, depth, width, groups * LANES)
-            unpack_rows(BESIDE, arrays, min(job.b_item, 4), j * job.chunk, codes, numbers)
+            numbers = (source, count, row_step, lines, width, groups * LANES)
+            unpack_rows(BESIDE, arrays, item, j * job.chunk, codes, numbers)
         else:
-            numbers = (source, count, row_step, depth, width, np.int64(LANES))
-            unpack_rows(ALONE, arrays, min(job.b_item, 4), j * job.chunk, codes, numbers)
+            numbers = (source, count, row_step, lines, width, np.int64(LANES))
+            unpack_rows(ALONE, arrays, item, j * job.chunk, codes, numbers)
         j, codes = j + width, codes + groups * LANES * job.chunk
 
 

@@ -10,8 +10,8 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.vector_ops import F32, I8, I32, I64, LANES, Emitted
-from tcsim.kernels.fast.ieee import to_half
 from tcsim.kernels.fast.pack import SPECIAL
+from tcsim.kernels.fast.round import HALF_END, nearest_half
 
 
 def _add(b: ir.IRBuilder, half: bool, clear: bool, **arg: Any) -> None:
@@ -21,10 +21,11 @@ def _add(b: ir.IRBuilder, half: bool, clear: bool, **arg: Any) -> None:
         at = i * n["pitch"] + j
         total = ops.emit_load(b, arg["late"], at, LANES) + ops.emit_load(b, arg["c"], at, LANES)
         if half:  # rounded twice without harm; infinities, and accumulators that stand for them, are left to others
-            total = to_half(total)
-            infinite = (total.bits_as(I32) & 0x7F800000).compare(">=", (127 + 16) << 23)
-            marks = infinite.cast(I8, "zext") * SPECIAL
-            ops.emit_store(b, ops.emit_load(b, arg["bad"], at, LANES) | marks, arg["bad"], at)
+            total = nearest_half(total, (127 - 14) << 23)
+            infinite = (total.bits_as(I32) & 0x7FFFFFFF).compare(">=", HALF_END)
+            with b.if_then(infinite.any().v, likely=False):
+                marks = infinite.cast(I8, "zext") * SPECIAL
+                ops.emit_store(b, ops.emit_load(b, arg["bad"], at, LANES) | marks, arg["bad"], at)
         ops.emit_store(b, total, arg["late"], at)
         if clear:
             ops.emit_store(b, zero, arg["c"], at)

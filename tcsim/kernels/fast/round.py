@@ -24,6 +24,7 @@ from typing import Any
 from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.directed import has_rounded_conversions, odd_float
 from tcsim.codegen.vector_ops import F32, I32, I64, LANES, Emitted
 
 NATIVE, MASKED, AWAY, HALF, INTEGER, RANDOM, ODD, STAGED, PARITY = range(9)  # the last two: `staged`
@@ -54,11 +55,17 @@ class Par(IntEnum):
 
 
 PAR_COUNT = len(Par)
-_HALF_END = (127 + 16) << 23  # from here on a float16 is infinite
+HALF_END = (127 + 16) << 23  # from here on a float16 is infinite
 STICKY = (127 + 100) << 23  # what stands for infinity in an accumulator: no finite product reaches its last place
 _PLACES = (13 << 23) | (1 << 22)  # from the exponent field of x to 1.5·2^23 last places of x in 11 bits
 _SIGN = -(1 << 31)
 FIELD = 0x7F800000
+
+
+def nearest_half(x: Emitted, least: Emitted | int) -> Emitted:
+    """x to 11 bits, ties to even, or to the last place of exponent field `least`: 1.5·2^23 of its last places are added and taken off."""
+    magic = ((x.bits_as(I32) & FIELD).call("smax", least) + _PLACES).bits_as(F32)
+    return (x + magic) - magic
 
 
 class Rounding:
@@ -92,7 +99,7 @@ class Rounding:
         magnitude = magnitude + self._dither(magnitude, random) if added else self._cut(magnitude, emax, random)
         pattern = (magnitude.cast(F32, "uitofp") * unscale).bits_as(I32)
         if self.half:
-            pattern = pattern.compare(">=", _HALF_END).where(pattern.like(STICKY), pattern)
+            pattern = pattern.compare(">=", HALF_END).where(pattern.like(STICKY), pattern)
         if added:
             pattern = pattern & self.number(Par.MASK)
         result: Emitted = (pattern | sign).bits_as(F32)
@@ -113,15 +120,17 @@ class Rounding:
     def _nearest_half(self, total: Emitted, unscale: Emitted) -> Emitted:
         """The float16 nearest to total·unscale, ties to even, by adding 1.5·2^23 of its last places in float32.
 
-        A total of over 24 bits gives up its last 8, of which bit 8 then keeps whether any was set.
+        A total of over 24 bits is cut to 24, of which the last tells whether any was set that is gone; or it gives up its last 8, of
+        which bit 8 then keeps that.
         """
-        coarse = (total | ((total & 0xFF) + 0xFF)) & -0x100
-        short = (total + (1 << 24)).compare("u<", 1 << 25)
-        value = short.where(total, coarse).cast(F32, "sitofp") * unscale
-        field = (value.bits_as(I32) & FIELD).call("smax", self.number(Par.C_LEAST))
-        magic = (field + _PLACES).bits_as(F32)
-        rounded = ((value + magic) - magic).bits_as(I32)
-        over = (rounded & ~_SIGN).compare(">=", _HALF_END)
+        if has_rounded_conversions():
+            value = odd_float(total) * unscale
+        else:
+            coarse = (total | ((total & 0xFF) + 0xFF)) & -0x100
+            short = (total + (1 << 24)).compare("u<", 1 << 25)
+            value = short.where(total, coarse).cast(F32, "sitofp") * unscale
+        rounded = nearest_half(value, self.number(Par.C_LEAST)).bits_as(I32)
+        over = (rounded & ~_SIGN).compare(">=", HALF_END)
         result: Emitted = over.where((rounded & _SIGN) | STICKY, rounded).bits_as(F32)
         return result
 

@@ -18,6 +18,7 @@ Where even and odd products are summed apart, the sum of the lower exponent is f
 
 from __future__ import annotations
 
+from tcsim.codegen.directed import floor_to_int
 from tcsim.codegen.vector_ops import F32, I32, Emitted
 from tcsim.kernels.fast.round import FIELD, Par, Rounding
 
@@ -54,7 +55,7 @@ def with_c(rounding: Rounding, total: Emitted, e: Emitted, c: Emitted, drops: bo
     scale = scale - base
     if words:
         scale = scale.call("smax", ec * -1 + ((254 + FRACTION - _FAR) << _PLACE))
-    c_floor = (c * scale.bits_as(F32)).call("floor").cast(I32, "fptosi")
+    c_floor = floor_to_int(c * scale.bits_as(F32))
     if drops:
         c_floor = ec.compare(">=", e - ((FRACTION + 1) << _PLACE)).where(c_floor, 0)
     q = (base - e) >> _PLACE

@@ -114,8 +114,10 @@ class Tile:
         some = top.compare(">", self.number(Par.NONE) << 23)
         return some.where(top + shift, 0), some.where(shift, 0)
 
-    def with_c(self, top: Emitted, c: Emitted) -> Emitted:
-        """emax of the block: the products' and c's."""
+    def with_c(self, top: Emitted, c: Emitted | None) -> Emitted:
+        """emax of the block: the products' and c's, where it is not 0."""
+        if c is None:
+            return top
         pattern = c.bits_as(I32)
         field = pattern & FIELD
         if self.half:  # a subnormal c has the exponent of the smallest normal number
@@ -153,15 +155,15 @@ class Tile:
         self,
         terms: Terms,
         emax: list[Emitted],
-        c: list[Emitted],
+        c: list[Emitted | None],
         k: Emitted,
         stop: Emitted,
         random: list[Emitted | None],
         shifts: list[Emitted],
     ) -> list[Emitted]:
-        """The accumulators after products k … stop; `shifts`: how far the products' exponents are moved, if they are."""
+        """The accumulators after products k … stop from c, None for 0; `shifts`: how far the products' exponents are moved, if they are."""
         fields = [self.number(Par.SCALE) - e for e in emax]
-        start = [(x * y.bits_as(F32)).cast(I32, "fptosi") for x, y in zip(c, fields, strict=True)]
+        start = [y.like(0) if x is None else (x * y.bits_as(F32)).cast(I32, "fptosi") for x, y in zip(c, fields, strict=True)]
         if shifts:  # products far below c's last place are multiplied by 0
             fields = [(field + shift).call("smax", 0) for field, shift in zip(fields, shifts, strict=True)]
         s = [field.bits_as(F32) for field in fields]
@@ -263,12 +265,10 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[
     draws = (
         VectorDraws(b, tile.par[Par.SEED], [elements(b, i + r, col, v) for r, col in members]) if tile.kind == RANDOM else None
     )
-    step, slot = Variable(b, v["step"]), Variable(b, Emitted(b, I64(0)))
-    with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
-        stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
-        if paired:  # blocks start at 0 and 2 and reach 32 further, a number that LLVM must not know: it would unroll and spill
-            k = k >> 3
-            stop = k + (tile.par[Par.BLOCK] << 1)
+    step, slot, length = Variable(b, v["step"]), Variable(b, Emitted(b, I64(0))), tile.par[Par.BLOCK]
+
+    def walk(k: Emitted, stop: Emitted, fresh: bool = False) -> None:
+        """A block: products k … stop. fresh: all accumulators are 0."""
         parts, shifts = 2 if tile.kind == PARITY else 1, []
         found = [tile.exponents(arg["ea"], arg["eb"], codes_row, v["lda"], k + part, stop) for part in range(parts)]
         tops = found[0]
@@ -283,7 +283,7 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[
         for first in range(0, len(members), VECTORS):
             group = range(first, first + VECTORS)
             terms = Terms(arg["a"], arg["bm"], [(rows[p], members[p][1] * LANES) for p in group])
-            before = [c[p].get() for p in group]
+            before: list[Any] = [None if fresh else c[p].get() for p in group]
             if tile.staged:
                 fields = [[x[p] for p in group] for x in found]
                 after = tile.two_stage_block(terms, fields, before, k, stop, [seen[p] for p in group if seen])
@@ -295,6 +295,13 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[
             for p, x in zip(group, after, strict=True):
                 c[p].set(x)
         step.set(step.get() + 1)
+
+    if paired:  # blocks start at 0 and 2 and reach 32 further, a number that LLVM must not know: it would unroll and spill
+        for first in (0, 2):
+            walk(Emitted(b, I64(first)), (length << 1) + first, fresh=first == 0)
+    else:
+        with ops.loop(b, v["depth"], length) as k:
+            walk(k, (k + length).call("smin", v["depth"]))
     for p, place in enumerate(at):
         ops.emit_store(b, c[p].get(), arg["c"], place)
         if seen:
