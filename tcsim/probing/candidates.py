@@ -67,6 +67,12 @@ def modes(known: Formats) -> list[Parts]:
     return found
 
 
+def kind_of(parts: Parts) -> tuple[Any, ...]:
+    """What the modes fix: parts of equal kinds differ in numbers and in how k is walked."""
+    exact = parts["align_rounding"] == "exact"
+    return parts["arithmetic"], parts["c_enters"], parts["sum_format"], parts["parity_split"], parts["group_size"], exact
+
+
 _FUSED: Parts = {
     "arithmetic": "fused", "align_rounding": "exact", "fraction_bits": None, "rounding": "rne", "subnormals": "flush",
     "zero_sign": "ieee", "nan_from": "operand",

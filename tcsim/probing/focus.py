@@ -12,10 +12,11 @@ import numpy as np
 
 from tcsim.probing.box import Batch
 from tcsim.probing.candidates import Parts
-from tcsim.probing.search import Judge
+from tcsim.probing.search import Judge, one_by_one
 
 _OUTPUTS = 32  # missed ones of a batch, and as many explained ones
 _BATCHES = 3
+_PROBLEMS = 4  # whole problems of a batch instead, for what is computed one problem after another
 _LONG = 40  # products from which on a batch is looked at only where shorter ones leave nothing
 
 
@@ -32,7 +33,15 @@ def focus(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:
     chosen = of_interest[:_BATCHES]
     if rounds_randomly(parts):
         return [batch for _, batch in chosen]
-    return [judge.hold(_picked(batch, at)) for at, batch in chosen]
+    pick = _problems if one_by_one(parts["arithmetic"]) else _picked
+    return [judge.hold(pick(batch, at)) for at, batch in chosen]
+
+
+def _problems(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:
+    most = np.argsort(-missed.sum(axis=(1, 2)), kind="stable")[:_PROBLEMS]
+    assert batch.d is not None
+    scale_a, scale_b = (None if x is None else x[most] for x in (batch.scale_a, batch.scale_b))
+    return replace(batch, a=batch.a[most], b=batch.b[most], c=batch.c[most], d=batch.d[most], scale_a=scale_a, scale_b=scale_b)
 
 
 def _picked(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:

@@ -12,7 +12,7 @@ from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.probing import families
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import Parts, modes, moves, records, scans, unit_of_parts, with_random_words
+from tcsim.probing.candidates import Parts, kind_of, modes, moves, records, scans, unit_of_parts, with_random_words
 from tcsim.probing.chance import chance_of
 from tcsim.probing.focus import focus
 from tcsim.probing.result import ProbeResult, result_of_search
@@ -117,14 +117,23 @@ class Search(Walker):
             return False  # one product already refutes it more than another kind
         if numbers.score > _ONE_BLOCK:
             self.judge.allow(_WORK)
-        walked = self.settled(self.walk(self._again(numbers, self.all)), confirm)
+        walked = self.walk(self._again(numbers, self.all))
+        if walked.score > _ONE_BLOCK and not walked.perfect:
+            walked = self.focused(walked, kicked=False)  # sums show cuts that one product does not
+        walked = self.settled(walked, confirm)
         self.tried.append(walked)
         return walked.perfect and self.confirmed >= confirm
 
     def looked_into(self, confirm: int, work: float, least: float = 0.0) -> bool:
-        """The best kinds so far explained further, those that explain `least` and one at any rate; whether one is confirmed."""
+        """The best kinds so far explained further, those that explain `least` and one at any rate; whether one is confirmed.
+
+        Of each kind the best alone: where few outputs tell kinds apart, all that explains most may be of one wrong kind.
+        """
         self.deep = True
-        for at, found in enumerate(sorted(self.tried, key=lambda f: -f.score)[:_DEEP]):
+        kinds: dict[tuple[Any, ...], Found] = {}
+        for found in sorted((self._again(f, self.all) for f in self.tried), key=lambda f: -f.score):  # more was seen since
+            kinds.setdefault(kind_of(found.parts), found)
+        for at, found in enumerate(list(kinds.values())[:_DEEP]):
             if at and found.score < least:
                 continue
             self.judge.allow(work)
@@ -175,6 +184,8 @@ class Search(Walker):
 
     def explain(self, found: Found) -> Found:
         """Whatever is left against everything that was seen, and the walk of k again."""
+        if self.judge.score(found.parts, self.products) == 1.0:
+            found = self.walk(found)  # its numbers explain one product: what is left is how k is taken
         for _ in range(2):
             if not found.perfect:
                 found = self.focused(found)

@@ -22,7 +22,12 @@ _KICKS = 3  # changes of a group
 _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up early
 
 
-_CALL = 8e4  # what a candidate costs before its first product
+_CALL, _PROBLEM = 8e4, 8e3  # what a candidate costs before its first product, and for a problem by itself
+
+
+def one_by_one(arithmetic: str) -> bool:
+    """Whether the problems of a batch are computed one after another: many small ones take long."""
+    return arithmetic in ("paired", "fused")
 
 
 @lru_cache(maxsize=4096)
@@ -77,7 +82,8 @@ class Judge:
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))
         if key not in self._kept:
-            self.work += _CALL + batch.size * (batch.a.shape[2] + 10) * cost_of(unit)
+            begun = _CALL + (_PROBLEM * batch.c.shape[0] if one_by_one(unit.arithmetic) else 0)
+            self.work += begun + batch.size * (batch.a.shape[2] + 10) * cost_of(unit)
             self._kept[key] = int(np.count_nonzero(simulated(unit, batch, seed=self.seed) == batch.d))
         return self._kept[key]
 
