@@ -113,6 +113,17 @@ def _around(fa: Format, fb: Format, kind: str) -> tuple[int, int]:
     return fa.emax + fb.emax - 6, fa.emax + fb.emax + 2
 
 
+def all_corners(rng: Rng, known: Formats, name: str = "corners") -> Batch:
+    """k = 1: every corner of a times every corner of b beside every corner of c: no generator hits a given three of them often."""
+    a, b, c = corners(known.a), corners(known.b), corners(known.out)
+    shape = (c.size, a.size, b.size)
+    scales = known.scales(rng, *shape, 1, scale)
+    return Batch(
+        name, np.broadcast_to(a[:, None], (c.size, a.size, 1)).copy(), np.broadcast_to(b[None], (c.size, 1, b.size)).copy(),
+        np.broadcast_to(c[:, None, None], shape).copy(), *scales,
+    )  # fmt: skip
+
+
 def sum_batches(rng: Rng, known: Formats, k: int, *, batches: int = 16, side: int = 6, name: str = "sums") -> Batch:
     """k products and c: cancellation, one dominant term, zeros, wide exponents, both ends, specials, uniform bits."""
     a, b, c = zip(*(_sum(rng, known, k, t, side) for t in range(batches)), strict=True)

@@ -29,6 +29,7 @@ _FAR = 0.9  # of what begins further off, another kind that explains one product
 _MARGIN = 0.015  # zeros that fill k up can show in one product
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
 _NEARLY = 0.998  # another order of k would change more than is left to explain
+_CORNERS = 3  # which call of a confirmation holds every corner
 CONFIRM = 100_000
 
 
@@ -271,7 +272,10 @@ class Search(Walker):
         lengths = (unit.block_size, 2, unit.instruction_k, 1, unit.block_size + 1, 2 * unit.instruction_k + 1)
         while self.confirmed < outputs:
             length = lengths[i % 6] if i % 2 else self.box.whole(lengths[i % 6])
-            batch = families.sum_batches(self.rng, self.box.formats, length, batches=32, side=24, name="confirmation")
+            if i == _CORNERS:
+                batch = families.all_corners(self.rng, self.box.formats, "confirmation")
+            else:
+                batch = families.sum_batches(self.rng, self.box.formats, length, batches=32, side=24, name="confirmation")
             asked = self.box.ask(batch)
             assert asked.d is not None
             if not np.array_equal(simulated(unit, asked, seed=self.judge.seed), asked.d):
