@@ -29,6 +29,7 @@ _FAR = 0.9  # of what begins further off, another kind that explains one product
 _MARGIN = 0.015  # zeros that fill k up can show in one product
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
 _NEARLY = 0.998  # another order of k would change more than is left to explain
+_PLAIN: Parts = {"subnormals": "keep", "operand_format": None, "min_exponent": None, "out_precision": None}
 _CORNERS = 3  # which call of a confirmation holds every corner
 CONFIRM = 100_000
 
@@ -178,6 +179,9 @@ class Search(Walker):
     def numbers(self, found: Found) -> Found:
         """What one product beside c shows."""
         found = improve(self.judge, self._again(found, [self.small]), [self.small])
+        if found.score < _ONE_BLOCK:  # what was changed while numbers were far off may hold them there
+            plain = self._again(Found({**found.parts, **_PLAIN}, 0.0), [self.small])
+            found = max(found, improve(self.judge, plain, [self.small]), key=lambda f: f.score)
         found = self._again(found, self.products)
         if self.slow(found):
             return self._nans(self.focused(found, self.products, kicked=False))
