@@ -233,8 +233,9 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
         if (
             now["min_exponent"] is not None
         ):  # the last place of a block at its least exponent shows in one product, each alone does not
-            both = [(now["fraction_bits"] + d, now["min_exponent"] + d) for d in (1, -1, 2, -2, 3, -3, 4, -4)]
-            yield "cut and least exponent", [{"fraction_bits": f, "min_exponent": e} for f, e in both if f > 0]
+            cut, least = now["fraction_bits"], now["min_exponent"]
+            both = sorted(range(max(cut - _DEEP, 1), cut + 9), key=lambda f: abs(f - cut))[1:]
+            yield "cut and least exponent", [{"fraction_bits": f, "min_exponent": least + f - cut} for f in both]
     if kind in ("two-stage", "paired"):
         first, last = now["fraction_bits"], now["late_fraction_bits"]
         both = [(i, j) for i in range(first - 3, first + 4) for j in range(last - 3, last + 4) if i > 0 and j > 0]
