@@ -230,12 +230,12 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
     if kind == "aligned" and now["fraction_bits"] is not None:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
         yield "align rounding", [{"align_rounding": r, "fraction_bits": f} for r in ALIGN_ROUNDINGS[:-1] for f in near]
-        if (
-            now["min_exponent"] is not None
-        ):  # the last place of a block at its least exponent shows in one product, each alone does not
-            cut, least = now["fraction_bits"], now["min_exponent"]
-            both = sorted(range(max(cut - _DEEP, 1), cut + 9), key=lambda f: abs(f - cut))[1:]
-            yield "cut and least exponent", [{"fraction_bits": f, "min_exponent": least + f - cut} for f in both]
+        if now["min_exponent"] is not None:  # one product shows the last place at the least exponent, and neither of both alone
+            cut, place = now["fraction_bits"], now["min_exponent"] - now["fraction_bits"]
+            cuts_near = sorted(range(max(cut - _DEEP, 1), cut + 2 * _DEEP), key=lambda f: abs(f - cut))[1:]
+            both = [{"fraction_bits": f, "min_exponent": f + place} for f in cuts_near]
+            yield "cut and least exponent", both[:8]
+            yield "the same further", both[8:]
     if kind in ("two-stage", "paired"):
         first, last = now["fraction_bits"], now["late_fraction_bits"]
         both = [(i, j) for i in range(first - 3, first + 4) for j in range(last - 3, last + 4) if i > 0 and j > 0]
