@@ -189,8 +189,8 @@ class Search(Walker):
 
     def explain(self, found: Found) -> Found:
         """Whatever is left against everything that was seen, and the walk of k again."""
-        if self.judge.score(found.parts, self.products) == 1.0:
-            found = self.walk(found)  # its numbers explain one product: what is left is how k is taken
+        if found.score < _ONE_BLOCK and self.judge.score(found.parts, self.products) == 1.0:
+            found = self.walk(found)  # its numbers explain one product, far from every sum: what is left is how k is taken
         for _ in range(2):
             if not found.perfect:
                 found = self.focused(found)
