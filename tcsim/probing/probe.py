@@ -10,6 +10,7 @@ import numpy as np
 
 from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
+from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing import families
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.candidates import Parts, kind_of, modes, moves, records, scans, unit_of_parts, with_random_words
@@ -168,16 +169,32 @@ class Search(Walker):
         for _ in range(_TRIES):
             if not found.perfect:
                 return found
-            refuted = self.confirm(found, confirm)
+            simplest = self.simplest(found)
+            refuted = self.confirm(simplest, confirm)
             if refuted is None:
-                return found
+                return simplest
             self.sums.append(refuted)
             self.judge.allow(_WORK)
-            found = self.explain(self._again(found, self.all))
+            found = max((self._again(f, self.all) for f in (found, simplest)), key=lambda f: f.score)
+            if not found.perfect:
+                found = self.explain(found)
         return found
 
+    def simplest(self, found: Found) -> Found:
+        """The same with exact sums where those explain everything as well: they have no numbers that chance could have set."""
+        if found.parts["arithmetic"] != "aligned" or found.parts["align_rounding"] == "exact":
+            return found
+        exact = {**found.parts, **_PLAIN, "align_rounding": "exact", "fraction_bits": None}
+        exact["out_precision"] = found.parts["out_precision"]
+        tried = (self._again(Found({**exact, "rounding": r}, 0.0), self.all, 0.9999999) for r in ROUNDINGS)
+        return next((f for f in tried if f.perfect), found)
+
     def numbers(self, found: Found) -> Found:
-        """What one product beside c shows."""
+        """What one product beside c shows; begun with how the best kind so far rounds results, where that explains more."""
+        if self.tried:
+            best = max(self.tried, key=lambda f: f.score).parts
+            shared = {key: best[key] for key in ("rounding", "out_precision", "zero_sign")}
+            found = max(found, self._again(Found({**found.parts, **shared}, 0.0), [self.small]), key=lambda f: f.score)
         found = improve(self.judge, self._again(found, [self.small]), [self.small])
         if found.score < _ONE_BLOCK:  # what was changed while numbers were far off may hold them there
             plain = self._again(Found({**found.parts, **_PLAIN}, 0.0), [self.small])
