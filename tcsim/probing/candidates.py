@@ -67,7 +67,7 @@ def modes(known: Formats) -> list[Parts]:
     return found
 
 
-def kind_of(parts: Parts) -> tuple[Any, ...]:
+def arithmetic_kind(parts: Parts) -> tuple[Any, ...]:
     """What the modes fix: parts of equal kinds differ in numbers and in how k is walked."""
     exact = parts["align_rounding"] == "exact"
     return parts["arithmetic"], parts["c_enters"], parts["sum_format"], parts["parity_split"], parts["group_size"], exact

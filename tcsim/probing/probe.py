@@ -13,7 +13,7 @@ from tcsim.fp.formats import Format, format_named
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing import families
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import Parts, kind_of, modes, moves, records, scans, unit_of_parts, with_random_words
+from tcsim.probing.candidates import Parts, arithmetic_kind, modes, moves, records, scans, unit_of_parts, with_random_words
 from tcsim.probing.chance import chance_of
 from tcsim.probing.focus import focus
 from tcsim.probing.result import ProbeResult, result_of_search
@@ -135,7 +135,7 @@ class Search(Walker):
         self.deep = True
         kinds: dict[tuple[Any, ...], Found] = {}
         for found in sorted((self._again(f, self.all) for f in self.tried), key=lambda f: -f.score):  # more was seen since
-            kinds.setdefault(kind_of(found.parts), found)
+            kinds.setdefault(arithmetic_kind(found.parts), found)
         for at, found in enumerate(list(kinds.values())[:_DEEP]):
             if at and found.score < least:
                 continue
