@@ -233,9 +233,9 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
         if now["min_exponent"] is not None:  # one product shows the last place at the least exponent, and neither of both alone
             cut, place = now["fraction_bits"], now["min_exponent"] - now["fraction_bits"]
             cuts_near = sorted(range(max(cut - _DEEP, 1), cut + 2 * _DEEP), key=lambda f: abs(f - cut))[1:]
-            both = [{"fraction_bits": f, "min_exponent": f + place} for f in cuts_near]
-            yield "cut and least exponent", both[:8]
-            yield "the same further", both[8:]
+            along: list[Parts] = [{"fraction_bits": f, "min_exponent": f + place} for f in cuts_near]
+            yield "cut and least exponent", along[:8]
+            yield "the same further", along[8:]
     if kind in ("two-stage", "paired"):
         first, last = now["fraction_bits"], now["late_fraction_bits"]
         both = [(i, j) for i in range(first - 3, first + 4) for j in range(last - 3, last + 4) if i > 0 and j > 0]

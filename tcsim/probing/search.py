@@ -79,11 +79,15 @@ class Judge:
         assert batch.d is not None
         return np.asarray(simulated(unit, batch, seed=self.seed) != batch.d)
 
+    def begin(self, unit: Unit, batch: Batch) -> None:
+        """Count what computing a batch costs before its first product."""
+        self.work += _CALL + (_PROBLEM * batch.c.shape[0] if one_by_one(unit.arithmetic) else 0)
+
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))
         if key not in self._kept:
-            begun = _CALL + (_PROBLEM * batch.c.shape[0] if one_by_one(unit.arithmetic) else 0)
-            self.work += begun + batch.size * (batch.a.shape[2] + 10) * cost_of(unit)
+            self.begin(unit, batch)
+            self.work += batch.size * (batch.a.shape[2] + 10) * cost_of(unit)
             self._kept[key] = int(np.count_nonzero(simulated(unit, batch, seed=self.seed) == batch.d))
         return self._kept[key]
 

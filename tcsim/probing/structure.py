@@ -135,7 +135,8 @@ def placed(
             batch = marks(n) if left and n > 1 else None
             if batch is None or unit is None or batch.d is None:
                 continue
-            judge.work += 8e4 + batch.size * batch.a.shape[2]
+            judge.begin(unit, batch)
+            judge.work += batch.size * batch.a.shape[2]
             seen = [row.tobytes() for row in answer_rows(batch.d)]
             places = [row.tobytes() for row in answer_rows(simulated(unit, batch, seed=judge.seed))]
             if sorted(seen) == sorted(places):
@@ -171,6 +172,7 @@ def by_pairs(judge: Judge, pairs: Batch, length: int, parts: Parts) -> Parts | N
     unit = unit_of_parts(judge.known, {**parts, "k_order": None})
     if unit is None or pairs.d is None:
         return None
+    judge.begin(unit, pairs)
     seen, wanted = answer_rows(pairs.d), answer_rows(simulated(unit, pairs, seed=judge.seed))
     number = _numbered(np.concatenate([seen, wanted]))
     of_k, of_place = number[: length * length].reshape(length, length), number[length * length :].reshape(length, length)
