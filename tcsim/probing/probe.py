@@ -31,7 +31,7 @@ _MARGIN = 0.015  # zeros that fill k up can show in one product
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PLAIN: Parts = {"subnormals": "keep", "operand_format": None, "min_exponent": None, "out_precision": None}
-_CORNERS = 3  # which call of a confirmation holds every corner
+_CORNERS, _ONE_SIGN = 3, 2  # which calls of a confirmation hold every corner, and no signs
 CONFIRM = 100_000
 
 
@@ -297,6 +297,7 @@ class Search(Walker):
                 batch = families.all_corners(self.rng, self.box.formats, "confirmation")
             else:
                 batch = families.sum_batches(self.rng, self.box.formats, length, batches=32, side=24, name="confirmation")
+                batch = families.of_one_sign(batch, self.box.formats) if i == _ONE_SIGN else batch
             asked = self.box.ask(batch)
             assert asked.d is not None
             if not np.array_equal(simulated(unit, asked, seed=self.judge.seed), asked.d):
