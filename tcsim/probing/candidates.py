@@ -9,7 +9,7 @@ from typing import Any
 
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.hardware import UNITS
-from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS
+from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS, TERM_CUTS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Formats
 
@@ -65,6 +65,12 @@ def modes(known: Formats) -> list[Parts]:
             found += [_FUSED, {**_FUSED, "lanes": 2, "block_size": 2}]
         found += [parts for parts in _PAIRED if unit_of_parts(known, {**USUAL, **parts}) is not None]
     return found
+
+
+def arithmetic_kind(parts: Parts) -> tuple[Any, ...]:
+    """What the modes fix: parts of equal kinds differ in numbers and in how k is walked."""
+    exact = parts["align_rounding"] == "exact"
+    return parts["arithmetic"], parts["c_enters"], parts["sum_format"], parts["parity_split"], parts["group_size"], exact
 
 
 _FUSED: Parts = {
@@ -150,9 +156,15 @@ class Scan:
 def scans(known: Formats, now: Parts) -> Iterator[Scan]:
     """The numbers that a search scans from where it stands."""
     kind = now["arithmetic"]
-    if kind in ("integer", "fused", "paired"):
+    if kind in ("integer", "fused"):
         return
     most = min(span(known) + 2, 300)
+    if kind == "paired":
+        yield Scan("fraction_bits", _coarse(most), 1, most)
+        yield Scan("late_fraction_bits", _coarse(most), 1, most)
+        low, high = floors(known)
+        yield Scan("min_exponent", (-126, *range(low, high + 1, 24)), low, high, ({"min_exponent": None},))
+        return
     if kind in ("aligned", "two-stage"):
         cut = (("align_rounding", "rz"),) if now["align_rounding"] == "exact" else ()
         exact = ({"align_rounding": "exact", "fraction_bits": None},) if kind == "aligned" else ()
@@ -186,6 +198,8 @@ def cuts(known: Formats, now: Parts) -> Iterator[Scan]:
         yield Scan("min_exponent", places, low, high + _DEEP, (), (("align_rounding", rounding), ("fraction_bits", _DEEP)))
 
 
+_LONGEST_SWAPPED = 40
+_LONGEST_BLOCK = 72
 _DEEP = 40  # fraction bits below a least exponent above every term's
 
 
@@ -209,20 +223,25 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
     kind = now["arithmetic"]
     if kind == "integer":
         yield "overflow", [{"overflow": "saturate"}, {"overflow": "wrap"}]
-    if kind in ("integer", "fused", "paired"):
+    if kind in ("integer", "fused"):
         return
+    if kind == "paired":
+        yield "zeros", [{"term_cut": t, "subnormals": s} for t in TERM_CUTS for s in ("keep", "flush")]
     if kind == "aligned" and now["fraction_bits"] is not None:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
         yield "align rounding", [{"align_rounding": r, "fraction_bits": f} for r in ALIGN_ROUNDINGS[:-1] for f in near]
-        if (
-            now["min_exponent"] is not None
-        ):  # the last place of a block at its least exponent shows in one product, each alone does not
-            both = [(now["fraction_bits"] + d, now["min_exponent"] + d) for d in (1, -1, 2, -2, 3, -3, 4, -4)]
-            yield "cut and least exponent", [{"fraction_bits": f, "min_exponent": e} for f, e in both if f > 0]
-    if kind == "two-stage":
+        if now["min_exponent"] is not None:  # one product shows the last place at the least exponent, and neither of both alone
+            cut, place = now["fraction_bits"], now["min_exponent"] - now["fraction_bits"]
+            cuts_near = sorted(range(max(cut - _DEEP, 1), cut + 2 * _DEEP), key=lambda f: abs(f - cut))[1:]
+            along: list[Parts] = [{"fraction_bits": f, "min_exponent": f + place} for f in cuts_near]
+            yield "cut and least exponent", along[:8]
+            yield "the same further", along[8:]
+    if kind in ("two-stage", "paired"):
         first, last = now["fraction_bits"], now["late_fraction_bits"]
         both = [(i, j) for i in range(first - 3, first + 4) for j in range(last - 3, last + 4) if i > 0 and j > 0]
         yield "both cuts", [{"fraction_bits": i, "late_fraction_bits": j} for i, j in both]
+    if kind == "paired":
+        return
     kept = now["out_precision"]
     widths: set[int | None] = {None}
     if now["sum_format"] is None:
@@ -233,6 +252,39 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
     flush = ("keep", "flush") if kind != "two-stage" else ("keep",)
     yield "zeros", [{"subnormals": s, "zero_sign": z} for s in flush for z in ("positive", "ieee")]
     yield "operand format", [{"operand_format": f} for f in operand_formats(known)]
+
+
+def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
+    """`moves`, and those whose effect is hidden until another part is right as well."""
+    yield from moves(known, now)
+    if now["group_size"] > 1:
+        yield "groups", [{"group_size": g} for g in range(2, known.scale_block + 1) if now["block_size"] % g == 0]
+    if now["arithmetic"] == "two-stage":
+        yield "parity", [{"parity_split": not now["parity_split"]}]
+    if now["k_order"] is None and now["lanes"] == 1 and now["arithmetic"] != "integer":
+        yield "blocks", [{"block_size": n} for n in range(1, _LONGEST_BLOCK + 1) if n % now["group_size"] == 0]
+    if now["k_order"] is not None:
+        yield "swaps", [{"k_order": tuple(order)} for order in _swapped(now["k_order"])]
+
+
+def with_random_words(now: Parts) -> list[Parts]:
+    """What can be rounded stochastically, each so. Terms are also cut a little higher or lower then."""
+    found: list[Parts] = [{"rounding": "sr"}]
+    if now["arithmetic"] == "rounded":
+        found += [{"product_rounding": "sr"}, {"product_rounding": "sr", "rounding": "sr"}]
+    if now["arithmetic"] == "aligned" and now["fraction_bits"] is not None:
+        near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
+        found += [{"align_rounding": "sr", "fraction_bits": f} for f in near]
+    return found
+
+
+def _swapped(order: tuple[int, ...]) -> Iterator[list[int]]:
+    """Every order in which two places are exchanged: marks and pairs may leave a few open."""
+    for i in range(len(order)):
+        for j in range(i) if len(order) <= _LONGEST_SWAPPED else ():
+            found = list(order)
+            found[i], found[j] = found[j], found[i]
+            yield found
 
 
 @lru_cache(maxsize=64)

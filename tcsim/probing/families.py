@@ -5,6 +5,7 @@ Every function gives a `Batch` without outputs, the same for the same generator.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,28 @@ def _around(fa: Format, fb: Format, kind: str) -> tuple[int, int]:
     if kind == "low":
         return fa.emin + fb.emin - fa.mantissa_bits - fb.mantissa_bits, fa.emin + fb.emin + 6
     return fa.emax + fb.emax - 6, fa.emax + fb.emax + 2
+
+
+def all_corners(rng: Rng, known: Formats, name: str = "corners") -> Batch:
+    """k = 1: every corner of a times every corner of b beside every corner of c: no generator hits a given three of them often."""
+    a, b, c = corners(known.a), corners(known.b), corners(known.out)
+    shape = (c.size, a.size, b.size)
+    scales = known.scales(rng, *shape, 1, scale)
+    return Batch(
+        name, np.broadcast_to(a[:, None], (c.size, a.size, 1)).copy(), np.broadcast_to(b[None], (c.size, 1, b.size)).copy(),
+        np.broadcast_to(c[:, None, None], shape).copy(), *scales,
+    )  # fmt: skip
+
+
+def of_one_sign(batch: Batch, known: Formats) -> Batch:
+    """The batch without signs: nothing cancels, and sums grow as wide as they can."""
+    if known.a.integer:
+        return batch
+    a, b, c = (
+        x & ~x.dtype.type(f.sign_bit if f.signed and f.nan != "negative-zero" else 0)
+        for x, f in ((batch.a, known.a), (batch.b, known.b), (batch.c, known.out))
+    )
+    return replace(batch, a=a, b=b, c=c)
 
 
 def sum_batches(rng: Rng, known: Formats, k: int, *, batches: int = 16, side: int = 6, name: str = "sums") -> Batch:

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
-from tcsim.probing import families, marks, structure
-from tcsim.probing.box import Batch, Box, Formats, embedded, of_few, simulated
-from tcsim.probing.candidates import Parts, modes, records, scans, unit_of_parts
-from tcsim.probing.chance import Chance, chance_of
-from tcsim.probing.codes import Rng, nan_codes
+from tcsim.hardware.choices import ROUNDINGS
+from tcsim.probing import families
+from tcsim.probing.box import Batch, Box, Formats, simulated
+from tcsim.probing.candidates import Parts, arithmetic_kind, modes, moves, records, scans, unit_of_parts, with_random_words
+from tcsim.probing.chance import chance_of
+from tcsim.probing.focus import focus
 from tcsim.probing.result import ProbeResult, result_of_search
-from tcsim.probing.search import Found, Judge, best_of, improve, scanned, starting_points
+from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, scanned, starting_points
+from tcsim.probing.walk import Walker
 
-_LENGTHS = (2, 3, 5, 9, 18, 35, 70)
 _TRIES = 4
-_PERIODS = 8
+_FOCUSES = 4
+_FEW = 8  # picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
-_WORK, _DEEP_WORK = 1e8, 2e8  # products simulated for one kind of arithmetic
+_WORK, _DEEP_WORK = 2e8, 4e8  # products simulated for one kind of arithmetic
 _ONE_BLOCK = 0.99
+_FAR = 0.9  # of what begins further off, another kind that explains one product is asked first
 _MARGIN = 0.015  # zeros that fill k up can show in one product
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
 _NEARLY = 0.998  # another order of k would change more than is left to explain
-_PAIRED = 64  # the longest order of k that pairs of marks are asked for
-_PAIRS = 20  # how many lengths at most
+_PLAIN: Parts = {"subnormals": "keep", "operand_format": None, "min_exponent": None, "out_precision": None}
+_CORNERS, _ONE_SIGN = 3, 2  # which calls of a confirmation hold every corner, and no signs
 CONFIRM = 100_000
 
 
@@ -79,83 +82,77 @@ def probe(
     return search.run(confirm, table)
 
 
-class Search:
+class Search(Walker):
     """One black box being asked and explained."""
-
-    def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
-        self.box, self.rng, self.judge = box, rng, judge
-        known = box.formats
-        self.small = box.ask(families.one_product(rng, known, 6))
-        self.large = box.ask(families.one_product(rng, known, 16))
-        asked = box.ask(marks.marks(rng, known, box.whole(structure.REACH)))
-        self.label = structure.labels(asked)
-        few = box.ask(marks.marks(rng, known, box.whole(structure.REACH), rows=5, columns=8))
-        self.marks = of_few(few, 5, 8)  # what was recorded may hold more
-        self.sums = [box.ask(families.sum_batches(rng, known, box.whole(k) if i % 2 else k)) for i, k in enumerate(_LENGTHS)]
-        self.nans = self._nan_codes()
-        self.confirmed = self.wanted = 0
-        self.pairs: dict[int, Batch | None] = {}
-        self.places: dict[int, Batch | None] = {}
-        self.stairs: Batch | None = None
-        self.chance: Chance | None = None
-        self.far = False  # whether marks are to be so large that no random word matters
-        self.blocks: dict[tuple[int, ...], Batch | None] = {}
-
-    @property
-    def products(self) -> list[Batch]:
-        return [self.small, self.large]
-
-    @property
-    def all(self) -> list[Batch]:
-        return [self.small, *self.sums, self.large, self.marks]
-
-    def _nan_codes(self) -> list[int | None]:
-        found = np.concatenate(
-            [nan_codes(b.d, self.box.formats.out).ravel() for b in (self.small, self.large) if b.d is not None]
-        )
-        values, counts = np.unique(found, return_counts=True)
-        usual = self.box.formats.out.nan_code
-        codes = [int(v) for v in values[np.argsort(-counts, kind="stable")][:6]]
-        return list(dict.fromkeys([*(None if code == usual else code for code in codes), None]))
 
     def run(self, confirm: int, table: bool) -> ProbeResult:
         """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
         self.wanted = confirm
-        tried: list[Found] = []
-        late = False
         for found in self.recorded() if table else ():
             if self.confirm(found, confirm) is None:
                 return self.result(found)
         begun = [f for mode in modes(self.box.formats) for f in starting_points(self.judge, mode, [self.small], self.nans[0])]
+        later: list[Found] = []
         for found in sorted(begun, key=lambda f: -f.score):
-            self.judge.allow(_WORK)
-            numbers = self.numbers(found)
-            best = max((self.judge.score(f.parts, self.products) for f in tried), default=0.0)
-            if numbers.score < min(best, 0.99) - _MARGIN:
-                continue  # one product already refutes it more than another kind
-            if numbers.score > _ONE_BLOCK:
-                self.judge.allow(_WORK)
-            walked = self.walk(self._again(numbers, self.all))
-            if not walked.perfect and walked.score > _ONE_BLOCK:
-                self.judge.allow(_WORK)
-                walked = self.explain(walked)
-            elif not walked.perfect and walked.parts["c_enters"] == "after" and not late:
-                late = True
-                walked = self.explain(walked)
-            if walked.perfect:
-                walked = self.settled(walked, confirm)
-            if walked.perfect and self.confirmed >= confirm:
-                return self.result(walked)
-            tried.append(walked)
+            if found.score < _FAR and self.best_numbers() > _ONE_BLOCK:
+                later.append(found)
+            elif self.attempt(found, confirm):
+                return self.result(self.tried[-1])
+        if self.looked_into(confirm, _WORK, _ONE_BLOCK) or any(self.attempt(found, confirm) for found in later):
+            return self.result(self.tried[-1])
+        if later and self.looked_into(confirm, _WORK, _ONE_BLOCK):
+            return self.result(self.tried[-1])
         self.chance = chance_of(self.box)
-        hopeless = self.chance is not None and max(f.score for f in tried) < _UNRANDOM  # by words that no seed says
-        for found in () if hopeless else sorted(tried, key=lambda f: -f.score)[:_DEEP]:
-            self.judge.allow(_DEEP_WORK)
-            deeper = self.settled(self.explain(self._again(found, self.all)), confirm)
-            if deeper.perfect and self.confirmed >= confirm:
-                return self.result(deeper)
-            tried.append(deeper)
-        return self.result(max((self._again(f, self.all) for f in tried), key=lambda f: f.score))
+        hopeless = self.chance is not None and max(f.score for f in self.tried) < _UNRANDOM  # by words that no seed says
+        if not hopeless and self.looked_into(confirm, _DEEP_WORK):
+            return self.result(self.tried[-1])
+        return self.result(max((self._again(f, self.all) for f in self.tried), key=lambda f: f.score))
+
+    def best_numbers(self) -> float:
+        """How much of one product the best kind of arithmetic explained so far."""
+        return max((self.judge.score(f.parts, self.products) for f in self.tried), default=0.0)
+
+    def attempt(self, found: Found, confirm: int) -> bool:
+        """A kind of arithmetic tried from where it begins: its numbers, then its walk of k; whether it is confirmed."""
+        self.judge.allow(_WORK)
+        numbers, best = self.numbers(found), self.best_numbers()
+        if numbers.score < min(best, 0.99) - _MARGIN:
+            return False  # one product already refutes it more than another kind
+        if numbers.score > _ONE_BLOCK:
+            self.judge.allow(_WORK)
+        walked = self.walk(self._again(numbers, self.all))
+        if walked.score > _ONE_BLOCK and not walked.perfect:
+            walked = self.focused(walked, kicked=False)  # sums show cuts that one product does not
+        walked = self.settled(walked, confirm)
+        self.tried.append(walked)
+        return walked.perfect and self.confirmed >= confirm
+
+    def looked_into(self, confirm: int, work: float, least: float = 0.0) -> bool:
+        """The best kinds so far explained further, those that explain `least` and one at any rate; whether one is confirmed.
+
+        Of each kind the best alone: where few outputs tell kinds apart, all that explains most may be of one wrong kind.
+        """
+        self.deep = True
+        kinds: dict[tuple[Any, ...], Found] = {}
+        for found in sorted((self._again(f, self.all) for f in self.tried), key=lambda f: -f.score):  # more was seen since
+            kinds.setdefault(arithmetic_kind(found.parts), found)
+        for at, found in enumerate(list(kinds.values())[:_DEEP]):
+            if at and found.score < least:
+                continue
+            self.judge.allow(work)
+            explained = self.explain(self._again(found, self.all))
+            if (
+                not explained.perfect
+                and work > _WORK
+                and explained.parts["arithmetic"] == "rounded"
+                and explained.parts["k_order"] is None
+            ):
+                explained = max(explained, self._again(self.order(explained, self.label), self.all), key=lambda f: f.score)
+            explained = self.settled(explained, confirm)
+            self.tried.append(explained)
+            if explained.perfect and self.confirmed >= confirm:
+                return True
+        return False
 
     def recorded(self) -> Iterator[Found]:
         """Records of the table that explain everything that was seen."""
@@ -172,32 +169,99 @@ class Search:
         for _ in range(_TRIES):
             if not found.perfect:
                 return found
-            refuted = self.confirm(found, confirm)
+            simplest = self.simplest(found)
+            refuted = self.confirm(simplest, confirm)
             if refuted is None:
-                return found
+                return simplest
             self.sums.append(refuted)
             self.judge.allow(_WORK)
-            found = self.explain(self._again(found, self.all))
+            found = max((self._again(f, self.all) for f in (found, simplest)), key=lambda f: f.score)
+            if not found.perfect:
+                found = self.explain(found)
         return found
 
+    def simplest(self, found: Found) -> Found:
+        """The same with exact sums where those explain everything as well: they have no numbers that chance could have set."""
+        if found.parts["arithmetic"] != "aligned" or found.parts["align_rounding"] == "exact":
+            return found
+        exact = {**found.parts, **_PLAIN, "align_rounding": "exact", "fraction_bits": None}
+        exact["out_precision"] = found.parts["out_precision"]
+        tried = (self._again(Found({**exact, "rounding": r}, 0.0), self.all, 0.9999999) for r in ROUNDINGS)
+        return next((f for f in tried if f.perfect), found)
+
     def numbers(self, found: Found) -> Found:
-        """What one product beside c shows."""
+        """What one product beside c shows; begun with how the best kind so far rounds results, where that explains more."""
+        if self.tried:
+            best = max(self.tried, key=lambda f: f.score).parts
+            shared = {key: best[key] for key in ("rounding", "out_precision", "zero_sign")}
+            found = max(found, self._again(Found({**found.parts, **shared}, 0.0), [self.small]), key=lambda f: f.score)
         found = improve(self.judge, self._again(found, [self.small]), [self.small])
-        return self._nans(improve(self.judge, self._again(found, self.products), self.products, 2))
+        if found.score < _ONE_BLOCK:  # what was changed while numbers were far off may hold them there
+            plain = self._again(Found({**found.parts, **_PLAIN}, 0.0), [self.small])
+            found = max(found, improve(self.judge, plain, [self.small]), key=lambda f: f.score)
+        found = self._again(found, self.products)
+        if self.slow(found):
+            return self._nans(self.focused(found, self.products, kicked=False))
+        return self._nans(improve(self.judge, found, self.products, 2))
 
     def explain(self, found: Found) -> Found:
         """Whatever is left against everything that was seen, and the walk of k again."""
+        if found.score < _ONE_BLOCK and self.judge.score(found.parts, self.products) == 1.0:
+            found = self.walk(found)  # its numbers explain one product, far from every sum: what is left is how k is taken
         for _ in range(2):
             if not found.perfect:
-                found = self._nans(improve(self.judge, found, self.all, 2), self.all)
+                found = self.focused(found)
             if not found.perfect:
-                found = self.walk(found)
+                found = self.walk(self._nans(found, self.all))
             if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":
                 exact = {**found.parts, "align_rounding": "exact", "fraction_bits": None, "operand_format": None}
                 found = max(found, self.walk(self._again(Found(exact, 0.0), self.all)), key=lambda f: f.score)
             if not found.perfect and found.parts["group_size"] > 1:
                 found = self.groups(found)
         return found
+
+    def focused(self, found: Found, batches: list[Batch] | None = None, *, kicked: bool = True) -> Found:
+        """Changed as long as that explains more, by what a few outputs that it misses show; `kicked`: from changes of it, too."""
+        used = batches or self.all
+        for _ in range(_FOCUSES):
+            few = focus(self.judge, found.parts, used)
+            if not few or self.judge.tired:
+                break
+            better = self.singly(found, few, used)
+            if better.score > found.score:
+                found = better
+                continue
+            begun = self._again(found, few)
+            for at, start in enumerate(chain([begun], kicks(self.judge, begun, few) if kicked else ())):
+                changed = descend(self.judge, self._again(start, few), few) if at else improve(self.judge, start, few, 2)
+                whole = self._again(changed, used)
+                while whole.score <= found.score and changed.score > self._again(begun, few).score and len(few) < _FEW:
+                    few += focus(self.judge, changed.parts, used)[:1]
+                    changed = descend(self.judge, self._again(changed, few), few)
+                    whole = self._again(changed, used)
+                better = max(better, whole, key=lambda f: f.score)
+                if better.score > found.score or self.judge.tired:
+                    break
+            if better.score <= found.score:
+                break
+            found = better
+        if kicked and not found.perfect and found.parts["arithmetic"] in ("aligned", "two-stage", "rounded"):
+            return best_of(
+                self.judge, found, with_random_words(found.parts), used
+            )  # whole: words are those of an output's place
+        return found
+
+    def singly(self, found: Found, few: list[Batch], used: list[Batch]) -> Found:
+        """The change of one part that explains most of everything, of those that explain more of a few outputs: a few are often
+        explained by a wrong change as well."""
+        begun, best = self._again(found, few), found
+        for change in chain.from_iterable(changes for _, changes in moves(self.box.formats, found.parts)):
+            parts = {**found.parts, **change}
+            if self.judge.score(parts, few, begun.score) > begun.score:
+                best = max(best, self._again(Found(parts, 0.0), used, best.score), key=lambda f: f.score)
+                if best.perfect:
+                    break
+        return best
 
     def groups(self, found: Found) -> Found:
         """Other groups of scaled products, each with the least exponent that goes with it."""
@@ -214,99 +278,12 @@ class Search:
             found = max(found, begun, key=lambda f: f.score)
         return found
 
-    def _again(self, found: Found, batches: list[Batch], above: float = -2.0) -> Found:
-        return Found(found.parts, self.judge.score(found.parts, batches, above))
-
     def _nans(self, found: Found, batches: list[Batch] | None = None) -> Found:
         changes: list[Parts] = [{"nan_code": code, "nan_from": kept} for code in self.nans for kept in ("code", "operand")]
+        if found.parts["arithmetic"] == "paired":
+            changes = [{"nan_code": code, "factor_nan": factor} for code in self.nans for factor in self.nans]
         used = batches or [self.small, self.large]
         return best_of(self.judge, self._again(found, used), changes, used)
-
-    def walk(self, found: Found) -> Found:
-        """The block size and what goes with it; the order of k where it is not ascending."""
-        label = self.label
-        used = [*self.sums, self.marks]
-        best = self._again(found, used)
-        runs = structure.ascending(label)
-        if not runs:
-            best = self.order(best, label)
-        if not best.perfect:
-            best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
-        if not best.perfect and runs and self.orders(best):
-            best = self.order(best, label)
-        return self._again(best, self.all)
-
-    def orders(self, found: Found) -> bool:
-        """Whether an order of k can be what is left to explain: one product is, and k may be ordered."""
-        nearly = found.score > _NEARLY or self.judge.score(found.parts, self.products) < _ONE_BLOCK
-        return self.box.formats.scale is None and not nearly and not self.judge.tired
-
-    def order(self, found: Found, label: Any) -> Found:
-        """The order of k of a unit that does not take it upwards, from marks; from pairs of marks where those leave it open."""
-        used = [*self.sums, self.marks]
-        best = found
-        for length, size in structure.likely(label)[:_PERIODS]:
-            start_from = found
-            if found.parts["arithmetic"] == "aligned":
-                start_from = self.within(found, label, size, length)
-                if start_from.score < _ONE_BLOCK:
-                    continue
-            best = self.placed(best, start_from, used, size, length)
-            if best.perfect:
-                return best
-            if start_from.perfect:
-                found = start_from  # more products share a longer block: begin there with what a shorter one showed
-        return best if structure.likely(label) and found.parts["arithmetic"] == "aligned" else self.placed(best, found, used)
-
-    def marks_of(self, length: int) -> Batch | None:
-        """Marks at every k of so many products."""
-        if length not in self.places:
-            self.places[length] = self.box.more(marks.marks(self.rng, self.box.formats, length))
-        answered = self.places[length]
-        return None if answered is None else replace(answered, name="marks")
-
-    def step_of(self, length: int) -> Batch | None:
-        """The same from one call for all lengths, with fewer outputs each."""
-        self.stairs = self.stairs or self.box.more(marks.stairs(self.rng, self.box.formats, structure.LONG, far=self.far))
-        return None if self.stairs is None else structure.step_of(self.stairs, length)
-
-    def placed(self, best: Found, begun: Found, used: list[Batch], size: int = 1, length: int | None = None) -> Found:
-        """The best order of k among those that marks allow, each made finer by pairs where it does not explain everything."""
-        random = "sr" in (begun.parts["rounding"], begun.parts["product_rounding"], begun.parts["align_rounding"])
-        answers = self.step_of if random or length is None else self.marks_of
-        treelike = begun.parts["arithmetic"] != "aligned"
-        if random and not self.far:
-            self.far, self.stairs, self.pairs = True, None, {}
-        for parts, n in structure.placed(self.judge, answers, begun, [size], length):
-            ordered = Found(parts, self.judge.score(parts, used))
-            if treelike and not ordered.perfect and n <= _PAIRED and (n in self.pairs or len(self.pairs) < _PAIRS):
-                if n not in self.pairs:
-                    self.pairs[n] = self.box.more(marks.pairs(self.rng, self.box.formats, n, far=self.far))
-                asked = self.pairs[n]
-                paired = None if asked is None else structure.by_pairs(self.judge, asked, n, parts)
-                if paired is not None:
-                    ordered = max(ordered, Found(paired, self.judge.score(paired, used)), key=lambda f: f.score)
-            best = max(best, ordered, key=lambda f: f.score)
-            if best.perfect or self.judge.tired:
-                break
-        return best
-
-    def within(self, found: Found, label: Any, size: int, length: int) -> Found:
-        """Numbers from sums of products that share a block, wherever along k that is."""
-        of = next(int(x) for x in label if np.count_nonzero(label[:length] == x) == size)
-        members = np.flatnonzero(label[:length] == of)
-        key = (length, *members.tolist())
-        if key not in self.blocks:
-            inner = families.sum_batches(self.rng, self.box.formats, size, name=f"one block at {', '.join(map(str, members))}")
-            self.blocks[key] = self.box.more(embedded(inner, members, length))
-        asked = self.blocks[key]
-        if asked is None:
-            return found
-        inner = replace(asked, a=asked.a[:, :, members], b=asked.b[:, members], d=None)
-        upwards = replace(embedded(inner, np.arange(size), asked.a.shape[2]), d=asked.d)
-        parts = {**found.parts, "block_size": size * found.parts["group_size"]}
-        used = [upwards, *self.products]
-        return improve(self.judge, self._again(Found(parts, 0.0), used), used, 2)
 
     def confirm(self, found: Found, outputs: int) -> Batch | None:
         """Fresh adversarial sums, `outputs` of them at least: the first call that refutes the candidate, None where none does."""
@@ -316,7 +293,11 @@ class Search:
         lengths = (unit.block_size, 2, unit.instruction_k, 1, unit.block_size + 1, 2 * unit.instruction_k + 1)
         while self.confirmed < outputs:
             length = lengths[i % 6] if i % 2 else self.box.whole(lengths[i % 6])
-            batch = families.sum_batches(self.rng, self.box.formats, length, batches=32, side=24, name="confirmation")
+            if i == _CORNERS:
+                batch = families.all_corners(self.rng, self.box.formats, "confirmation")
+            else:
+                batch = families.sum_batches(self.rng, self.box.formats, length, batches=32, side=24, name="confirmation")
+                batch = families.of_one_sign(batch, self.box.formats) if i == _ONE_SIGN else batch
             asked = self.box.ask(batch)
             assert asked.d is not None
             if not np.array_equal(simulated(unit, asked, seed=self.judge.seed), asked.d):

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, simulated
-from tcsim.probing.candidates import Parts, Scan, cuts, moves, scans, starts, unit_of_parts
+from tcsim.probing.candidates import Parts, Scan, all_moves, cuts, moves, scans, starts, unit_of_parts
 
 _QUICK = ("zeros", "cut and least exponent")  # few changes, each cheap: before numbers are scanned
 _WINDOW = 50  # bits beyond which kernels leave their words of 64
+_CHEAP = (*_QUICK, "align rounding", "both cuts", "groups", "swaps")
+_NEEDLES = 130  # values of a number, all of them, where none but the right one shows
+_KICKS = 3  # changes of a group
 _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up early
+
+
+_CALL, _PROBLEM = 8e4, 8e3  # what a candidate costs before its first product, and for a problem by itself
+
+
+def one_by_one(arithmetic: str) -> bool:
+    """Whether the problems of a batch are computed one after another: many small ones take long."""
+    return arithmetic in ("paired", "fused")
 
 
 @lru_cache(maxsize=4096)
 def cost_of(unit: Unit) -> int:
-    """How many products of the simplest kind a product takes about as long as."""
-    wide = unit.a_format.precision + unit.b_format.precision > _WINDOW or unit.out_format.precision > _WINDOW
+    """How many products of the simplest kind, about ten nanoseconds each, a product takes about as long as."""
+    wide = unit.a_format.precision + unit.b_format.precision > _WINDOW
     if unit.arithmetic == "two-stage":
-        return 20 if wide or max(unit.fraction_bits or 0, unit.late_fraction_bits or 0) > _WINDOW else 1
+        return 30 if wide or max(unit.fraction_bits or 0, unit.late_fraction_bits or 0) > _WINDOW else 1
     if unit.arithmetic == "rounded":
-        return 10 if wide else 2
-    return 6 if wide else 1
+        return 25 if wide else 5
+    return 3 if wide or unit.fraction_bits is None or unit.fraction_bits > _WINDOW else 1
 
 
 @dataclass
@@ -37,6 +50,7 @@ class Judge:
     work: float = 0.0  # products simulated so far, those that take longer counted as several
     most: float = 0.0
     _kept: dict[tuple[Unit, int], int] = field(default_factory=dict)
+    _held: list[Batch] = field(default_factory=list)
 
     @property
     def tired(self) -> bool:
@@ -53,10 +67,27 @@ class Judge:
         """So much more may be simulated before it is tired."""
         self.most = self.work + more
 
+    def hold(self, batch: Batch) -> Batch:
+        """A batch made for the search alone, kept as long as what was computed for it."""
+        self._held.append(batch)
+        return batch
+
+    def missed(self, parts: Parts, batch: Batch) -> npt.NDArray[np.bool_]:
+        """Which outputs of a batch a candidate does not give; it must be one that can be written."""
+        unit = unit_of_parts(self.known, parts)
+        assert unit is not None
+        assert batch.d is not None
+        return np.asarray(simulated(unit, batch, seed=self.seed) != batch.d)
+
+    def begin(self, unit: Unit, batch: Batch) -> None:
+        """Count what computing a batch costs before its first product."""
+        self.work += _CALL + (_PROBLEM * batch.c.shape[0] if one_by_one(unit.arithmetic) else 0)
+
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))
         if key not in self._kept:
-            self.work += (batch.size * batch.a.shape[2] + 2e4) * cost_of(unit)
+            self.begin(unit, batch)
+            self.work += batch.size * (batch.a.shape[2] + 10) * cost_of(unit)
             self._kept[key] = int(np.count_nonzero(simulated(unit, batch, seed=self.seed) == batch.d))
         return self._kept[key]
 
@@ -128,6 +159,45 @@ def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -
         if found.score == before:
             found = cut(judge, found, batches)
         if found.score == before or found.perfect:
+            break
+    return found
+
+
+def kicks(judge: Judge, found: Found, batches: list[Batch]) -> Iterator[Found]:
+    """Values of its numbers of which none beside shows anything; then changes of a candidate, better or not, the best of every group
+    first: two parts may be wrong where neither alone shows."""
+    for scan in scans(judge.known, found.parts):
+        now = found.parts[scan.name]
+        first = scan.least if now is None else max(scan.least, now - _NEEDLES // 2)
+        values = range(first, min(scan.most, first + _NEEDLES) + 1)
+        best = best_of(judge, found, [scan.parts(v) for v in values], batches)
+        if best.score > found.score:
+            yield best
+    changed: list[tuple[int, float, int, Found]] = []
+    for _, changes in all_moves(judge.known, found.parts):
+        tried = [{**found.parts, **change} for change in changes]
+        scored = [Found(parts, judge.score(parts, batches)) for parts in tried if parts != found.parts]
+        ranked = sorted((f for f in scored if f.score > 0), key=lambda f: -f.score)[:_KICKS]
+        changed += [(i, -f.score, len(changed) + i, f) for i, f in enumerate(ranked)]
+    yield from (f for *_, f in sorted(changed, key=lambda x: x[:3]))
+
+
+def descend(judge: Judge, found: Found, batches: list[Batch], rounds: int = 2) -> Found:
+    """`improve` without what takes long: numbers scanned, few changes tried."""
+    for _ in range(rounds):
+        before = found.score
+        for scan in scans(judge.known, found.parts):
+            found = scanned(judge, found, scan, batches)
+            if found.perfect:
+                return found
+        for changes in (
+            *(c for name, c in all_moves(judge.known, found.parts) if name in _CHEAP),
+            [{"rounding": r} for r in ROUNDINGS],
+        ):
+            found = best_of(judge, found, changes, batches)
+            if found.perfect:
+                return found
+        if found.score == before:
             break
     return found
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tcsim.probing.box import Batch, simulated
 from tcsim.probing.candidates import Parts, unit_of_parts
+from tcsim.probing.focus import focus
 from tcsim.probing.search import Found, Judge
 from tcsim.problem import Codes
 
@@ -74,16 +75,21 @@ def _lanes(likely: list[int], longest: int) -> Iterator[Parts]:
 
 def walked_upwards(judge: Judge, found: Found, batches: list[Batch], sizes: list[int], longest: int) -> Found:
     """The best shape for a unit that takes k in ascending order."""
-    best = found
+    best, few, least = found, None, -1.0
     likely = [n for n, _ in Counter(sizes).most_common(3)]
     for shape in shapes(found.parts, sizes, judge.known.scale_block, longest):
         usual = found.parts["c_enters"] == "aligned" and found.parts["group_size"] == 1
         if judge.spent or (best.score > _NEARLY and shape["block_size"] not in likely and usual):
             break  # the runs were right, the numbers are not
         parts = {**found.parts, **shape}
+        if few is None:
+            few = focus(judge, best.parts, batches)
+            least = judge.score(best.parts, few) if few else -1.0
+        if few and judge.score(parts, few, least) <= least:
+            continue
         score = judge.score(parts, batches, best.score)
         if score > best.score:
-            best = Found(parts, score)
+            best, few = Found(parts, score), None
             if best.perfect:
                 break
     return best
@@ -129,7 +135,8 @@ def placed(
             batch = marks(n) if left and n > 1 else None
             if batch is None or unit is None or batch.d is None:
                 continue
-            judge.work += batch.size * batch.a.shape[2] + 2e4
+            judge.begin(unit, batch)
+            judge.work += batch.size * batch.a.shape[2]
             seen = [row.tobytes() for row in answer_rows(batch.d)]
             places = [row.tobytes() for row in answer_rows(simulated(unit, batch, seed=judge.seed))]
             if sorted(seen) == sorted(places):
@@ -165,6 +172,7 @@ def by_pairs(judge: Judge, pairs: Batch, length: int, parts: Parts) -> Parts | N
     unit = unit_of_parts(judge.known, {**parts, "k_order": None})
     if unit is None or pairs.d is None:
         return None
+    judge.begin(unit, pairs)
     seen, wanted = answer_rows(pairs.d), answer_rows(simulated(unit, pairs, seed=judge.seed))
     number = _numbered(np.concatenate([seen, wanted]))
     of_k, of_place = number[: length * length].reshape(length, length), number[length * length :].reshape(length, length)

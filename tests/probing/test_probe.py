@@ -148,12 +148,18 @@ def test_vectors_of_gpus_leave_their_rows(file: str) -> None:
 
 # Of drawn records, how many of a hundred must be found: the rest have orders of k beside trees of sums, for the most part.
 FOUND_SHARE = 0.9
-REGRESSIONS = (8, 14, 36, 51, 77)  # of seed 1, missed once: random words, exact sums that are cut after all, NaN operands
+# Missed once, by seed and number: two cuts at once, random words, exact sums that are cut after all, NaN operands, a paired sum's NaN
+# of factors, an order of k that pairs leave open, trees of wide formats; then numbers held where they were far off, cuts and least
+# exponents that one product shows as a difference alone, corners of all three formats at once, roundings that another kind showed, sums without signs.
+REGRESSIONS = (
+    (6, 77), (6, 9), (6, 11), (6, 30), (5, 28), (5, 4), (6, 59), (2, 53), (1, 8), (1, 14), (1, 36), (1, 51), (3, 27), (1, 77), (2, 63), (2, 140), (2, 144), (3, 26), (3, 57), (3, 64),
+)  # fmt: skip
+_QUICK_ONES = 5  # the first take about a second each
 
 
-@pytest.mark.parametrize("i", _some(list(REGRESSIONS), 2))
-def test_what_ifs_missed_once_are_found(i: int) -> None:
-    found = recover_one(1, i)
+@pytest.mark.parametrize("which", [*REGRESSIONS[:_QUICK_ONES], *_some(list(REGRESSIONS[_QUICK_ONES:]), 5)], ids=str)
+def test_what_ifs_missed_once_are_found(which: tuple[int, int]) -> None:
+    found = recover_one(*which)
     assert found["verdict"] == "equal", found
 
 

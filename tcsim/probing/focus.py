@@ -1,0 +1,60 @@
+"""Single outputs picked from what was asked: those that a candidate misses and as many that it explains.
+
+A change that explains what is missed and keeps what was explained shows on a few dozen outputs as well as on all of them, for a
+twentieth of the work. Random words are those of an output's place: stochastic rounding is looked at in whole batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tcsim.probing.box import Batch
+from tcsim.probing.candidates import Parts
+from tcsim.probing.search import Judge, one_by_one
+
+_OUTPUTS = 32  # missed ones of a batch, and as many explained ones
+_BATCHES = 3
+_PROBLEMS = 4  # whole problems of a batch instead, for what is computed one problem after another
+_LONG = 40  # products from which on a batch is looked at only where shorter ones leave nothing
+
+
+def rounds_randomly(parts: Parts) -> bool:
+    """Whether a record rounds anything stochastically."""
+    return "sr" in (parts["rounding"], parts["product_rounding"], parts["align_rounding"])
+
+
+def focus(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:
+    """Small batches of outputs that a candidate misses and of ones that it explains, from the few batches that it misses most of."""
+    missed = [(judge.missed(parts, batch), batch) for batch in batches]
+    of_interest = [(at, batch) for at, batch in missed if at.any()]
+    of_interest.sort(key=lambda pair: (pair[1].a.shape[2] > _LONG, -float(pair[0].mean())))
+    chosen = of_interest[:_BATCHES]
+    if rounds_randomly(parts):
+        return [batch for _, batch in chosen]
+    pick = _problems if one_by_one(parts["arithmetic"]) else _picked
+    return [judge.hold(pick(batch, at)) for at, batch in chosen]
+
+
+def _problems(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:
+    most = np.argsort(-missed.sum(axis=(1, 2)), kind="stable")[:_PROBLEMS]
+    assert batch.d is not None
+    scale_a, scale_b = (None if x is None else x[most] for x in (batch.scale_a, batch.scale_b))
+    return replace(batch, a=batch.a[most], b=batch.b[most], c=batch.c[most], d=batch.d[most], scale_a=scale_a, scale_b=scale_b)
+
+
+def _picked(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:
+    wrong, right = (np.argwhere(which) for which in (missed, ~missed))
+    rows = np.concatenate(
+        [x[np.linspace(0, len(x) - 1, min(_OUTPUTS, len(x))).astype(np.int64)] for x in (wrong, right) if len(x)]
+    )
+    t, i, j = rows.T
+    assert batch.d is not None
+    scale_a, scale_b = batch.scale_a, batch.scale_b
+    return replace(
+        batch, a=batch.a[t, i][:, None, :], b=batch.b[t, :, j][:, :, None], c=batch.c[t, i, j][:, None, None],
+        d=batch.d[t, i, j][:, None, None],
+        scale_a=None if scale_a is None else scale_a[t, i][:, None, :],
+        scale_b=None if scale_b is None else scale_b[t, :, j][:, :, None],
+    )  # fmt: skip

@@ -1,0 +1,163 @@
+"""The walk of k: blocks, chains and the order of k, from sums and marks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tcsim.probing import families, marks, structure
+from tcsim.probing.box import Batch, Box, embedded, of_few
+from tcsim.probing.candidates import unit_of_parts
+from tcsim.probing.chance import Chance
+from tcsim.probing.codes import Rng, nan_codes
+from tcsim.probing.search import Found, Judge, cost_of, improve
+
+_LENGTHS = (2, 3, 5, 9, 18, 35, 70)
+_PERIODS = 8
+_ONE_BLOCK = 0.99
+_SLOW = 20  # times the simplest product: marks wait until sums are explained
+_NEARLY = 0.998  # another order of k would change more than is left to explain
+_PAIRED = 64  # the longest order of k that pairs of marks are asked for
+_PAIRS = 20  # how many lengths at most
+
+
+class Walker:
+    """What a black box was asked, and how it takes k under a kind of arithmetic whose numbers are found."""
+
+    def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
+        self.box, self.rng, self.judge = box, rng, judge
+        known = box.formats
+        self.small = box.ask(families.one_product(rng, known, 6))
+        self.large = box.ask(families.one_product(rng, known, 16))
+        asked = box.ask(marks.marks(rng, known, box.whole(structure.REACH)))
+        self.label = structure.labels(asked)
+        few = box.ask(marks.marks(rng, known, box.whole(structure.REACH), rows=5, columns=8))
+        self.marks = of_few(few, 5, 8)  # what was recorded may hold more
+        self.sums = [box.ask(families.sum_batches(rng, known, box.whole(k) if i % 2 else k)) for i, k in enumerate(_LENGTHS)]
+        self.nans = self._nan_codes()
+        self.tried: list[Found] = []
+        self.confirmed = self.wanted = 0
+        self.pairs: dict[int, Batch | None] = {}
+        self.places: dict[int, Batch | None] = {}
+        self.climbed: dict[bool, Batch | None] = {}
+        self.chance: Chance | None = None
+        self.deep = False  # whether every kind of arithmetic was tried once
+        self.far = False  # whether marks are to be so large that no random word matters
+        self.blocks: dict[tuple[int, ...], Batch | None] = {}
+
+    @property
+    def products(self) -> list[Batch]:
+        return [self.small, self.large]
+
+    @property
+    def all(self) -> list[Batch]:
+        return [self.small, *self.sums, self.large, self.marks]
+
+    def _nan_codes(self) -> list[int | None]:
+        found = np.concatenate(
+            [nan_codes(b.d, self.box.formats.out).ravel() for b in (self.small, self.large) if b.d is not None]
+        )
+        values, counts = np.unique(found, return_counts=True)
+        usual = self.box.formats.out.nan_code
+        codes = [int(v) for v in values[np.argsort(-counts, kind="stable")][:6]]
+        return list(dict.fromkeys([*(None if code == usual else code for code in codes), None]))
+
+    def _again(self, found: Found, batches: list[Batch], above: float = -2.0) -> Found:
+        return Found(found.parts, self.judge.score(found.parts, batches, above))
+
+    def walk(self, found: Found) -> Found:
+        """The block size and what goes with it; the order of k where it is not ascending."""
+        label = self.label
+        used = self.sums if self.slow(found) else [*self.sums, self.marks]
+        best = self._again(found, used)
+        runs = structure.ascending(label)
+        if not runs:
+            best = self.order(best, label)
+        if not best.perfect:
+            best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
+        if not best.perfect and runs and self.orders(best):
+            best = self.order(best, label)
+        return self._again(best, self.all)
+
+    def slow(self, found: Found) -> bool:
+        """Whether it takes long to compute what a candidate gives."""
+        unit = unit_of_parts(self.box.formats, found.parts)
+        return unit is not None and cost_of(unit) > _SLOW
+
+    def orders(self, found: Found) -> bool:
+        """Whether an order of k can be what is left to explain: one product is, and k may be ordered."""
+        other = any(f.score > _NEARLY > found.score for f in self.tried)
+        one_product = self.judge.score(found.parts, self.products)
+        nearly = other or found.score > _NEARLY or one_product < _ONE_BLOCK
+        return self.deep and self.box.formats.scale is None and not nearly and not self.judge.tired
+
+    def order(self, found: Found, label: Any) -> Found:
+        """The order of k of a unit that does not take it upwards, from marks; from pairs of marks where those leave it open."""
+        used = [*self.sums, self.marks]
+        best = found
+        for length, size in structure.likely(label)[:_PERIODS]:
+            start_from = found
+            if found.parts["arithmetic"] == "aligned":
+                start_from = self.within(found, label, size, length)
+                if start_from.score < _ONE_BLOCK:
+                    continue
+            best = self.placed(best, start_from, used, size, length)
+            if best.perfect:
+                return best
+            if start_from.perfect:
+                found = start_from  # more products share a longer block: begin there with what a shorter one showed
+        return best if structure.likely(label) and found.parts["arithmetic"] == "aligned" else self.placed(best, found, used)
+
+    def marks_of(self, length: int) -> Batch | None:
+        """Marks at every k of so many products."""
+        if length not in self.places:
+            self.places[length] = self.box.more(marks.marks(self.rng, self.box.formats, length))
+        answered = self.places[length]
+        return None if answered is None else replace(answered, name="marks")
+
+    def step_of(self, length: int) -> Batch | None:
+        """The same from one call for all lengths, with fewer outputs each."""
+        if self.far not in self.climbed:
+            self.climbed[self.far] = self.box.more(marks.stairs(self.rng, self.box.formats, structure.LONG, far=self.far))
+        stairs = self.climbed[self.far]
+        return None if stairs is None else structure.step_of(stairs, length)
+
+    def placed(self, best: Found, begun: Found, used: list[Batch], size: int = 1, length: int | None = None) -> Found:
+        """The best order of k among those that marks allow, each made finer by pairs where it does not explain everything."""
+        random = "sr" in (begun.parts["rounding"], begun.parts["product_rounding"], begun.parts["align_rounding"])
+        answers = self.step_of if random or length is None else self.marks_of
+        treelike = begun.parts["arithmetic"] != "aligned"
+        if random and not self.far:
+            self.far, self.pairs = True, {}
+        for parts, n in structure.placed(self.judge, answers, begun, [size], length):
+            ordered = Found(parts, self.judge.score(parts, used))
+            if treelike and not ordered.perfect and n <= _PAIRED and (n in self.pairs or len(self.pairs) < _PAIRS):
+                if n not in self.pairs:
+                    self.pairs[n] = self.box.more(marks.pairs(self.rng, self.box.formats, n, far=self.far))
+                asked = self.pairs[n]
+                paired = None if asked is None else structure.by_pairs(self.judge, asked, n, parts)
+                if paired is not None:
+                    ordered = max(ordered, Found(paired, self.judge.score(paired, used)), key=lambda f: f.score)
+            best = max(best, ordered, key=lambda f: f.score)
+            if best.perfect or self.judge.tired:
+                break
+        return best
+
+    def within(self, found: Found, label: Any, size: int, length: int) -> Found:
+        """Numbers from sums of products that share a block, wherever along k that is."""
+        of = next(int(x) for x in label if np.count_nonzero(label[:length] == x) == size)
+        members = np.flatnonzero(label[:length] == of)
+        key = (length, *members.tolist())
+        if key not in self.blocks:
+            inner = families.sum_batches(self.rng, self.box.formats, size, name=f"one block at {', '.join(map(str, members))}")
+            self.blocks[key] = self.box.more(embedded(inner, members, length))
+        asked = self.blocks[key]
+        if asked is None:
+            return found
+        inner = replace(asked, a=asked.a[:, :, members], b=asked.b[:, members], d=None)
+        upwards = replace(embedded(inner, np.arange(size), asked.a.shape[2]), d=asked.d)
+        parts = {**found.parts, "block_size": size * found.parts["group_size"]}
+        used = [upwards, *self.products]
+        return improve(self.judge, self._again(Found(parts, 0.0), used), used, 2)

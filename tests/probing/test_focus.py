@@ -1,0 +1,54 @@
+"""Outputs picked where a candidate fails: they are the black box's own, and tell the candidate from the unit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.recovery import black_box
+
+import tcsim
+from tcsim.hardware.unit import Unit
+from tcsim.probing import families
+from tcsim.probing.box import Box, Formats, simulated
+from tcsim.probing.candidates import parts_of
+from tcsim.probing.focus import focus
+from tcsim.probing.search import Judge
+
+WRONG: list[tuple[Unit, dict[str, Any]]] = [
+    (tcsim.unit("h200", "float16"), {"fraction_bits": 23}),
+    (tcsim.unit("v100", "float16").replace(k_order=(3, 1, 0, 2)), {"k_order": None, "block_size": 2}),
+    (tcsim.unit("b200", "nvfp4"), {"fraction_bits": 20}),
+]
+
+
+@pytest.mark.parametrize(("unit", "change"), WRONG)
+def test_picked_outputs_tell_a_candidate_from_the_unit(unit: Unit, change: dict[str, Any]) -> None:
+    known = Formats(unit.a_format, unit.b_format, unit.out_format, unit.scale_format, unit.scale_block)
+    box, rng, judge = Box(black_box(unit), known), np.random.default_rng(7), Judge(known)
+    asked = [box.ask(families.sum_batches(rng, known, k)) for k in (5, 18, 35, 70)]
+    picked = focus(judge, {**parts_of(unit), **change}, asked)
+    assert picked
+    wrong = unit.replace(**change)
+    for batch in picked:
+        assert batch.d is not None
+        assert batch.size <= 64
+        assert np.array_equal(simulated(unit, batch), batch.d)
+        differs = simulated(wrong, batch) != batch.d
+        assert differs.any()
+        assert not differs.all()
+
+
+def test_nothing_is_picked_where_everything_is_explained() -> None:
+    unit = tcsim.unit("a100", "float16")
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    asked = Box(black_box(unit), known).ask(families.sum_batches(np.random.default_rng(0), known, 9))
+    assert focus(Judge(known), parts_of(unit), [asked]) == []
+
+
+def test_random_words_are_looked_at_where_they_fell() -> None:
+    unit = tcsim.unit("h200", "float16").replace(rounding="sr")
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    asked = Box(black_box(unit), known).ask(families.sum_batches(np.random.default_rng(0), known, 9))
+    assert focus(Judge(known), {**parts_of(unit), "fraction_bits": 12}, [asked]) == [asked]
