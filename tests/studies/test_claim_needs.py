@@ -19,7 +19,7 @@ EVERY = [pytest.param(name, marks=pytest.mark.xdist_group(name.replace("-", "_")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", EVERY)
 def test_a_claim_reads_no_cell_beyond_its_needs(name: str) -> None:
-    """With every other cell lost, and with the numbers of every other cell much larger or much smaller, it says the same words."""
+    """With all other cells lost, and with the numbers of some much larger and of the others much smaller, it says the same words."""
     outcome = quick(name)
     cells, whole = results(name)
     full = outcome.claims
@@ -27,8 +27,8 @@ def test_a_claim_reads_no_cell_beyond_its_needs(name: str) -> None:
         beyond = [i for i in range(len(cells)) if i not in reads]
         if not beyond or not reads:
             continue
-        for what, changed in [("lost", None), ("times 1024", 1024.0), ("over 1024", 1 / 1024)]:
-            found = [r if i in reads or r is None else changed and _scaled(r, changed) for i, r in enumerate(whole)]
+        for what, factors in [("lost", None), ("changed", (1024.0, 1 / 1024))]:
+            found = [r if i in reads or r is None else factors and _scaled(r, factors[i % 2]) for i, r in enumerate(whole)]
             kept = [(c, r) for c, r in zip(cells, found, strict=True) if r is not None]
             now = settle(outcome.study.claims(outcome.study.dataset(outcome.params, kept)), cells, found)
             for i in members:
