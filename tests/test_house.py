@@ -148,3 +148,11 @@ def test_marks_stand_on_tests(path: Path) -> None:
         if any(ast.unparse(by).startswith("pytest.mark.") for by in node.decorator_list)
     ]
     assert marked == []
+
+
+@pytest.mark.xdist_group("one")
+def test_a_group_of_tests_is_one_workers(request: pytest.FixtureRequest) -> None:
+    """Tests of one study share its run: pytest-xdist must have put the group's name behind the test's."""
+    if not getattr(request.config.option, "loadgroup", False):
+        pytest.skip("this run is not spread by groups (`--dist loadgroup`)")
+    assert request.node.nodeid.endswith("@one")
