@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,8 @@ def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args:
     """Call ``work(first, last, *args)`` over all of range(tasks), cut into runs for several threads.
 
     Kernels release the GIL, so Python threads are enough: no threading layer to choose, safe after a fork and when
-    several Python threads call at once. Tasks must be independent; bits never depend on how they are cut.
+    several Python threads call at once. Tasks must be independent; bits never depend on how they are cut. The caller
+    is one of the threads, and each takes the next run when it has ended one: to wake a thread takes as long as a run.
     """
     count = min(threads or default_threads(), tasks)
     if count <= 1:
@@ -150,6 +151,21 @@ def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args:
         return
     pieces = min(tasks, 8 * count)
     cuts = [tasks * i // pieces for i in range(pieces + 1)]
-    futures = [_pool(count).submit(work, cuts[i], cuts[i + 1], *args) for i in range(pieces)]
-    for future in futures:
-        future.result()
+    turns = iter(range(pieces))
+
+    def take_turns() -> None:
+        try:
+            for i in turns:
+                work(cuts[i], cuts[i + 1], *args)
+        finally:  # after an error, or Ctrl-C, nobody begins another
+            for _ in turns:
+                pass
+
+    others = [_pool(count - 1).submit(take_turns) for _ in range(count - 1)]
+    try:
+        take_turns()
+    finally:
+        begun = [other for other in others if not other.cancel()]
+        wait(begun)
+    for other in begun:
+        other.result()
