@@ -138,8 +138,8 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args: Any) -> None:
-    """Call ``work(first, last, *args)`` over all of range(tasks), cut into runs for several threads.
+def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args: Any, runs: int | None = None) -> None:
+    """Call ``work(first, last, *args)`` over all of range(tasks), cut into `runs` for several threads (None: 8 for each).
 
     Kernels release the GIL, so Python threads are enough: no threading layer to choose, safe after a fork and when
     several Python threads call at once. Tasks must be independent; bits never depend on how they are cut. The caller
@@ -149,9 +149,9 @@ def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args:
     if count <= 1:
         work(0, tasks, *args)
         return
-    pieces = min(tasks, 8 * count)
-    cuts = [tasks * i // pieces for i in range(pieces + 1)]
-    turns = iter(range(pieces))
+    runs = min(tasks, runs or 8 * count)
+    cuts = [tasks * i // runs for i in range(runs + 1)]
+    turns = iter(range(runs))
 
     def take_turns() -> None:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,9 @@ from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL
 from tcsim.problem import Codes, Problem
 
 _WORK = 1 << 16  # operands packed at a time by a task: a quarter of a megabyte, which caches keep beside all else
-_FEED = 4 << 20  # multiply-adds that keep a thread busy for much longer than it takes to start
-_PACKED = 8  # multiply-adds that take as long as packing an operand
+_START = 1 << 19  # multiply-adds that take as long as handing a run of tasks to another thread: some 40 microseconds
+_RUN = 1 << 23  # those of a run that is handed over without loss
+_PACKED, _FLAT = 8, 3  # multiply-adds that take as long as packing an operand, and as one of a flat product
 _SHARE = 1 << 16  # outputs of a thread from which on it takes two tasks, so that a slow one does not hold up all
 _UNRESOLVED32, _UNRESOLVED16 = 0x7FBADBAD, 0x7DAD
 _SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
@@ -53,10 +55,20 @@ def _transposed(problem: Problem) -> bool:
     return -(-m // LANES) * LANES * n < -(-n // LANES) * LANES * m
 
 
-def fed(problem: Problem, threads: int) -> int:
-    """How many threads a problem feeds, at most those asked for: more would pack the same operands again and wait."""
+def effort(problem: Problem, flat: bool) -> int:
+    """About how many multiply-adds of a large product take as long as this problem."""
     batch, m, n, k = problem.shape
-    return max(min(threads, batch * (m * n * k + _PACKED * (m * k + k * n)) // _FEED), 1)
+    return batch * (_FLAT * m * n * k if flat else m * n * k + _PACKED * (m * k + k * n))
+
+
+def fed(effort: int, threads: int) -> int:
+    """How many threads work of this size feeds, at most those asked for: n of them take effort / n + n * _START, least at its root."""
+    return max(min(threads, isqrt(effort // _START)), 1)
+
+
+def runs_of(effort: int, threads: int) -> int:
+    """In how many runs of tasks they do it: several for each, so that a slow thread does not hold up all, where that costs nothing."""
+    return min(max(effort // _RUN, threads), 8 * threads)
 
 
 def _tasks(batch: int, m: int, n: int, threads: int, most: int) -> tuple[int, int]:
@@ -162,8 +174,11 @@ def _multiply_flat(
     found = thin_form(a, b, line) if is_flat(how, job.m, job.n, batch * job.n * job.k) else None
     if found is None:
         return None
+    work = effort(problem, True)
+    threads = fed(work, threads)
     flat, bounds = flat_job(found[0], job, batch, threads), np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
-    left = multiply_flat(how, *found, flat, _numbers(row, a, A_OFFSET, True), par, bounds, threads, out)
+    shared = (threads, runs_of(work, threads))
+    left = multiply_flat(how, *found, flat, _numbers(row, a, A_OFFSET, True), par, bounds, shared, out)
     return None if left is None else (flat, left)
 
 
@@ -194,13 +209,14 @@ def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_til
     """
     how, within = _plan_of(problem)
     whole, (how, problem) = problem, taken_in_order(how, problem)
-    threads = fed(problem, threads or default_threads())
+    asked, size = threads or default_threads(), effort(problem, False)
+    threads = fed(size, asked)
     job = _job(problem, within, out, threads)
     par = how.par.copy()
     par[simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED] = (
         problem.seed + 2**63
     ) % 2**64 - 2**63  # as a signed integer
-    flat = _multiply_flat(how, problem, job, par, out, threads)
+    flat = _multiply_flat(how, problem, job, par, out, asked)
     if flat is not None:
         job, left = flat
         if left.any():
@@ -214,12 +230,12 @@ def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_til
     left = np.zeros(tasks, dtype=np.int64)
     bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
     table = scale_table(problem.unit.scale_format) if problem.unit.scale_format is not None else np.zeros(0, np.int64)
-    numbers = (job, par, numbers_a, numbers_b, bounds)
+    numbers, runs = (job, par, numbers_a, numbers_b, bounds), runs_of(size, threads)
     if how.width == EXACT:
-        run_tasks(simd_exact.exact_driver(how.kind, int(how.words)), tasks, threads, *numbers, out.reshape(-1), left)
+        run_tasks(simd_exact.exact_driver(how.kind, int(how.words)), tasks, threads, *numbers, out.reshape(-1), left, runs=runs)
     else:
         work = fast_driver(how.kind, how.width, int(how.words), job.half, how.scaling)
-        run_tasks(work, tasks, threads, *numbers, table, out.reshape(-1), left)
+        run_tasks(work, tasks, threads, *numbers, table, out.reshape(-1), left, runs=runs)
     if left.any():
         _unresolved(whole, out, job, np.flatnonzero(left), threads, general_tile)
 

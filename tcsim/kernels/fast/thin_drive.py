@@ -211,14 +211,22 @@ def flat_job(form: int, job: FastJob, batch: int, threads: int) -> FastJob:
 
 
 def multiply_flat(
-    how: FastPlan, form: int, thin: Thin, job: FastJob, row: np.ndarray[Any, Any], par: Any, bounds: Any, threads: int, out: Any
+    how: FastPlan,
+    form: int,
+    thin: Thin,
+    job: FastJob,
+    row: np.ndarray[Any, Any],
+    par: Any,
+    bounds: Any,
+    shared: tuple[int, int],
+    out: Any,
 ) -> Any:
     """Write a flat problem's codes; how many outputs of each task are left as `unresolved`, or None where operands were special.
 
-    row: the Decoding of a, with wide codes.
+    row: the Decoding of a, with wide codes; shared: how many threads do it, in how many runs of tasks.
     """
     tasks = out.shape[0] * -(-job.n // job.columns)
     left, special = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
     work = thin_driver(form, how.kind, how.width, int(how.words), job.half)
-    run_tasks(work, tasks, threads, job, thin, par, row, bounds, out.reshape(-1), left, special)
+    run_tasks(work, tasks, shared[0], job, thin, par, row, bounds, out.reshape(-1), left, special, runs=shared[1])
     return None if special.any() else left
