@@ -35,6 +35,7 @@ from tcsim.kernels.native.double_round import DoubleRounding, rounding_of
 _REACH = 400  # exponents of operands and scales: products and sums then stay far inside float64's
 _DOWN = 3  # the number of llvm.set.rounding
 _NORMAL = -100  # the least exponent of outputs whose subnormal numbers are rare enough to be left to others
+_DRAWN = 32  # kept bits up to which what a truncated sum of float64 lacks hardly ever decides what a word makes of it
 _SHORT = 30  # bits of products up to which exact sums of ordinary data hardly leave float64
 
 
@@ -147,7 +148,8 @@ def _way(unit: Unit, kind: Kind) -> int:
     if not isinstance(kind, OneProduct):
         return _masked(unit, unit.rounding)
     if found.toward == "random":
-        return single.WORDS if (whole and not _narrow(unit)) or _masked(unit, "sr") == rows.RANDOM else single.ROUNDED
+        drawn = _masked(unit, "sr") == rows.RANDOM and unit.kept_bits <= _DRAWN if _narrow(unit) else whole
+        return single.WORDS if drawn else single.ROUNDED
     if whole and found.toward == "nearest":
         return {"even": single.PROCESSOR, "away": single.ROUNDED if _narrow(unit) else single.TIES_AWAY}.get(
             found.rule, single.ROUNDED
@@ -315,7 +317,7 @@ def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
         cut = {"nearest": rows.AWAY, "odd": rows.ODD, "random": rows.RANDOM}.get(mode(unit.align_rounding).toward, rows.MACHINE)
         cut, machine = (cut, TO_ZERO) if found is None else (rows.MACHINE, found)
     below = isinstance(kind, OneProduct) and way in single.FROM_BELOW
-    machine = _DOWN if below else TO_ZERO if two else machine
+    machine = _DOWN if below else TO_ZERO if two or way == single.WORDS else machine
     lowest = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin)
     floor = unit.min_exponent
     floored = grouped and floor is not None

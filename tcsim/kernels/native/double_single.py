@@ -14,12 +14,12 @@ from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.native.double_round import (
+    FIELD,
     LEAST,
     MAGNITUDE,
     MOST,
     SIGN,
     by_sign,
-    drawn_pattern,
     numbers_of,
     round_double,
     rounded_pattern,
@@ -135,27 +135,41 @@ def add_wide_product(how, x, b, width, words, c):
 
 @noalias
 def add_product_by_words(how, x, b, width, words, c):
-    """c + x·b rounded stochastically to a normal number of 21 to 50 bits, where x·b is exact in float64."""
+    """c + x·b rounded stochastically to a normal number of 21 to 32 bits, where x·b is exact in float64 and the processor truncates.
+
+    What is cut, of D >= 21 bits, is the first D of the 32 that meet the word: with the word's own first D it carries as all 32 do, but where
+    their sum is all ones, once in 2^D times. Those are left to others.
+    """
     wide_vectors()
     how = numbers_of(how)
     for j in range(width):
-        s, e = sum_and_error(c[j], x * b[j])
-        found, edge = drawn_pattern(s, e, 0.0, how, words[j])
-        c[j] = settled_pattern(found, how, edge)
+        raised = bits_of_float64(fused_multiply_add(x, b[j], c[j])) + (words[j] >> (32 - how.drop))
+        c[j] = settled_pattern(raised & ~how.ones, how, (raised & how.ones) == how.ones)
 
 
 @noalias
 def add_wide_by_words(how, near, x, b, width, words, c, bad):
-    """c + x·b of float64 numbers rounded stochastically to all 53 bits."""
+    """c + x·b of float64 numbers rounded stochastically to all 53 bits, the processor truncating.
+
+    s is the truncated sum, n that of c and p, the truncated product, and (n - s) + (e + low) what s lacks: all are exact but for the two
+    last sums and the last step of e, which round what is at most an ulp of s (n - s is exact as n and s are neighbours, or share their
+    places where c and p cancel, and then e is 0). Its 32 bits meet the word; where they and the word end in all ones or zeros, once in
+    2^31 times, the last of them may be wrong, and others compute.
+    """
     wide_vectors()
     how = numbers_of(how)
     if not near:
         for j in range(width):
             bad[j] |= np.int64(far_product(x, b[j], x * b[j]))
     for j in range(width):
-        s, e, lowest, _ = fused_and_error(x, b[j], c[j])
-        found, edge = drawn_pattern(s, e, lowest, how, words[j])
-        c[j] = settled_pattern(found, how, edge)
+        s, product = fused_multiply_add(x, b[j], c[j]), x * b[j]
+        low = fused_multiply_add(x, b[j], -product)
+        n, e = sum_and_error(c[j], product)
+        lacks = (n - s) + (e + low)
+        pattern = bits_of_float64(s)
+        places = lacks * float64_of_bits((np.int64(32 + 52 + 2 * 1023) << 52) - (pattern & FIELD))
+        raised = np.int64(float64_of_bits(bits_of_float64(places) & MAGNITUDE)) + words[j]
+        c[j] = settled_pattern(pattern + (raised >> 32), how, ((raised + 1) & np.int64(0xFFFFFFFE)) == 0)
 
 
 @inline
