@@ -43,7 +43,7 @@ from tcsim.kernels.native.double_tree import block_of_operations
 from tcsim.problem import Codes, Problem
 
 ROWS, COLUMNS, CHUNK, LANES = 128, 128, 128, 16
-SHALLOW = 4  # products of a block up to which all of its random words stay near for as many columns
+SHALLOW = 8  # products of a block up to which all of its random words stay near for as many columns
 TO_HALF = 2 * SEGMENT_END  # an event: results become float16
 
 

@@ -22,6 +22,7 @@ from tcsim.kernels.native.double_rows import (
     ODD,
     RANDOM,
     cut_by_machine,
+    cut_by_word,
     cut_lane,
     mark_negative_zeros,
     scales_of,
@@ -104,7 +105,7 @@ def raise_where_zero(c, none, width, floor, top):
 @inline
 def cut_any(t, s, kind, word):
     """A term cut at 2^-52·s, which may be longer than that."""
-    cut = cut_by_machine(t, s) if kind == MACHINE else cut_lane(t, s, kind, word)
+    cut = cut_by_machine(t, s) if kind == MACHINE else cut_by_word(t, s, word) if kind == RANDOM else cut_lane(t, s, kind)
     return t if abs(t) >= s else cut
 
 

@@ -20,7 +20,6 @@ from tcsim.kernels.native.double_round import (
     FIELD,
     MAGNITUDE,
     SIGN,
-    drawn_pattern,
     numbers_of,
     round_double,
     rounded_pattern,
@@ -92,12 +91,16 @@ def start_exponents(c, width, emin, mantissa, top, least):
 
 @noalias
 def largest_exponents32(ea, eb, steps, pitch, width, top):
-    """top[j] the largest sum of exponents."""
+    """top[j] the largest sum of exponents, four products at a time; the last ones more than once."""
     wide_vectors()
-    for p in range(steps):
-        x, first = ea[p], p * pitch
+    for p in range(0, steps, 4):
+        q0, q1, q2, q3 = p, min(p + 1, steps - 1), min(p + 2, steps - 1), min(p + 3, steps - 1)
+        x0, x1, x2, x3 = ea[q0], ea[q1], ea[q2], ea[q3]
+        q0, q1, q2, q3 = q0 * pitch, q1 * pitch, q2 * pitch, q3 * pitch
         for j in range(width):
-            top[j] = max(top[j], np.int32(x + eb[first + j]))
+            low = max(np.int32(x0 + eb[q0 + j]), np.int32(x1 + eb[q1 + j]))
+            high = max(np.int32(x2 + eb[q2 + j]), np.int32(x3 + eb[q3 + j]))
+            top[j] = max(top[j], max(low, high))
 
 
 @noalias
@@ -144,18 +147,23 @@ def scales_of(width, fraction, deep, room, top, least, scale, bad):
 
 
 @inline
-def cut_lane(t, s, kind, word):
+def cut_lane(t, s, kind):
     """t cut at 2^-52·s."""
     size = float64_of_bits(bits_of_float64(t) & MAGNITUDE)
     if kind == AWAY:
         size = size + s * 2.0**-53
-    if kind == RANDOM:
-        size = fused_multiply_add(np.float64(word), s * 2.0**-84, size)
     raised = size + s
     if kind == ODD:
         bits = bits_of_float64(raised)
         raised = float64_of_bits(bits | (np.int64(1) if raised - s != size else np.int64(0)))
     return with_sign(raised - s, t)
+
+
+@inline
+def cut_by_word(t, s, word):
+    """t cut at 2^-52·s by 32 random bits, the processor truncating."""
+    s = with_sign(s, t)
+    return (fused_multiply_add(np.float64(word), s * 2.0**-84, t) + s) - s
 
 
 @inline
@@ -173,36 +181,63 @@ def start_total(c, width, kind, words, scale, total):
             total[j] = cut_by_machine(c[j], scale[j])
     elif kind == AWAY:
         for j in range(width):
-            total[j] = cut_lane(c[j], scale[j], AWAY, np.int64(0))
+            total[j] = cut_lane(c[j], scale[j], AWAY)
     elif kind == ODD:
         for j in range(width):
-            total[j] = cut_lane(c[j], scale[j], ODD, np.int64(0))
+            total[j] = cut_lane(c[j], scale[j], ODD)
     elif kind == RANDOM:
         for j in range(width):
-            total[j] = cut_lane(c[j], scale[j], RANDOM, words[j])
+            total[j] = cut_by_word(c[j], scale[j], words[j])
     else:
         for j in range(width):
             total[j] = c[j]
 
 
 @noalias
-def add_cut_terms(a, b, steps, pitch, width, kind, words, word_pitch, scale, total):
-    """Add the cut products of `steps` places."""
+def add_fours(a, b, steps, pitch, width, scale, total):
+    """Add the products of `steps` places, a multiple of four, cut by the processor."""
     wide_vectors()
-    for p in range(steps):
+    for p in range(0, steps, 4):
+        x0, x1, x2, x3 = a[p], a[p + 1], a[p + 2], a[p + 3]
+        for j in range(width):
+            at, s = p * pitch + j, scale[j]
+            low = cut_by_machine(x0 * b[at], s) + cut_by_machine(x1 * b[at + pitch], s)
+            high = cut_by_machine(x2 * b[at + 2 * pitch], s) + cut_by_machine(x3 * b[at + 3 * pitch], s)
+            total[j] += low + high
+
+
+@noalias
+def add_fours_by_words(a, b, steps, pitch, width, words, word_pitch, scale, total):
+    """The same by random words."""
+    wide_vectors()
+    for p in range(0, steps, 4):
+        x0, x1, x2, x3 = a[p], a[p + 1], a[p + 2], a[p + 3]
+        for j in range(width):
+            at, w, s = p * pitch + j, p * word_pitch + j, scale[j]
+            low = cut_by_word(x0 * b[at], s, words[w]) + cut_by_word(x1 * b[at + pitch], s, words[w + word_pitch])
+            high = cut_by_word(x2 * b[at + 2 * pitch], s, words[w + 2 * word_pitch])
+            high += cut_by_word(x3 * b[at + 3 * pitch], s, words[w + 3 * word_pitch])
+            total[j] += low + high
+
+
+@noalias
+def add_cut_terms(a, b, done, steps, pitch, width, kind, words, word_pitch, scale, total):
+    """Add the cut products of places done … steps - 1."""
+    wide_vectors()
+    for p in range(done, steps):
         x, first, drawn = a[p], p * pitch, p * word_pitch
         if kind == MACHINE:
             for j in range(width):
                 total[j] += cut_by_machine(x * b[first + j], scale[j])
         elif kind == AWAY:
             for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], AWAY, np.int64(0))
+                total[j] += cut_lane(x * b[first + j], scale[j], AWAY)
         elif kind == ODD:
             for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], ODD, np.int64(0))
+                total[j] += cut_lane(x * b[first + j], scale[j], ODD)
         elif kind == RANDOM:
             for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], RANDOM, words[drawn + j])
+                total[j] += cut_by_word(x * b[first + j], scale[j], words[drawn + j])
         else:
             for j in range(width):
                 total[j] = fused_multiply_add(x, b[first + j], total[j])
@@ -224,8 +259,8 @@ def round_totals(how, way, total, width, words, c):
             c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(total[j]), 0.0, how), how, False)
     elif way == RANDOM:
         for j in range(width):
-            found, _ = drawn_pattern(without_sign_of_zero(total[j]), 0.0, 0.0, how, words[j])
-            c[j] = settled_pattern(found, how, False)
+            found = bits_of_float64(without_sign_of_zero(total[j])) + (words[j] >> (32 - how.drop))
+            c[j] = settled_pattern(found & ~how.ones, how, False)
     else:
         for j in range(width):
             x = round_double(how, total[j], 0.0, 0.0, words[j])
@@ -290,5 +325,12 @@ def block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row):
     drawn = ahead(row.term_words, word * row.width)
     start_total(row.c, width, unit.cut, drawn, row.scale, row.total)
     products = ahead(row.term_words, (4 + word) * row.width)
-    add_cut_terms(a, b, steps, sides.wide, width, unit.cut, products, 4 * row.width, row.scale, row.total)
+    done, pitch = np.int64(0), 4 * row.width
+    if unit.cut == MACHINE or unit.cut == RANDOM:
+        done = steps & ~np.int64(3)
+    if unit.cut == MACHINE:
+        add_fours(a, b, done, sides.wide, width, row.scale, row.total)
+    elif unit.cut == RANDOM:
+        add_fours_by_words(a, b, done, sides.wide, width, products, pitch, row.scale, row.total)
+    add_cut_terms(a, b, done, steps, sides.wide, width, unit.cut, products, pitch, row.scale, row.total)
     round_totals(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c)
