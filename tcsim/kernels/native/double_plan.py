@@ -35,7 +35,6 @@ from tcsim.kernels.native.double_round import DoubleRounding, rounding_of
 _REACH = 400  # exponents of operands and scales: products and sums then stay far inside float64's
 _DOWN = 3  # the number of llvm.set.rounding
 _NORMAL = -100  # the least exponent of outputs whose subnormal numbers are rare enough to be left to others
-_DRAWN = 32  # kept bits up to which what a truncated sum of float64 lacks hardly ever decides what a word makes of it
 _SHORT = 30  # bits of products up to which exact sums of ordinary data hardly leave float64
 
 
@@ -86,8 +85,7 @@ def _held(fmt: Format) -> bool:
 def _narrow(unit: Unit) -> bool:
     """Whether products are exact in float64, far from its smallest and largest numbers."""
     a, b, scale = unit.a_operand, unit.b_operand, unit.scale_format
-    held = _held(a) and _held(b) and a.precision + b.precision <= 53
-    return held and (scale is None or scale.emax - scale.emin <= _REACH)
+    return _held(a) and _held(b) and a.precision + b.precision <= 53 and (scale is None or scale.emax - scale.emin <= _REACH)
 
 
 def _group_bits(unit: Unit) -> tuple[int, int]:
@@ -148,7 +146,7 @@ def _way(unit: Unit, kind: Kind) -> int:
     if not isinstance(kind, OneProduct):
         return _masked(unit, unit.rounding)
     if found.toward == "random":
-        drawn = _masked(unit, "sr") == rows.RANDOM and unit.kept_bits <= _DRAWN if _narrow(unit) else whole
+        drawn = _masked(unit, "sr") == rows.RANDOM and unit.kept_bits <= single.DRAWN if _narrow(unit) else whole
         return single.WORDS if drawn else single.ROUNDED
     if whole and found.toward == "nearest":
         return {"even": single.PROCESSOR, "away": single.ROUNDED if _narrow(unit) else single.TIES_AWAY}.get(

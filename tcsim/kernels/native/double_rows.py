@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.codegen.jit import inline, no_refcount, noalias
-from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.fp.compiled.philox import words_of_two
 from tcsim.kernels.general.numbers import ANY_ZERO, ZERO_E, bits_of_float64, float64_of_bits
@@ -90,46 +89,12 @@ def start_exponents(c, width, emin, mantissa, top, least):
 
 
 @noalias
-def largest_exponents32(ea, eb, steps, pitch, width, top):
-    """top[j] the largest sum of exponents, four products at a time; the last ones more than once."""
-    wide_vectors()
-    for p in range(0, steps, 4):
-        q0, q1, q2, q3 = p, min(p + 1, steps - 1), min(p + 2, steps - 1), min(p + 3, steps - 1)
-        x0, x1, x2, x3 = ea[q0], ea[q1], ea[q2], ea[q3]
-        q0, q1, q2, q3 = q0 * pitch, q1 * pitch, q2 * pitch, q3 * pitch
-        for j in range(width):
-            low = max(np.int32(x0 + eb[q0 + j]), np.int32(x1 + eb[q1 + j]))
-            high = max(np.int32(x2 + eb[q2 + j]), np.int32(x3 + eb[q3 + j]))
-            top[j] = max(top[j], max(low, high))
-
-
-@noalias
-def least_places32(ea, eb, steps, pitch, width, weight, least):
-    """least[j] the least place of a nonzero product."""
-    wide_vectors()
-    for p in range(steps):
-        x, first = ea[p], p * pitch
-        for j in range(width):
-            e = np.int32(x + eb[first + j])
-            least[j] = min(least[j], np.int32(e - weight) if e > np.int32(ANY_ZERO) else FAR)
-
-
-@noalias
 def mark_negative_zeros(c, width, top, bad):
     """Marks a c of -0 with products that are all zero, before a floor hides it: the sum is -0 if they are."""
     wide_vectors()
     for j in range(width):
         minus = (np.int64(top[j]) <= ANY_ZERO) & (bits_of_float64(c[j]) == SIGN)
         bad[j] |= np.int64(1) if minus else np.int64(0)
-
-
-@noalias
-def raise_floor(c, zero_row, zero_columns, width, floor, top):
-    """A block with a zero term aligns at the floor at least."""
-    wide_vectors()
-    for j in range(width):
-        zero = (c[j] == 0.0) | ((zero_row | zero_columns[j]) != 0)
-        top[j] = max(top[j], floor) if zero else top[j]
 
 
 @noalias
@@ -173,7 +138,7 @@ def cut_by_machine(t, s):
 
 
 @noalias
-def start_total(c, width, kind, words, scale, total):
+def start_total(c, width, kind, scale, total):
     """c as the first term of the sum."""
     wide_vectors()
     if kind == MACHINE:
@@ -185,62 +150,17 @@ def start_total(c, width, kind, words, scale, total):
     elif kind == ODD:
         for j in range(width):
             total[j] = cut_lane(c[j], scale[j], ODD)
-    elif kind == RANDOM:
-        for j in range(width):
-            total[j] = cut_by_word(c[j], scale[j], words[j])
     else:
         for j in range(width):
             total[j] = c[j]
 
 
 @noalias
-def add_fours(a, b, steps, pitch, width, scale, total):
-    """Add the products of `steps` places, a multiple of four, cut by the processor."""
-    wide_vectors()
-    for p in range(0, steps, 4):
-        x0, x1, x2, x3 = a[p], a[p + 1], a[p + 2], a[p + 3]
-        for j in range(width):
-            at, s = p * pitch + j, scale[j]
-            low = cut_by_machine(x0 * b[at], s) + cut_by_machine(x1 * b[at + pitch], s)
-            high = cut_by_machine(x2 * b[at + 2 * pitch], s) + cut_by_machine(x3 * b[at + 3 * pitch], s)
-            total[j] += low + high
-
-
-@noalias
-def add_fours_by_words(a, b, steps, pitch, width, words, word_pitch, scale, total):
+def start_by_words(c, width, words, scale, total):
     """The same by random words."""
     wide_vectors()
-    for p in range(0, steps, 4):
-        x0, x1, x2, x3 = a[p], a[p + 1], a[p + 2], a[p + 3]
-        for j in range(width):
-            at, w, s = p * pitch + j, p * word_pitch + j, scale[j]
-            low = cut_by_word(x0 * b[at], s, words[w]) + cut_by_word(x1 * b[at + pitch], s, words[w + word_pitch])
-            high = cut_by_word(x2 * b[at + 2 * pitch], s, words[w + 2 * word_pitch])
-            high += cut_by_word(x3 * b[at + 3 * pitch], s, words[w + 3 * word_pitch])
-            total[j] += low + high
-
-
-@noalias
-def add_cut_terms(a, b, done, steps, pitch, width, kind, words, word_pitch, scale, total):
-    """Add the cut products of places done … steps - 1."""
-    wide_vectors()
-    for p in range(done, steps):
-        x, first, drawn = a[p], p * pitch, p * word_pitch
-        if kind == MACHINE:
-            for j in range(width):
-                total[j] += cut_by_machine(x * b[first + j], scale[j])
-        elif kind == AWAY:
-            for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], AWAY)
-        elif kind == ODD:
-            for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], ODD)
-        elif kind == RANDOM:
-            for j in range(width):
-                total[j] += cut_by_word(x * b[first + j], scale[j], words[drawn + j])
-        else:
-            for j in range(width):
-                total[j] = fused_multiply_add(x, b[first + j], total[j])
+    for j in range(width):
+        total[j] = cut_by_word(c[j], scale[j], words[j])
 
 
 @inline
@@ -257,15 +177,30 @@ def round_totals(how, way, total, width, words, c):
     if way == MACHINE:
         for j in range(width):
             c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(total[j]), 0.0, how), how, False)
-    elif way == RANDOM:
-        for j in range(width):
-            found = bits_of_float64(without_sign_of_zero(total[j])) + (words[j] >> (32 - how.drop))
-            c[j] = settled_pattern(found & ~how.ones, how, False)
     else:
         for j in range(width):
             x = round_double(how, total[j], 0.0, 0.0, words[j])
             x = 0.0 if total[j] == 0.0 else x
             c[j] = settled(total[j], x, how, False)
+
+
+@noalias
+def round_by_words(how, total, width, words, c):
+    """The same stochastically, to 21 bits or more."""
+    wide_vectors()
+    how = numbers_of(how)
+    for j in range(width):
+        found = bits_of_float64(without_sign_of_zero(total[j])) + (words[j] >> (32 - how.drop))
+        c[j] = settled_pattern(found & ~how.ones, how, False)
+
+
+@no_refcount
+def round_any(how, way, total, width, words, c):
+    """In any of the ways."""
+    if way == RANDOM:
+        round_by_words(how, total, width, words, c)
+    else:
+        round_totals(how, way, total, width, words, c)
 
 
 @noalias
@@ -305,32 +240,3 @@ def put_aside(width, zero, c, late):
     wide_vectors()
     for j in range(width):
         late[j], c[j] = c[j], zero
-
-
-@no_refcount
-def block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row):
-    """One block of an aligned sum."""
-    a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
-    b, eb = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide)
-    start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, row.top, row.least)
-    largest_exponents32(ea, eb, steps, sides.wide, width, row.top)
-    if unit.deep:
-        least_places32(ea, eb, steps, sides.wide, width, np.int32(spec.weight), row.least)
-    if spec.ieee_zero:
-        mark_negative_zeros(row.c, width, row.top, row.bad)
-    if unit.floored:
-        zeros = ahead(sides.zb, block * sides.wide)
-        raise_floor(row.c, sides.za[r * sides.deep + block], zeros, width, np.int32(unit.floor), row.top)
-    scales_of(width, unit.fraction, unit.deep, unit.room, row.top, row.least, row.scale, row.bad)
-    drawn = ahead(row.term_words, word * row.width)
-    start_total(row.c, width, unit.cut, drawn, row.scale, row.total)
-    products = ahead(row.term_words, (4 + word) * row.width)
-    done, pitch = np.int64(0), 4 * row.width
-    if unit.cut == MACHINE or unit.cut == RANDOM:
-        done = steps & ~np.int64(3)
-    if unit.cut == MACHINE:
-        add_fours(a, b, done, sides.wide, width, row.scale, row.total)
-    elif unit.cut == RANDOM:
-        add_fours_by_words(a, b, done, sides.wide, width, products, pitch, row.scale, row.total)
-    add_cut_terms(a, b, done, steps, sides.wide, width, unit.cut, products, pitch, row.scale, row.total)
-    round_totals(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c)

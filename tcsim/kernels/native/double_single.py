@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, inline_ir, no_refcount, noalias
+from tcsim.codegen.jit import inline, inline_ir, no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
@@ -31,6 +31,7 @@ from tcsim.kernels.native.double_round import (
 # How a product and c are rounded: by the processor to nearest; one of its two neighbours, or the odd one rounded on by masks or by
 # `round_double`; with the error of the sum to nearest, by a random word or with ties away; by `round_double` from that error.
 PROCESSOR, NEIGHBOUR, ODD_MASKED, ODD_ROUNDED, WORDS, TIES_AWAY, ROUNDED = range(10, 17)
+DRAWN = 32  # kept bits up to which what a truncated sum of float64 lacks hardly ever decides what a word makes of it
 FROM_BELOW = (NEIGHBOUR, ODD_MASKED, ODD_ROUNDED)  # with the processor rounding down
 
 
@@ -225,34 +226,44 @@ def add_with_ties_away(how, x, b, width, c):
         c[j] = settled_pattern(found, how, far)
 
 
-@no_refcount
-def block_of_one(spec, unit, sides, r, block, p0, steps, word, width, row):
-    """c + one product, rounded once."""
-    x, b, words, how = (
-        sides.a[r * sides.deep + p0],
-        ahead(sides.b, p0 * sides.wide),
-        ahead(row.words, word * row.width),
-        unit.how,
-    )
-    if unit.way == PROCESSOR:
-        add_by_processor(how, x, b, width, row.c)
-    elif unit.way == NEIGHBOUR:
-        add_by_neighbour(how, how.odd, x, b, width, row.c)
-    elif unit.way == ODD_MASKED:
-        add_by_odd_masked(how, x, b, width, row.c)
-    elif unit.way == ODD_ROUNDED:
-        add_by_odd_rounded(how, x, b, width, row.c)
-    elif unit.way == TIES_AWAY:
-        sums_with_ties(x, b, width, row.c, row.total, row.marks)
-        if any_of(row.marks, width):
-            add_with_ties_away(how, x, b, width, row.c)
+def block_of_one(draws):
+    """c + one product, rounded once, of units that may draw words or of others."""
+
+    @no_refcount
+    @variant(draws)
+    def block_of_one(spec, unit, sides, r, block, p0, steps, word, width, row):
+        x, b, words, how = (
+            sides.a[r * sides.deep + p0],
+            ahead(sides.b, p0 * sides.wide),
+            ahead(row.words, word * row.width),
+            unit.how,
+        )
+        if unit.way == PROCESSOR:
+            add_by_processor(how, x, b, width, row.c)
+        elif unit.way == NEIGHBOUR:
+            add_by_neighbour(how, how.odd, x, b, width, row.c)
+        elif unit.way == ODD_MASKED:
+            add_by_odd_masked(how, x, b, width, row.c)
+        elif unit.way == ODD_ROUNDED:
+            add_by_odd_rounded(how, x, b, width, row.c)
+        elif unit.way == TIES_AWAY:
+            sums_with_ties(x, b, width, row.c, row.total, row.marks)
+            if any_of(row.marks, width):
+                add_with_ties_away(how, x, b, width, row.c)
+            else:
+                take_sums(how, row.total, width, row.c)
+        elif draws:
+            if unit.way == WORDS and unit.wide:
+                add_wide_by_words(how, row.near, x, b, width, words, row.c, row.bad)
+            elif unit.way == WORDS:
+                add_product_by_words(how, x, b, width, words, row.c)
+            elif unit.wide:
+                add_wide_product(how, x, b, width, words, row.c)
+            else:
+                add_one_product(how, x, b, width, words, row.c)
+        elif unit.wide:
+            add_wide_product(how, x, b, width, words, row.c)
         else:
-            take_sums(how, row.total, width, row.c)
-    elif unit.way == WORDS and unit.wide:
-        add_wide_by_words(how, row.near, x, b, width, words, row.c, row.bad)
-    elif unit.way == WORDS:
-        add_product_by_words(how, x, b, width, words, row.c)
-    elif unit.wide:
-        add_wide_product(how, x, b, width, words, row.c)
-    else:
-        add_one_product(how, x, b, width, words, row.c)
+            add_one_product(how, x, b, width, words, row.c)
+
+    return block_of_one
