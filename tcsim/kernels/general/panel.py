@@ -148,15 +148,12 @@ def scale_numbers(count, each, grouped, s, es, bad, sig, e, mark):
 
 
 @routine
-def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, mark):
-    """Decode lines first … first + lines of an operand at ks[:positions]; whether any element is NaN or infinite.
-
-    A line is a row of a (side 0, arrays [line, position]) or a column of b (side 1, arrays [position, line]). The exponent of a power-of-two scale is added to e. `codes` is scratch.
-    """
+def decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e, mark):
+    """`decode_lines` without scales."""
     emin, precision, stored = (
         (spec.b_emin, spec.b_precision, spec.b_stored) if side else (spec.a_emin, spec.a_precision, spec.a_stored)
     )
-    grouped, columns, found = spec.group > 1, side == 1, False
+    columns, found = side == 1, False
     outer, inner = (positions, lines) if columns else (lines, positions)
     steps, pitch = np.arange(lines if columns else np.int64(0)), sig.shape[1]
     sigs, es, marks = sig.reshape(-1), e.reshape(-1), mark.reshape(-1)
@@ -179,7 +176,20 @@ def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, s
             at(es, here),
             at(marks, here),
         )
+    return found
+
+
+@routine
+def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, mark):
+    """Decode lines first … first + lines of an operand at ks[:positions]; whether any element is NaN or infinite.
+
+    A line is a row of a (side 0, arrays [line, position]) or a column of b (side 1, arrays [position, line]). The exponent of a power-of-two scale is added to e. `codes` is scratch.
+    """
+    found = decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e, mark)
     if scales.address != 0:
+        grouped, columns, pitch = spec.group > 1, side == 1, sig.shape[1]
+        outer, inner = (positions, lines) if columns else (lines, positions)
+        sigs, es, marks = sig.reshape(-1), e.reshape(-1), mark.reshape(-1)
         many = lines if columns else 1  # scales are decoded once for the run of positions that have them
         s, up, bad = np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many, np.int64)
         start, stop = np.int64(0), np.int64(0)

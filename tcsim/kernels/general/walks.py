@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import overload
 
-from tcsim.codegen.jit import inline, no_refcount, noalias, variant
+from tcsim.codegen.jit import chosen_by_types, inline, no_refcount, noalias, variant
 from tcsim.kernels.general.any_width import any_width_groups, any_width_stages, overflowing_products
 from tcsim.kernels.general.blocks import (
     finish_block,
@@ -224,7 +223,7 @@ def run_row(kind, *arguments):
     """All blocks of a chunk for one row, by the arithmetic that the type of `kind` names."""
 
 
-@overload(run_row)
+@chosen_by_types(run_row)
 def _run_row(kind, spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element, step):
     walk = WALKS[kind.instance_class]
 

@@ -9,127 +9,41 @@ general kernel: those of rows and columns with NaN or infinities, overflows, ter
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import numpy as np
-from numba.extending import overload
 
-from tcsim.codegen.jit import default_threads, kernel, no_refcount, noalias, routine, run_tasks, variant
-from tcsim.codegen.memory import ahead, at, load_code, matrices
-from tcsim.codegen.scalar_ops import use_rounding
+from tcsim.codegen.jit import default_threads, kernel, routine, run_tasks, variant
+from tcsim.codegen.memory import ahead, at, load_code, matrices, store_code
 from tcsim.codegen.scratch import room, zeros
-from tcsim.codegen.vector_ops import NEAREST
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast.run import cover
-from tcsim.kernels.general.cuts import C_OPERATION
-from tcsim.kernels.general.numbers import FINITE, ZERO_E, decode_number, round_float64, to_float64
+from tcsim.kernels.general.numbers import FINITE, ZERO_E, decode_number, encode_number, round_float64, to_float64
 from tcsim.kernels.general.panel import (
     INSTRUCTION_END,
     INSTRUCTION_START,
-    SEGMENT_END,
-    SEGMENT_START,
     plan_chunk,
 )
 from tcsim.kernels.general.run import Tiles, end_output, run_part
 from tcsim.kernels.general.spec import order_of, spec_of, sums_of
-from tcsim.kernels.general.walks import add_outside
 from tcsim.kernels.native import double_rows as rows
-from tcsim.kernels.native.double_exact import block_of_exact_sums
-from tcsim.kernels.native.double_groups import block_of_groups, mark_groups
-from tcsim.kernels.native.double_plan import Groups, LongProducts, ManyTerms, OneProduct, Operations, Stages, double_spec
-from tcsim.kernels.native.double_sides import Sides, decode_side, exponents_of, mark_zero_blocks
-from tcsim.kernels.native.double_single import block_of_one
-from tcsim.kernels.native.double_stages import block_in_stages
-from tcsim.kernels.native.double_tree import block_of_operations
+from tcsim.kernels.native.double_groups import mark_groups
+from tcsim.kernels.native.double_plan import Groups, LongProducts, OneProduct, double_spec
+from tcsim.kernels.native.double_sides import Sides, decode_plain_side, decode_side, exponents_of, mark_zero_blocks
+from tcsim.kernels.native.double_walks import TO_HALF, run_any_row, run_plain_row, run_quiet_row
 from tcsim.problem import Codes, Problem
 
 ROWS, COLUMNS, CHUNK, LANES = 128, 128, 128, 16
-SHALLOW = 4  # products of a block up to which all of its random words stay near for as many columns
-TO_HALF = 2 * SEGMENT_END  # an event: results become float16
+SHALLOW = 8  # products of a block up to which all of its random words stay near for as many columns
 
 
-@no_refcount
-def draw_words_of_blocks(spec, unit, blocks, starts, block, seed, element, group, width, row):
-    """The random words of the next four blocks."""
-    if unit.cut == rows.RANDOM:
-        last = np.int64(C_OPERATION + 1 - (-spec.block // spec.group))
-        rows.draw_lane_words(seed, element, group, np.int64(C_OPERATION), last, width, row.width, row.term_words)
-    if unit.draws:
-        rows.draw_lane_words(seed, element, group, np.int64(0), np.int64(1), width, row.width, row.words)
-
-
-@no_refcount
-def draw_words_of_operations(spec, unit, blocks, starts, block, seed, element, group, width, row):
-    """The same for units that round every operation: sums come after as many products as a block has."""
-    if unit.draws or unit.product_draws:
-        first = spec.block
-        for i in range(block, min(block + 4, blocks)):
-            first = min(first, starts[i + 1] - starts[i])
-        first, last = np.int64(0) if unit.product_draws else first, 2 * spec.block if unit.draws else spec.block
-        place = ahead(row.term_words, 4 * first * row.width)
-        rows.draw_lane_words(seed, element, group, first, last, width, row.width, place)
-
-
-def double_rows_of(block_of, draw):
-    """The walk of a row through the blocks of a chunk, each by `block_of`."""
-
-    @noalias
-    @variant(block_of.py_func.__name__)
-    def run_double_row(spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
-        """All blocks of a chunk for one row."""
-        moved = unit.machine != NEAREST
-        if moved:
-            use_rounding(unit.machine)
-        for block in range(blocks):
-            event, p0 = events[block], starts[block]
-            if event & SEGMENT_START and sums_.precision != 0:
-                for j in range(width):
-                    row.c[j] = 0.0
-            if event & INSTRUCTION_START and spec.after:
-                rows.put_aside(width, -0.0 if spec.after_negative else 0.0, row.c, row.late)
-            word = (step + block) & 3
-            if word == 0 or block == 0:
-                draw(spec, unit, blocks, starts, block, seed, element, (step + block) >> 2, width, row)
-            block_of(spec, unit, sides, r, block, p0, starts[block + 1] - p0, word, width, row)
-            late, ended = event & INSTRUCTION_END and spec.after, event & SEGMENT_END and sums_.precision != 0
-            if moved and (late or ended):
-                use_rounding(np.int64(NEAREST))
-            if late:
-                rows.add_kept(unit.kept, unit.late_way, row.late, width, row.c)
-            if event & TO_HALF:
-                rows.round_to_half(unit.half_sign, width, row.c)
-            if ended:
-                for j in range(width):
-                    total[j] = add_outside(total[j], row.c[j], sums_.precision, sums_.layout)
-            if moved and (late or ended):
-                use_rounding(unit.machine)
-        if moved:
-            use_rounding(np.int64(NEAREST))
-
-    return run_double_row
-
-
-WALKS = {
-    ManyTerms: double_rows_of(rows.block_of_terms, draw_words_of_blocks),
-    OneProduct: double_rows_of(block_of_one, draw_words_of_blocks),
-    LongProducts: double_rows_of(block_of_exact_sums, draw_words_of_blocks),
-    Groups: double_rows_of(block_of_groups, draw_words_of_blocks),
-    Stages: double_rows_of(block_in_stages, draw_words_of_blocks),
-    Operations: double_rows_of(block_of_operations, draw_words_of_operations),
-}
-
-
-def run_double_row(kind, *arguments):
-    """All blocks of a chunk for one row, by the rows that the type of `kind` names."""
-
-
-@overload(run_double_row)
-def _run_double_row(kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
-    walk = WALKS[kind.instance_class]
-
-    def run(kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
-        walk(spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step)
-
-    return run
+@routine
+def end_plain_output(spec, d, t, i, j, value):
+    """Write the code of a chain's value."""
+    x = round_float64(value, spec.out.mantissa + 1, spec.out)
+    minus = x[2] if x[0] != 0 or spec.ieee_zero else np.int64(0)
+    store_code(d, t, i, j, encode_number(x[0], x[1], minus, x[3], spec.out, spec.nan))
 
 
 @routine
@@ -164,97 +78,160 @@ def mark_halves(chain, blocks, events):
         events[block] = event
 
 
-@kernel
-def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit, sums_, order, bounds, tiles, seed, left):
-    """Tiles first … last - 1 of D = C + A·B; left[t, i, j] is 1 where an output is for others to compute."""
-    deep = max(CHUNK, spec.period)
-    high, wide = tiles.tile_rows, -(-tiles.tile_columns // LANES) * LANES
-    ks, codes = np.empty(deep, np.int64), np.empty(max(deep, high, wide), np.int64)
-    starts, events = np.empty(2 * deep + 2, np.int64), np.empty(2 * deep + 2, np.int64)
-    sig_a, e_a, mark_a = np.empty((high, deep), np.int64), np.empty((high, deep), np.int64), np.empty((high, deep), np.int64)
-    sig_b, e_b, mark_b = np.empty((deep, wide), np.int64), np.empty((deep, wide), np.int64), np.empty((deep, wide), np.int64)
-    fa, ea, za = zeros(high * deep, np.float64), zeros(high * deep, np.int32), zeros(high * deep, np.int64)
-    fb, eb, zb = zeros(deep * wide, np.float64), zeros(deep * wide, np.int32), zeros(deep * wide, np.int64)
-    values, bad, total = zeros(high * wide, np.float64), zeros(high * wide, np.int64), zeros(high * wide, np.float64)
-    late, scale, sums = zeros(wide, np.float64), zeros(wide, np.float64), zeros(wide, np.float64)
-    words = zeros(4 * wide, np.int64)
-    top, least, other, marks = zeros(wide, np.int32), zeros(wide, np.int32), zeros(wide, np.int32), zeros(wide, np.int64)
-    random = unit.cut == rows.RANDOM or unit.draws or unit.product_draws
-    numbers = room(wide * (2 * min(spec.block, 64) + 16), np.float64)
-    terms = room(4 * wide * (1 + 2 * spec.block) if random else np.int64(8 * wide), np.int64)
-    scaled = np.int64(1) if spec.group > 1 else np.int64(0)
-    ga, gb = room(scaled * high * deep + 1, np.float64), room(scaled * deep * wide + 1, np.float64)
-    ha, hb = room(scaled * high * deep + 1, np.int32), room(scaled * deep * wide + 1, np.int32)
-    sa, sb = room(scaled * high * deep + 1, np.int32), room(scaled * deep * wide + 1, np.int32)
-    other_sums = zeros(wide, np.float64)
-    bad_rows, bad_columns = np.empty(high, np.int64), np.empty(wide, np.int64)
-    across = -(-tiles.columns // tiles.tile_columns)
-    per_batch = across * -(-tiles.rows // high)
-    for task in range(first, last):
-        t, i0, j0 = task // per_batch, task % per_batch // across * high, task % across * tiles.tile_columns
-        ni, nj = min(high, tiles.rows - i0), min(tiles.tile_columns, tiles.columns - j0)
-        width = -(-nj // LANES) * LANES
-        bad_rows[:], bad_columns[:], fb[:], eb[:] = 0, 0, 0.0, np.int32(ZERO_E)
-        for r in range(ni):
-            begin_row(spec, sums_, c, t, i0 + r, j0, nj, width, values, bad, total, r * wide)
-        k, segment, step = bounds[0], np.int64(0), np.int64(0)
-        while segment < bounds.size - 1:
-            positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
-            if unit.halves:
-                mark_halves(unit.halves, blocks, events)
-            decode_side(a, t, i0, ni, False, ks, positions, scale_a, spec, codes, sig_a, e_a, mark_a, deep, fa, ea, bad_rows)
-            decode_side(b, t, j0, nj, True, ks, positions, scale_b, spec, codes, sig_b, e_b, mark_b, wide, fb, eb, bad_columns)
-            sides = Sides(
-                at(fa, 0), at(ea, 0), at(za, 0), at(fb, 0), at(eb, 0), at(zb, 0), deep, wide,
-                at(ga, 0), at(gb, 0), at(ha, 0), at(hb, 0), at(sa, 0), at(sb, 0),
-            )  # fmt: skip  # here: they live on
-            if scaled:
-                mark_groups(
-                    spec,
-                    scale_a,
-                    False,
-                    t,
-                    i0,
-                    ni,
-                    ks,
-                    blocks,
-                    starts,
-                    (unit.a_emin, unit.a_mantissa),
-                    fa,
-                    deep,
-                    ga,
-                    ha,
-                    za,
-                    sa,
-                )
-                mark_groups(
-                    spec, scale_b, True, t, j0, nj, ks, blocks, starts, (unit.b_emin, unit.b_mantissa), fb, wide, gb, hb, zb, sb
-                )
-            elif unit.floored:
-                mark_zero_blocks(sides, ni, width, blocks, starts)
-            low_b, high_b = exponents_of(sides.eb, positions, nj, wide) if unit.wide else (np.int64(0), np.int64(0))
+@cache
+def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
+    """The kernel of the kind of a name. A plain problem has no scales, no late c, no instructions inside instructions and no sums outside of
+    them: its kernel compiles in two thirds of the time, less where it draws no words.
+    """
+    grouped, long = name == Groups.__name__, name in (OneProduct.__name__, LongProducts.__name__)
+
+    def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit, sums_, order, bounds, tiles, seed, left):
+        """Tiles first … last - 1 of D = C + A·B; left[t, i, j] is 1 where an output is for others to compute."""
+        deep = max(CHUNK, spec.period)
+        high, wide = tiles.tile_rows, -(-tiles.tile_columns // LANES) * LANES
+        ks, codes = np.empty(deep, np.int64), np.empty(max(deep, high, wide), np.int64)
+        starts, events = np.empty(2 * deep + 2, np.int64), np.empty(2 * deep + 2, np.int64)
+        sig_a, e_a, mark_a = (
+            np.empty((high, deep), np.int64),
+            np.empty((high, deep), np.int64),
+            np.empty((high, deep), np.int64),
+        )
+        sig_b, e_b, mark_b = (
+            np.empty((deep, wide), np.int64),
+            np.empty((deep, wide), np.int64),
+            np.empty((deep, wide), np.int64),
+        )
+        fa, ea, za = zeros(high * deep, np.float64), zeros(high * deep, np.int32), zeros(high * deep, np.int64)
+        fb, eb, zb = zeros(deep * wide, np.float64), zeros(deep * wide, np.int32), zeros(deep * wide, np.int64)
+        values, bad, total = zeros(high * wide, np.float64), zeros(high * wide, np.int64), zeros(high * wide, np.float64)
+        late, scale, sums = zeros(wide, np.float64), zeros(wide, np.float64), zeros(wide, np.float64)
+        words = zeros(4 * wide, np.int64)
+        top, least, other, marks = zeros(wide, np.int32), zeros(wide, np.int32), zeros(wide, np.int32), zeros(wide, np.int64)
+        random = unit.cut == rows.RANDOM or unit.draws or unit.product_draws
+        numbers = room(wide * (2 * min(spec.block, 64) + 16), np.float64)
+        terms = room(4 * wide * (1 + 2 * spec.block) if random else np.int64(8 * wide), np.int64)
+        ga, gb, ha, hb, sa, sb = fa, fb, ea, eb, ea, eb
+        if grouped:
+            ga, gb, ha, hb = (
+                room(high * deep, np.float64),
+                room(deep * wide, np.float64),
+                room(high * deep, np.int32),
+                room(deep * wide, np.int32),
+            )
+            sa, sb = room(high * deep, np.int32), room(deep * wide, np.int32)
+        other_sums = zeros(wide, np.float64)
+        bad_rows, bad_columns = np.empty(high, np.int64), np.empty(wide, np.int64)
+        across = -(-tiles.columns // tiles.tile_columns)
+        per_batch = across * -(-tiles.rows // high)
+        for task in range(first, last):
+            t, i0, j0 = task // per_batch, task % per_batch // across * high, task % across * tiles.tile_columns
+            ni, nj = min(high, tiles.rows - i0), min(tiles.tile_columns, tiles.columns - j0)
+            width = -(-nj // LANES) * LANES
+            bad_rows[:], bad_columns[:], fb[:], eb[:] = 0, 0, 0.0, np.int32(ZERO_E)
             for r in range(ni):
-                near = 1
-                if unit.wide:
-                    low, most = exponents_of(ahead(sides.ea, r * deep), np.int64(1), positions, np.int64(0))
-                    near = int(low + low_b > -800 and most + high_b < 800)
-                row = rows.DoubleRow(
-                    at(values, r * wide), at(late, 0), at(bad, r * wide), at(marks, 0), at(top, 0), at(other, 0), at(least, 0),
-                    at(scale, 0), at(sums, 0), at(other_sums, 0), at(words, 0), at(terms, 0), at(numbers, 0), wide, near,
-                )  # fmt: skip
-                run_double_row(kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed,
-                               (t * tiles.m + i0 + r) * tiles.n + j0, step)  # fmt: skip
-            step += blocks
-        for r in range(ni):
-            for j in range(nj):
-                value, outside = values[r * wide + j], total[r * wide + j]
-                here = abs(value) < np.inf and abs(outside) < np.inf
-                if here and bad[r * wide + j] | bad_rows[r] | bad_columns[j] == 0:
-                    end_output(
-                        spec, sums_, c, d, t, i0 + r, j0 + j, round_float64(value, spec.out.mantissa + 1, spec.out), outside
+                begin_row(spec, sums_, c, t, i0 + r, j0, nj, width, values, bad, total, r * wide)
+            k, segment, step = bounds[0], np.int64(0), np.int64(0)
+            while segment < bounds.size - 1:
+                positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
+                if plain:
+                    decode_plain_side(
+                        a, t, i0, ni, np.int64(0), ks, positions, spec, codes, sig_a, e_a, mark_a, deep, fa, ea, bad_rows
+                    )
+                    decode_plain_side(
+                        b, t, j0, nj, np.int64(1), ks, positions, spec, codes, sig_b, e_b, mark_b, wide, fb, eb, bad_columns
                     )
                 else:
-                    left[t, i0 + r, j0 + j] = 1
+                    if unit.halves:
+                        mark_halves(unit.halves, blocks, events)
+                    decode_side(
+                        a,
+                        t,
+                        i0,
+                        ni,
+                        np.int64(0),
+                        ks,
+                        positions,
+                        scale_a,
+                        spec,
+                        codes,
+                        sig_a,
+                        e_a,
+                        mark_a,
+                        deep,
+                        fa,
+                        ea,
+                        bad_rows,
+                    )
+                    decode_side(
+                        b,
+                        t,
+                        j0,
+                        nj,
+                        np.int64(1),
+                        ks,
+                        positions,
+                        scale_b,
+                        spec,
+                        codes,
+                        sig_b,
+                        e_b,
+                        mark_b,
+                        wide,
+                        fb,
+                        eb,
+                        bad_columns,
+                    )
+                sides = Sides(
+                    at(fa, 0), at(ea, 0), at(za, 0), at(fb, 0), at(eb, 0), at(zb, 0), deep, wide,
+                    at(ga, 0), at(gb, 0), at(ha, 0), at(hb, 0), at(sa, 0), at(sb, 0),
+                )  # fmt: skip  # here: they live on
+                if grouped:
+                    forms = unit.a_emin, unit.a_mantissa
+                    mark_groups(spec, scale_a, np.int64(0), t, i0, ni, ks, blocks, starts, forms, fa, deep, ga, ha, za, sa)
+                    forms = unit.b_emin, unit.b_mantissa
+                    mark_groups(spec, scale_b, np.int64(1), t, j0, nj, ks, blocks, starts, forms, fb, wide, gb, hb, zb, sb)
+                elif unit.floored:
+                    mark_zero_blocks(sides, ni, width, blocks, starts)
+                low_b, high_b = np.int64(0), np.int64(0)
+                if long and unit.wide:
+                    low_b, high_b = exponents_of(sides.eb, positions, nj, wide)
+                for r in range(ni):
+                    near = 1
+                    if long and unit.wide:
+                        low, most = exponents_of(ahead(sides.ea, r * deep), np.int64(1), positions, np.int64(0))
+                        near = int(low + low_b > -800 and most + high_b < 800)
+                    row = rows.DoubleRow(
+                        at(values, r * wide), at(late, 0), at(bad, r * wide), at(marks, 0), at(top, 0), at(other, 0), at(least, 0),
+                        at(scale, 0), at(sums, 0), at(other_sums, 0), at(words, 0), at(terms, 0), at(numbers, 0), wide, near,
+                    )  # fmt: skip
+                    element = (t * tiles.m + i0 + r) * tiles.n + j0
+                    if not plain:
+                        run_any_row(
+                            kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed, element, step,
+                        )  # fmt: skip
+                    elif draws:
+                        run_plain_row(
+                            kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed, element, step,
+                        )  # fmt: skip
+                    else:
+                        run_quiet_row(
+                            kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed, element, step,
+                        )  # fmt: skip
+                step += blocks
+            for r in range(ni):
+                for j in range(nj):
+                    value, outside = values[r * wide + j], total[r * wide + j]
+                    here = abs(value) < np.inf and abs(outside) < np.inf
+                    if here and bad[r * wide + j] | bad_rows[r] | bad_columns[j] == 0:
+                        if plain:
+                            end_plain_output(spec, d, t, i0 + r, j0 + j, value)
+                        else:
+                            x = round_float64(value, spec.out.mantissa + 1, spec.out)
+                            end_output(spec, sums_, c, d, t, i0 + r, j0 + j, x, outside)
+                    else:
+                        left[t, i0 + r, j0 + j] = 1
+
+    return kernel(variant(name, plain, draws)(run_double_tiles))
 
 
 def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Unit | None = None) -> Codes:
@@ -269,9 +246,11 @@ def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Uni
     high = max(1, min(ROWS, m, -(-batch * m * -(-n // columns) // (4 * count))))
     tiles = Tiles(m, n, 0, m, 0, n, high, min(columns, n), 0)
     left = np.zeros(out.shape, np.uint8)
+    plain = problem.plan.sum is None and outer is None and unit.scale is None and unit.c_enters == "aligned"
+    draws = bool(numbers["cut"] == rows.RANDOM or numbers["draws"] or numbers["product_draws"]) or not plain
     run_tasks(
-        run_double_tiles, batch * -(-m // high) * -(-n // columns), threads, kind, matrices(problem.a.codes), matrices(problem.b.codes),
-        matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec, numbers,
+        double_tiles_of(type(kind).__name__, plain, draws), batch * -(-m // high) * -(-n // columns), threads, kind,
+        matrices(problem.a.codes), matrices(problem.b.codes), matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec, numbers,
         sums_of(problem), order_of(outer or unit), problem.plan.bounds, tiles, np.uint64(problem.seed), left,
     )  # fmt: skip
     return left

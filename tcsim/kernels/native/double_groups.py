@@ -22,9 +22,11 @@ from tcsim.kernels.native.double_rows import (
     ODD,
     RANDOM,
     cut_by_machine,
+    cut_by_word,
     cut_lane,
     mark_negative_zeros,
     scales_of,
+    start_by_words,
     start_exponents,
     start_total,
     without_sign_of_zero,
@@ -39,8 +41,9 @@ def span_of(x, emin, mantissa, least, most):
 
 
 @routine
-def mark_groups(spec, scales, columns, t, first, count, ks, blocks, starts, forms, values, pitch, g, h, z, s):
-    """Scales, nonzero elements and spans of the groups of rows or columns."""
+def mark_groups(spec, scales, side, t, first, count, ks, blocks, starts, forms, values, pitch, g, h, z, s):
+    """Scales, nonzero elements and spans of the groups of rows (side 0) or columns (1)."""
+    columns = side == 1
     emin, mantissa = forms
     for block in range(blocks):
         for p in range(starts[block], starts[block + 1], spec.group):
@@ -104,7 +107,7 @@ def raise_where_zero(c, none, width, floor, top):
 @inline
 def cut_any(t, s, kind, word):
     """A term cut at 2^-52·s, which may be longer than that."""
-    cut = cut_by_machine(t, s) if kind == MACHINE else cut_lane(t, s, kind, word)
+    cut = cut_by_machine(t, s) if kind == MACHINE else cut_by_word(t, s, word) if kind == RANDOM else cut_lane(t, s, kind)
     return t if abs(t) >= s else cut
 
 
@@ -181,7 +184,10 @@ def block_of_groups(spec, unit, sides, r, block, p0, steps, word, width, row):
     if unit.floored:
         raise_where_zero(row.c, row.marks, width, np.int32(unit.floor), row.top)
     scales_of(width, unit.fraction, 0, 0, row.top, row.least, row.scale, row.bad)
-    start_total(row.c, width, unit.cut, ahead(row.term_words, word * row.width), row.scale, row.total)
+    if unit.cut == RANDOM:
+        start_by_words(row.c, width, ahead(row.term_words, word * row.width), row.scale, row.total)
+    else:
+        start_total(row.c, width, unit.cut, row.scale, row.total)
     drawn, high = ahead(row.term_words, (4 + word) * row.width), row.other_total
     add_groups(unit.cut, -(-steps // spec.group), row.width, width, row.tree, drawn, 4 * row.width, row.scale, row.total, high)
     if unit.machine != NEAREST:

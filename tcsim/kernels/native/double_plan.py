@@ -85,8 +85,7 @@ def _held(fmt: Format) -> bool:
 def _narrow(unit: Unit) -> bool:
     """Whether products are exact in float64, far from its smallest and largest numbers."""
     a, b, scale = unit.a_operand, unit.b_operand, unit.scale_format
-    held = _held(a) and _held(b) and a.precision + b.precision <= 53
-    return held and (scale is None or scale.emax - scale.emin <= _REACH)
+    return _held(a) and _held(b) and a.precision + b.precision <= 53 and (scale is None or scale.emax - scale.emin <= _REACH)
 
 
 def _group_bits(unit: Unit) -> tuple[int, int]:
@@ -147,7 +146,8 @@ def _way(unit: Unit, kind: Kind) -> int:
     if not isinstance(kind, OneProduct):
         return _masked(unit, unit.rounding)
     if found.toward == "random":
-        return single.WORDS if (whole and not _narrow(unit)) or _masked(unit, "sr") == rows.RANDOM else single.ROUNDED
+        drawn = _masked(unit, "sr") == rows.RANDOM and unit.kept_bits <= single.DRAWN if _narrow(unit) else whole
+        return single.WORDS if drawn else single.ROUNDED
     if whole and found.toward == "nearest":
         return {"even": single.PROCESSOR, "away": single.ROUNDED if _narrow(unit) else single.TIES_AWAY}.get(
             found.rule, single.ROUNDED
@@ -315,7 +315,7 @@ def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
         cut = {"nearest": rows.AWAY, "odd": rows.ODD, "random": rows.RANDOM}.get(mode(unit.align_rounding).toward, rows.MACHINE)
         cut, machine = (cut, TO_ZERO) if found is None else (rows.MACHINE, found)
     below = isinstance(kind, OneProduct) and way in single.FROM_BELOW
-    machine = _DOWN if below else TO_ZERO if two else machine
+    machine = _DOWN if below else TO_ZERO if two or way == single.WORDS else machine
     lowest = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin)
     floor = unit.min_exponent
     floored = grouped and floor is not None

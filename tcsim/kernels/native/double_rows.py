@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.codegen.jit import inline, no_refcount, noalias
-from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.fp.compiled.philox import words_of_two
 from tcsim.kernels.general.numbers import ANY_ZERO, ZERO_E, bits_of_float64, float64_of_bits
@@ -20,7 +19,6 @@ from tcsim.kernels.native.double_round import (
     FIELD,
     MAGNITUDE,
     SIGN,
-    drawn_pattern,
     numbers_of,
     round_double,
     rounded_pattern,
@@ -91,42 +89,12 @@ def start_exponents(c, width, emin, mantissa, top, least):
 
 
 @noalias
-def largest_exponents32(ea, eb, steps, pitch, width, top):
-    """top[j] the largest sum of exponents."""
-    wide_vectors()
-    for p in range(steps):
-        x, first = ea[p], p * pitch
-        for j in range(width):
-            top[j] = max(top[j], np.int32(x + eb[first + j]))
-
-
-@noalias
-def least_places32(ea, eb, steps, pitch, width, weight, least):
-    """least[j] the least place of a nonzero product."""
-    wide_vectors()
-    for p in range(steps):
-        x, first = ea[p], p * pitch
-        for j in range(width):
-            e = np.int32(x + eb[first + j])
-            least[j] = min(least[j], np.int32(e - weight) if e > np.int32(ANY_ZERO) else FAR)
-
-
-@noalias
 def mark_negative_zeros(c, width, top, bad):
     """Marks a c of -0 with products that are all zero, before a floor hides it: the sum is -0 if they are."""
     wide_vectors()
     for j in range(width):
         minus = (np.int64(top[j]) <= ANY_ZERO) & (bits_of_float64(c[j]) == SIGN)
         bad[j] |= np.int64(1) if minus else np.int64(0)
-
-
-@noalias
-def raise_floor(c, zero_row, zero_columns, width, floor, top):
-    """A block with a zero term aligns at the floor at least."""
-    wide_vectors()
-    for j in range(width):
-        zero = (c[j] == 0.0) | ((zero_row | zero_columns[j]) != 0)
-        top[j] = max(top[j], floor) if zero else top[j]
 
 
 @noalias
@@ -144,18 +112,23 @@ def scales_of(width, fraction, deep, room, top, least, scale, bad):
 
 
 @inline
-def cut_lane(t, s, kind, word):
+def cut_lane(t, s, kind):
     """t cut at 2^-52·s."""
     size = float64_of_bits(bits_of_float64(t) & MAGNITUDE)
     if kind == AWAY:
         size = size + s * 2.0**-53
-    if kind == RANDOM:
-        size = fused_multiply_add(np.float64(word), s * 2.0**-84, size)
     raised = size + s
     if kind == ODD:
         bits = bits_of_float64(raised)
         raised = float64_of_bits(bits | (np.int64(1) if raised - s != size else np.int64(0)))
     return with_sign(raised - s, t)
+
+
+@inline
+def cut_by_word(t, s, word):
+    """t cut at 2^-52·s by 32 random bits, the processor truncating."""
+    s = with_sign(s, t)
+    return (fused_multiply_add(np.float64(word), s * 2.0**-84, t) + s) - s
 
 
 @inline
@@ -165,7 +138,7 @@ def cut_by_machine(t, s):
 
 
 @noalias
-def start_total(c, width, kind, words, scale, total):
+def start_total(c, width, kind, scale, total):
     """c as the first term of the sum."""
     wide_vectors()
     if kind == MACHINE:
@@ -173,39 +146,21 @@ def start_total(c, width, kind, words, scale, total):
             total[j] = cut_by_machine(c[j], scale[j])
     elif kind == AWAY:
         for j in range(width):
-            total[j] = cut_lane(c[j], scale[j], AWAY, np.int64(0))
+            total[j] = cut_lane(c[j], scale[j], AWAY)
     elif kind == ODD:
         for j in range(width):
-            total[j] = cut_lane(c[j], scale[j], ODD, np.int64(0))
-    elif kind == RANDOM:
-        for j in range(width):
-            total[j] = cut_lane(c[j], scale[j], RANDOM, words[j])
+            total[j] = cut_lane(c[j], scale[j], ODD)
     else:
         for j in range(width):
             total[j] = c[j]
 
 
 @noalias
-def add_cut_terms(a, b, steps, pitch, width, kind, words, word_pitch, scale, total):
-    """Add the cut products of `steps` places."""
+def start_by_words(c, width, words, scale, total):
+    """The same by random words."""
     wide_vectors()
-    for p in range(steps):
-        x, first, drawn = a[p], p * pitch, p * word_pitch
-        if kind == MACHINE:
-            for j in range(width):
-                total[j] += cut_by_machine(x * b[first + j], scale[j])
-        elif kind == AWAY:
-            for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], AWAY, np.int64(0))
-        elif kind == ODD:
-            for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], ODD, np.int64(0))
-        elif kind == RANDOM:
-            for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], RANDOM, words[drawn + j])
-        else:
-            for j in range(width):
-                total[j] = fused_multiply_add(x, b[first + j], total[j])
+    for j in range(width):
+        total[j] = cut_by_word(c[j], scale[j], words[j])
 
 
 @inline
@@ -222,15 +177,30 @@ def round_totals(how, way, total, width, words, c):
     if way == MACHINE:
         for j in range(width):
             c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(total[j]), 0.0, how), how, False)
-    elif way == RANDOM:
-        for j in range(width):
-            found, _ = drawn_pattern(without_sign_of_zero(total[j]), 0.0, 0.0, how, words[j])
-            c[j] = settled_pattern(found, how, False)
     else:
         for j in range(width):
             x = round_double(how, total[j], 0.0, 0.0, words[j])
             x = 0.0 if total[j] == 0.0 else x
             c[j] = settled(total[j], x, how, False)
+
+
+@noalias
+def round_by_words(how, total, width, words, c):
+    """The same stochastically, to 21 bits or more."""
+    wide_vectors()
+    how = numbers_of(how)
+    for j in range(width):
+        found = bits_of_float64(without_sign_of_zero(total[j])) + (words[j] >> (32 - how.drop))
+        c[j] = settled_pattern(found & ~how.ones, how, False)
+
+
+@no_refcount
+def round_any(how, way, total, width, words, c):
+    """In any of the ways."""
+    if way == RANDOM:
+        round_by_words(how, total, width, words, c)
+    else:
+        round_totals(how, way, total, width, words, c)
 
 
 @noalias
@@ -270,25 +240,3 @@ def put_aside(width, zero, c, late):
     wide_vectors()
     for j in range(width):
         late[j], c[j] = c[j], zero
-
-
-@no_refcount
-def block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row):
-    """One block of an aligned sum."""
-    a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
-    b, eb = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide)
-    start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, row.top, row.least)
-    largest_exponents32(ea, eb, steps, sides.wide, width, row.top)
-    if unit.deep:
-        least_places32(ea, eb, steps, sides.wide, width, np.int32(spec.weight), row.least)
-    if spec.ieee_zero:
-        mark_negative_zeros(row.c, width, row.top, row.bad)
-    if unit.floored:
-        zeros = ahead(sides.zb, block * sides.wide)
-        raise_floor(row.c, sides.za[r * sides.deep + block], zeros, width, np.int32(unit.floor), row.top)
-    scales_of(width, unit.fraction, unit.deep, unit.room, row.top, row.least, row.scale, row.bad)
-    drawn = ahead(row.term_words, word * row.width)
-    start_total(row.c, width, unit.cut, drawn, row.scale, row.total)
-    products = ahead(row.term_words, (4 + word) * row.width)
-    add_cut_terms(a, b, steps, sides.wide, width, unit.cut, products, 4 * row.width, row.scale, row.total)
-    round_totals(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c)

@@ -10,7 +10,7 @@ from tcsim.codegen.jit import noalias, routine
 from tcsim.codegen.memory import at
 from tcsim.codegen.scalar_ops import wide_vectors
 from tcsim.kernels.general.numbers import ANY_ZERO, FINITE, ZERO_E, to_float64
-from tcsim.kernels.general.panel import decode_lines
+from tcsim.kernels.general.panel import decode_lines, decode_unscaled
 
 
 class Sides(NamedTuple):
@@ -33,11 +33,24 @@ class Sides(NamedTuple):
 
 
 @routine
-def decode_side(m, t, first, count, columns, ks, positions, scales, spec, codes, sig, e, mark, pitch, values, exponents, bad):
-    """Decode rows or columns; bad[line] is set for lines with NaN or infinities."""
-    precision = spec.b_precision if columns else spec.a_precision
-    side = np.int64(1) if columns else np.int64(0)
+def decode_side(m, t, first, count, side, ks, positions, scales, spec, codes, sig, e, mark, pitch, values, exponents, bad):
+    """Decode rows (side 0) or columns (1); bad[line] is set for lines with NaN or infinities."""
     special = decode_lines(m, t, first, count, side, ks, positions, scales, spec, codes, sig, e, mark)
+    to_doubles(special, count, side, positions, spec, sig, e, mark, pitch, values, exponents, bad)
+
+
+@routine
+def decode_plain_side(m, t, first, count, side, ks, positions, spec, codes, sig, e, mark, pitch, values, exponents, bad):
+    """The same without scales."""
+    special = decode_unscaled(m, t, first, count, side, ks, positions, spec, codes, sig, e, mark)
+    to_doubles(special, count, side, positions, spec, sig, e, mark, pitch, values, exponents, bad)
+
+
+@routine
+def to_doubles(special, count, side, positions, spec, sig, e, mark, pitch, values, exponents, bad):
+    """Values and exponents of what was decoded."""
+    columns = side == 1
+    precision = spec.b_precision if columns else spec.a_precision
     outer, inner = (positions, count) if columns else (count, positions)
     sigs, es, marks = sig.reshape(-1), e.reshape(-1), mark.reshape(-1)
     for i in range(outer):

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, inline_ir, no_refcount, noalias
+from tcsim.codegen.jit import inline, inline_ir, no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.native.double_round import (
+    FIELD,
     LEAST,
     MAGNITUDE,
     MOST,
     SIGN,
     by_sign,
-    drawn_pattern,
     numbers_of,
     round_double,
     rounded_pattern,
@@ -31,6 +31,7 @@ from tcsim.kernels.native.double_round import (
 # How a product and c are rounded: by the processor to nearest; one of its two neighbours, or the odd one rounded on by masks or by
 # `round_double`; with the error of the sum to nearest, by a random word or with ties away; by `round_double` from that error.
 PROCESSOR, NEIGHBOUR, ODD_MASKED, ODD_ROUNDED, WORDS, TIES_AWAY, ROUNDED = range(10, 17)
+DRAWN = 32  # kept bits up to which what a truncated sum of float64 lacks hardly ever decides what a word makes of it
 FROM_BELOW = (NEIGHBOUR, ODD_MASKED, ODD_ROUNDED)  # with the processor rounding down
 
 
@@ -135,27 +136,41 @@ def add_wide_product(how, x, b, width, words, c):
 
 @noalias
 def add_product_by_words(how, x, b, width, words, c):
-    """c + x·b rounded stochastically to a normal number of 21 to 50 bits, where x·b is exact in float64."""
+    """c + x·b rounded stochastically to a normal number of 21 to 32 bits, where x·b is exact in float64 and the processor truncates.
+
+    What is cut, of D >= 21 bits, is the first D of the 32 that meet the word: with the word's own first D it carries as all 32 do, but where
+    their sum is all ones, once in 2^D times. Those are left to others.
+    """
     wide_vectors()
     how = numbers_of(how)
     for j in range(width):
-        s, e = sum_and_error(c[j], x * b[j])
-        found, edge = drawn_pattern(s, e, 0.0, how, words[j])
-        c[j] = settled_pattern(found, how, edge)
+        raised = bits_of_float64(fused_multiply_add(x, b[j], c[j])) + (words[j] >> (32 - how.drop))
+        c[j] = settled_pattern(raised & ~how.ones, how, (raised & how.ones) == how.ones)
 
 
 @noalias
 def add_wide_by_words(how, near, x, b, width, words, c, bad):
-    """c + x·b of float64 numbers rounded stochastically to all 53 bits."""
+    """c + x·b of float64 numbers rounded stochastically to all 53 bits, the processor truncating.
+
+    s is the truncated sum, n that of c and p, the truncated product, and (n - s) + (e + low) what s lacks: all are exact but for the two
+    last sums and the last step of e, which round what is at most an ulp of s (n - s is exact as n and s are neighbours, or share their
+    places where c and p cancel, and then e is 0). Its 32 bits meet the word; where they and the word end in all ones or zeros, once in
+    2^31 times, the last of them may be wrong, and others compute.
+    """
     wide_vectors()
     how = numbers_of(how)
     if not near:
         for j in range(width):
             bad[j] |= np.int64(far_product(x, b[j], x * b[j]))
     for j in range(width):
-        s, e, lowest, _ = fused_and_error(x, b[j], c[j])
-        found, edge = drawn_pattern(s, e, lowest, how, words[j])
-        c[j] = settled_pattern(found, how, edge)
+        s, product = fused_multiply_add(x, b[j], c[j]), x * b[j]
+        low = fused_multiply_add(x, b[j], -product)
+        n, e = sum_and_error(c[j], product)
+        lacks = (n - s) + (e + low)
+        pattern = bits_of_float64(s)
+        places = lacks * float64_of_bits((np.int64(32 + 52 + 2 * 1023) << 52) - (pattern & FIELD))
+        raised = np.int64(float64_of_bits(bits_of_float64(places) & MAGNITUDE)) + words[j]
+        c[j] = settled_pattern(pattern + (raised >> 32), how, ((raised + 1) & np.int64(0xFFFFFFFE)) == 0)
 
 
 @inline
@@ -211,34 +226,44 @@ def add_with_ties_away(how, x, b, width, c):
         c[j] = settled_pattern(found, how, far)
 
 
-@no_refcount
-def block_of_one(spec, unit, sides, r, block, p0, steps, word, width, row):
-    """c + one product, rounded once."""
-    x, b, words, how = (
-        sides.a[r * sides.deep + p0],
-        ahead(sides.b, p0 * sides.wide),
-        ahead(row.words, word * row.width),
-        unit.how,
-    )
-    if unit.way == PROCESSOR:
-        add_by_processor(how, x, b, width, row.c)
-    elif unit.way == NEIGHBOUR:
-        add_by_neighbour(how, how.odd, x, b, width, row.c)
-    elif unit.way == ODD_MASKED:
-        add_by_odd_masked(how, x, b, width, row.c)
-    elif unit.way == ODD_ROUNDED:
-        add_by_odd_rounded(how, x, b, width, row.c)
-    elif unit.way == TIES_AWAY:
-        sums_with_ties(x, b, width, row.c, row.total, row.marks)
-        if any_of(row.marks, width):
-            add_with_ties_away(how, x, b, width, row.c)
+def block_of_one(draws):
+    """c + one product, rounded once, of units that may draw words or of others."""
+
+    @no_refcount
+    @variant(draws)
+    def block_of_one(spec, unit, sides, r, block, p0, steps, word, width, row):
+        x, b, words, how = (
+            sides.a[r * sides.deep + p0],
+            ahead(sides.b, p0 * sides.wide),
+            ahead(row.words, word * row.width),
+            unit.how,
+        )
+        if unit.way == PROCESSOR:
+            add_by_processor(how, x, b, width, row.c)
+        elif unit.way == NEIGHBOUR:
+            add_by_neighbour(how, how.odd, x, b, width, row.c)
+        elif unit.way == ODD_MASKED:
+            add_by_odd_masked(how, x, b, width, row.c)
+        elif unit.way == ODD_ROUNDED:
+            add_by_odd_rounded(how, x, b, width, row.c)
+        elif unit.way == TIES_AWAY:
+            sums_with_ties(x, b, width, row.c, row.total, row.marks)
+            if any_of(row.marks, width):
+                add_with_ties_away(how, x, b, width, row.c)
+            else:
+                take_sums(how, row.total, width, row.c)
+        elif draws:
+            if unit.way == WORDS and unit.wide:
+                add_wide_by_words(how, row.near, x, b, width, words, row.c, row.bad)
+            elif unit.way == WORDS:
+                add_product_by_words(how, x, b, width, words, row.c)
+            elif unit.wide:
+                add_wide_product(how, x, b, width, words, row.c)
+            else:
+                add_one_product(how, x, b, width, words, row.c)
+        elif unit.wide:
+            add_wide_product(how, x, b, width, words, row.c)
         else:
-            take_sums(how, row.total, width, row.c)
-    elif unit.way == WORDS and unit.wide:
-        add_wide_by_words(how, row.near, x, b, width, words, row.c, row.bad)
-    elif unit.way == WORDS:
-        add_product_by_words(how, x, b, width, words, row.c)
-    elif unit.wide:
-        add_wide_product(how, x, b, width, words, row.c)
-    else:
-        add_one_product(how, x, b, width, words, row.c)
+            add_one_product(how, x, b, width, words, row.c)
+
+    return block_of_one

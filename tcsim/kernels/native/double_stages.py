@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, no_refcount, noalias
+from tcsim.codegen.jit import inline, no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import ANY_ZERO, ZERO_E, bits_of_float64, float64_of_bits
 from tcsim.kernels.native.double_round import MAGNITUDE, SIGN
-from tcsim.kernels.native.double_rows import FAR, cut_by_machine, round_totals
+from tcsim.kernels.native.double_rows import FAR, cut_by_machine, round_any, round_totals
 
 
 @inline
@@ -95,19 +95,27 @@ def add_floored_c(spec, unit, top, least, width, total, c, bad):
         bad[j] |= np.int64(1) if far else np.int64(0)
 
 
-@no_refcount
-def block_in_stages(spec, unit, sides, r, block, p0, steps, word, width, row):
-    """One block of a two-stage sum."""
-    a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
-    b, eb, pitch = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide), sides.wide
-    apart, weight = spec.parity != 0 and not unit.deep, np.int32(spec.weight)
-    stride = 2 if apart else 1
-    places_of(ea, eb, steps, stride, pitch, width, unit.deep, weight, row.top, row.least)
-    cut_products(a, b, steps, stride, pitch, width, unit.deep, unit.fraction, row.top, row.scale, row.total)
-    if apart:
-        a, ea, b, eb = ahead(a, 1), ahead(ea, 1), ahead(b, pitch), ahead(eb, pitch)
-        places_of(ea, eb, steps - 1, stride, pitch, width, unit.deep, weight, row.other, row.least)
-        cut_products(a, b, steps - 1, stride, pitch, width, unit.deep, unit.fraction, row.other, row.scale, row.late)
-        add_halves(unit.fraction, row.top, row.total, row.other, row.late, width)
-    add_floored_c(spec, unit, row.top, row.least, width, row.total, row.c, row.bad)
-    round_totals(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c)
+def block_in_stages(draws):
+    """One block of a two-stage sum, of units that may draw words or of others."""
+
+    @no_refcount
+    @variant(draws)
+    def block_in_stages(spec, unit, sides, r, block, p0, steps, word, width, row):
+        a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
+        b, eb, pitch = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide), sides.wide
+        apart, weight = spec.parity != 0 and not unit.deep, np.int32(spec.weight)
+        stride = 2 if apart else 1
+        places_of(ea, eb, steps, stride, pitch, width, unit.deep, weight, row.top, row.least)
+        cut_products(a, b, steps, stride, pitch, width, unit.deep, unit.fraction, row.top, row.scale, row.total)
+        if apart:
+            a, ea, b, eb = ahead(a, 1), ahead(ea, 1), ahead(b, pitch), ahead(eb, pitch)
+            places_of(ea, eb, steps - 1, stride, pitch, width, unit.deep, weight, row.other, row.least)
+            cut_products(a, b, steps - 1, stride, pitch, width, unit.deep, unit.fraction, row.other, row.scale, row.late)
+            add_halves(unit.fraction, row.top, row.total, row.other, row.late, width)
+        add_floored_c(spec, unit, row.top, row.least, width, row.total, row.c, row.bad)
+        if draws:
+            round_any(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c)
+        else:
+            round_totals(unit.how, unit.way, row.total, width, row.words, row.c)
+
+    return block_in_stages

@@ -124,7 +124,8 @@ def run_block(a, b, r, p0, p1, width, acc, tree, flush):
             for j in range(width):
                 tree[i, j] = flushed(tree[2 * i, j] + tree[2 * i + 1, j], flush)
         if count % 2:
-            tree[count // 2, :width] = tree[count - 1, :width]
+            for j in range(width):
+                tree[count // 2, j] = tree[count - 1, j]
         count = (count + 1) // 2
     for j in range(width):
         acc[j] = flushed(acc[j] + tree[0, j], flush)

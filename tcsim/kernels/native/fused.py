@@ -156,7 +156,8 @@ def run_rows(first, last, a, b, nan_a, nan_b, ks, block, lanes, c, nan_c, own, o
         for j0 in range(0, n, _COLUMNS):
             width = min(_COLUMNS, n - j0)
             some, odd = line[:width], edge[:width]
-            some[:], odd[:] = c[i, j0 : j0 + width], 0
+            for j in range(width):  # an array set to another brings the making of an error's words, a second of compiling
+                some[j], odd[j] = c[i, j0 + j], 0
             run_fused_row(a, b, ks, i, j0, block, lanes, some, sums, odd)
             for j in range(width):
                 out[i, j0 + j] = bits_of_float(some[j])

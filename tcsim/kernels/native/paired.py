@@ -60,7 +60,7 @@ def walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, x, code, li
     column, power = np.empty(k), np.empty(k)
     for q in range(k):
         column[q], power[q] = b[q, j], power_b[q, j]
-    sides = PairedSides(at(a.reshape(-1), i * k), at(power_a.reshape(-1), i * k), at(column, 0), at(power, 0), 1)
+    sides = PairedSides(at(a.reshape(-1), i * k), at(power_a.reshape(-1), i * k), at(column, 0), at(power, 0), np.int64(1))
     for t in range(starts.size - 1):
         p, stop = starts[t], starts[t + 1]
         of_factor, invalid, plus, minus = False, False, False, False
@@ -82,7 +82,7 @@ def walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, x, code, li
             x = np.inf if plus else -np.inf
         elif abs(x) < np.inf:
             lines[0] = x
-            run_paired_blocks(rules, sides, starts, t, t + 1, at(lines, 0), 1)
+            run_paired_blocks(rules, sides, starts, t, t + 1, at(lines, 0), np.int64(1))
             x = lines[0]
     return x, code
 
@@ -97,20 +97,20 @@ def run_paired_rows(first, last, rules, codes, a, power_a, b, power_b, special_r
         width = min(COLUMNS, n - j0)
         right, power_right, pitch = b[j0 // COLUMNS], power_b[j0 // COLUMNS], b.shape[2]
         for i in range(first, last):
-            some = room[:width]
-            some[:] = c[i, j0 : j0 + width]
+            for j in range(width):  # as in `fused`
+                room[j] = c[i, j0 + j]
             sides = PairedSides(
                 at(a.reshape(-1), i * k), at(power_a.reshape(-1), i * k), at(right.reshape(-1), 0), at(power_right.reshape(-1), 0), pitch
             )  # fmt: skip
-            t = 0
+            t = np.int64(0)
             while t < starts.size - 1:
-                t = run_paired_blocks(rules, sides, starts, t, starts.size - 1, at(room, 0), width)
+                t = run_paired_blocks(rules, sides, starts, t, np.int64(starts.size - 1), at(room, 0), np.int64(width))
             wrong = special_rows[i]
             for j in range(width):
-                wrong |= special_columns[j0 + j] | ~np.isfinite(some[j])
-                out[i, j0 + j] = np.uint32(bits_of_float(np.float32(some[j])))
+                wrong |= special_columns[j0 + j] | ~np.isfinite(room[j])
+                out[i, j0 + j] = np.uint32(bits_of_float(np.float32(room[j])))
             for j in range(width if wrong else 0):
-                if special_rows[i] | special_columns[j0 + j] | ~np.isfinite(some[j]):
+                if special_rows[i] | special_columns[j0 + j] | ~np.isfinite(room[j]):
                     x, code = walk_special(
                         rules, codes, a, power_a, right, power_right, i, j, starts,
                         c[i, j0 + j], nan_c[i, j0 + j], lines,

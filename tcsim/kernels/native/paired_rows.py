@@ -59,7 +59,7 @@ class PairedSides(NamedTuple):
     power_a: Any
     b: Any
     power_b: Any
-    pitch: int
+    pitch: Any  # int64
 
 
 @noalias

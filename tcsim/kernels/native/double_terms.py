@@ -1,0 +1,170 @@
+"""The passes of an aligned block in float64 lanes whose terms are single products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcsim.codegen.jit import no_refcount, noalias, variant
+from tcsim.codegen.memory import ahead
+from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
+from tcsim.kernels.general.numbers import ANY_ZERO
+from tcsim.kernels.native.double_rows import (
+    AWAY,
+    FAR,
+    MACHINE,
+    ODD,
+    RANDOM,
+    cut_by_machine,
+    cut_by_word,
+    cut_lane,
+    mark_negative_zeros,
+    round_any,
+    round_totals,
+    scales_of,
+    start_by_words,
+    start_exponents,
+    start_total,
+)
+
+
+@noalias
+def largest_exponents32(ea, eb, steps, pitch, width, top):
+    """top[j] the largest sum of exponents, four products at a time; the last ones more than once."""
+    wide_vectors()
+    for p in range(0, steps, 4):
+        q0, q1, q2, q3 = p, min(p + 1, steps - 1), min(p + 2, steps - 1), min(p + 3, steps - 1)
+        x0, x1, x2, x3 = ea[q0], ea[q1], ea[q2], ea[q3]
+        q0, q1, q2, q3 = q0 * pitch, q1 * pitch, q2 * pitch, q3 * pitch
+        for j in range(width):
+            low = max(np.int32(x0 + eb[q0 + j]), np.int32(x1 + eb[q1 + j]))
+            high = max(np.int32(x2 + eb[q2 + j]), np.int32(x3 + eb[q3 + j]))
+            top[j] = max(top[j], max(low, high))
+
+
+@noalias
+def least_places32(ea, eb, steps, pitch, width, weight, least):
+    """least[j] the least place of a nonzero product."""
+    wide_vectors()
+    for p in range(steps):
+        x, first = ea[p], p * pitch
+        for j in range(width):
+            e = np.int32(x + eb[first + j])
+            least[j] = min(least[j], np.int32(e - weight) if e > np.int32(ANY_ZERO) else FAR)
+
+
+@noalias
+def raise_floor(c, zero_row, zero_columns, width, floor, top):
+    """A block with a zero term aligns at the floor at least."""
+    wide_vectors()
+    for j in range(width):
+        zero = (c[j] == 0.0) | ((zero_row | zero_columns[j]) != 0)
+        top[j] = max(top[j], floor) if zero else top[j]
+
+
+@noalias
+def add_fours(a, b, steps, pitch, width, scale, total):
+    """Add the products of `steps` places, a multiple of four, cut by the processor."""
+    wide_vectors()
+    for p in range(0, steps, 4):
+        x0, x1, x2, x3 = a[p], a[p + 1], a[p + 2], a[p + 3]
+        for j in range(width):
+            at, s = p * pitch + j, scale[j]
+            low = cut_by_machine(x0 * b[at], s) + cut_by_machine(x1 * b[at + pitch], s)
+            high = cut_by_machine(x2 * b[at + 2 * pitch], s) + cut_by_machine(x3 * b[at + 3 * pitch], s)
+            total[j] += low + high
+
+
+@noalias
+def add_fours_by_words(a, b, steps, pitch, width, words, word_pitch, scale, total):
+    """The same by random words."""
+    wide_vectors()
+    for p in range(0, steps, 4):
+        x0, x1, x2, x3 = a[p], a[p + 1], a[p + 2], a[p + 3]
+        for j in range(width):
+            at, w, s = p * pitch + j, p * word_pitch + j, scale[j]
+            low = cut_by_word(x0 * b[at], s, words[w]) + cut_by_word(x1 * b[at + pitch], s, words[w + word_pitch])
+            high = cut_by_word(x2 * b[at + 2 * pitch], s, words[w + 2 * word_pitch])
+            high += cut_by_word(x3 * b[at + 3 * pitch], s, words[w + 3 * word_pitch])
+            total[j] += low + high
+
+
+@noalias
+def add_by_words(a, b, done, steps, pitch, width, words, word_pitch, scale, total):
+    """Of places done … steps - 1."""
+    wide_vectors()
+    for p in range(done, steps):
+        x, first, drawn = a[p], p * pitch, p * word_pitch
+        for j in range(width):
+            total[j] += cut_by_word(x * b[first + j], scale[j], words[drawn + j])
+
+
+@noalias
+def add_cut_terms(a, b, done, steps, pitch, width, kind, scale, total):
+    """Add the cut products of places done … steps - 1."""
+    wide_vectors()
+    for p in range(done, steps):
+        x, first = a[p], p * pitch
+        if kind == MACHINE:
+            for j in range(width):
+                total[j] += cut_by_machine(x * b[first + j], scale[j])
+        elif kind == AWAY:
+            for j in range(width):
+                total[j] += cut_lane(x * b[first + j], scale[j], AWAY)
+        elif kind == ODD:
+            for j in range(width):
+                total[j] += cut_lane(x * b[first + j], scale[j], ODD)
+        else:
+            for j in range(width):
+                total[j] = fused_multiply_add(x, b[first + j], total[j])
+
+
+@no_refcount
+def cut_terms_alone(unit, a, b, steps, width, sides, row):
+    """The sum of c and the products, cut without random words."""
+    start_total(row.c, width, unit.cut, row.scale, row.total)
+    done = np.int64(0)
+    if unit.cut == MACHINE:
+        done = steps & ~np.int64(3)
+        add_fours(a, b, done, sides.wide, width, row.scale, row.total)
+    add_cut_terms(a, b, done, steps, sides.wide, width, unit.cut, row.scale, row.total)
+
+
+@no_refcount
+def cut_terms_by_words(a, b, steps, word, width, sides, row):
+    """The same with random words."""
+    words, pitch, done = ahead(row.term_words, word * row.width), 4 * row.width, steps & ~np.int64(3)
+    start_by_words(row.c, width, words, row.scale, row.total)
+    words = ahead(words, pitch)
+    add_fours_by_words(a, b, done, sides.wide, width, words, pitch, row.scale, row.total)
+    add_by_words(a, b, done, steps, sides.wide, width, words, pitch, row.scale, row.total)
+
+
+def block_of_terms(draws):
+    """One block of an aligned sum, of units that may draw words or of others."""
+
+    @no_refcount
+    @variant(draws)
+    def block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row):
+        a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
+        b, eb = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide)
+        start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, row.top, row.least)
+        largest_exponents32(ea, eb, steps, sides.wide, width, row.top)
+        if unit.deep:
+            least_places32(ea, eb, steps, sides.wide, width, np.int32(spec.weight), row.least)
+        if spec.ieee_zero:
+            mark_negative_zeros(row.c, width, row.top, row.bad)
+        if unit.floored:
+            zeros = ahead(sides.zb, block * sides.wide)
+            raise_floor(row.c, sides.za[r * sides.deep + block], zeros, width, np.int32(unit.floor), row.top)
+        scales_of(width, unit.fraction, unit.deep, unit.room, row.top, row.least, row.scale, row.bad)
+        if draws:
+            if unit.cut == RANDOM:
+                cut_terms_by_words(a, b, steps, word, width, sides, row)
+            else:
+                cut_terms_alone(unit, a, b, steps, width, sides, row)
+            round_any(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c)
+        else:
+            cut_terms_alone(unit, a, b, steps, width, sides, row)
+            round_totals(unit.how, unit.way, row.total, width, row.words, row.c)
+
+    return block_of_terms

@@ -1,0 +1,138 @@
+"""The walk of a row of `double` through the blocks of a chunk, for each kind of sum: random words, late c, sums outside the unit.
+
+Plain problems have none of these, and a walk of their own, as what is not there need not be compiled.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcsim.codegen.jit import chosen_by_types, no_refcount, noalias, variant
+from tcsim.codegen.memory import ahead
+from tcsim.codegen.scalar_ops import use_rounding
+from tcsim.codegen.vector_ops import NEAREST
+from tcsim.kernels.general.cuts import C_OPERATION
+from tcsim.kernels.general.panel import INSTRUCTION_END, INSTRUCTION_START, SEGMENT_END, SEGMENT_START
+from tcsim.kernels.general.walks import add_outside
+from tcsim.kernels.native import double_rows as rows
+from tcsim.kernels.native import double_terms as terms
+from tcsim.kernels.native.double_exact import block_of_exact_sums
+from tcsim.kernels.native.double_groups import block_of_groups
+from tcsim.kernels.native.double_plan import Groups, LongProducts, ManyTerms, OneProduct, Operations, Stages
+from tcsim.kernels.native.double_single import block_of_one
+from tcsim.kernels.native.double_stages import block_in_stages
+from tcsim.kernels.native.double_tree import block_of_operations
+
+TO_HALF = 2 * SEGMENT_END  # an event: results become float16
+
+
+@no_refcount
+def draw_words_of_blocks(spec, unit, blocks, starts, block, seed, element, group, width, row):
+    """The random words of the next four blocks."""
+    if unit.cut == rows.RANDOM:
+        last = np.int64(C_OPERATION + 1 - (-spec.block // spec.group))
+        rows.draw_lane_words(seed, element, group, np.int64(C_OPERATION), last, width, row.width, row.term_words)
+    if unit.draws:
+        rows.draw_lane_words(seed, element, group, np.int64(0), np.int64(1), width, row.width, row.words)
+
+
+@no_refcount
+def draw_words_of_operations(spec, unit, blocks, starts, block, seed, element, group, width, row):
+    """The same for units that round every operation: sums come after as many products as a block has."""
+    if unit.draws or unit.product_draws:
+        first = spec.block
+        for i in range(block, min(block + 4, blocks)):
+            first = min(first, starts[i + 1] - starts[i])
+        first, last = np.int64(0) if unit.product_draws else first, 2 * spec.block if unit.draws else spec.block
+        place = ahead(row.term_words, 4 * first * row.width)
+        rows.draw_lane_words(seed, element, group, first, last, width, row.width, place)
+
+
+def double_rows_of(block_of, draw, plain):
+    """The walk of a row through the blocks of a chunk, each by `block_of`; `plain` as in `double_tiles_of`; `draw` is None where none is."""
+    draws = draw is not None
+
+    @noalias
+    @variant(block_of.py_func.__name__, "plain" if plain else "any", draws)
+    def run_double_row(spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
+        """All blocks of a chunk for one row."""
+        moved = unit.machine != NEAREST
+        if moved:
+            use_rounding(unit.machine)
+        for block in range(blocks):
+            event, p0 = events[block], starts[block]
+            word = (step + block) & 3
+            if not plain:
+                if event & SEGMENT_START and sums_.precision != 0:
+                    for j in range(width):
+                        row.c[j] = 0.0
+                if event & INSTRUCTION_START and spec.after:
+                    rows.put_aside(width, -0.0 if spec.after_negative else 0.0, row.c, row.late)
+            if draws and (word == 0 or block == 0):
+                draw(spec, unit, blocks, starts, block, seed, element, (step + block) >> 2, width, row)
+            block_of(spec, unit, sides, r, block, p0, starts[block + 1] - p0, word, width, row)
+            if not plain:
+                late, ended = event & INSTRUCTION_END and spec.after, event & SEGMENT_END and sums_.precision != 0
+                if moved and (late or ended):
+                    use_rounding(np.int64(NEAREST))
+                if late:
+                    rows.add_kept(unit.kept, unit.late_way, row.late, width, row.c)
+                if event & TO_HALF:
+                    rows.round_to_half(unit.half_sign, width, row.c)
+                if ended:
+                    for j in range(width):
+                        total[j] = add_outside(total[j], row.c[j], sums_.precision, sums_.layout)
+                if moved and (late or ended):
+                    use_rounding(unit.machine)
+        if moved:
+            use_rounding(np.int64(NEAREST))
+
+    return run_double_row
+
+
+# The blocks of a kind for units that draw no words, for all, and how words are drawn.
+BLOCKS = {
+    ManyTerms: (terms.block_of_terms(False), terms.block_of_terms(True), draw_words_of_blocks),
+    OneProduct: (block_of_one(False), block_of_one(True), draw_words_of_blocks),
+    LongProducts: (block_of_exact_sums, block_of_exact_sums, draw_words_of_blocks),
+    Groups: (block_of_groups, block_of_groups, draw_words_of_blocks),
+    Stages: (block_in_stages(False), block_in_stages(True), draw_words_of_blocks),
+    Operations: (block_of_operations, block_of_operations, draw_words_of_operations),
+}
+
+
+# Walks of plain problems without random words, of plain problems, and of all.
+QUIET_WALKS = {kind: double_rows_of(block_of, None, True) for kind, (block_of, _, _) in BLOCKS.items()}
+PLAIN_WALKS = {kind: double_rows_of(block_of, draw, True) for kind, (_, block_of, draw) in BLOCKS.items()}
+WALKS = {kind: double_rows_of(block_of, draw, False) for kind, (_, block_of, draw) in BLOCKS.items()}
+
+
+def run_quiet_row(kind, *arguments):
+    """All blocks of a chunk for one row of a plain problem without random words, by the rows that the type of `kind` names."""
+
+
+def run_plain_row(kind, *arguments):
+    """The same of a plain problem."""
+
+
+def run_any_row(kind, *arguments):
+    """The same of any problem."""
+
+
+def _chosen(walks):
+    """The choice of rows."""
+
+    def row_of(kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
+        walk = walks[kind.instance_class]
+
+        def run(kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
+            walk(spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step)
+
+        return run
+
+    return row_of
+
+
+chosen_by_types(run_quiet_row)(_chosen(QUIET_WALKS))
+chosen_by_types(run_plain_row)(_chosen(PLAIN_WALKS))
+chosen_by_types(run_any_row)(_chosen(WALKS))
