@@ -14,6 +14,7 @@ from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing import families
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.candidates import Parts, arithmetic_kind, modes, moves, records, scans, unit_of_parts, with_random_words
+from tcsim.probing.challenge import refuted_by
 from tcsim.probing.chance import chance_of
 from tcsim.probing.focus import focus
 from tcsim.probing.result import ProbeResult, result_of_search
@@ -286,9 +287,12 @@ class Search(Walker):
         return best_of(self.judge, self._again(found, used), changes, used)
 
     def confirm(self, found: Found, outputs: int) -> Batch | None:
-        """Fresh adversarial sums, `outputs` of them at least: the first call that refutes the candidate, None where none does."""
+        """Its edges, then fresh adversarial sums, `outputs` at least: the first call that refutes the candidate, None where none does."""
         unit = unit_of_parts(self.box.formats, found.parts)
         assert unit is not None
+        refuted = refuted_by(self.box, self.rng, self.judge, unit, [self.small, *self.sums, self.large])
+        if refuted is not None:
+            return refuted
         self.confirmed, i = 0, 0
         lengths = (unit.block_size, 2, unit.instruction_k, 1, unit.block_size + 1, 2 * unit.instruction_k + 1)
         while self.confirmed < outputs:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.fp.codes import decode
 from tcsim.probing import families, marks, structure
-from tcsim.probing.box import Batch, Box, embedded, of_few
+from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
 from tcsim.probing.candidates import unit_of_parts
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
 from tcsim.probing.search import Found, Judge, cost_of, improve
+from tcsim.problem import Codes
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
 _PERIODS = 8
@@ -20,7 +22,19 @@ _ONE_BLOCK = 0.99
 _SLOW = 20  # times the simplest product: marks wait until sums are explained
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PAIRED = 64  # the longest order of k that pairs of marks are asked for
+_NANS = 5  # patterns tried of either kind
 _PAIRS = 20  # how many lengths at most
+
+
+def _nans_of(batch: Batch, known: Formats, made: bool) -> Codes:
+    """The NaN patterns of answers; `made`: only of those to which no operand brought one."""
+    assert batch.d is not None
+    if not made or known.a.integer:
+        return nan_codes(batch.d, known.out)
+    of_a, of_b = (np.isnan(decode(x, f)) for x, f in ((batch.a, known.a), (batch.b, known.b)))
+    brought = np.any(of_a, axis=2)[:, :, None] | np.any(of_b, axis=1)[:, None, :]
+    clean = np.logical_not(brought | np.isnan(decode(batch.c, known.out)))
+    return nan_codes(batch.d[clean], known.out)
 
 
 class Walker:
@@ -56,12 +70,13 @@ class Walker:
         return [self.small, *self.sums, self.large, self.marks]
 
     def _nan_codes(self) -> list[int | None]:
-        found = np.concatenate(
-            [nan_codes(b.d, self.box.formats.out).ravel() for b in (self.small, self.large) if b.d is not None]
-        )
-        values, counts = np.unique(found, return_counts=True)
-        usual = self.box.formats.out.nan_code
-        codes = [int(v) for v in values[np.argsort(-counts, kind="stable")][:6]]
+        """NaN patterns of results: those of no NaN operand first, then the most frequent."""
+        known = self.box.formats
+        usual, codes = known.out.nan_code, []
+        for made in (True, False):
+            found = [_nans_of(batch, known, made).ravel() for batch in (self.small, self.large)]
+            values, counts = np.unique(np.concatenate(found), return_counts=True)
+            codes += [int(v) for v in values[np.argsort(-counts, kind="stable")][:_NANS]]
         return list(dict.fromkeys([*(None if code == usual else code for code in codes), None]))
 
     def _again(self, found: Found, batches: list[Batch], above: float = -2.0) -> Found:
