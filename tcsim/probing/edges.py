@@ -19,6 +19,7 @@ from tcsim.problem import Codes
 _NEAR = 3  # places to both sides of a cut
 _FAR = -(1 << 20)  # no exponent
 _LITTLE = 3  # terms near a cut
+_DEEPEST = 300  # bits below the terms that cancel
 
 
 def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch:
@@ -53,17 +54,47 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
         put(there & (exponent[rows, at] == _FAR), at, height, 0.5)
     rest = (rng.random(count) < 0.12) & ~base_is_c & (exponent[rows, c] == _FAR)
     put(rest, c, np.where(rng.random(count) < 0.5, last, top), 0.6)
-    a, b = _factors(rng, known, exponent[:, :k], fraction_free[:, :k], minus[:, :k])
-    if cancels.any():
-        a[rows[cancels], other[cancels]] = a[rows[cancels], base[cancels]] ^ a.dtype.type(_sign(known.a))
-        b[rows[cancels], other[cancels]] = b[rows[cancels], base[cancels]]
-    start = codes_at(
-        known.out, exponent[:, k], np.where(fraction_free[:, k], fractions(rng, known.out, (count,)), 0), minus[:, k]
-    )
+    batch = _batch(rng, known, exponent, fraction_free, minus, "edges")
+    _cancel(batch, known.a, rows[cancels], base[cancels], other[cancels])
+    return batch if known.scale is None else _with_scales(rng, known, batch, top, cut)
+
+
+def ladders(rng: Rng, known: Formats, count: int) -> Batch:
+    """`count` single outputs of four products, two of which cancel: what is left shows how far below them terms are kept, at every
+    depth that the formats reach alike, so the nearer a number is to the right one, the more of them it explains."""
+    a, b, out = known.a, known.b, known.out
+    low, high = a.emin + b.emin - a.mantissa_bits - b.mantissa_bits, min(a.emax + b.emax, out.emax - 1)
+    low = min(low, high)
+    last = out.emin - out.mantissa_bits
+    rows, minus = np.arange(count), rng.random((count, 5)) < 0.5
+    top = np.where(rng.random(count) < 0.5, high - rng.integers(0, 3, count), rng.integers(low, high + 1, count))
+    little = top - rng.integers(0, np.clip(top - min(low, last) + 2, 1, _DEEPEST), count)
+    exponent, free = np.full((count, 5), _FAR), rng.random((count, 5)) < 0.4
+    exponent[:, 0] = top
+    exponent[rows, np.where(rng.random(count) < 0.3, 4, 2)] = little
+    based = rng.random(count) < 0.6
+    base = np.maximum(little + rng.integers(0, np.maximum(top - little, 0) + 1), last)
+    at = np.where((exponent[:, 4] == _FAR) & (rng.random(count) < 0.7), 4, 3)
+    exponent[rows[based], at[based]] = base[based]
+    batch = _batch(rng, known, exponent, free, minus, "ladders")
+    _cancel(batch, a, rows, np.zeros(count, np.int64), np.ones(count, np.int64))
+    return batch
+
+
+def _batch(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any, name: str) -> Batch:
+    """Single outputs of products and a c of these exponents, powers of two where no fraction is free."""
+    count, k = exponent.shape[0], exponent.shape[1] - 1
+    a, b = _factors(rng, known, exponent[:, :k], free[:, :k], minus[:, :k])
+    start = codes_at(known.out, exponent[:, k], np.where(free[:, k], fractions(rng, known.out, (count,)), 0), minus[:, k])
     zero = np.where(minus[:, k], np.uint64(known.out.sign_bit), np.uint64(0)).astype(known.out.storage)
     start = np.where(exponent[:, k] == _FAR, zero, start)
-    batch = Batch("edges", a[:, None, :], b[:, :, None], start[:, None, None])
-    return batch if known.scale is None else _with_scales(rng, known, batch, top, cut)
+    return Batch(name, a[:, None, :], b[:, :, None], start[:, None, None])
+
+
+def _cancel(batch: Batch, fmt: Format, rows: Ints, one: Ints, other: Ints) -> None:
+    """The product at `other` made the negative of that at `one`."""
+    batch.a[rows, 0, other] = batch.a[rows, 0, one] ^ batch.a.dtype.type(_sign(fmt))
+    batch.b[rows, other, 0] = batch.b[rows, one, 0]
 
 
 def _sign(fmt: Format) -> int:

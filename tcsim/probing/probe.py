@@ -121,7 +121,7 @@ class Search(Walker):
             return False  # one product already refutes it more than another kind
         if numbers.score > _ONE_BLOCK:
             self.judge.allow(_WORK)
-        walked = self.walk(self._again(numbers, self.all))
+        walked = self.cuts(self.walk(self._again(numbers, self.all)))
         if walked.score > _ONE_BLOCK and not walked.perfect:
             walked = self.focused(walked, kicked=False)  # sums show cuts that one product does not
         walked = self.settled(walked, confirm)
@@ -213,7 +213,7 @@ class Search(Walker):
             if not found.perfect:
                 found = self.focused(found)
             if not found.perfect:
-                found = self.walk(self._nans(found, self.all))
+                found = self.cuts(self.walk(self._nans(found, self.all)))
             if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":
                 exact = {**found.parts, "align_rounding": "exact", "fraction_bits": None, "operand_format": None}
                 found = max(found, self.walk(self._again(Found(exact, 0.0), self.all)), key=lambda f: f.score)

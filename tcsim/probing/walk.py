@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tcsim.fp.codes import decode
 from tcsim.probing import families, marks, structure
@@ -13,7 +14,8 @@ from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
 from tcsim.probing.candidates import unit_of_parts
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
-from tcsim.probing.search import Found, Judge, cost_of, improve
+from tcsim.probing.edges import ladders
+from tcsim.probing.search import Found, Judge, apart, cost_of, improve
 from tcsim.problem import Codes
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
@@ -22,6 +24,8 @@ _ONE_BLOCK = 0.99
 _SLOW = 20  # times the simplest product: marks wait until sums are explained
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PAIRED = 64  # the longest order of k that pairs of marks are asked for
+_LADDERS = 600  # outputs
+_SHOWN = 3  # products that a block must have for them
 _NANS = 5  # patterns tried of either kind
 _PAIRS = 20  # how many lengths at most
 
@@ -50,6 +54,9 @@ class Walker:
         few = box.ask(marks.marks(rng, known, box.whole(structure.REACH), rows=5, columns=8))
         self.marks = of_few(few, 5, 8)  # what was recorded may hold more
         self.sums = [box.ask(families.sum_batches(rng, known, box.whole(k) if i % 2 else k)) for i, k in enumerate(_LENGTHS)]
+        steps = None if known.a.integer or known.scale is not None else box.more(ladders(rng, known, _LADDERS))
+        self.steps = [] if steps is None else [steps]
+        self.sums += self.steps
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
         self.confirmed = self.wanted = 0
@@ -95,6 +102,13 @@ class Walker:
         if not best.perfect and runs and self.orders(best):
             best = self.order(best, label)
         return self._again(best, self.all)
+
+    def cuts(self, found: Found) -> Found:
+        """Where terms are cut, from what was asked for that: as long as blocks are long enough to show it."""
+        if found.perfect or not self.steps or found.parts["block_size"] < _SHOWN:
+            return found
+        below = apart(self.judge, self._again(found, self.steps), self.steps)
+        return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
 
     def slow(self, found: Found) -> bool:
         """Whether it takes long to compute what a candidate gives."""
@@ -171,8 +185,22 @@ class Walker:
         asked = self.blocks[key]
         if asked is None:
             return found
-        inner = replace(asked, a=asked.a[:, :, members], b=asked.b[:, members], d=None)
-        upwards = replace(embedded(inner, np.arange(size), asked.a.shape[2]), d=asked.d)
         parts = {**found.parts, "block_size": size * found.parts["group_size"]}
-        used = [upwards, *self.products]
-        return improve(self.judge, self._again(Found(parts, 0.0), used), used, 2)
+        used = [self.upwards(asked, members), *self.products]
+        begun = improve(self.judge, self._again(Found(parts, 0.0), used), used, 2)
+        if not self.steps or size <= _SHOWN or begun.score < _ONE_BLOCK:
+            return begun
+        if (*key, -1) not in self.blocks:
+            steps = ladders(self.rng, self.box.formats, _LADDERS)
+            self.blocks[(*key, -1)] = self.box.more(embedded(steps, members[: _SHOWN + 1], length))
+        asked = self.blocks[(*key, -1)]
+        if asked is None:
+            return begun
+        cuts = self.upwards(asked, members[: _SHOWN + 1])
+        begun = apart(self.judge, self._again(begun, [cuts]), [cuts])
+        return improve(self.judge, self._again(begun, [cuts, *used]), [cuts, *used], 2)
+
+    def upwards(self, asked: Batch, members: npt.NDArray[np.int64]) -> Batch:
+        """What was asked of products at these places, as if they had been the first: answers of one block are the same."""
+        inner = replace(asked, a=asked.a[:, :, members], b=asked.b[:, members], d=None)
+        return self.judge.hold(replace(embedded(inner, np.arange(members.size), asked.a.shape[2]), d=asked.d))
