@@ -14,6 +14,7 @@ from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing import families
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.candidates import Parts, arithmetic_kind, modes, moves, records, scans, unit_of_parts, with_random_words
+from tcsim.probing.challenge import refuted_by
 from tcsim.probing.chance import chance_of
 from tcsim.probing.focus import focus
 from tcsim.probing.result import ProbeResult, result_of_search
@@ -120,7 +121,7 @@ class Search(Walker):
             return False  # one product already refutes it more than another kind
         if numbers.score > _ONE_BLOCK:
             self.judge.allow(_WORK)
-        walked = self.walk(self._again(numbers, self.all))
+        walked = self.cuts(self.walk(self._again(numbers, self.all)))
         if walked.score > _ONE_BLOCK and not walked.perfect:
             walked = self.focused(walked, kicked=False)  # sums show cuts that one product does not
         walked = self.settled(walked, confirm)
@@ -212,7 +213,7 @@ class Search(Walker):
             if not found.perfect:
                 found = self.focused(found)
             if not found.perfect:
-                found = self.walk(self._nans(found, self.all))
+                found = self.cuts(self.walk(self._nans(found, self.all)))
             if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":
                 exact = {**found.parts, "align_rounding": "exact", "fraction_bits": None, "operand_format": None}
                 found = max(found, self.walk(self._again(Found(exact, 0.0), self.all)), key=lambda f: f.score)
@@ -286,9 +287,12 @@ class Search(Walker):
         return best_of(self.judge, self._again(found, used), changes, used)
 
     def confirm(self, found: Found, outputs: int) -> Batch | None:
-        """Fresh adversarial sums, `outputs` of them at least: the first call that refutes the candidate, None where none does."""
+        """Its edges, then fresh adversarial sums, `outputs` at least: the first call that refutes the candidate, None where none does."""
         unit = unit_of_parts(self.box.formats, found.parts)
         assert unit is not None
+        refuted = refuted_by(self.box, self.rng, self.judge, unit, [self.small, *self.sums, self.large])
+        if refuted is not None:
+            return refuted
         self.confirmed, i = 0, 0
         lengths = (unit.block_size, 2, unit.instruction_k, 1, unit.block_size + 1, 2 * unit.instruction_k + 1)
         while self.confirmed < outputs:

@@ -18,6 +18,7 @@ _QUICK = ("zeros", "cut and least exponent")  # few changes, each cheap: before 
 _WINDOW = 50  # bits beyond which kernels leave their words of 64
 _CHEAP = (*_QUICK, "align rounding", "both cuts", "groups", "swaps")
 _NEEDLES = 130  # values of a number, all of them, where none but the right one shows
+_DEEP_NEEDLES = 300  # of fraction bits
 _KICKS = 3  # changes of a group
 _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up early
 
@@ -168,8 +169,9 @@ def kicks(judge: Judge, found: Found, batches: list[Batch]) -> Iterator[Found]:
     first: two parts may be wrong where neither alone shows."""
     for scan in scans(judge.known, found.parts):
         now = found.parts[scan.name]
-        first = scan.least if now is None else max(scan.least, now - _NEEDLES // 2)
-        values = range(first, min(scan.most, first + _NEEDLES) + 1)
+        first = scan.least if now is None or scan.most <= _DEEP_NEEDLES else max(scan.least, now - _NEEDLES // 2)
+        many = _DEEP_NEEDLES if scan.name.endswith("fraction_bits") else _NEEDLES
+        values = range(first, min(scan.most, first + many) + 1)
         best = best_of(judge, found, [scan.parts(v) for v in values], batches)
         if best.score > found.score:
             yield best
@@ -200,6 +202,21 @@ def descend(judge: Judge, found: Found, batches: list[Batch], rounds: int = 2) -
         if found.score == before:
             break
     return found
+
+
+def apart(judge: Judge, found: Found, batches: list[Batch]) -> Found:
+    """A cut, or two of which the lower hides the higher: one looked for without the other, then the other beside it."""
+    numbers = [s for s in scans(judge.known, found.parts) if s.name in ("fraction_bits", "late_fraction_bits")]
+    if len(numbers) < 2:
+        return scanned(judge, found, numbers[0], batches) if numbers else found
+    best = found
+    for first, second in (numbers, numbers[::-1]):
+        begun = Found({**found.parts, second.name: second.most}, 0.0)
+        begun = scanned(judge, Found(begun.parts, judge.score(begun.parts, batches)), first, batches)
+        best = max(best, scanned(judge, begun, second, batches), key=lambda f: f.score)
+        if best.perfect:
+            break
+    return best
 
 
 def cut(judge: Judge, found: Found, batches: list[Batch]) -> Found:

@@ -6,13 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from tcsim.fp.codes import decode
 from tcsim.probing import families, marks, structure
-from tcsim.probing.box import Batch, Box, embedded, of_few
+from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
 from tcsim.probing.candidates import unit_of_parts
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
-from tcsim.probing.search import Found, Judge, cost_of, improve
+from tcsim.probing.edges import ladders
+from tcsim.probing.search import Found, Judge, apart, cost_of, improve
+from tcsim.problem import Codes
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
 _PERIODS = 8
@@ -20,7 +24,21 @@ _ONE_BLOCK = 0.99
 _SLOW = 20  # times the simplest product: marks wait until sums are explained
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PAIRED = 64  # the longest order of k that pairs of marks are asked for
+_LADDERS = 600  # outputs
+_SHOWN = 3  # products that a block must have for them
+_NANS = 5  # patterns tried of either kind
 _PAIRS = 20  # how many lengths at most
+
+
+def _nans_of(batch: Batch, known: Formats, made: bool) -> Codes:
+    """The NaN patterns of answers; `made`: only of those to which no operand brought one."""
+    assert batch.d is not None
+    if not made or known.a.integer:
+        return nan_codes(batch.d, known.out)
+    of_a, of_b = (np.isnan(decode(x, f)) for x, f in ((batch.a, known.a), (batch.b, known.b)))
+    brought = np.any(of_a, axis=2)[:, :, None] | np.any(of_b, axis=1)[:, None, :]
+    clean = np.logical_not(brought | np.isnan(decode(batch.c, known.out)))
+    return nan_codes(batch.d[clean], known.out)
 
 
 class Walker:
@@ -36,6 +54,9 @@ class Walker:
         few = box.ask(marks.marks(rng, known, box.whole(structure.REACH), rows=5, columns=8))
         self.marks = of_few(few, 5, 8)  # what was recorded may hold more
         self.sums = [box.ask(families.sum_batches(rng, known, box.whole(k) if i % 2 else k)) for i, k in enumerate(_LENGTHS)]
+        steps = None if known.a.integer or known.scale is not None else box.more(ladders(rng, known, _LADDERS))
+        self.steps = [] if steps is None else [steps]
+        self.sums += self.steps
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
         self.confirmed = self.wanted = 0
@@ -56,12 +77,13 @@ class Walker:
         return [self.small, *self.sums, self.large, self.marks]
 
     def _nan_codes(self) -> list[int | None]:
-        found = np.concatenate(
-            [nan_codes(b.d, self.box.formats.out).ravel() for b in (self.small, self.large) if b.d is not None]
-        )
-        values, counts = np.unique(found, return_counts=True)
-        usual = self.box.formats.out.nan_code
-        codes = [int(v) for v in values[np.argsort(-counts, kind="stable")][:6]]
+        """NaN patterns of results: those of no NaN operand first, then the most frequent."""
+        known = self.box.formats
+        usual, codes = known.out.nan_code, []
+        for made in (True, False):
+            found = [_nans_of(batch, known, made).ravel() for batch in (self.small, self.large)]
+            values, counts = np.unique(np.concatenate(found), return_counts=True)
+            codes += [int(v) for v in values[np.argsort(-counts, kind="stable")][:_NANS]]
         return list(dict.fromkeys([*(None if code == usual else code for code in codes), None]))
 
     def _again(self, found: Found, batches: list[Batch], above: float = -2.0) -> Found:
@@ -80,6 +102,13 @@ class Walker:
         if not best.perfect and runs and self.orders(best):
             best = self.order(best, label)
         return self._again(best, self.all)
+
+    def cuts(self, found: Found) -> Found:
+        """Where terms are cut, from what was asked for that: as long as blocks are long enough to show it."""
+        if found.perfect or not self.steps or found.parts["block_size"] < _SHOWN:
+            return found
+        below = apart(self.judge, self._again(found, self.steps), self.steps)
+        return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
 
     def slow(self, found: Found) -> bool:
         """Whether it takes long to compute what a candidate gives."""
@@ -156,8 +185,22 @@ class Walker:
         asked = self.blocks[key]
         if asked is None:
             return found
-        inner = replace(asked, a=asked.a[:, :, members], b=asked.b[:, members], d=None)
-        upwards = replace(embedded(inner, np.arange(size), asked.a.shape[2]), d=asked.d)
         parts = {**found.parts, "block_size": size * found.parts["group_size"]}
-        used = [upwards, *self.products]
-        return improve(self.judge, self._again(Found(parts, 0.0), used), used, 2)
+        used = [self.upwards(asked, members), *self.products]
+        begun = improve(self.judge, self._again(Found(parts, 0.0), used), used, 2)
+        if not self.steps or size <= _SHOWN or begun.score < _ONE_BLOCK:
+            return begun
+        if (*key, -1) not in self.blocks:
+            steps = ladders(self.rng, self.box.formats, _LADDERS)
+            self.blocks[(*key, -1)] = self.box.more(embedded(steps, members[: _SHOWN + 1], length))
+        asked = self.blocks[(*key, -1)]
+        if asked is None:
+            return begun
+        cuts = self.upwards(asked, members[: _SHOWN + 1])
+        begun = apart(self.judge, self._again(begun, [cuts]), [cuts])
+        return improve(self.judge, self._again(begun, [cuts, *used]), [cuts, *used], 2)
+
+    def upwards(self, asked: Batch, members: npt.NDArray[np.int64]) -> Batch:
+        """What was asked of products at these places, as if they had been the first: answers of one block are the same."""
+        inner = replace(asked, a=asked.a[:, :, members], b=asked.b[:, members], d=None)
+        return self.judge.hold(replace(embedded(inner, np.arange(members.size), asked.a.shape[2]), d=asked.d))

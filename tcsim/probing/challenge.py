@@ -1,0 +1,88 @@
+"""A record that explains everything, challenged: asked where its own numbers say that something happens, and told from what it
+would be with one part changed.
+
+Adversarial sums that agree show that a record is right where they look. What they do not look at is any other record's chance: so
+for every change of one part an output must have been seen that the changed record does not give, or be looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tcsim.hardware.unit import Unit
+from tcsim.probing.box import Batch, Box, Formats, simulated
+from tcsim.probing.codes import Rng
+from tcsim.probing.edges import edge_sums
+from tcsim.probing.evidence import others
+from tcsim.probing.search import Judge, cost_of, one_by_one
+
+_COUNTS = (1500, 1500, 1000, 300)  # outputs asked of one product, a block, an instruction, more than one
+_SLOW = 20  # times the simplest product: a quarter of them
+_LEFT = 400  # outputs at the edges of a changed record that no output told from it
+_WORK = 4e7  # products simulated for all of them
+
+
+def refuted_by(box: Box, rng: Rng, judge: Judge, unit: Unit, seen: list[Batch]) -> Batch | None:
+    """An answered batch that a record does not explain; None where it stands. `seen`: what it explained so far, cheap ones first."""
+    asked: list[Batch] = []
+    for batch in edges_of(rng, box.formats, unit):
+        answered = box.more(batch)
+        if answered is None:
+            return None
+        if not _gives(unit, answered, judge.seed):
+            return answered
+        asked.append(answered)
+    return told_apart(box, rng, judge, unit, unshown(judge, unit, [*seen, *asked]))
+
+
+def _gives(unit: Unit, batch: Batch, seed: int) -> bool:
+    return np.array_equal(simulated(unit, batch, seed=seed), batch.d)  # type: ignore[arg-type]
+
+
+def lengths_of(unit: Unit) -> tuple[int, ...]:
+    """Numbers of products at which a record is asked: one, a block, an instruction, some more."""
+    return 1, unit.block_size, unit.instruction_k, 2 * unit.instruction_k + 1
+
+
+def edges_of(rng: Rng, known: Formats, unit: Unit) -> Iterator[Batch]:
+    """Questions at the edges of a record, one of each length."""
+    slow = cost_of(unit) > _SLOW or one_by_one(unit.arithmetic)
+    done = set()
+    for k, count in zip(lengths_of(unit), _COUNTS, strict=True):
+        if k not in done:
+            done.add(k)
+            yield edge_sums(rng, known, unit, k, count // 4 if slow else count)
+
+
+def unshown(judge: Judge, unit: Unit, batches: list[Batch]) -> list[Unit]:
+    """The records changed in one part that give every output seen as well."""
+    return [
+        other for _, _, other in others(unit)
+        if all(np.array_equal(simulated(other, batch, seed=judge.seed), batch.d) for batch in batches)  # type: ignore[arg-type]
+    ]  # fmt: skip
+
+
+def told_apart(box: Box, rng: Rng, judge: Judge, unit: Unit, left: list[Unit]) -> Batch | None:
+    """Changed records told from a record at their own edges: an answered batch that refutes the record, None where none does."""
+    for k in dict.fromkeys(lengths_of(unit)[i] for i in (1, 2, 0)):
+        most = int(_WORK / ((k + 10) * cost_of(unit) * max(len(left), 1)))
+        each = min(_LEFT, most // max(len(left), 1))
+        if not left or not each:
+            break
+        batch = one_after_another([edge_sums(rng, box.formats, other, k, each) for other in left])
+        expected = simulated(unit, batch, seed=judge.seed)
+        rest = [other for other in left if np.array_equal(simulated(other, batch, seed=judge.seed), expected)]
+        answered = box.more(batch) if len(rest) < len(left) else None
+        if answered is not None and not np.array_equal(answered.d, expected):  # type: ignore[arg-type]
+            return answered
+        left = rest
+    return None
+
+
+def one_after_another(batches: list[Batch]) -> Batch:
+    """Batches of one shape, one after the other."""
+    arrays = ("a", "b", "c", "scale_a", "scale_b")
+    made = {key: [x for batch in batches if (x := getattr(batch, key)) is not None] for key in arrays}
+    return Batch(batches[0].name, **{key: np.concatenate(found) for key, found in made.items() if found})

@@ -1,0 +1,196 @@
+"""Inputs at the places where a record itself says that something happens: its cuts, its floors, its last places and its ends.
+
+What tells a record from one with another number may need three things at once: terms at the height at which the number counts, a
+little one at the place where it is cut, and a sum that a step of that place tips. `edge_sums` draws all three around a record.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
+from tcsim.probing.box import Batch, Formats
+from tcsim.probing.codes import Ints, Rng, codes_at, codes_between, fractions
+from tcsim.problem import Codes
+
+_NEAR = 3  # places to both sides of a cut
+_FAR = -(1 << 20)  # no exponent
+_LITTLE = 3  # terms near a cut
+_DEEPEST = 300  # bits below the terms that cancel
+
+
+def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch:
+    """`count` single outputs of k products for a record of these formats, codes: a (count, 1, k), b (count, k, 1), c (count, 1, 1)."""
+    top, cut = _heights(rng, known, unit, count)
+    exponent = np.full((count, k + 1), _FAR)  # of every product, and of c
+    fraction_free = np.zeros((count, k + 1), bool)
+    minus = rng.random((count, k + 1)) < 0.5
+    rows = np.arange(count)
+    places = _places(rng, unit, k, count)
+    kind = rng.integers(0, 5, count)
+    last = _last_place(known.out, unit, top)
+
+    def put(which: Any, at: Ints, height: Ints, free: float = 0.5) -> None:
+        which = np.asarray(which)
+        exponent[rows[which], at[which]] = height[which]
+        fraction_free[rows[which], at[which]] = rng.random(int(which.sum())) < free
+
+    base, other = places[:, 0], places[:, 1]
+    c = np.full(count, k)
+    base_is_c = rng.random(count) < 0.4
+    base = np.where(base_is_c, c, base)
+    put(kind != 0, base, top, 0.6)
+    cancels = (kind == 1) & (k > 1) & ~base_is_c & (other != base)
+    tips = (kind >= 2) & (rng.random(count) < 0.75) & (k > 1)
+    put(tips, places[:, 2], last - 1, 0.15)
+    for i in range(_LITTLE):
+        there = rng.random(count) < (1.0 if i == 0 else 0.4)
+        height = cut + rng.integers(-_NEAR, _NEAR + 1, count)
+        at = places[:, 3 + i]
+        at = np.where((rng.random(count) < 0.3) & ~base_is_c & (i == 0), c, at)
+        put(there & (exponent[rows, at] == _FAR), at, height, 0.5)
+    rest = (rng.random(count) < 0.12) & ~base_is_c & (exponent[rows, c] == _FAR)
+    put(rest, c, np.where(rng.random(count) < 0.5, last, top), 0.6)
+    batch = _batch(rng, known, exponent, fraction_free, minus, "edges")
+    _cancel(batch, known.a, rows[cancels], base[cancels], other[cancels])
+    return batch if known.scale is None else _with_scales(rng, known, batch, top, cut)
+
+
+def ladders(rng: Rng, known: Formats, count: int) -> Batch:
+    """`count` single outputs of four products, two of which cancel: what is left shows how far below them terms are kept, at every
+    depth that the formats reach alike, so the nearer a number is to the right one, the more of them it explains."""
+    a, b, out = known.a, known.b, known.out
+    low, high = a.emin + b.emin - a.mantissa_bits - b.mantissa_bits, min(a.emax + b.emax, out.emax - 1)
+    low = min(low, high)
+    last = out.emin - out.mantissa_bits
+    rows, minus = np.arange(count), rng.random((count, 5)) < 0.5
+    top = np.where(rng.random(count) < 0.5, high - rng.integers(0, 3, count), rng.integers(low, high + 1, count))
+    little = top - rng.integers(0, np.clip(top - min(low, last) + 2, 1, _DEEPEST), count)
+    exponent, free = np.full((count, 5), _FAR), rng.random((count, 5)) < 0.4
+    exponent[:, 0] = top
+    exponent[rows, np.where(rng.random(count) < 0.3, 4, 2)] = little
+    based = rng.random(count) < 0.6
+    base = np.maximum(little + rng.integers(0, np.maximum(top - little, 0) + 1), last)
+    at = np.where((exponent[:, 4] == _FAR) & (rng.random(count) < 0.7), 4, 3)
+    exponent[rows[based], at[based]] = base[based]
+    batch = _batch(rng, known, exponent, free, minus, "ladders")
+    _cancel(batch, a, rows, np.zeros(count, np.int64), np.ones(count, np.int64))
+    return batch
+
+
+def _batch(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any, name: str) -> Batch:
+    """Single outputs of products and a c of these exponents, powers of two where no fraction is free."""
+    count, k = exponent.shape[0], exponent.shape[1] - 1
+    a, b = _factors(rng, known, exponent[:, :k], free[:, :k], minus[:, :k])
+    start = codes_at(known.out, exponent[:, k], np.where(free[:, k], fractions(rng, known.out, (count,)), 0), minus[:, k])
+    zero = np.where(minus[:, k], np.uint64(known.out.sign_bit), np.uint64(0)).astype(known.out.storage)
+    start = np.where(exponent[:, k] == _FAR, zero, start)
+    return Batch(name, a[:, None, :], b[:, :, None], start[:, None, None])
+
+
+def _cancel(batch: Batch, fmt: Format, rows: Ints, one: Ints, other: Ints) -> None:
+    """The product at `other` made the negative of that at `one`."""
+    batch.a[rows, 0, other] = batch.a[rows, 0, one] ^ batch.a.dtype.type(_sign(fmt))
+    batch.b[rows, other, 0] = batch.b[rows, one, 0]
+
+
+def _sign(fmt: Format) -> int:
+    return fmt.sign_bit if fmt.signed and fmt.nan != "negative-zero" else 0
+
+
+def _heights(rng: Rng, known: Formats, unit: Unit, count: int) -> tuple[Ints, Ints]:
+    """For every output the exponent of its largest term, and that around which its little ones are."""
+    a, b, out = known.a, known.b, known.out
+    low = a.emin + b.emin - a.mantissa_bits - b.mantissa_bits
+    high = a.emax + b.emax + 1
+    last = out.emin - out.mantissa_bits
+    floor = unit.min_exponent
+    any_height = rng.integers(low, high + 1, count)
+    of_out = rng.integers(max(last, low - 70), min(out.emax, high + 70) + 1, count)
+    middle = rng.integers(max(low, -8), min(high, 8) + 1, count) if max(low, -8) <= min(high, 8) else any_height
+    heights = [any_height, of_out, middle, last + rng.integers(-2, 5, count), min(out.emax, high) + rng.integers(-2, 2, count)]
+    if floor is not None:
+        heights += [floor + rng.integers(-_NEAR, _NEAR + 1, count), floor + rng.integers(-30, 3, count)]
+    top = np.choose(rng.integers(0, len(heights), count), heights)
+    depths = [n for n in (unit.fraction_bits, unit.late_fraction_bits) if n is not None] or [out.mantissa_bits]
+    depth = rng.choice(np.array([*depths, *depths, out.mantissa_bits]), count)
+    cut = top - depth
+    if floor is not None:
+        below = (rng.random(count) < 0.6) & (top <= floor)
+        cut = np.where(below, floor - rng.choice(np.array(depths), count), cut)
+        cut = np.where((rng.random(count) < 0.1), floor - depth, cut)
+    return top, cut
+
+
+def _last_place(out: Format, unit: Unit, top: Ints) -> Ints:
+    """The exponent of the last place that the output keeps of a sum so high."""
+    kept = out.precision if unit.out_precision is None else unit.out_precision
+    return np.asarray(np.maximum(np.maximum(top, out.emin) - kept + 1, out.emin - out.mantissa_bits), np.int64)
+
+
+def _places(rng: Rng, unit: Unit, k: int, count: int) -> Ints:
+    """Where along k the terms of every output are: mostly in one block, in the order in which the record takes k."""
+    wanted = 3 + _LITTLE
+    order = np.arange(k)
+    if unit.k_order is not None:
+        run = np.array(unit.k_order)
+        order = np.concatenate([start + run for start in range(0, k, run.size)])
+        order = order[order < k]
+    size = min(unit.block_size, k)
+    begun = rng.integers(0, max(k // size, 1), count) * size
+    begun = np.where(rng.random(count) < 0.5, 0, begun)
+    inside = begun[:, None] + np.argsort(rng.random((count, size)), axis=1)[:, np.arange(wanted) % size]
+    anywhere = rng.integers(0, k, (count, wanted))
+    found = np.where(rng.random((count, 1)) < 0.75, np.minimum(inside, k - 1), anywhere)
+    return np.asarray(order[found], np.int64)
+
+
+def _factors(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any) -> tuple[Codes, Codes]:
+    """Factors whose products have these exponents, as far as the formats reach; zeros where there is none."""
+    a, b = known.a, known.b
+    normal = rng.random(exponent.shape) < 0.5  # subnormal factors where they are needed, or half of the time
+    low = (np.where(normal, a.emin, a.emin - a.mantissa_bits), np.where(normal, b.emin, b.emin - b.mantissa_bits))
+    least, most = np.maximum(low[0], exponent - b.emax), np.minimum(a.emax, exponent - low[1])
+    first = least + np.floor(rng.random(exponent.shape) * (np.maximum(most - least, 0) + 1)).astype(np.int64)
+    first = np.clip(first, a.emin - a.mantissa_bits, a.emax)
+    second = np.clip(exponent - first, b.emin - b.mantissa_bits, b.emax)
+    there = exponent != _FAR
+    made = []
+    for fmt, height, negative, share in ((a, first, minus, 0.7), (b, second, rng.random(exponent.shape) < 0.5, 0.4)):
+        chosen = free & (rng.random(exponent.shape) < share)
+        codes = codes_at(fmt, height, np.where(chosen, fractions(rng, fmt, exponent.shape), 0), negative)
+        zero = np.where(negative, np.uint64(_sign(fmt)), np.uint64(0))
+        made.append(np.where(there, codes, zero).astype(fmt.storage))
+    blank = ~there & (rng.random(exponent.shape) < 0.5)  # a zero factor beside one that is none
+    filler = codes_at(b, rng.integers(max(b.emin, -3), max(min(b.emax, 3), b.emin) + 1, exponent.shape), 0, minus)
+    made[1] = np.where(blank, filler, made[1]).astype(b.storage)
+    return made[0], made[1]
+
+
+def _with_scales(rng: Rng, known: Formats, batch: Batch, top: Ints, cut: Ints) -> Batch:
+    """Scales that put groups at the heights: products in the middle, c where it is."""
+    assert known.scale is not None
+    fmt, count, k = known.scale, batch.a.shape[0], batch.a.shape[2]
+    groups = -(-k // known.scale_block)
+    span = 2 * fmt.emax - 2 * fmt.emin
+    middle = rng.integers(-min(span, 40), min(span, 40) + 1, (count, 1))
+    near = np.where(rng.random((count, 1)) < 0.5, middle, np.clip(top[:, None], 2 * fmt.emin, 2 * fmt.emax))
+    below = np.where(rng.random((count, groups)) < 0.5, cut[:, None] + rng.integers(-4, 5, (count, groups)), near)
+    height = np.where(rng.random((count, groups)) < 0.5, near, below)
+    height = np.clip(height, 2 * fmt.emin, 2 * fmt.emax)
+    first = np.clip(height // 2 + rng.integers(-3, 4, height.shape), fmt.emin, fmt.emax)
+    second = np.clip(height - first, fmt.emin, fmt.emax)
+    scales = [
+        codes_at(fmt, e, np.where(rng.random(e.shape) < 0.5, fractions(rng, fmt, e.shape), 0), False) for e in (first, second)
+    ]
+    a, b = batch.a, batch.b
+    filled = rng.random((count, 1)) < 0.5  # others keep what `edge_sums` put there, relative to their scales
+    draw = [codes_between(rng, f, (count, k), f.emin - f.mantissa_bits, f.emax) for f in (known.a, known.b)]
+    kept = rng.random((count, k)) < rng.random((count, 1))
+    there = np.logical_and(filled, kept)
+    a = np.where(there[:, None, :], draw[0][:, None, :], a)
+    b = np.where(there[:, :, None], draw[1][:, :, None], b)
+    return Batch(batch.name, a, b, batch.c, scales[0][:, None, :], scales[1][:, :, None])

@@ -1,0 +1,76 @@
+"""Records challenged at their own edges: a wrong one that every adversarial sum of a confirmation agreed with is refuted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support import fresh
+from support.random_units import draw_unit
+from support.recovery import black_box
+
+import tcsim
+from tcsim.hardware.unit import Unit
+from tcsim.probing import challenge
+from tcsim.probing.box import Box, Formats, simulated
+from tcsim.probing.edges import edge_sums
+from tcsim.probing.evidence import others
+from tcsim.probing.search import Judge
+
+H200, BF16, MX = tcsim.unit("h200", "float16"), tcsim.unit("h200", "bfloat16"), tcsim.unit("b200", "nvfp4")
+# A unit, and a record that a hundred thousand adversarial sums did not tell from it.
+CONFUSED: list[tuple[Unit, dict[str, Any]]] = [
+    (
+        BF16.replace(block_size=36, fraction_bits=59, rounding="rd", min_exponent=-133, c_enters="after", chain=2),
+        {"min_exponent": -134},
+    ),
+    (
+        MX.replace(out="float64", align_rounding="sr", fraction_bits=12, min_exponent=-139),
+        {"min_exponent": -143, "rounding": "rne"},
+    ),
+]
+
+
+def _asked(unit: Unit) -> Box:
+    return Box(black_box(unit), Formats(unit.a_format, unit.b_format, unit.out_format, unit.scale_format, unit.scale_block))
+
+
+@pytest.mark.parametrize(("unit", "change"), CONFUSED)
+def test_a_wrong_record_is_refuted_at_its_edges(unit: Unit, change: dict[str, Any]) -> None:
+    box = _asked(unit)
+    refuted = challenge.refuted_by(box, np.random.default_rng(3), Judge(box.formats), unit.replace(**change), [])
+    assert refuted is not None
+    assert refuted.d is not None
+    assert np.array_equal(simulated(unit, refuted), refuted.d)
+    assert challenge.refuted_by(box, np.random.default_rng(3), Judge(box.formats), unit, box.asked.copy()) is None
+
+
+@pytest.mark.parametrize("name", ["fraction_bits", "min_exponent", "rounding", "block_size", "align_rounding"])
+def test_edges_show_every_number_of_a_tensor_core(name: str) -> None:
+    """The last bit of every number of an H200's record changes an output."""
+    unit = H200.replace(min_exponent=-118)
+    rng, known = np.random.default_rng(5), Formats(unit.a_format, unit.b_format, unit.out_format)
+    asked = [edge_sums(rng, known, unit, k, 600) for k in challenge.lengths_of(unit)]
+    seen = [simulated(unit, batch) for batch in asked]
+    changed = [other for part, _, other in others(unit) if part == name]
+    assert changed
+    for other in changed:
+        assert any((simulated(other, batch) != d).any() for batch, d in zip(asked, seen, strict=True)), other
+
+
+def test_edges_are_numbers_of_their_formats() -> None:
+    """Whatever the record, as many outputs as asked for, codes that its formats have, the same again for the same generator."""
+    for i in range(12):
+        unit = draw_unit(np.random.default_rng([fresh.SEED, i]))
+        if unit.arithmetic == "integer":
+            continue
+        known = Formats(unit.a_format, unit.b_format, unit.out_format, unit.scale_format, unit.scale_block)
+        first, again = (edge_sums(np.random.default_rng(i), known, unit, 5, 40) for _ in range(2))
+        assert first.a.shape == (40, 1, 5)
+        assert first.c.shape == (40, 1, 1)
+        for codes, fmt in ((first.a, known.a), (first.b, known.b), (first.c, known.out)):
+            assert codes.dtype == fmt.storage
+            assert int(codes.max()) < 1 << fmt.width
+        assert np.array_equal(first.a, again.a)
+        assert np.array_equal(simulated(unit, first), simulated(unit, again))
