@@ -288,13 +288,19 @@ def test_what_the_survey_finds() -> None:
         ([0xFE00, 0], 5),
         ([0], 0),
     ):
-        rows = np.zeros((40, 16), np.uint16)
-        rows[33, : len(codes)] = codes
+        rows = np.zeros((40, 80), np.uint16)
+        rows[33, 64 : 64 + len(codes)] = codes
         side, found = ballast.survey_operands(A100, 1, rows, host.Host(for_any=False))
         assert found == facts
-        expected = [-8192 if not c & 0x7FFF else max(c >> 10 & 31, 1) - 15 for c in codes]
-        assert side.exponents[33, : len(codes)].tolist() == expected
-        assert side.tops[0].tolist() == [-8192, max(expected)]
+        expected = max(-8192 if not c & 0x7FFF else max(c >> 10 & 31, 1) - 15 for c in codes)
+        assert side.tops[8].tolist() == [-8192, expected]
+        assert (side.tops[:8] == -8192).all()
+        assert side.stages[:, :, 1].tolist() == [[-8192, -8192], [-8192, expected]]
+        sizes = side.stages.view(np.float32)[:, :, 0]
+        length = float(np.sqrt((tcsim.decode(np.array(codes, np.uint16) & 0x7FFF, "float16") ** 2).sum()))
+        if not facts & 1:
+            assert length < sizes[1, 1] < 1.001 * length + 2.0**-49
+        assert (sizes[0] < 2.0**-49).all()
     signs = {(2, 4): 1, (4, 2): 1, (4, 4): 0, (2, 2): 0, (0, 2): 0, (6, 2): 2, (2, 6): 2}
     assert {facts: ballast.products_sign(*facts) for facts in signs} == signs
 

@@ -2,17 +2,17 @@
 //
 // Two more products, +2^s and -2^s with s = e + F' - F, cancel, but align a block of the core's, which keeps F' bits, where the unit
 // aligns its own, of largest exponent e and F bits. `ballast.py` has the proof. e is that of an output and a block: an instruction
-// serves those of its 16 x 8 outputs that share one, and is repeated for the next e. Where sums of one sign have grown beyond
-// every product, all outputs of a warp share one for most of k, or have one of two while they pass a power of two, and how far they
-// are from others says for how many blocks nobody need look.
+// serves those of its 16 x 8 outputs that share one, and is repeated for the next e. Where sums of one sign have grown beyond every
+// product, e is the output's own; a warp whose outputs lie between 2^e and 2^(e+2), and cannot leave in a stage of 64 products,
+// computes it with one or two instructions a block, and looks at nothing else. Other stages are looked at block by block.
 //
 // The host defines W, the products of a block in memory (4 or 8), SHIFT = F' - F, LOW and HIGH, the least and the largest e that have
 // ballast, of the operands' format MB, BIAS, INF_CODE and TYPE, its name in PTX, and, but for CUDA, what CUDA's words mean.
 
 struct Ballast {
-  const u16 *a, *b;                      // (m, pitch), (n, pitch): codes
-  const u16 *a_exponents, *b_exponents;  // of the same shapes
-  const short *a_tops, *b_tops;          // (blocks, groups)
+  const u16 *a, *b;                  // (m, pitch), (n, pitch): codes
+  const short *a_tops, *b_tops;      // (blocks, groups)
+  const Stage *a_stages, *b_stages;  // (stages, groups)
   const u32 *c;
   u32 *d;
   u64 *count;  // outputs left over; whether to stop
@@ -23,20 +23,21 @@ struct Ballast {
 };
 
 #define TILE 128
-#define CHUNKS 4              // of 16 bytes along k in a stage
+#define GROUPS (TILE / 32)    // of rows and of columns in a tile
 #define STAGES 3
-#define PITCH (TILE + 2)      // rows of a chunk: two more, so that copies of four chunks meet in no bank
+#define PITCH (TILE + 1)      // rows of a chunk: one more, so that copies of eight chunks meet in no bank
 #define PLANE (CHUNKS * PITCH * 16)
-#define STAGE_BYTES (4 * PLANE)  // codes of a, exponents of a, codes of b, exponents of b
-#define STAGE_BLOCKS (CHUNKS * PER_CHUNK)
+#define STAGE_BYTES (2 * PLANE + 2 * GROUPS * 8)  // codes of a, of b, and what is known of their groups
+#define MANY 6                // exponents of a warp's outputs that are taken one after the other
 
-DEV void copy_or_zeros(void *to, const void *from, bool there) {
+template <int BYTES> DEV void copy_or_zeros(void *to, const void *from, bool there) {
 #ifdef __CUDACC__
   const u32 at = (u32)__cvta_generic_to_shared(to);
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0));
+  if (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0));
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at), "l"(from));
 #else
-  if (there) memcpy(to, from, 16);
-  else memset(to, 0, 16);
+  if (there) memcpy(to, from, BYTES);
+  else memset(to, 0, BYTES);
 #endif
 }
 
@@ -52,44 +53,58 @@ DEV void wait_for_stage() {
 #endif
 }
 
-// The two factors of the ballast: products 8 and 9 of an instruction of 16, 4 and 5 of one of 8, and zeros in the lanes of others.
+// The ballast's factors for an exponent e and for e - 1, as a lane holds them: of a, of b for e, of b for e - 1. Products 8 and 9 of an
+// instruction of 16, 4 and 5 of one of 8, and zeros in the lanes of others.
 struct Pair {
-  u32 a, b;
+  u32 a, b, less;
 };
 
+DEV Pair ballast(int e, int lane) {
+  const int s = e + SHIFT, half = s >> 1;
+  const u32 x = (u32)(half + BIAS) << MB, y = (u32)(s - half + BIAS) << MB, less = y - (1 << MB);
+  const bool holds = lane % 4 == (W == 8 ? 0 : 2);
+  Pair p = {holds ? x * 0x10001u : 0, holds ? (y | (y | 0x8000u) << 16) : 0, holds ? (less | (less | 0x8000u) << 16) : 0};
+  return p;
+}
+
 // d = c + a·b of a 16 x 8 tile and the ballast, by the tensor core: 16 products where a block has up to 8, 8 where it has up to 4.
-DEV void mma(float (&d)[4], u32 a0, u32 a1, u32 b0, const Pair &with, const float (&c)[4]) {
+DEV void mma(float (&d)[4], u32 a0, u32 a1, u32 b0, u32 with_a, u32 with_b, const float (&c)[4]) {
 #ifdef __CUDACC__
 #if W == 8
   asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %6}, {%7, %8}, {%9, %10, %11, %12};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a0), "r"(a1), "r"(with.a), "r"(b0), "r"(with.b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+      : "r"(a0), "r"(a1), "r"(with_a), "r"(b0), "r"(with_b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 #else
   asm("mma.sync.aligned.m16n8k8.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a0 | with.a), "r"(a1 | with.a), "r"(b0 | with.b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+      : "r"(a0 | with_a), "r"(a1 | with_a), "r"(b0 | with_b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 #endif
 #elif W == 8
-  host_mma(d, a0, a1, with.a, with.a, b0, with.b, c);
+  host_mma(d, a0, a1, with_a, with_a, b0, with_b, c);
 #else
-  host_mma(d, a0 | with.a, a1 | with.a, 0, 0, b0 | with.b, 0, c);
+  host_mma(d, a0 | with_a, a1 | with_a, 0, 0, b0 | with_b, 0, c);
 #endif
 }
 
-DEV void copy_side(u8 *to, const u16 *from, i64 row0, i64 rows, i64 pitch, i64 chunk0) {
+DEV void copy_side(u8 *to, const u16 *from, i64 rows, i64 pitch, i64 chunk0) {
+  const int chunk = threadIdx.x % CHUNKS, row0 = threadIdx.x / CHUNKS;
+  const bool within = (chunk0 + chunk) * 8 < pitch;
+  const u16 *first = from + row0 * pitch + (chunk0 + chunk) * 8;
 #pragma unroll
-  for (int r = 0; r < CHUNKS * TILE / 256; r++) {
-    const int i = r * 256 + threadIdx.x, chunk = i % CHUNKS, row = i / CHUNKS;
-    const bool there = row0 + row < rows && (chunk0 + chunk) * 8 < pitch;
-    copy_or_zeros(to + (chunk * PITCH + row) * 16, there ? from + (row0 + row) * pitch + (chunk0 + chunk) * 8 : from, there);
+  for (int r = 0; r < TILE; r += 256 / CHUNKS) {
+    const bool there = within && row0 + r < rows;
+    copy_or_zeros<16>(to + (chunk * PITCH + row0 + r) * 16, there ? first + r * pitch : from, there);
   }
 }
 
 DEV void load_stage(u8 *s, const Ballast &p, i64 row0, i64 column0, i64 stage) {
-  copy_side(s, p.a, row0, p.m, p.pitch, stage * CHUNKS);
-  copy_side(s + PLANE, p.a_exponents, row0, p.m, p.pitch, stage * CHUNKS);
-  copy_side(s + 2 * PLANE, p.b, column0, p.n, p.pitch, stage * CHUNKS);
-  copy_side(s + 3 * PLANE, p.b_exponents, column0, p.n, p.pitch, stage * CHUNKS);
+  copy_side(s, p.a + row0 * p.pitch, p.m - row0, p.pitch, stage * CHUNKS);
+  copy_side(s + PLANE, p.b + column0 * p.pitch, p.n - column0, p.pitch, stage * CHUNKS);
+  if (threadIdx.x < 2 * GROUPS) {
+    const bool of_a = threadIdx.x < GROUPS;
+    const i64 groups = of_a ? p.a_groups : p.b_groups, group = (of_a ? row0 : column0) / 32 + threadIdx.x % GROUPS;
+    copy_or_zeros<8>(s + 2 * PLANE + threadIdx.x * 8, (of_a ? p.a_stages : p.b_stages) + stage * groups + min(group, groups - 1), true);
+  }
   end_of_stage();
 }
 
@@ -98,14 +113,28 @@ DEV const u32 *block_of(const u8 *plane, int block, int row) {
   return (const u32 *)(plane + ((block / PER_CHUNK) * PITCH + row) * 16) + block % PER_CHUNK * (W / 2);
 }
 
-// The ballast for e, as lane `lane` holds it.
-DEV Pair ballast(int e, int lane) {
-  const int s = e + SHIFT, half = s >> 1;
-  const u32 x = (u32)(half + BIAS) << MB, y = (u32)(s - half + BIAS) << MB;
-  const bool holds = lane % 4 == (W == 8 ? 0 : 2);
-  Pair p = {holds ? x * 0x10001u : 0, holds ? (y | (y | 0x8000u) << 16) : 0};
-  return p;
+// Keeps the compiler from computing x anew, or fetching it, where it is used.
+DEV u32 held(u32 x) {
+#ifdef __CUDACC__
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
 }
+
+// Where a lane's words of a plane's block 0 begin, in bytes: row g of eight, places t of a block.
+DEV u32 lane_offset(int lane) { return held((u32)(lane / 4 * 16 + lane % 4 % (W / 2) * 4)); }
+
+// A block's operands for a warp's two by eight tiles of the instruction, as a lane holds them.
+DEV void load_block(u32 (&a)[2][2], u32 (&b)[8], const u8 *rows, const u8 *columns, bool holds) {
+#pragma unroll
+  for (int x = 0; x < 2; x++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) a[x][half] = W == 8 || holds ? *(const u32 *)(rows + (x * 16 + half * 8) * 16) : 0;
+#pragma unroll
+  for (int y = 0; y < 8; y++) b[y] = W == 8 || holds ? *(const u32 *)(columns + y * 8 * 16) : 0;
+}
+
+DEV float power(int e) { return __uint_as_float((u32)(e + 127) << 23); }
 
 // The exponent by which c aligns, NONE for zeros; 128 for infinities and NaN.
 DEV int exponent_of(float c) {
@@ -113,27 +142,74 @@ DEV int exponent_of(float c) {
   return magnitude ? max((int)(magnitude >> 23), 1) - 127 : NONE;
 }
 
-DEV int largest_product(const u32 *a, const u32 *b) {
+DEV int largest_product(const u32 (&a)[W / 2], const u32 (&b)[W / 2]) {
   u32 most = 0x80008000u;
 #pragma unroll
   for (int i = 0; i < W / 2; i++) most = __viaddmax_s16x2(a[i], b[i], most);
   return max((int)(short)most, (int)most >> 16);
 }
 
-// More than a block can change an output of the exponent in `field`: its products, each below 4 · 2^top, and what roundings drop.
-DEV float growth(int top, u32 field) {
-  const float products = top < -120 ? 0x1p-115f : __uint_as_float((u32)(min(top, 120) + 127 + (W == 8 ? 5 : 4)) << 23);
-  return products + __uint_as_float(max(field, 21u << 23) - (20u << 23));
+// Blocks of a stage whose outputs all have the exponent of the ballast or, for TWO, have it, from `from` on, or one less.
+template <bool TWO> DEV void alike(float (&acc)[2][8][4], const u8 *rows, const u8 *columns, int blocks, const Pair &pair, float from, int lane) {
+  const Pair with = {held(pair.a), held(pair.b), TWO ? held(pair.less) : 0};
+  const u32 offset = lane_offset(lane);
+  const bool holds = lane % 4 < W / 2;
+  rows += offset, columns += offset;
+#pragma unroll 1
+  for (int block = 0; block < blocks; block++) {
+    u32 a[2][2], b[8];
+    load_block(a, b, rows, columns, holds);
+    const int step = block % PER_CHUNK + 1 == PER_CHUNK ? PITCH * 16 - (PER_CHUNK - 1) * W * 2 : W * 2;  // to the next block
+    rows += step, columns += step;
+#pragma unroll
+    for (int x = 0; x < 2; x++)
+#pragma unroll
+      for (int y = 0; y < 8; y++) {
+        if (!TWO) {
+          mma(acc[x][y], a[x][0], a[x][1], b[y], with.a, with.b, acc[x][y]);
+          continue;
+        }
+        float d[4], e[4];
+        mma(d, a[x][0], a[x][1], b[y], with.a, with.less, acc[x][y]);
+        mma(e, a[x][0], a[x][1], b[y], with.a, with.b, acc[x][y]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) acc[x][y][i] = fabsf(acc[x][y][i]) >= from ? e[i] : d[i];
+      }
+  }
+}
+
+// One block of 16 x 8 outputs that are larger than every product and have exponents from low to high.
+DEV void few_exponents(float (&acc)[4], u32 a0, u32 a1, u32 b0, int low, int high, int lane) {
+  float out[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) out[i] = acc[i];
+#pragma unroll 1
+  for (int e = low; e <= high; e++) {
+    const Pair with = ballast(e, lane);
+    float d[4];
+    mma(d, a0, a1, b0, with.a, with.b, acc);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (exponent_of(acc[i]) == e) out[i] = d[i];
+  }
+#pragma unroll
+  for (int i = 0; i < 4; i++) acc[i] = out[i];
 }
 
 // One block of 16 x 8 outputs, whatever their exponents: an instruction for each that occurs. An output that none can serve becomes
 // NaN, and stays it; where there are no products c stays. Returns how many instructions that took.
-DEV int any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *ea0, const u32 *ea1, const u32 *eb0, const u32 *eb1, int lane) {
+DEV int any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *row0, const u32 *row1, const u32 *column0, const u32 *column1, int lane) {
+  u32 ea[2][W / 2], eb[2][W / 2];
+#pragma unroll
+  for (int i = 0; i < W / 2; i++) {
+    ea[0][i] = exponents_of(row0[i]), ea[1][i] = exponents_of(row1[i]);
+    eb[0][i] = exponents_of(column0[i]), eb[1][i] = exponents_of(column1[i]);
+  }
   int e[4];
   float out[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    const int products = largest_product(i < 2 ? ea0 : ea1, i % 2 ? eb1 : eb0);
+    const int products = largest_product(ea[i / 2], eb[i % 2]);
     e[i] = max(exponent_of(acc[i]), products);
     out[i] = acc[i];
     if (e[i] < NONE / 2) out[i] = 0;
@@ -146,7 +222,7 @@ DEV int any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *ea0, const
     if (next < LOW) break;
     const Pair with = ballast(next, lane);
     float d[4];
-    mma(d, a0, a1, b0, with, acc);
+    mma(d, a0, a1, b0, with.a, with.b, acc);
 #pragma unroll
     for (int i = 0; i < 4; i++)
       if (e[i] == next) out[i] = d[i], e[i] = NONE;
@@ -154,6 +230,31 @@ DEV int any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *ea0, const
 #pragma unroll
   for (int i = 0; i < 4; i++) acc[i] = out[i];
   return instructions;
+}
+
+// Bits of the least and the most of a warp's outputs in magnitude, where they have one sign.
+struct Range {
+  int least, most, low, high;  // and their exponents
+  bool one_sign, negative;
+};
+
+DEV Range range_of(const float (&acc)[2][8][4]) {
+  int least = 0x7FFFFFFF, most = -0x7FFFFFFF - 1;
+#pragma unroll
+  for (int x = 0; x < 2; x++)
+#pragma unroll
+    for (int y = 0; y < 8; y++)
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const int first = (int)__float_as_uint(acc[x][y][i]), second = (int)__float_as_uint(acc[x][y][i + 1]);
+        least = __vimin3_s32(least, first, second), most = __vimax3_s32(most, first, second);
+      }
+  least = __reduce_min_sync(FULL, least), most = __reduce_max_sync(FULL, most);
+  Range r;
+  r.one_sign = (least ^ most) >= 0, r.negative = most < 0;  // then words order as magnitudes do
+  r.least = least & 0x7FFFFFFF, r.most = most & 0x7FFFFFFF;
+  r.low = (r.least >> 23) - 127, r.high = (r.most >> 23) - 127;
+  return r;
 }
 
 // A warp owns 32 rows by 64 columns: two by eight tiles of the instruction.
@@ -165,7 +266,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const int my_row = warp / 2 * 32, my_column = warp % 2 * 64;
   const bool idle = row0 + my_row >= p.m || column0 + my_column >= p.n;
-  const i64 stages = (p.blocks + STAGE_BLOCKS - 1) / STAGE_BLOCKS;
+  const bool edge = row0 + my_row + 32 > p.m || column0 + my_column + 64 > p.n;
+  const int stages = (int)((p.blocks + STAGE_BLOCKS - 1) / STAGE_BLOCKS);
 #define ROW(x, i) (row0 + my_row + (x) * 16 + g + (i) / 2 * 8)
 #define COLUMN(y, i) (column0 + my_column + (y) * 8 + t * 2 + (i) % 2)
   float acc[2][8][4];
@@ -181,106 +283,85 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
     if (s < stages) load_stage(shared + s * STAGE_BYTES, p, row0, column0, s);
     else end_of_stage();
   }
-  u32 field = 0;      // of the exponent of the warp's outputs, or the larger of two
-  bool pair = false;  // whether there are two, the other one less
-  float room = -1;    // how much more products may add before an output has another exponent, or before it is worth looking
-  Pair with = {0, 0}, with_less = {0, 0};
+  float room = -1;   // how much more products may add before an output of a warp that shares an exponent has another one
+  float slack = 0;   // more than roundings change an output in a stage
+  Pair with = {0, 0, 0};
   u64 stop = *(volatile u64 *)(p.count + 1);
-  i64 instructions = 0;  // of blocks whose outputs share no exponent
-  for (i64 stage = 0; stage < stages; stage++) {
+  i64 instructions = 0;  // of blocks whose outputs have exponents of products
+  for (int stage = 0; stage < stages; stage++) {
     wait_for_stage();
     if (__syncthreads_or(stop != 0)) return;
-    stop = *(volatile u64 *)(p.count + 1);
     if (stage + STAGES - 1 < stages)
       load_stage(shared + (stage + STAGES - 1) % STAGES * STAGE_BYTES, p, row0, column0, stage + STAGES - 1);
     else end_of_stage();
+    if (threadIdx.x == 0 && (room < 0 || stage % 8 == 0)) stop = *(volatile u64 *)(p.count + 1);
     if (idle) continue;
-    const u8 *s = shared + stage % STAGES * STAGE_BYTES;
-    int tops = 2 * NONE;  // of a lane's block: no product of the warp's has a larger exponent
-    if (lane < STAGE_BLOCKS && stage * STAGE_BLOCKS + lane < p.blocks) {
-      const i64 block = stage * STAGE_BLOCKS + lane;
-      const i64 of_a = (row0 + my_row) / 32, of_b = (column0 + my_column) / 32;
-      const int first = p.b_tops[block * p.b_groups + of_b];
-      const int second = of_b + 1 < p.b_groups ? p.b_tops[block * p.b_groups + of_b + 1] : NONE;
-      tops = p.a_tops[block * p.a_groups + of_a] + max(first, second);
-    }
-#pragma unroll 1
-    for (int block = 0; block < STAGE_BLOCKS && stage * STAGE_BLOCKS + block < p.blocks; block++) {
-      u32 a[2][2], b[8];
-#pragma unroll
-      for (int x = 0; x < 2; x++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-          a[x][half] = W == 8 || t < W / 2 ? block_of(s, block, my_row + x * 16 + half * 8 + g)[t % (W / 2)] : 0;
-#pragma unroll
-      for (int y = 0; y < 8; y++) b[y] = W == 8 || t < W / 2 ? block_of(s + 2 * PLANE, block, my_column + y * 8 + g)[t % (W / 2)] : 0;
-      const int top = __shfl_sync(FULL, tops, block);
-      room -= growth(top, field);
-      if (!(room > 0)) {
-        int least = 0x7FFFFFFF, most = -0x7FFFFFFF - 1;
+    const u8 *s = shared + stage % STAGES * STAGE_BYTES, *at_row = s + my_row * 16, *at_column = s + PLANE + my_column * 16;
+    const Stage *known = (const Stage *)(s + 2 * PLANE);
+    const Stage of_a = known[my_row / 32], first = known[GROUPS + my_column / 32], second = known[GROUPS + my_column / 32 + 1];
+    const float products = of_a.size * max(first.size, second.size);  // no sum of an output's products in this stage is larger
+    const int blocks = (int)min((i64)STAGE_BLOCKS, p.blocks - (i64)stage * STAGE_BLOCKS);
+    room -= products + slack;
+    bool one = room > 0, two = false;
+    Range r;
+    const auto look = [&]() {
+      if (edge) {  // what lies outside the result shall not stand apart
+        const u32 like_others = (__shfl_sync(FULL, __float_as_uint(acc[0][0][0]), 0) & 0xFF800000) | 0x400000;
 #pragma unroll
         for (int x = 0; x < 2; x++)
 #pragma unroll
           for (int y = 0; y < 8; y++)
 #pragma unroll
-            for (int i = 0; i < 4; i += 2) {
-              const int first = (int)__float_as_uint(acc[x][y][i]), second = (int)__float_as_uint(acc[x][y][i + 1]);
-              least = __vimin3_s32(least, first, second), most = __vimax3_s32(most, first, second);
-            }
-        least = __reduce_min_sync(FULL, least), most = __reduce_max_sync(FULL, most);
-        const bool one_sign = (least ^ most) >= 0, negative = most < 0;  // then numbers order as their magnitudes do
-        least &= 0x7FFFFFFF, most &= 0x7FFFFFFF;
-        const int low = (least >> 23) - 127, high = (most >> 23) - 127;
-        const bool alike = one_sign && low >= LOW && high <= HIGH && high - low <= 1 && top <= low;
-        if (alike) {
-          field = (u32)most & 0x7F800000;
-          pair = low != high;
-          with = ballast(high, lane), with_less = ballast(low, lane);
-          room = __uint_as_float((int)field + (1 << 23)) - __uint_as_float(most);
-          if (p.sign != (i64)negative) room = fminf(room, __uint_as_float(least) - __uint_as_float((low + 127) << 23));
-          const float now = growth(top, field);
-          if (pair) room = fminf(room, fmaxf(__uint_as_float((int)field) - __uint_as_float(least), 4 * now));
-          room -= now;
-        } else {
-#pragma unroll
-          for (int x = 0; x < 2; x++)
-#pragma unroll
-            for (int y = 0; y < 8; y++)
-              instructions += any_block(acc[x][y], a[x][0], a[x][1], b[y], block_of(s + PLANE, block, my_row + x * 16 + g),
-                        block_of(s + PLANE, block, my_row + x * 16 + 8 + g), block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2),
-                        block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2 + 1), lane);
-          room = -1;
-        }
-        if (row0 + my_row + 32 > p.m || column0 + my_column + 64 > p.n) {  // what lies outside the result shall not stand apart
-          const u32 like_others = (__shfl_sync(FULL, __float_as_uint(acc[0][0][0]), 0) & 0xFF800000) | 0x400000;
-#pragma unroll
-          for (int x = 0; x < 2; x++)
-#pragma unroll
-            for (int y = 0; y < 8; y++)
-#pragma unroll
-              for (int i = 0; i < 4; i++)
-                if (ROW(x, i) >= p.m || COLUMN(y, i) >= p.n)
-                  acc[x][y][i] = __uint_as_float(like_others);
-        }
-        if (!alike) continue;
+            for (int i = 0; i < 4; i++)
+              if (ROW(x, i) >= p.m || COLUMN(y, i) >= p.n) acc[x][y][i] = __uint_as_float(like_others);
       }
-      if (!pair) {
+      return range_of(acc);
+    };
+    if (!one) {
+      r = look();
+      room = -1;
+      if (r.one_sign && r.low >= LOW && r.low < HIGH && r.high - r.low <= 1 && of_a.top + max(first.top, second.top) <= r.low) {
+        slack = power(max(r.low, -100) - 14);  // 16 blocks, each a last place of 2^(low + 2) at most
+        const float above = __uint_as_float((u32)r.least) - power(r.low), most = __uint_as_float((u32)r.most), need = products + slack;
+        const float fall = p.sign == (i64)r.negative ? power(127) : above;  // how far an output may
+        room = min(power(r.low + 1) - most, fall) - need;
+        one = room > 0;
+        two = !one && min(power(r.low + 2) - most, fall) > need;
+        with = ballast(one ? r.low : r.low + 1, lane);
+        if (!one) room = -1;
+      }
+    }
+    if (one) {
+      alike<false>(acc, at_row, at_column, blocks, with, 0, lane);
+      continue;
+    }
+    if (two) {
+      alike<true>(acc, at_row, at_column, blocks, with, power(r.low + 1), lane);
+      continue;
+    }
+#pragma unroll 1
+    for (int block = 0; block < blocks; block++) {
+      if (block) r = look();
+      u32 a[2][2], b[8];
+      const u32 offset = (u32)((const u8 *)block_of(s, block, 0) - s) + lane_offset(lane);
+      load_block(a, b, at_row + offset, at_column + offset, lane % 4 < W / 2);
+      const i64 at = (i64)stage * STAGE_BLOCKS + block, group_a = (row0 + my_row) / 32, group_b = (column0 + my_column) / 32;
+      const short *of_b = p.b_tops + at * p.b_groups + group_b;
+      const int largest = p.a_tops[at * p.a_groups + group_a] + max((int)of_b[0], (int)of_b[group_b + 1 < p.b_groups ? 1 : 0]);
+      if (r.one_sign && r.low >= LOW && r.high <= HIGH && r.high - r.low < MANY && largest <= r.low) {
 #pragma unroll
         for (int x = 0; x < 2; x++)
 #pragma unroll
-          for (int y = 0; y < 8; y++) mma(acc[x][y], a[x][0], a[x][1], b[y], with, acc[x][y]);
+          for (int y = 0; y < 8; y++) few_exponents(acc[x][y], a[x][0], a[x][1], b[y], r.low, r.high, lane);
         continue;
       }
 #pragma unroll
       for (int x = 0; x < 2; x++)
 #pragma unroll
-        for (int y = 0; y < 8; y++) {
-          float d[4], e[4];
-          mma(d, a[x][0], a[x][1], b[y], with_less, acc[x][y]);
-          mma(e, a[x][0], a[x][1], b[y], with, acc[x][y]);
-#pragma unroll
-          for (int i = 0; i < 4; i++) acc[x][y][i] = fabsf(acc[x][y][i]) >= __uint_as_float(field) ? e[i] : d[i];
-        }
+        for (int y = 0; y < 8; y++)
+          instructions += any_block(acc[x][y], a[x][0], a[x][1], b[y], block_of(at_row, block, x * 16 + g),
+                                    block_of(at_row, block, x * 16 + 8 + g), block_of(at_column, block, y * 8 + t * 2),
+                                    block_of(at_column, block, y * 8 + t * 2 + 1), lane);
     }
     if (lane == 0 && instructions > 16 * (p.limit * (stage + 1) * STAGE_BLOCKS + 64)) *(volatile u64 *)(p.count + 1) = 1;
   }
