@@ -121,10 +121,8 @@ def source(unit: Unit, by: int) -> str:
     fmt, (low, high) = unit.a_format, reach(unit, by)
     values = {"W": ballast_width(unit), "SHIFT": by, "LOW": f"({low})", "HIGH": high, "MB": fmt.mantissa_bits, "BIAS": fmt.bias,
               "INF_CODE": fmt.inf_code, "TYPE": f'"{FORMATS[fmt.name]}"'}  # fmt: skip
-    return (
-        "".join(f"#define {key} {value}\n" for key, value in values.items())
-        + kernel_text("survey.cuh")
-        + kernel_text("ballast.cuh")
+    return "".join(f"#define {key} {value}\n" for key, value in values.items()) + kernel_text(
+        "survey.cuh", "ballast_steps.cuh", "ballast.cuh"
     )
 
 
