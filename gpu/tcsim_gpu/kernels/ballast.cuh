@@ -28,16 +28,15 @@ struct Ballast {
 #define PITCH (TILE + 1)      // rows of a chunk: one more, so that copies of eight chunks meet in no bank
 #define PLANE (CHUNKS * PITCH * 16)
 #define STAGE_BYTES (2 * PLANE + 2 * GROUPS * 8)  // codes of a, of b, and what is known of their groups
-#define MANY 6                // exponents of a warp's outputs that are taken one after the other
+#define MOST 3                // exponents of a warp's outputs that are taken side by side
 
-template <int BYTES> DEV void copy_or_zeros(void *to, const void *from, bool there) {
+template <int BYTES> DEV void copy(void *to, const void *from) {
 #ifdef __CUDACC__
   const u32 at = (u32)__cvta_generic_to_shared(to);
-  if (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0));
+  if (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
   else asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at), "l"(from));
 #else
-  if (there) memcpy(to, from, BYTES);
-  else memset(to, 0, BYTES);
+  memcpy(to, from, BYTES);
 #endif
 }
 
@@ -53,32 +52,29 @@ DEV void wait_for_stage() {
 #endif
 }
 
-DEV void copy_side(u8 *to, const u16 *from, i64 rows, i64 pitch, i64 chunk0) {
-  const int chunk = threadIdx.x % CHUNKS, row0 = threadIdx.x / CHUNKS;
-  const bool within = (chunk0 + chunk) * 8 < pitch;
-  const u16 *first = from + row0 * pitch + (chunk0 + chunk) * 8;
+// A stage of TILE rows from row0 on. What lies outside the operand is its last row, so that outputs outside the result are like others
+// and nobody need tell them apart, and its last 16 bytes, which no block reads.
+DEV void copy_side(u8 *to, const u16 *from, int row0, int rows, u32 pitch, int chunk0) {
+  const int chunk = threadIdx.x % CHUNKS, first = threadIdx.x / CHUNKS;
+  const u16 *column = from + min(chunk0 + chunk, (int)(pitch / 8) - 1) * 8;
 #pragma unroll
-  for (int r = 0; r < TILE; r += 256 / CHUNKS) {
-    const bool there = within && row0 + r < rows;
-    copy_or_zeros<16>(to + (chunk * PITCH + row0 + r) * 16, there ? first + r * pitch : from, there);
-  }
+  for (int r = 0; r < TILE; r += 256 / CHUNKS)
+    copy<16>(to + (chunk * PITCH + first + r) * 16, column + (u64)(u32)min(row0 + first + r, rows - 1) * pitch);
 }
 
-DEV void load_stage(u8 *s, const Ballast &p, i64 row0, i64 column0, i64 stage) {
-  copy_side(s, p.a + row0 * p.pitch, p.m - row0, p.pitch, stage * CHUNKS);
-  copy_side(s + PLANE, p.b + column0 * p.pitch, p.n - column0, p.pitch, stage * CHUNKS);
+DEV void load_stage(u8 *s, const Ballast &p, int row0, int column0, int stage) {
+  copy_side(s, p.a, row0, (int)p.m, (u32)p.pitch, stage * CHUNKS);
+  copy_side(s + PLANE, p.b, column0, (int)p.n, (u32)p.pitch, stage * CHUNKS);
   if (threadIdx.x < 2 * GROUPS) {
     const bool of_a = threadIdx.x < GROUPS;
     const i64 groups = of_a ? p.a_groups : p.b_groups, group = (of_a ? row0 : column0) / 32 + threadIdx.x % GROUPS;
-    copy_or_zeros<8>(s + 2 * PLANE + threadIdx.x * 8, (of_a ? p.a_stages : p.b_stages) + stage * groups + min(group, groups - 1), true);
+    copy<8>(s + 2 * PLANE + threadIdx.x * 8, (of_a ? p.a_stages : p.b_stages) + stage * groups + min(group, groups - 1));
   }
   end_of_stage();
 }
 
-// Words of a block of one row in a plane of a stage.
-DEV const u32 *block_of(const u8 *plane, int block, int row) {
-  return (const u32 *)(plane + ((block / PER_CHUNK) * PITCH + row) * 16) + block % PER_CHUNK * (W / 2);
-}
+// Bytes from a plane's block 0 to another one of the same row.
+DEV int offset_of(int block) { return block / PER_CHUNK * PITCH * 16 + block % PER_CHUNK * W * 2; }
 
 // Where a lane's words of a plane's block 0 begin, in bytes: row g of eight, places t of a block.
 DEV u32 lane_offset(int lane) { return held((u32)(lane / 4 * 16 + lane % 4 % (W / 2) * 4)); }
@@ -93,31 +89,35 @@ DEV void load_block(u32 (&a)[2][2], u32 (&b)[8], const u8 *rows, const u8 *colum
   for (int y = 0; y < 8; y++) b[y] = W == 8 || holds ? *(const u32 *)(columns + y * 8 * 16) : 0;
 }
 
-// Blocks of a stage whose outputs all have the exponent of the ballast or, for TWO, have it, from `from` on, or one less.
-template <bool TWO> DEV void alike(float (&acc)[2][8][4], const u8 *rows, const u8 *columns, int blocks, const Pair &pair, float from, int lane) {
-  const Pair with = {held(pair.a), held(pair.b), TWO ? held(pair.less) : 0};
-  const u32 offset = lane_offset(lane);
+// Blocks whose outputs, before each, have one of COUNT exponents, the least of which begins at `from`.
+template <int COUNT> DEV void alike(float (&acc)[2][8][4], const u8 *rows, const u8 *columns, int block, int run, Pair with, float from, int lane) {
+  with.a = held(with.a), with.b = held(with.b);
+  const u32 step = COUNT > 1 && holds_ballast(lane) ? STEP : 0;
   const bool holds = lane % 4 < W / 2;
-  rows += offset, columns += offset;
-#pragma unroll 1
-  for (int block = 0; block < blocks; block++) {
+  rows += lane_offset(lane), columns += lane_offset(lane);
+#pragma unroll 2
+  for (const int end = block + run; block < end; block++) {
     u32 a[2][2], b[8];
-    load_block(a, b, rows, columns, holds);
-    const int step = block % PER_CHUNK + 1 == PER_CHUNK ? PITCH * 16 - (PER_CHUNK - 1) * W * 2 : W * 2;  // to the next block
-    rows += step, columns += step;
+    load_block(a, b, rows + offset_of(block), columns + offset_of(block), holds);
 #pragma unroll
     for (int x = 0; x < 2; x++)
 #pragma unroll
       for (int y = 0; y < 8; y++) {
-        if (!TWO) {
+        if (COUNT == 1) {
           mma(acc[x][y], a[x][0], a[x][1], b[y], with.a, with.b, acc[x][y]);
           continue;
         }
-        float d[4], e[4];
-        mma(d, a[x][0], a[x][1], b[y], with.a, with.less, acc[x][y]);
-        mma(e, a[x][0], a[x][1], b[y], with.a, with.b, acc[x][y]);
+        float out[4];
+        mma(out, a[x][0], a[x][1], b[y], with.a, with.b, acc[x][y]);
 #pragma unroll
-        for (int i = 0; i < 4; i++) acc[x][y][i] = fabsf(acc[x][y][i]) >= from ? e[i] : d[i];
+        for (int next = 1; next < COUNT; next++) {
+          float d[4];
+          mma(d, a[x][0], a[x][1], b[y], with.a, with.b + next * step, acc[x][y]);
+#pragma unroll
+          for (int i = 0; i < 4; i++) out[i] = fabsf(acc[x][y][i]) >= from * (1 << next) ? d[i] : out[i];
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) acc[x][y][i] = out[i];
       }
   }
 }
@@ -125,16 +125,15 @@ template <bool TWO> DEV void alike(float (&acc)[2][8][4], const u8 *rows, const 
 // A warp owns 32 rows by 64 columns: two by eight tiles of the instruction.
 extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_constant__ Ballast p) {
   extern __shared__ __align__(128) u8 shared[];
-  const i64 down = (p.m + TILE - 1) / TILE, across = (p.n + TILE - 1) / TILE, band = 8;
-  const i64 in_band = band * across, g0 = blockIdx.x / in_band, rows = min(band, down - g0 * band);
-  const i64 row0 = (g0 * band + blockIdx.x % in_band % rows) * TILE, column0 = blockIdx.x % in_band / rows * TILE;
+  const int down = (int)((p.m + TILE - 1) / TILE), across = (int)((p.n + TILE - 1) / TILE), band = 8;
+  const int in_band = band * across, g0 = (int)blockIdx.x / in_band, rows = min(band, down - g0 * band);
+  const int row0 = (g0 * band + (int)blockIdx.x % in_band % rows) * TILE, column0 = (int)blockIdx.x % in_band / rows * TILE;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const int my_row = warp / 2 * 32, my_column = warp % 2 * 64;
   const bool idle = row0 + my_row >= p.m || column0 + my_column >= p.n;
-  const bool edge = row0 + my_row + 32 > p.m || column0 + my_column + 64 > p.n;
   const int stages = (int)((p.blocks + STAGE_BLOCKS - 1) / STAGE_BLOCKS);
-#define ROW(x, i) (row0 + my_row + (x) * 16 + g + (i) / 2 * 8)
-#define COLUMN(y, i) (column0 + my_column + (y) * 8 + t * 2 + (i) % 2)
+#define ROW(x, i) ((i64)(row0 + my_row + (x) * 16 + g + (i) / 2 * 8))
+#define COLUMN(y, i) ((i64)(column0 + my_column + (y) * 8 + t * 2 + (i) % 2))
   float acc[2][8][4];
 #pragma unroll
   for (int x = 0; x < 2; x++)
@@ -142,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
     for (int y = 0; y < 8; y++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        acc[x][y][i] = p.c && ROW(x, i) < p.m && COLUMN(y, i) < p.n ? __uint_as_float(p.c[ROW(x, i) * p.n + COLUMN(y, i)]) : 0;
+        acc[x][y][i] = p.c ? __uint_as_float(p.c[min(ROW(x, i), p.m - 1) * p.n + min(COLUMN(y, i), p.n - 1)]) : 0;
 
   for (int s = 0; s < STAGES - 1; s++) {
     if (s < stages) load_stage(shared + s * STAGE_BYTES, p, row0, column0, s);
@@ -150,9 +149,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
   }
   float room = -1;   // how much more products may add before an output of a warp that shares an exponent has another one
   float slack = 0;   // more than roundings change an output in a stage
-  Pair with = {0, 0, 0};
+  Pair with = {0, 0};
   u64 stop = *(volatile u64 *)(p.count + 1);
-  i64 instructions = 0;  // of blocks whose outputs have exponents of products
+  int instructions = 0;  // of blocks whose outputs have exponents of products
   for (int stage = 0; stage < stages; stage++) {
     wait_for_stage();
     if (__syncthreads_or(stop != 0)) return;
@@ -167,66 +166,60 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
     const float products = of_a.size * max(first.size, second.size);  // no sum of an output's products in this stage is larger
     const int blocks = (int)min((i64)STAGE_BLOCKS, p.blocks - (i64)stage * STAGE_BLOCKS);
     room -= products + slack;
-    bool one = room > 0, two = false;
-    Range r;
-    const auto look = [&]() {
-      if (edge) {  // what lies outside the result shall not stand apart
-        const u32 like_others = (__shfl_sync(FULL, __float_as_uint(acc[0][0][0]), 0) & 0xFF800000) | 0x400000;
-#pragma unroll
-        for (int x = 0; x < 2; x++)
-#pragma unroll
-          for (int y = 0; y < 8; y++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-              if (ROW(x, i) >= p.m || COLUMN(y, i) >= p.n) acc[x][y][i] = __uint_as_float(like_others);
+    const int top = of_a.top + max(first.top, second.top);
+    int tops = NONE;  // of a lane's block, once they are known
+    bool told = false;
+    for (int block = 0, run; block < blocks; block += run) {
+      int count = 1;
+      run = blocks - block;
+      float from = 0;
+      if (!(room > 0)) {
+        const Range r = range_of(acc);
+        const bool within = r.one_sign && r.low >= LOW && r.high <= HIGH;
+        int largest = top;
+        if (top > r.low) {
+          if (!told) {
+            const i64 at = (i64)stage * STAGE_BLOCKS + min(lane, blocks - 1), group_b = (column0 + my_column) / 32;
+            const short *of_b = p.b_tops + at * p.b_groups + group_b;
+            tops = p.a_tops[at * p.a_groups + (row0 + my_row) / 32] + max((int)of_b[0], (int)of_b[group_b + 1 < p.b_groups ? 1 : 0]);
+            told = true;
+          }
+          largest = __reduce_max_sync(FULL, lane >= block ? tops : 2 * NONE);
+        }
+        count = 0;
+        room = -1;
+        if (within && r.high - r.low <= 1 && largest <= r.low) {
+          slack = power(max(r.low, -100) - 14);  // 16 blocks, each a last place of 2^(low + 2) at most
+          const float above = __uint_as_float((u32)r.least) - power(r.low), most = __uint_as_float((u32)r.most), need = products + slack;
+          const float fall = p.sign == (i64)r.negative ? power(127) : above;  // how far an output may
+          room = min(power(r.low + 1) - most, fall) - need;
+          if (room > 0) count = 1;
+          else {
+            room = -1;
+            if (r.low < HIGH && min(power(r.low + 2) - most, fall) > need) count = 2;
+          }
+        }
+        if (!count) {
+          run = 1;
+          if (told) largest = __shfl_sync(FULL, tops, block);
+          if (within && largest <= r.low && r.high - r.low < MOST && (r.high - r.low < 2 || r.low > LOW)) count = r.high - r.low + 1;
+        }
+        with = ballast(r.low, max(count, 1), lane);
+        from = power(r.low);
       }
-      return range_of(acc);
-    };
-    if (!one) {
-      r = look();
-      room = -1;
-      if (r.one_sign && r.low >= LOW && r.low < HIGH && r.high - r.low <= 1 && of_a.top + max(first.top, second.top) <= r.low) {
-        slack = power(max(r.low, -100) - 14);  // 16 blocks, each a last place of 2^(low + 2) at most
-        const float above = __uint_as_float((u32)r.least) - power(r.low), most = __uint_as_float((u32)r.most), need = products + slack;
-        const float fall = p.sign == (i64)r.negative ? power(127) : above;  // how far an output may
-        room = min(power(r.low + 1) - most, fall) - need;
-        one = room > 0;
-        two = !one && min(power(r.low + 2) - most, fall) > need;
-        with = ballast(one ? r.low : r.low + 1, lane);
-        if (!one) room = -1;
+      if (count == 1) alike<1>(acc, at_row, at_column, block, run, with, from, lane);
+      else if (count == 2) alike<2>(acc, at_row, at_column, block, run, with, from, lane);
+      else if (count == 3) alike<3>(acc, at_row, at_column, block, run, with, from, lane);
+      else {
+        u32 a[2][2], b[8];
+        const u8 *in_rows = at_row + offset_of(block), *in_columns = at_column + offset_of(block);
+        load_block(a, b, in_rows + lane_offset(lane), in_columns + lane_offset(lane), t < W / 2);
+#pragma unroll
+        for (int y = 0; y < 8; y++) {
+          const u8 *column = in_columns + (y * 8 + t * 2) * 16;
+          instructions += 2 * any_block(acc[0][y], acc[1][y], a, b[y], in_rows + g * 16, (const u32 *)column, (const u32 *)(column + 16), lane);
+        }
       }
-    }
-    if (one) {
-      alike<false>(acc, at_row, at_column, blocks, with, 0, lane);
-      continue;
-    }
-    if (two) {
-      alike<true>(acc, at_row, at_column, blocks, with, power(r.low + 1), lane);
-      continue;
-    }
-#pragma unroll 1
-    for (int block = 0; block < blocks; block++) {
-      if (block) r = look();
-      u32 a[2][2], b[8];
-      const u32 offset = (u32)((const u8 *)block_of(s, block, 0) - s) + lane_offset(lane);
-      load_block(a, b, at_row + offset, at_column + offset, lane % 4 < W / 2);
-      const i64 at = (i64)stage * STAGE_BLOCKS + block, group_a = (row0 + my_row) / 32, group_b = (column0 + my_column) / 32;
-      const short *of_b = p.b_tops + at * p.b_groups + group_b;
-      const int largest = p.a_tops[at * p.a_groups + group_a] + max((int)of_b[0], (int)of_b[group_b + 1 < p.b_groups ? 1 : 0]);
-      if (r.one_sign && r.low >= LOW && r.high <= HIGH && r.high - r.low < MANY && largest <= r.low) {
-#pragma unroll
-        for (int x = 0; x < 2; x++)
-#pragma unroll
-          for (int y = 0; y < 8; y++) few_exponents(acc[x][y], a[x][0], a[x][1], b[y], r.low, r.high, lane);
-        continue;
-      }
-#pragma unroll
-      for (int x = 0; x < 2; x++)
-#pragma unroll
-        for (int y = 0; y < 8; y++)
-          instructions += any_block(acc[x][y], a[x][0], a[x][1], b[y], block_of(at_row, block, x * 16 + g),
-                                    block_of(at_row, block, x * 16 + 8 + g), block_of(at_column, block, y * 8 + t * 2),
-                                    block_of(at_column, block, y * 8 + t * 2 + 1), lane);
     }
     if (lane == 0 && instructions > 16 * (p.limit * (stage + 1) * STAGE_BLOCKS + 64)) *(volatile u64 *)(p.count + 1) = 1;
   }

@@ -1,16 +1,19 @@
 // One block of a warp's outputs on the tensor core with ballast, which kernels/ballast.cuh explains. Stands after survey.cuh and before it.
 
-// The ballast's factors for an exponent e and for e - 1, as a lane holds them: of a, of b for e, of b for e - 1. Products 8 and 9 of an
-// instruction of 16, 4 and 5 of one of 8, and zeros in the lanes of others.
+// The ballast's factors as a lane holds them: products 8 and 9 of an instruction of 16, 4 and 5 of one of 8, and zeros in the lanes of
+// others. a serves the exponents e ... e + count - 1, b the exponent e; each next one's is STEP more.
 struct Pair {
-  u32 a, b, less;
+  u32 a, b;
 };
 
-DEV Pair ballast(int e, int lane) {
-  const int s = e + SHIFT, half = s >> 1;
-  const u32 x = (u32)(half + BIAS) << MB, y = (u32)(s - half + BIAS) << MB, less = y - (1 << MB);
-  const bool holds = lane % 4 == (W == 8 ? 0 : 2);
-  Pair p = {holds ? x * 0x10001u : 0, holds ? (y | (y | 0x8000u) << 16) : 0, holds ? (less | (less | 0x8000u) << 16) : 0};
+#define STEP ((1u << MB) * 0x10001u)
+
+DEV bool holds_ballast(int lane) { return lane % 4 == (W == 8 ? 0 : 2); }
+
+DEV Pair ballast(int e, int count, int lane) {
+  const int s = e + SHIFT, half = (s + count - 1) >> 1;
+  const u32 x = (u32)(half + BIAS) << MB, y = (u32)(s - half + BIAS) << MB;
+  Pair p = {holds_ballast(lane) ? x * 0x10001u : 0, holds_ballast(lane) ? (y | (y | 0x8000u) << 16) : 0};
   return p;
 }
 
@@ -56,58 +59,52 @@ DEV int largest_product(const u32 (&a)[W / 2], const u32 (&b)[W / 2]) {
   return max((int)(short)most, (int)most >> 16);
 }
 
-// One block of 16 x 8 outputs that are larger than every product and have exponents from low to high.
-DEV void few_exponents(float (&acc)[4], u32 a0, u32 a1, u32 b0, int low, int high, int lane) {
-  float out[4];
+// One block of two tiles of 16 x 8 outputs, whatever their exponents: two instructions for each that occurs. An output that none can
+// serve becomes NaN, and stays it; where there are no products c stays. Returns how many exponents there were.
+DEV int any_block(float (&upper)[4], float (&lower)[4], const u32 (&a)[2][2], u32 b, const u8 *rows, const u32 *column0, const u32 *column1, int lane) {
+  u32 eb[2][W / 2];
 #pragma unroll
-  for (int i = 0; i < 4; i++) out[i] = acc[i];
-#pragma unroll 1
-  for (int e = low; e <= high; e++) {
-    const Pair with = ballast(e, lane);
-    float d[4];
-    mma(d, a0, a1, b0, with.a, with.b, acc);
+  for (int i = 0; i < W / 2; i++) eb[0][i] = exponents_of(column0[i]), eb[1][i] = exponents_of(column1[i]);
+  int e[2][4];
+  float out[2][4];
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-      if (exponent_of(acc[i]) == e) out[i] = d[i];
+  for (int x = 0; x < 2; x++) {
+    u32 ea[2][W / 2];
+#pragma unroll
+    for (int i = 0; i < W / 2; i++)
+#pragma unroll
+      for (int half = 0; half < 2; half++) ea[half][i] = exponents_of(((const u32 *)(rows + (x * 16 + half * 8) * 16))[i]);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float c = x ? lower[i] : upper[i];
+      const int products = largest_product(ea[i / 2], eb[i % 2]);
+      e[x][i] = max(exponent_of(c), products);
+      out[x][i] = c;
+      if (e[x][i] < NONE / 2) out[x][i] = 0;
+      if (e[x][i] > HIGH || (e[x][i] < LOW && products > NONE / 2)) out[x][i] = __uint_as_float(0x7FFFFFFFu);
+      if (e[x][i] > HIGH || e[x][i] < LOW) e[x][i] = NONE;
+    }
   }
+  int found = 0;
+  for (;; found++) {
+    int next = NONE;
 #pragma unroll
-  for (int i = 0; i < 4; i++) acc[i] = out[i];
-}
-
-// One block of 16 x 8 outputs, whatever their exponents: an instruction for each that occurs. An output that none can serve becomes
-// NaN, and stays it; where there are no products c stays. Returns how many instructions that took.
-DEV int any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *row0, const u32 *row1, const u32 *column0, const u32 *column1, int lane) {
-  u32 ea[2][W / 2], eb[2][W / 2];
-#pragma unroll
-  for (int i = 0; i < W / 2; i++) {
-    ea[0][i] = exponents_of(row0[i]), ea[1][i] = exponents_of(row1[i]);
-    eb[0][i] = exponents_of(column0[i]), eb[1][i] = exponents_of(column1[i]);
-  }
-  int e[4];
-  float out[4];
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int products = largest_product(ea[i / 2], eb[i % 2]);
-    e[i] = max(exponent_of(acc[i]), products);
-    out[i] = acc[i];
-    if (e[i] < NONE / 2) out[i] = 0;
-    if (e[i] > HIGH || (e[i] < LOW && products > NONE / 2)) out[i] = __uint_as_float(0x7FFFFFFFu);
-    if (e[i] > HIGH || e[i] < LOW) e[i] = NONE;
-  }
-  int instructions = 0;
-  for (;; instructions++) {
-    const int next = __reduce_max_sync(FULL, max(max(e[0], e[1]), max(e[2], e[3])));
+    for (int i = 0; i < 4; i++) next = max(next, max(e[0][i], e[1][i]));
+    next = __reduce_max_sync(FULL, next);
     if (next < LOW) break;
-    const Pair with = ballast(next, lane);
-    float d[4];
-    mma(d, a0, a1, b0, with.a, with.b, acc);
+    const Pair with = ballast(next, 1, lane);
+    float d[2][4];
+    mma(d[0], a[0][0], a[0][1], b, with.a, with.b, upper);
+    mma(d[1], a[1][0], a[1][1], b, with.a, with.b, lower);
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-      if (e[i] == next) out[i] = d[i], e[i] = NONE;
+    for (int x = 0; x < 2; x++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (e[x][i] == next) out[x][i] = d[x][i], e[x][i] = NONE;
   }
 #pragma unroll
-  for (int i = 0; i < 4; i++) acc[i] = out[i];
-  return instructions;
+  for (int i = 0; i < 4; i++) upper[i] = out[0][i], lower[i] = out[1][i];
+  return found;
 }
 
 // Bits of the least and the most of a warp's outputs in magnitude, where they have one sign.
