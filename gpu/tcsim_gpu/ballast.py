@@ -21,7 +21,7 @@ from tcsim_gpu.launch import GPU, PresentGpu, argument_struct, on_device
 from tcsim_gpu.native import arranged
 from tcsim_gpu.source import kernel_text
 
-Survey = argument_struct("Survey", "codes tops stages facts rows pitch blocks groups stage_count")
+Survey = argument_struct("Survey", "codes tops stages facts rows pitch groups stage_count")
 Ballast = argument_struct(
     "Ballast",
     "a b a_tops b_tops a_stages b_stages c d count list m n pitch blocks a_groups b_groups room offset limit sign",
@@ -136,7 +136,7 @@ def ballast_places(unit: Unit, k: int) -> Any:
 
 
 class BallastSide(NamedTuple):
-    """An operand (rows, places); of 32 rows the largest exponent in each block, (blocks, groups), and of `STAGE` places the length
+    """An operand (rows, places); of 32 rows the largest exponent at each place, (groups, places), and of `STAGE` places the length
     that no row exceeds, a float32, and the largest exponent, (stages, groups, 2)."""
 
     codes: Any
@@ -148,11 +148,11 @@ def survey_operands(unit: Unit, by: int, codes: Any, machine: PresentGpu = GPU) 
     """How large an operand's numbers are, and the facts of it."""
     xp = machine.xp
     rows, pitch = codes.shape
-    blocks, groups, stages = pitch // ballast_width(unit), ceil(rows / 32), ceil(pitch / STAGE)
-    side = BallastSide(codes, xp.empty((blocks, groups), xp.int16), xp.empty((stages, groups, 2), xp.int32))
+    groups, stages = ceil(rows / 32), ceil(pitch / STAGE)
+    side = BallastSide(codes, xp.empty((groups, pitch), xp.int16), xp.empty((stages, groups, 2), xp.int32))
     facts = xp.zeros(1, xp.uint32)
     job = Survey().set(codes=codes, tops=side.tops, stages=side.stages, facts=facts)
-    job.set(rows=rows, pitch=pitch, blocks=blocks, groups=groups, stage_count=stages)
+    job.set(rows=rows, pitch=pitch, groups=groups, stage_count=stages)
     machine.launch(source(unit, by), "survey", (groups, min(ceil(stages / 8), 65535)), 256, job)
     return side, int(facts[0])
 
@@ -195,7 +195,7 @@ def multiply(
     blocks = k_places(unit, Sequential().plan(k))[0].size // unit.block_size
     job = Ballast().set(a=a.codes, b=b.codes, a_tops=a.tops, b_tops=b.tops, a_stages=a.stages, b_stages=b.stages)
     job.set(c=c, d=out, count=count, list=listed, m=m, n=n, pitch=pitch, blocks=blocks)
-    job.set(a_groups=a.tops.shape[1], b_groups=b.tops.shape[1], room=listed.size, offset=offset, limit=limit, sign=sign)
+    job.set(a_groups=a.tops.shape[0], b_groups=b.tops.shape[0], room=listed.size, offset=offset, limit=limit, sign=sign)
     grid = (ceil(m / TILE) * ceil(n / TILE),)
     machine.launch(source(unit, by), "ballast_gemm", grid, 256, job, shared=STAGES * STAGE_BYTES)
 

@@ -338,10 +338,11 @@ def test_what_the_survey_finds() -> None:
         rows[33, 64 : 64 + len(codes)] = codes
         side, found = ballast.survey_operands(A100, 1, rows, host.Host(for_any=False))
         assert found == facts
-        expected = max(-8192 if not c & 0x7FFF else max(c >> 10 & 31, 1) - 15 for c in codes)
-        assert side.tops[8].tolist() == [-8192, expected]
-        assert (side.tops[:8] == -8192).all()
-        assert side.stages[:, :, 1].tolist() == [[-8192, -8192], [-8192, expected]]
+        expected = [-8192 if not c & 0x7FFF else max(c >> 10 & 31, 1) - 15 for c in codes]
+        assert side.tops[1, 64 : 64 + len(codes)].tolist() == expected
+        assert (side.tops[0] == -8192).all()
+        assert (side.tops[1, :64] == -8192).all()
+        assert side.stages[:, :, 1].tolist() == [[-8192, -8192], [-8192, max(expected)]]
         sizes = side.stages.view(np.float32)[:, :, 0]
         length = float(np.sqrt((tcsim.decode(np.array(codes, np.uint16) & 0x7FFF, "float16") ** 2).sum()))
         if not facts & 1:

@@ -11,7 +11,7 @@
 
 struct Ballast {
   const u16 *a, *b;                  // (m, pitch), (n, pitch): codes
-  const short *a_tops, *b_tops;      // (blocks, groups)
+  const short *a_tops, *b_tops;      // (groups, pitch)
   const Stage *a_stages, *b_stages;  // (stages, groups)
   const u32 *c;
   u32 *d;
@@ -28,7 +28,7 @@ struct Ballast {
 #define PITCH (TILE + 1)      // rows of a chunk: one more, so that copies of eight chunks meet in no bank
 #define PLANE (CHUNKS * PITCH * 16)
 #define STAGE_BYTES (2 * PLANE + 2 * GROUPS * 8)  // codes of a, of b, and what is known of their groups
-#define MOST 3                // exponents of a warp's outputs that are taken side by side
+#define MOST 4                // exponents of a warp's outputs that are taken side by side
 
 template <int BYTES> DEV void copy(void *to, const void *from) {
 #ifdef __CUDACC__
@@ -122,6 +122,15 @@ template <int COUNT> DEV void alike(float (&acc)[2][8][4], const u8 *rows, const
   }
 }
 
+// The largest exponent that products of a group of rows and two of columns may have at a place and the next one.
+DEV int products_of(const Ballast &p, i64 of_a, i64 of_b, int place) {
+  if (place >= p.pitch) return 2 * NONE;
+  const i64 next = min(of_b + 1, p.b_groups - 1);
+  const u32 first = *(const u32 *)(p.b_tops + of_b * p.pitch + place), second = *(const u32 *)(p.b_tops + next * p.pitch + place);
+  const u32 sums = __viaddmax_s16x2(*(const u32 *)(p.a_tops + of_a * p.pitch + place), __vmaxs2(first, second), 0x80008000u);
+  return max((int)(short)sums, (int)sums >> 16);
+}
+
 // A warp owns 32 rows by 64 columns: two by eight tiles of the instruction.
 extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_constant__ Ballast p) {
   extern __shared__ __align__(128) u8 shared[];
@@ -167,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
     const int blocks = (int)min((i64)STAGE_BLOCKS, p.blocks - (i64)stage * STAGE_BLOCKS);
     room -= products + slack;
     const int top = of_a.top + max(first.top, second.top);
-    int tops = NONE;  // of a lane's block, once they are known
+    int tops = NONE;  // of products at two places of a lane, once they are known
     bool told = false;
     for (int block = 0, run; block < blocks; block += run) {
       int count = 1;
@@ -179,12 +188,10 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
         int largest = top;
         if (top > r.low) {
           if (!told) {
-            const i64 at = (i64)stage * STAGE_BLOCKS + min(lane, blocks - 1), group_b = (column0 + my_column) / 32;
-            const short *of_b = p.b_tops + at * p.b_groups + group_b;
-            tops = p.a_tops[at * p.a_groups + (row0 + my_row) / 32] + max((int)of_b[0], (int)of_b[group_b + 1 < p.b_groups ? 1 : 0]);
+            tops = products_of(p, (row0 + my_row) / 32, (column0 + my_column) / 32, stage * CHUNKS * 8 + lane * 2);
             told = true;
           }
-          largest = __reduce_max_sync(FULL, lane >= block ? tops : 2 * NONE);
+          largest = __reduce_max_sync(FULL, lane * 2 / W >= block ? tops : 2 * NONE);
         }
         count = 0;
         room = -1;
@@ -201,8 +208,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
         }
         if (!count) {
           run = 1;
-          if (told) largest = __shfl_sync(FULL, tops, block);
-          if (within && largest <= r.low && r.high - r.low < MOST && (r.high - r.low < 2 || r.low > LOW)) count = r.high - r.low + 1;
+          if (told) largest = __reduce_max_sync(FULL, lane * 2 / W == block ? tops : 2 * NONE);
+          if (within && largest <= r.low && r.high - r.low < MOST && (r.high - r.low < 2 || r.low >= LOW + MOST)) count = r.high - r.low + 1;
         }
         with = ballast(r.low, max(count, 1), lane);
         from = power(r.low);
@@ -210,14 +217,20 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
       if (count == 1) alike<1>(acc, at_row, at_column, block, run, with, from, lane);
       else if (count == 2) alike<2>(acc, at_row, at_column, block, run, with, from, lane);
       else if (count == 3) alike<3>(acc, at_row, at_column, block, run, with, from, lane);
+      else if (count == 4) alike<4>(acc, at_row, at_column, block, run, with, from, lane);
       else {
         u32 a[2][2], b[8];
         const u8 *in_rows = at_row + offset_of(block), *in_columns = at_column + offset_of(block);
         load_block(a, b, in_rows + lane_offset(lane), in_columns + lane_offset(lane), t < W / 2);
+        u32 ea[2][2][W / 2];
+#pragma unroll
+        for (int x = 0; x < 4; x++)
+#pragma unroll
+          for (int i = 0; i < W / 2; i++) ea[x / 2][x % 2][i] = exponents_of(((const u32 *)(in_rows + (x * 8 + g) * 16))[i]);
 #pragma unroll
         for (int y = 0; y < 8; y++) {
           const u8 *column = in_columns + (y * 8 + t * 2) * 16;
-          instructions += 2 * any_block(acc[0][y], acc[1][y], a, b[y], in_rows + g * 16, (const u32 *)column, (const u32 *)(column + 16), lane);
+          instructions += 2 * any_block(acc[0][y], acc[1][y], a, b[y], ea, (const u32 *)column, (const u32 *)(column + 16), lane);
         }
       }
     }

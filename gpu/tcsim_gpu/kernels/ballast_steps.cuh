@@ -61,7 +61,7 @@ DEV int largest_product(const u32 (&a)[W / 2], const u32 (&b)[W / 2]) {
 
 // One block of two tiles of 16 x 8 outputs, whatever their exponents: two instructions for each that occurs. An output that none can
 // serve becomes NaN, and stays it; where there are no products c stays. Returns how many exponents there were.
-DEV int any_block(float (&upper)[4], float (&lower)[4], const u32 (&a)[2][2], u32 b, const u8 *rows, const u32 *column0, const u32 *column1, int lane) {
+DEV int any_block(float (&upper)[4], float (&lower)[4], const u32 (&a)[2][2], u32 b, const u32 (&ea)[2][2][W / 2], const u32 *column0, const u32 *column1, int lane) {
   u32 eb[2][W / 2];
 #pragma unroll
   for (int i = 0; i < W / 2; i++) eb[0][i] = exponents_of(column0[i]), eb[1][i] = exponents_of(column1[i]);
@@ -69,15 +69,10 @@ DEV int any_block(float (&upper)[4], float (&lower)[4], const u32 (&a)[2][2], u3
   float out[2][4];
 #pragma unroll
   for (int x = 0; x < 2; x++) {
-    u32 ea[2][W / 2];
-#pragma unroll
-    for (int i = 0; i < W / 2; i++)
-#pragma unroll
-      for (int half = 0; half < 2; half++) ea[half][i] = exponents_of(((const u32 *)(rows + (x * 16 + half * 8) * 16))[i]);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const float c = x ? lower[i] : upper[i];
-      const int products = largest_product(ea[i / 2], eb[i % 2]);
+      const int products = largest_product(ea[x][i / 2], eb[i % 2]);
       e[x][i] = max(exponent_of(c), products);
       out[x][i] = c;
       if (e[x][i] < NONE / 2) out[x][i] = 0;

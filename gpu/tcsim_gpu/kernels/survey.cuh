@@ -24,10 +24,10 @@ struct Stage {
 
 struct Survey {
   const u16 *codes;  // (rows, pitch)
-  short *tops;       // (blocks, groups): the largest exponent of 32 rows
+  short *tops;       // (groups, pitch): the largest exponent of 32 rows, at each place
   Stage *stages;     // (stages, groups)
   u32 *facts;        // 1: infinities or NaN, 2: positive numbers, 4: negative numbers
-  i64 rows, pitch, blocks, groups, stage_count;
+  i64 rows, pitch, groups, stage_count;
 };
 
 // The exponents of two numbers.
@@ -49,30 +49,24 @@ DEV float square_of(u32 magnitude) {
 extern "C" __global__ void survey(const __grid_constant__ Survey p) {
   const i64 group = blockIdx.x, row = group * 32 + threadIdx.x % 32;
   for (i64 stage = blockIdx.y * 8 + threadIdx.x / 32; stage < p.stage_count; stage += (i64)gridDim.y * 8) {
+    const int lane = threadIdx.x % 32, pairs = (int)min((i64)CHUNKS * 4, (p.pitch - stage * CHUNKS * 8) / 2);
     int most = NONE;
-    u32 facts = 0;
+    u32 facts = 0, mine = 0;
     float square = 0;
-    for (i64 block = stage * STAGE_BLOCKS; block < min((stage + 1) * STAGE_BLOCKS, p.blocks); block++) {
-      int top = NONE;
-      if (row < p.rows) {
-        const u32 *from = (const u32 *)(p.codes + row * p.pitch + block * W);
+    for (int i = 0; i < pairs; i++) {
+      const u32 pair = row < p.rows ? ((const u32 *)(p.codes + row * p.pitch + stage * CHUNKS * 8))[i] : 0, exponents = exponents_of(pair);
 #pragma unroll
-        for (int i = 0; i < W / 2; i++) {
-          const u32 pair = from[i], exponents = exponents_of(pair);
-          top = max(top, max((int)(short)exponents, (int)exponents >> 16));
-#pragma unroll
-          for (int half = 0; half < 2; half++) {
-            const u32 code = pair >> 16 * half & 0xFFFF, magnitude = code & 0x7FFF;
-            if (magnitude >= INF_CODE) facts |= 1;
-            if (magnitude) facts |= code >> 15 ? 4 : 2;
-            square += square_of(magnitude);
-          }
-        }
+      for (int half = 0; half < 2; half++) {
+        const u32 code = pair >> 16 * half & 0xFFFF, magnitude = code & 0x7FFF;
+        if (magnitude >= INF_CODE) facts |= 1;
+        if (magnitude) facts |= code >> 15 ? 4 : 2;
+        square += square_of(magnitude);
       }
-      top = __reduce_max_sync(FULL, top);
-      most = max(most, top);
-      if (threadIdx.x % 32 == 0) p.tops[block * p.groups + group] = (short)top;
+      const int first = __reduce_max_sync(FULL, (int)(short)exponents), second = __reduce_max_sync(FULL, (int)exponents >> 16);
+      most = max(most, max(first, second));
+      if (lane == i) mine = (u32)(first & 0xFFFF) | (u32)second << 16;
     }
+    if (lane < pairs) ((u32 *)(p.tops + group * p.pitch + stage * CHUNKS * 8))[lane] = mine;
     const float longest = sqrtf(square * 1.001f + 0x1p-100f);  // squares below float32's normal numbers may be lost
     const int bits = __reduce_max_sync(FULL, (int)__float_as_uint(longest));
     facts = __reduce_or_sync(FULL, facts);
