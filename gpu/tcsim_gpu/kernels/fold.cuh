@@ -183,14 +183,14 @@ __device__ __forceinline__ int last_place(u32 code) { return (int)(code >> 7 & 0
 __device__ __forceinline__ bool small_sum(const u16 *a, const u16 *b) {
   double sum = 0;
   int low = EMPTY;
+#pragma unroll
   for (int i = 0; i < 64; i += 2) {
     const u32 x = *(const u32 *)(a + i), y = *(const u32 *)(b + i);
 #pragma unroll
     for (int half = 0; half < 32; half += 16) {
       const u32 u = x >> half & 0x7FFF, v = y >> half & 0x7FFF;
-      if (!u || !v) continue;
       sum += (double)__uint_as_float(u << 16) * (double)__uint_as_float(v << 16);
-      low = min(low, last_place(u) + last_place(v));
+      low = min(low, u && v ? last_place(u) + last_place(v) : EMPTY);
     }
   }
   return low == EMPTY || sum <= __hiloint2double((low + 24 + 1023) << 20, 0);
@@ -235,5 +235,10 @@ extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant_
       if ((i64)at < p.room) p.list[at] = p.offset + i * p.n + j;
     }
   }
+#ifdef __CUDACC__
+  const u32 here = __activemask();
+  by_chunks = __reduce_add_sync(here, by_chunks);
+  if ((int)threadIdx.x % 32 != __ffs(here) - 1) return;
+#endif
   if (by_chunks) atomicAdd(p.count + 1, (u64)by_chunks);
 }
