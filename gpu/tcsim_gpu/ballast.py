@@ -188,6 +188,14 @@ def multiply(
 ) -> None:
     """c + a·b into out (m, n); outputs without a certificate are added to `left`: their number, and the first of them.
 
+    A warp goes through a stage of 64 products without looking where its outputs keep their exponents. Proof. 1. An output's products
+    in a stage sum to at most |row|·|column| in magnitude (Cauchy, Schwarz), cut toward zero to no more; `survey_operands` rounds
+    lengths up. 2. A block's rounding toward zero takes less than a last place; `slack` is above 16 of them. 3. So where outputs of one
+    sign and exponent are farther than both from the next power of two, above, and from their own unless products have c's sign, they
+    have that exponent before each block; where none reaches 2^(e+2), it is e or e + 1, and c says which. 4. No product of the stage
+    (of rows and columns together, place by place) has an exponent above e, so that the block's largest is c's own. 5. Everything
+    else is looked at block by block: c's exponents where no product's is larger, those of every output otherwise.
+
     The second number of left[0] becomes 1, and out is nobody's, where exponents are so many that `limit` is passed.
     """
     (m, pitch), n = a.codes.shape, b.codes.shape[0]

@@ -281,7 +281,8 @@ def at_the_bound(draw: what_ifs.Draw, unit: Unit, kind: str) -> Problem:
     if kind == "columns":
         b[32:, large] *= 2
     if kind == "product":
-        a[:, large], b[:, large] = 4, 8
+        a[:, large], b[:, large] = 4, 1
+        b[32:, large] = 8
     total = a[:, large] @ b[:, large].T
     away = total * draw.rng.uniform(0.93, 0.97, (m, n))
     c = 2.0**top + (away if kind == "fall" else -away)
