@@ -21,15 +21,16 @@ from tcsim_gpu.launch import GPU, PresentGpu, argument_struct, on_device
 from tcsim_gpu.native import arranged
 from tcsim_gpu.source import kernel_text
 
-Survey = argument_struct("Survey", "codes exponents tops facts rows pitch blocks groups")
+Survey = argument_struct("Survey", "codes tops stages facts rows pitch groups stage_count")
 Ballast = argument_struct(
     "Ballast",
-    "a b a_exponents b_exponents a_tops b_tops c d count list m n pitch blocks a_groups b_groups room offset limit sign",
+    "a b a_tops b_tops a_stages b_stages c d count list m n pitch blocks a_groups b_groups room offset limit sign",
 )
 BOTH = 2  # signs occur among products
 SPECIAL, POSITIVE, NEGATIVE = 1, 2, 4  # facts of an operand, as kernels/survey.cuh finds them
 MOST_PRODUCTS = 8  # of a block: the instruction has 16, two of which are ballast
-TILE, STAGE_BYTES, STAGES = 128, 4 * 4 * 130 * 16, 3  # as in kernels/ballast.cuh
+TILE, STAGES = 128, 3  # as in kernels/ballast.cuh
+STAGE, STAGE_BYTES = 64, 2 * 8 * (TILE + 1) * 16 + 2 * 4 * 8  # places along k, and bytes of shared memory
 LIMIT = 4  # instructions a block of 16 x 8 outputs, on average, from which on the emulator is as fast
 ROOM = 1 << 22  # outputs left over that are listed; with more, all are recomputed
 
@@ -120,10 +121,8 @@ def source(unit: Unit, by: int) -> str:
     fmt, (low, high) = unit.a_format, reach(unit, by)
     values = {"W": ballast_width(unit), "SHIFT": by, "LOW": f"({low})", "HIGH": high, "MB": fmt.mantissa_bits, "BIAS": fmt.bias,
               "INF_CODE": fmt.inf_code, "TYPE": f'"{FORMATS[fmt.name]}"'}  # fmt: skip
-    return (
-        "".join(f"#define {key} {value}\n" for key, value in values.items())
-        + kernel_text("survey.cuh")
-        + kernel_text("ballast.cuh")
+    return "".join(f"#define {key} {value}\n" for key, value in values.items()) + kernel_text(
+        "survey.cuh", "ballast_steps.cuh", "ballast.cuh"
     )
 
 
@@ -137,23 +136,24 @@ def ballast_places(unit: Unit, k: int) -> Any:
 
 
 class BallastSide(NamedTuple):
-    """An operand (rows, places), the exponents of its numbers, and the largest of 32 rows in each block."""
+    """An operand (rows, places); of 32 rows the largest exponent at each place, (groups, places), and of `STAGE` places the length
+    that no row exceeds, a float32, and the largest exponent, (stages, groups, 2)."""
 
     codes: Any
-    exponents: Any
     tops: Any
+    stages: Any
 
 
 def survey_operands(unit: Unit, by: int, codes: Any, machine: PresentGpu = GPU) -> tuple[BallastSide, int]:
-    """An operand's exponents, and the facts of it."""
+    """How large an operand's numbers are, and the facts of it."""
     xp = machine.xp
     rows, pitch = codes.shape
-    blocks, groups = pitch // ballast_width(unit), ceil(rows / 32)
-    side = BallastSide(codes, xp.empty((rows, pitch), xp.int16), xp.empty((blocks, groups), xp.int16))
+    groups, stages = ceil(rows / 32), ceil(pitch / STAGE)
+    side = BallastSide(codes, xp.empty((groups, pitch), xp.int16), xp.empty((stages, groups, 2), xp.int32))
     facts = xp.zeros(1, xp.uint32)
-    job = Survey().set(codes=codes, exponents=side.exponents, tops=side.tops, facts=facts)
-    job.set(rows=rows, pitch=pitch, blocks=blocks, groups=groups)
-    machine.launch(source(unit, by), "survey", (groups, min(ceil(blocks / 8), 65535)), 256, job)
+    job = Survey().set(codes=codes, tops=side.tops, stages=side.stages, facts=facts)
+    job.set(rows=rows, pitch=pitch, groups=groups, stage_count=stages)
+    machine.launch(source(unit, by), "survey", (groups, min(ceil(stages / 8), 65535)), 256, job)
     return side, int(facts[0])
 
 
@@ -188,14 +188,22 @@ def multiply(
 ) -> None:
     """c + a·b into out (m, n); outputs without a certificate are added to `left`: their number, and the first of them.
 
+    A warp goes through a stage of 64 products without looking where its outputs keep their exponents. Proof. 1. An output's products
+    in a stage sum to at most |row|·|column| in magnitude (Cauchy, Schwarz), cut toward zero to no more; `survey_operands` rounds
+    lengths up. 2. A block's rounding toward zero takes less than a last place; `slack` is above 16 of them. 3. So where outputs of one
+    sign and exponent are farther than both from the next power of two, above, and from their own unless products have c's sign, they
+    have that exponent before each block; where none reaches 2^(e+2), it is e or e + 1, and c says which. 4. No product of the stage
+    (of rows and columns together, place by place) has an exponent above e, so that the block's largest is c's own. 5. Everything
+    else is looked at block by block: c's exponents where no product's is larger, those of every output otherwise.
+
     The second number of left[0] becomes 1, and out is nobody's, where exponents are so many that `limit` is passed.
     """
     (m, pitch), n = a.codes.shape, b.codes.shape[0]
     count, listed = left
     blocks = k_places(unit, Sequential().plan(k))[0].size // unit.block_size
-    job = Ballast().set(a=a.codes, b=b.codes, a_exponents=a.exponents, b_exponents=b.exponents, a_tops=a.tops, b_tops=b.tops)
+    job = Ballast().set(a=a.codes, b=b.codes, a_tops=a.tops, b_tops=b.tops, a_stages=a.stages, b_stages=b.stages)
     job.set(c=c, d=out, count=count, list=listed, m=m, n=n, pitch=pitch, blocks=blocks)
-    job.set(a_groups=a.tops.shape[1], b_groups=b.tops.shape[1], room=listed.size, offset=offset, limit=limit, sign=sign)
+    job.set(a_groups=a.tops.shape[0], b_groups=b.tops.shape[0], room=listed.size, offset=offset, limit=limit, sign=sign)
     grid = (ceil(m / TILE) * ceil(n / TILE),)
     machine.launch(source(unit, by), "ballast_gemm", grid, 256, job, shared=STAGES * STAGE_BYTES)
 

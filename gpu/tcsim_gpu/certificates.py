@@ -196,13 +196,34 @@ def folded_with_facts(codes: Any, scales: Any, unit: Unit, side: str) -> tuple[F
     )
 
 
-def certified(a: Facts, b: Facts, c: Any, reach: float, sum_bits: int = 24) -> npt.NDArray[np.bool_]:
+def last_places(values: Floats) -> npt.NDArray[np.int64]:
+    """The exponent of the last bit that is set, EMPTY for zeros."""
+    whole, exponent = np.frexp(values)
+    mantissa = (np.abs(whole) * 2**53).astype(np.int64)
+    found = exponent - 53 + np.frexp((mantissa & -mantissa).astype(np.float64))[1] - 1
+    return np.where(mantissa == 0, EMPTY, found)
+
+
+def small_sum(a: Floats, b: Floats, sum_bits: int = 24) -> bool:
+    """Whether a chunk's products (both of one output, as they were folded) sum to at most 2^sum_bits of their least last place."""
+    both = (a != 0) & (b != 0)
+    if not both.any():
+        return True
+    low = int((last_places(a[both]) + last_places(b[both])).min())
+    return float(np.abs(a * b).sum()) <= 2.0 ** (low + sum_bits)  # exact up to 2^53 last places
+
+
+def certified(
+    a: Facts, b: Facts, c: Any, reach: float, sum_bits: int = 24, folded: tuple[Floats, Floats] | None = None
+) -> npt.NDArray[np.bool_]:
     """Which outputs (m, n) of exact blocks added to c, and rounded toward zero each time, are those of the unit; c are codes.
 
+    Chunks whose norms are too long are looked at product by product where the operands are given as `folded` rows.
+
     Proof, for one output; q is the sum of the two last places. 1. Every product, so every sum of a chunk and every c after
-    one, is a multiple of 2^q, and q >= -149: subnormals are exact, too. 2. By Cauchy and Schwarz a chunk's products sum to at
-    most 2^(q + 24) in magnitude, all partial sums too, whatever their order: float32 holds them, and with no subnormal
-    operand no product's exponent is above q + 24, so that the native unit (F >= 24) cuts nothing: the chunk's sum is exact.
+    one, is a multiple of 2^q, and q >= -149: subnormals are exact, too. 2. By Cauchy and Schwarz, or by `small_sum`, with the q
+    of its own products, a chunk's sum to at most 2^(q + 24) in magnitude, all partial sums too, in any order: float32 holds
+    them, and with no subnormal operand no product's exponent is above q + 24, so the native unit (F >= 24) cuts nothing.
     3. Rounding toward zero never grows, so |c| stays at most |c0| + |row|·|column| < 2^127: nothing overflows. 4. The unit
     cuts nothing either: c's exponent stays at most q + F (`reach` = F), a scale's at most F above q and above the last place of
     c0, and c's own exponent is at most 23 above its last place. 5. Both round c + chunk toward zero.
@@ -212,7 +233,12 @@ def certified(a: Facts, b: Facts, c: Any, reach: float, sum_bits: int = 24) -> n
     over = a.reach[:, None] + b.reach
     sure = a.good[:, None] & b.good & (low >= -149) & (size <= 127)
     sure &= (a.spread[:, None] + b.spread <= reach) & (over <= reach)
-    sure &= (a.excess[:, :, None] + b.excess[:, None, :] <= sum_bits).all(axis=0)
+    large = a.excess[:, :, None] + b.excess[:, None, :] > sum_bits
+    if folded is not None:
+        for chunk, i, j in np.argwhere(large & sure):
+            at = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+            large[chunk, i, j] = not small_sum(folded[0][i, at], folded[1][j, at], sum_bits)
+    sure &= ~large.any(axis=0)
     if c is None:
         return sure
     magnitude = (c & 0x7FFFFFFF).astype(np.int64)

@@ -24,8 +24,13 @@ Fold = argument_struct(
     "codes scales table scale_table out norm low high bad row_step k_step scale_row scale_k rows k pitch",
     "scale_block grouped",
 )
-Facts = argument_struct("Facts", "norm low high bad excess facts rows chunks")
-Certify = argument_struct("Certify", "a b a_excess b_excess c count list m n chunks room offset", "fraction_bits pad")
+Facts = argument_struct("Facts", "norm low high bad excess spans facts rows chunks")
+Certify = argument_struct(
+    "Certify",
+    "a b a_excess b_excess a_spans b_spans a_codes b_codes c count list m n chunks pitch room offset",
+    "fraction_bits pad",
+)
+SPAN = 16  # chunks that have one bound together
 ROOM = 1 << 22  # outputs without a certificate that are listed; with more, all are recomputed
 
 
@@ -34,6 +39,7 @@ class Side(NamedTuple):
 
     codes: Any
     excess: Any
+    spans: Any
     facts: Any
 
 
@@ -75,10 +81,11 @@ def folded_operand(unit: Unit, codes: Any, scales: Any, side: str) -> Side:
     job.set(rows=rows, k=k, pitch=chunks * CHUNK, scale_block=unit.scale_block or CHUNK, grouped=int(unit.group_size > 1))
     text = kernel_text("fold.cuh")
     compiled_kernel(text, "fold")((chunks, -(-rows // 64)), (256,), (job.argument(),))
-    excess, facts = cp.empty((chunks, rows), cp.float32), cp.empty((6, rows), cp.float32)
-    told = Facts().set(norm=norm, low=low, high=high, bad=bad, excess=excess, facts=facts, rows=rows, chunks=chunks)
+    excess, spans, facts = (cp.empty((n, rows), cp.float32) for n in (chunks, -(-chunks // SPAN), 6))
+    told = Facts().set(norm=norm, low=low, high=high, bad=bad, excess=excess, spans=spans, facts=facts)
+    told.set(rows=rows, chunks=chunks)
     compiled_kernel(text, "facts")((-(-rows // 32),), (256,), (told.argument(),))
-    return Side(out, excess, facts)
+    return Side(out, excess, spans, facts)
 
 
 def _bits(x: float) -> int:
@@ -102,6 +109,7 @@ def multiply_folded(problem: Problem, out: Any) -> tuple[Any, int, int]:
         b = folded_operand(unit, b_codes[z], None if scale_b is None else scale_b[z].T, "b")
         c = None if problem.c is None else cp.ascontiguousarray(on_device(problem.c)[z])
         job = Certify().set(a=a.facts, b=b.facts, a_excess=a.excess, b_excess=b.excess, c=c, count=count, list=listed)
+        job.set(a_spans=a.spans, b_spans=b.spans, a_codes=a.codes, b_codes=b.codes, pitch=a.codes.shape[1])
         job.set(m=m, n=n, chunks=a.excess.shape[0], room=listed.size, offset=z * m * n)
         job.set(fraction_bits=_bits(float(reach_of(unit))))
         compiled_kernel(kernel_text("fold.cuh"), "certify")((-(-n // 256), -(-m // 32)), (256,), (job.argument(),))

@@ -265,6 +265,53 @@ def test_sums_that_cross_a_power_of_two(seed: int) -> None:
         assert not wrong.any(), f"seed {(seed, 3, index)}: {unit.label} {np.argwhere(wrong)[:4]}"
 
 
+BOUNDS = ("sum", "fall", "columns", "two", "product")
+
+
+def at_the_bound(draw: what_ifs.Draw, unit: Unit, kind: str) -> Problem:
+    """Outputs that pass a power of two by a few hundredths of what a stage's norms allow, in the first of its blocks; in the others
+    products whose last bits are cut. "fall": downwards, "columns": where the second 32 are larger, "two": of two exponents,
+    "product": one that is larger than c."""
+    m, n, k, top = 32, 64, 128, 8
+    order = ballast.ballast_places(unit, k)
+    places = order[draw.between(0, 1) * 64 :][:64]
+    a, b = (2.0**-7 * (1 + draw.rng.random(shape)) for shape in ((m, k), (n, k)))
+    large = places[:8][: 1 if kind == "product" else None]
+    a[:, large] = b[:, large] = np.round(8 * (1 + draw.rng.random(large.size))) / 8
+    if kind == "columns":
+        b[32:, large] *= 2
+    if kind == "product":
+        a[:, large], b[:, large] = 4, 1
+        b[32:, large] = 8
+    total = a[:, large] @ b[:, large].T
+    away = total * draw.rng.uniform(0.93, 0.97, (m, n))
+    c = 2.0**top + (away if kind == "fall" else -away)
+    if kind == "columns":
+        c[:, :32] = 2.0**top - 3 * total[:, :32]
+    if kind == "two":
+        c[:, ::2] = 1.2 * 2.0 ** (top - 2)
+    if kind == "product":
+        c = 16 * draw.rng.uniform(1, 1.2, (m, n))
+    of_c, of_a = draw.of((1, -1)), draw.of((1, -1))
+    signs = of_a, of_c * of_a * (-1 if kind == "fall" else 1)
+    codes = [tcsim.encode(tcsim.round_to(s * x, str(unit.a)), str(unit.a)) for s, x in zip(signs, (a, b), strict=True)]
+    operands = Operand(codes[0][None], unit.a_format), Operand(codes[1].T[None], unit.a_format)
+    return Problem(unit, Sequential().plan(k), *operands, (of_c * c).astype(np.float32).view(np.uint32)[None])
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", BOUNDS)
+def test_stages_whose_bounds_are_nearly_met(kind: str) -> None:
+    draw = what_ifs.Draw((SEEDS["fresh"], 4, BOUNDS.index(kind)))
+    for unit in (A100, V100, BF16):
+        problem = at_the_bound(draw, unit, kind)
+        found = on_host(problem)
+        assert found is not None
+        assert not found[1].any()
+        wrong = found[0] != cpu.multiply_cpu(problem, 1)[0]
+        assert not wrong.any(), f"seed {SEEDS['fresh']}: {unit.label} {np.argwhere(wrong)[:4]}"
+
+
 @needs_compiler
 def test_too_many_exponents_are_the_emulators() -> None:
     rng = np.random.default_rng(4)
@@ -288,13 +335,20 @@ def test_what_the_survey_finds() -> None:
         ([0xFE00, 0], 5),
         ([0], 0),
     ):
-        rows = np.zeros((40, 16), np.uint16)
-        rows[33, : len(codes)] = codes
+        rows = np.zeros((40, 80), np.uint16)
+        rows[33, 64 : 64 + len(codes)] = codes
         side, found = ballast.survey_operands(A100, 1, rows, host.Host(for_any=False))
         assert found == facts
         expected = [-8192 if not c & 0x7FFF else max(c >> 10 & 31, 1) - 15 for c in codes]
-        assert side.exponents[33, : len(codes)].tolist() == expected
-        assert side.tops[0].tolist() == [-8192, max(expected)]
+        assert side.tops[1, 64 : 64 + len(codes)].tolist() == expected
+        assert (side.tops[0] == -8192).all()
+        assert (side.tops[1, :64] == -8192).all()
+        assert side.stages[:, :, 1].tolist() == [[-8192, -8192], [-8192, max(expected)]]
+        sizes = side.stages.view(np.float32)[:, :, 0]
+        length = float(np.sqrt((tcsim.decode(np.array(codes, np.uint16) & 0x7FFF, "float16") ** 2).sum()))
+        if not facts & 1:
+            assert length < sizes[1, 1] < 1.001 * length + 2.0**-49
+        assert (sizes[0] < 2.0**-49).all()
     signs = {(2, 4): 1, (4, 2): 1, (4, 4): 0, (2, 2): 0, (0, 2): 0, (6, 2): 2, (2, 6): 2}
     assert {facts: ballast.products_sign(*facts) for facts in signs} == signs
 

@@ -56,7 +56,7 @@ def test_a_certified_output_has_the_bits_of_the_unit(seed: int) -> None:
         problem = scaled_problem(draw, unit)
         x, a, y, b = both_sides(problem)
         c = None if problem.c is None else problem.c[0]
-        certain = certificates.certified(a, b, c, certificates.reach_of(unit))
+        certain = certificates.certified(a, b, c, certificates.reach_of(unit), folded=(x, y))
         sure, unsure = sure + int(certain.sum()), unsure + int((~certain).sum())
         if certain.any():
             seen, expected = by_blocks(problem, x, y), reference.multiply_reference(problem)[0]
@@ -76,12 +76,26 @@ def test_a_looser_certificate_would_let_wrong_bits_through(reach: int, bits: int
         problem = scaled_problem(draw, unit)
         x, a, y, b = both_sides(problem)
         c = None if problem.c is None else problem.c[0]
-        loose = certificates.certified(a, b, c, certificates.reach_of(unit) + reach, 24 + bits)
-        strict = certificates.certified(a, b, c, certificates.reach_of(unit))
+        loose = certificates.certified(a, b, c, certificates.reach_of(unit) + reach, 24 + bits, (x, y))
+        strict = certificates.certified(a, b, c, certificates.reach_of(unit), folded=(x, y))
         assert not (strict & ~loose).any()
         if (loose & ~strict).any() and (loose & (by_blocks(problem, x, y) != reference.multiply_reference(problem)[0])).any():
             return
     pytest.fail("no output differed: the test tests nothing")
+
+
+def test_products_certify_what_norms_do_not() -> None:
+    """Two sides whose large numbers meet small ones, 2^11 and 2^-14: products of 2^-3 each, though the norms allow 2^27."""
+    unit = tcsim.unit("b200", "nvfp4").replace(gpu="any", a="float8_e5m2", b="float8_e5m2", fraction_bits=60)
+    ones = np.full((1, 4), tcsim.encode([1.0], "float8_ue4m3fn")[0], np.uint8)
+    small, large = (tcsim.encode([v], "float8_e5m2")[0] for v in (2.0**-14, 2.0**11))
+    codes = np.where(np.arange(64) % 2 == [[0], [1]], small, large).astype(np.uint8)
+    (x, a), (y, b) = (certificates.folded_with_facts(codes[i : i + 1], ones, unit, side) for i, side in enumerate("ab"))
+    assert not certificates.certified(a, b, None, 60).any()
+    assert certificates.certified(a, b, None, 60, folded=(x, y)).all()
+    assert certificates.small_sum(x[0], y[0], 6)
+    assert not certificates.small_sum(x[0], y[0], 5)
+    assert certificates.small_sum(x[0] * 0, y[0], 0)
 
 
 def test_ordinary_data_are_certified() -> None:

@@ -15,14 +15,22 @@ from tcsim.hardware.unit import Unit
 
 ON_HOST = """
 #include <strings.h>
+#define EMPTY 100000
+#define SPAN 16
 #define __device__
 #define __forceinline__ inline
 #define NOTHING -1e9f
 static inline int __ffs(unsigned x) { return ffs((int)x); }
 static inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long x) { return *p += x, *p - x; }
+typedef unsigned short u16;
 typedef unsigned u32;
 typedef unsigned long long u64;
 typedef long long i64;
+static inline float __uint_as_float(unsigned bits) {
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
 """
 
 
@@ -40,10 +48,15 @@ def certify_kernel(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(built))
 
 
-def as_told(side: certificates.Facts) -> tuple[np.ndarray, np.ndarray]:
-    """Facts as the device keeps them: (6, rows) and (chunks, rows) in float32."""
+def as_told(side: certificates.Facts, values: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Facts as the device keeps them, in float32: (6, rows), (chunks, rows), of spans of chunks; and the operand's codes."""
+    pad = (0, -len(side.excess) % folded.SPAN), (0, 0)
+    spans = np.pad(side.excess, pad, constant_values=-1e9).reshape(-1, folded.SPAN, side.low.size).max(axis=1)
+    with np.errstate(all="ignore"):
+        codes = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    codes = np.ascontiguousarray(np.pad(codes, ((0, 0), (0, -codes.shape[1] % certificates.CHUNK))))
     rows = np.stack([side.excess.max(axis=0), side.spread, side.reach, side.size, side.low, side.good])
-    return np.ascontiguousarray(rows, np.float32), np.ascontiguousarray(side.excess, np.float32)
+    return (*(np.ascontiguousarray(x, np.float32) for x in (rows, side.excess, spans)), codes)
 
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
@@ -52,17 +65,19 @@ def test_the_devices_certificate_is_the_definition(certify_kernel: ctypes.CDLL, 
     for i in range(300):
         draw = what_ifs.Draw((seed, 3, i))
         problem = scaled_problem(draw, folded_unit(draw))
-        _, a, _, b = both_sides(problem)
+        values_a, a, values_b, b = both_sides(problem)
         (m, n), reach = (a.low.size, b.low.size), float(certificates.reach_of(problem.unit))
         c = None if problem.c is None else np.ascontiguousarray(problem.c[0])
-        (x, x_excess), (y, y_excess) = as_told(a), as_told(b)
+        x, x_excess, x_spans, x_codes = as_told(a, values_a)
+        y, y_excess, y_spans, y_codes = as_told(b, values_b)
         count, listed = np.zeros(2, np.uint64), np.zeros(m * n, np.int64)
         job = folded.Certify().set(a=x, b=y, a_excess=x_excess, b_excess=y_excess, c=c, count=count, list=listed)
+        job.set(a_spans=x_spans, b_spans=y_spans, a_codes=x_codes, b_codes=y_codes, pitch=x_codes.shape[1])
         job.set(m=m, n=n, chunks=len(x_excess), room=m * n, offset=0, fraction_bits=folded._bits(reach))
         certify_kernel.launch(ctypes.byref(job), (ctypes.c_uint * 3)(1, 1, 1))
         seen = np.ones(m * n, bool)
         seen[listed[: int(count[0])]] = False
-        expected = certificates.certified(a, b, c, reach)
+        expected = certificates.certified(a, b, c, reach, folded=(values_a, values_b))
         np.testing.assert_array_equal(seen.reshape(m, n), expected, f"seed {(seed, 3, i)}")
         found += int(count[0])
     assert found > 100
@@ -95,6 +110,7 @@ def folded_on_host(
     (rows, k), chunks = codes.shape, -(-codes.shape[1] // 64)
     out, bad = np.zeros((rows, chunks * 64), np.uint16), np.zeros(rows, np.uint32)
     norm, excess = np.zeros((chunks, rows)), np.zeros((chunks, rows), np.float32)
+    spans = np.zeros((-(-chunks // folded.SPAN), rows), np.float32)
     low, high = (np.zeros((chunks, rows), np.int32) for _ in range(2))
     job = folded.Fold().set(codes=codes, scales=scales, out=out, norm=norm, low=low, high=high, bad=bad, rows=rows, k=k)
     mine, by = folded.table_words(unit.a_format if side == "a" else unit.b_format), folded.table_words(unit.scale_format)
@@ -102,8 +118,11 @@ def folded_on_host(
     job.set(row_step=codes.strides[0], k_step=codes.strides[1], scale_row=scales.strides[0], scale_k=scales.strides[1])
     library.run_fold(ctypes.byref(job), (ctypes.c_uint * 3)(chunks, -(-rows // 64), 1))
     facts = np.zeros((6, rows), np.float32)
-    told = folded.Facts().set(norm=norm, low=low, high=high, bad=bad, excess=excess, facts=facts, rows=rows, chunks=chunks)
+    told = folded.Facts().set(norm=norm, low=low, high=high, bad=bad, excess=excess, spans=spans, facts=facts)
+    told.set(rows=rows, chunks=chunks)
     library.run_facts(ctypes.byref(told), (ctypes.c_uint * 3)(-(-rows // 32), 1, 1))
+    pad = (0, -chunks % folded.SPAN), (0, 0)
+    assert (spans == np.pad(excess, pad, constant_values=-1e9).reshape(-1, folded.SPAN, rows).max(axis=1)).all()
     return out, excess, facts
 
 

@@ -2,17 +2,17 @@
 //
 // Two more products, +2^s and -2^s with s = e + F' - F, cancel, but align a block of the core's, which keeps F' bits, where the unit
 // aligns its own, of largest exponent e and F bits. `ballast.py` has the proof. e is that of an output and a block: an instruction
-// serves those of its 16 x 8 outputs that share one, and is repeated for the next e. Where sums of one sign have grown beyond
-// every product, all outputs of a warp share one for most of k, or have one of two while they pass a power of two, and how far they
-// are from others says for how many blocks nobody need look.
+// serves those of its 16 x 8 outputs that share one, and is repeated for the next e. Where sums of one sign have grown beyond every
+// product, e is the output's own; a warp whose outputs lie between 2^e and 2^(e+2), and cannot leave in a stage of 64 products,
+// computes it with one or two instructions a block, and looks at nothing else. Other stages are looked at block by block.
 //
 // The host defines W, the products of a block in memory (4 or 8), SHIFT = F' - F, LOW and HIGH, the least and the largest e that have
 // ballast, of the operands' format MB, BIAS, INF_CODE and TYPE, its name in PTX, and, but for CUDA, what CUDA's words mean.
 
 struct Ballast {
-  const u16 *a, *b;                      // (m, pitch), (n, pitch): codes
-  const u16 *a_exponents, *b_exponents;  // of the same shapes
-  const short *a_tops, *b_tops;          // (blocks, groups)
+  const u16 *a, *b;                  // (m, pitch), (n, pitch): codes
+  const short *a_tops, *b_tops;      // (groups, pitch)
+  const Stage *a_stages, *b_stages;  // (stages, groups)
   const u32 *c;
   u32 *d;
   u64 *count;  // outputs left over; whether to stop
@@ -23,20 +23,20 @@ struct Ballast {
 };
 
 #define TILE 128
-#define CHUNKS 4              // of 16 bytes along k in a stage
+#define GROUPS (TILE / 32)    // of rows and of columns in a tile
 #define STAGES 3
-#define PITCH (TILE + 2)      // rows of a chunk: two more, so that copies of four chunks meet in no bank
+#define PITCH (TILE + 1)      // rows of a chunk: one more, so that copies of eight chunks meet in no bank
 #define PLANE (CHUNKS * PITCH * 16)
-#define STAGE_BYTES (4 * PLANE)  // codes of a, exponents of a, codes of b, exponents of b
-#define STAGE_BLOCKS (CHUNKS * PER_CHUNK)
+#define STAGE_BYTES (2 * PLANE + 2 * GROUPS * 8)  // codes of a, of b, and what is known of their groups
+#define MOST 4                // exponents of a warp's outputs that are taken side by side
 
-DEV void copy_or_zeros(void *to, const void *from, bool there) {
+template <int BYTES> DEV void copy(void *to, const void *from) {
 #ifdef __CUDACC__
   const u32 at = (u32)__cvta_generic_to_shared(to);
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0));
+  if (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at), "l"(from));
 #else
-  if (there) memcpy(to, from, 16);
-  else memset(to, 0, 16);
+  memcpy(to, from, BYTES);
 #endif
 }
 
@@ -52,122 +52,97 @@ DEV void wait_for_stage() {
 #endif
 }
 
-// The two factors of the ballast: products 8 and 9 of an instruction of 16, 4 and 5 of one of 8, and zeros in the lanes of others.
-struct Pair {
-  u32 a, b;
-};
-
-// d = c + a·b of a 16 x 8 tile and the ballast, by the tensor core: 16 products where a block has up to 8, 8 where it has up to 4.
-DEV void mma(float (&d)[4], u32 a0, u32 a1, u32 b0, const Pair &with, const float (&c)[4]) {
-#ifdef __CUDACC__
-#if W == 8
-  asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %6}, {%7, %8}, {%9, %10, %11, %12};"
-      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a0), "r"(a1), "r"(with.a), "r"(b0), "r"(with.b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
-#else
-  asm("mma.sync.aligned.m16n8k8.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
-      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a0 | with.a), "r"(a1 | with.a), "r"(b0 | with.b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
-#endif
-#elif W == 8
-  host_mma(d, a0, a1, with.a, with.a, b0, with.b, c);
-#else
-  host_mma(d, a0 | with.a, a1 | with.a, 0, 0, b0 | with.b, 0, c);
-#endif
-}
-
-DEV void copy_side(u8 *to, const u16 *from, i64 row0, i64 rows, i64 pitch, i64 chunk0) {
+// A stage of TILE rows from row0 on. What lies outside the operand is its last row, so that outputs outside the result are like others
+// and nobody need tell them apart, and its last 16 bytes, which no block reads.
+DEV void copy_side(u8 *to, const u16 *from, int row0, int rows, u32 pitch, int chunk0) {
+  const int chunk = threadIdx.x % CHUNKS, first = threadIdx.x / CHUNKS;
+  const u16 *column = from + min(chunk0 + chunk, (int)(pitch / 8) - 1) * 8;
 #pragma unroll
-  for (int r = 0; r < CHUNKS * TILE / 256; r++) {
-    const int i = r * 256 + threadIdx.x, chunk = i % CHUNKS, row = i / CHUNKS;
-    const bool there = row0 + row < rows && (chunk0 + chunk) * 8 < pitch;
-    copy_or_zeros(to + (chunk * PITCH + row) * 16, there ? from + (row0 + row) * pitch + (chunk0 + chunk) * 8 : from, there);
-  }
+  for (int r = 0; r < TILE; r += 256 / CHUNKS)
+    copy<16>(to + (chunk * PITCH + first + r) * 16, column + (u64)(u32)min(row0 + first + r, rows - 1) * pitch);
 }
 
-DEV void load_stage(u8 *s, const Ballast &p, i64 row0, i64 column0, i64 stage) {
-  copy_side(s, p.a, row0, p.m, p.pitch, stage * CHUNKS);
-  copy_side(s + PLANE, p.a_exponents, row0, p.m, p.pitch, stage * CHUNKS);
-  copy_side(s + 2 * PLANE, p.b, column0, p.n, p.pitch, stage * CHUNKS);
-  copy_side(s + 3 * PLANE, p.b_exponents, column0, p.n, p.pitch, stage * CHUNKS);
+DEV void load_stage(u8 *s, const Ballast &p, int row0, int column0, int stage) {
+  copy_side(s, p.a, row0, (int)p.m, (u32)p.pitch, stage * CHUNKS);
+  copy_side(s + PLANE, p.b, column0, (int)p.n, (u32)p.pitch, stage * CHUNKS);
+  if (threadIdx.x < 2 * GROUPS) {
+    const bool of_a = threadIdx.x < GROUPS;
+    const i64 groups = of_a ? p.a_groups : p.b_groups, group = (of_a ? row0 : column0) / 32 + threadIdx.x % GROUPS;
+    copy<8>(s + 2 * PLANE + threadIdx.x * 8, (of_a ? p.a_stages : p.b_stages) + stage * groups + min(group, groups - 1));
+  }
   end_of_stage();
 }
 
-// Words of a block of one row in a plane of a stage.
-DEV const u32 *block_of(const u8 *plane, int block, int row) {
-  return (const u32 *)(plane + ((block / PER_CHUNK) * PITCH + row) * 16) + block % PER_CHUNK * (W / 2);
-}
+// Bytes from a plane's block 0 to another one of the same row.
+DEV int offset_of(int block) { return block / PER_CHUNK * PITCH * 16 + block % PER_CHUNK * W * 2; }
 
-// The ballast for e, as lane `lane` holds it.
-DEV Pair ballast(int e, int lane) {
-  const int s = e + SHIFT, half = s >> 1;
-  const u32 x = (u32)(half + BIAS) << MB, y = (u32)(s - half + BIAS) << MB;
-  const bool holds = lane % 4 == (W == 8 ? 0 : 2);
-  Pair p = {holds ? x * 0x10001u : 0, holds ? (y | (y | 0x8000u) << 16) : 0};
-  return p;
-}
+// Where a lane's words of a plane's block 0 begin, in bytes: row g of eight, places t of a block.
+DEV u32 lane_offset(int lane) { return held((u32)(lane / 4 * 16 + lane % 4 % (W / 2) * 4)); }
 
-// The exponent by which c aligns, NONE for zeros; 128 for infinities and NaN.
-DEV int exponent_of(float c) {
-  const u32 magnitude = __float_as_uint(c) & 0x7FFFFFFF;
-  return magnitude ? max((int)(magnitude >> 23), 1) - 127 : NONE;
-}
-
-DEV int largest_product(const u32 *a, const u32 *b) {
-  u32 most = 0x80008000u;
+// A block's operands for a warp's two by eight tiles of the instruction, as a lane holds them.
+DEV void load_block(u32 (&a)[2][2], u32 (&b)[8], const u8 *rows, const u8 *columns, bool holds) {
 #pragma unroll
-  for (int i = 0; i < W / 2; i++) most = __viaddmax_s16x2(a[i], b[i], most);
-  return max((int)(short)most, (int)most >> 16);
-}
-
-// More than a block can change an output of the exponent in `field`: its products, each below 4 · 2^top, and what roundings drop.
-DEV float growth(int top, u32 field) {
-  const float products = top < -120 ? 0x1p-115f : __uint_as_float((u32)(min(top, 120) + 127 + (W == 8 ? 5 : 4)) << 23);
-  return products + __uint_as_float(max(field, 21u << 23) - (20u << 23));
-}
-
-// One block of 16 x 8 outputs, whatever their exponents: an instruction for each that occurs. An output that none can serve becomes
-// NaN, and stays it; where there are no products c stays. Returns how many instructions that took.
-DEV int any_block(float (&acc)[4], u32 a0, u32 a1, u32 b0, const u32 *ea0, const u32 *ea1, const u32 *eb0, const u32 *eb1, int lane) {
-  int e[4];
-  float out[4];
+  for (int x = 0; x < 2; x++)
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int products = largest_product(i < 2 ? ea0 : ea1, i % 2 ? eb1 : eb0);
-    e[i] = max(exponent_of(acc[i]), products);
-    out[i] = acc[i];
-    if (e[i] < NONE / 2) out[i] = 0;
-    if (e[i] > HIGH || (e[i] < LOW && products > NONE / 2)) out[i] = __uint_as_float(0x7FFFFFFFu);
-    if (e[i] > HIGH || e[i] < LOW) e[i] = NONE;
+    for (int half = 0; half < 2; half++) a[x][half] = W == 8 || holds ? *(const u32 *)(rows + (x * 16 + half * 8) * 16) : 0;
+#pragma unroll
+  for (int y = 0; y < 8; y++) b[y] = W == 8 || holds ? *(const u32 *)(columns + y * 8 * 16) : 0;
+}
+
+// Blocks whose outputs, before each, have one of COUNT exponents, the least of which begins at `from`.
+template <int COUNT> DEV void alike(float (&acc)[2][8][4], const u8 *rows, const u8 *columns, int block, int run, Pair with, float from, int lane) {
+  with.a = held(with.a), with.b = held(with.b);
+  const u32 step = COUNT > 1 && holds_ballast(lane) ? STEP : 0;
+  const bool holds = lane % 4 < W / 2;
+  rows += lane_offset(lane), columns += lane_offset(lane);
+#pragma unroll 2
+  for (const int end = block + run; block < end; block++) {
+    u32 a[2][2], b[8];
+    load_block(a, b, rows + offset_of(block), columns + offset_of(block), holds);
+#pragma unroll
+    for (int x = 0; x < 2; x++)
+#pragma unroll
+      for (int y = 0; y < 8; y++) {
+        if (COUNT == 1) {
+          mma(acc[x][y], a[x][0], a[x][1], b[y], with.a, with.b, acc[x][y]);
+          continue;
+        }
+        float out[4];
+        mma(out, a[x][0], a[x][1], b[y], with.a, with.b, acc[x][y]);
+#pragma unroll
+        for (int next = 1; next < COUNT; next++) {
+          float d[4];
+          mma(d, a[x][0], a[x][1], b[y], with.a, with.b + next * step, acc[x][y]);
+#pragma unroll
+          for (int i = 0; i < 4; i++) out[i] = fabsf(acc[x][y][i]) >= from * (1 << next) ? d[i] : out[i];
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) acc[x][y][i] = out[i];
+      }
   }
-  int instructions = 0;
-  for (;; instructions++) {
-    const int next = __reduce_max_sync(FULL, max(max(e[0], e[1]), max(e[2], e[3])));
-    if (next < LOW) break;
-    const Pair with = ballast(next, lane);
-    float d[4];
-    mma(d, a0, a1, b0, with, acc);
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      if (e[i] == next) out[i] = d[i], e[i] = NONE;
-  }
-#pragma unroll
-  for (int i = 0; i < 4; i++) acc[i] = out[i];
-  return instructions;
+}
+
+// The largest exponent that products of a group of rows and two of columns may have at a place and the next one.
+DEV int products_of(const Ballast &p, i64 of_a, i64 of_b, int place) {
+  if (place >= p.pitch) return 2 * NONE;
+  const i64 next = min(of_b + 1, p.b_groups - 1);
+  const u32 first = *(const u32 *)(p.b_tops + of_b * p.pitch + place), second = *(const u32 *)(p.b_tops + next * p.pitch + place);
+  const u32 sums = __viaddmax_s16x2(*(const u32 *)(p.a_tops + of_a * p.pitch + place), __vmaxs2(first, second), 0x80008000u);
+  return max((int)(short)sums, (int)sums >> 16);
 }
 
 // A warp owns 32 rows by 64 columns: two by eight tiles of the instruction.
 extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_constant__ Ballast p) {
   extern __shared__ __align__(128) u8 shared[];
-  const i64 down = (p.m + TILE - 1) / TILE, across = (p.n + TILE - 1) / TILE, band = 8;
-  const i64 in_band = band * across, g0 = blockIdx.x / in_band, rows = min(band, down - g0 * band);
-  const i64 row0 = (g0 * band + blockIdx.x % in_band % rows) * TILE, column0 = blockIdx.x % in_band / rows * TILE;
+  const int down = (int)((p.m + TILE - 1) / TILE), across = (int)((p.n + TILE - 1) / TILE), band = 8;
+  const int in_band = band * across, g0 = (int)blockIdx.x / in_band, rows = min(band, down - g0 * band);
+  const int row0 = (g0 * band + (int)blockIdx.x % in_band % rows) * TILE, column0 = (int)blockIdx.x % in_band / rows * TILE;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const int my_row = warp / 2 * 32, my_column = warp % 2 * 64;
   const bool idle = row0 + my_row >= p.m || column0 + my_column >= p.n;
-  const i64 stages = (p.blocks + STAGE_BLOCKS - 1) / STAGE_BLOCKS;
-#define ROW(x, i) (row0 + my_row + (x) * 16 + g + (i) / 2 * 8)
-#define COLUMN(y, i) (column0 + my_column + (y) * 8 + t * 2 + (i) % 2)
+  const int stages = (int)((p.blocks + STAGE_BLOCKS - 1) / STAGE_BLOCKS);
+#define ROW(x, i) ((i64)(row0 + my_row + (x) * 16 + g + (i) / 2 * 8))
+#define COLUMN(y, i) ((i64)(column0 + my_column + (y) * 8 + t * 2 + (i) % 2))
   float acc[2][8][4];
 #pragma unroll
   for (int x = 0; x < 2; x++)
@@ -175,112 +150,89 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
     for (int y = 0; y < 8; y++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        acc[x][y][i] = p.c && ROW(x, i) < p.m && COLUMN(y, i) < p.n ? __uint_as_float(p.c[ROW(x, i) * p.n + COLUMN(y, i)]) : 0;
+        acc[x][y][i] = p.c ? __uint_as_float(p.c[min(ROW(x, i), p.m - 1) * p.n + min(COLUMN(y, i), p.n - 1)]) : 0;
 
   for (int s = 0; s < STAGES - 1; s++) {
     if (s < stages) load_stage(shared + s * STAGE_BYTES, p, row0, column0, s);
     else end_of_stage();
   }
-  u32 field = 0;      // of the exponent of the warp's outputs, or the larger of two
-  bool pair = false;  // whether there are two, the other one less
-  float room = -1;    // how much more products may add before an output has another exponent, or before it is worth looking
-  Pair with = {0, 0}, with_less = {0, 0};
+  float room = -1;   // how much more products may add before an output of a warp that shares an exponent has another one
+  float slack = 0;   // more than roundings change an output in a stage
+  Pair with = {0, 0};
   u64 stop = *(volatile u64 *)(p.count + 1);
-  i64 instructions = 0;  // of blocks whose outputs share no exponent
-  for (i64 stage = 0; stage < stages; stage++) {
+  int instructions = 0;  // of blocks whose outputs have exponents of products
+  for (int stage = 0; stage < stages; stage++) {
     wait_for_stage();
     if (__syncthreads_or(stop != 0)) return;
-    stop = *(volatile u64 *)(p.count + 1);
     if (stage + STAGES - 1 < stages)
       load_stage(shared + (stage + STAGES - 1) % STAGES * STAGE_BYTES, p, row0, column0, stage + STAGES - 1);
     else end_of_stage();
+    if (threadIdx.x == 0 && (room < 0 || stage % 8 == 0)) stop = *(volatile u64 *)(p.count + 1);
     if (idle) continue;
-    const u8 *s = shared + stage % STAGES * STAGE_BYTES;
-    int tops = 2 * NONE;  // of a lane's block: no product of the warp's has a larger exponent
-    if (lane < STAGE_BLOCKS && stage * STAGE_BLOCKS + lane < p.blocks) {
-      const i64 block = stage * STAGE_BLOCKS + lane;
-      const i64 of_a = (row0 + my_row) / 32, of_b = (column0 + my_column) / 32;
-      const int first = p.b_tops[block * p.b_groups + of_b];
-      const int second = of_b + 1 < p.b_groups ? p.b_tops[block * p.b_groups + of_b + 1] : NONE;
-      tops = p.a_tops[block * p.a_groups + of_a] + max(first, second);
-    }
-#pragma unroll 1
-    for (int block = 0; block < STAGE_BLOCKS && stage * STAGE_BLOCKS + block < p.blocks; block++) {
-      u32 a[2][2], b[8];
-#pragma unroll
-      for (int x = 0; x < 2; x++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-          a[x][half] = W == 8 || t < W / 2 ? block_of(s, block, my_row + x * 16 + half * 8 + g)[t % (W / 2)] : 0;
-#pragma unroll
-      for (int y = 0; y < 8; y++) b[y] = W == 8 || t < W / 2 ? block_of(s + 2 * PLANE, block, my_column + y * 8 + g)[t % (W / 2)] : 0;
-      const int top = __shfl_sync(FULL, tops, block);
-      room -= growth(top, field);
+    const u8 *s = shared + stage % STAGES * STAGE_BYTES, *at_row = s + my_row * 16, *at_column = s + PLANE + my_column * 16;
+    const Stage *known = (const Stage *)(s + 2 * PLANE);
+    const Stage of_a = known[my_row / 32], first = known[GROUPS + my_column / 32], second = known[GROUPS + my_column / 32 + 1];
+    const float products = of_a.size * max(first.size, second.size);  // no sum of an output's products in this stage is larger
+    const int blocks = (int)min((i64)STAGE_BLOCKS, p.blocks - (i64)stage * STAGE_BLOCKS);
+    room -= products + slack;
+    const int top = of_a.top + max(first.top, second.top);
+    int tops = NONE;  // of products at two places of a lane, once they are known
+    bool told = false;
+    for (int block = 0, run; block < blocks; block += run) {
+      int count = 1;
+      run = blocks - block;
+      float from = 0;
       if (!(room > 0)) {
-        int least = 0x7FFFFFFF, most = -0x7FFFFFFF - 1;
-#pragma unroll
-        for (int x = 0; x < 2; x++)
-#pragma unroll
-          for (int y = 0; y < 8; y++)
-#pragma unroll
-            for (int i = 0; i < 4; i += 2) {
-              const int first = (int)__float_as_uint(acc[x][y][i]), second = (int)__float_as_uint(acc[x][y][i + 1]);
-              least = __vimin3_s32(least, first, second), most = __vimax3_s32(most, first, second);
-            }
-        least = __reduce_min_sync(FULL, least), most = __reduce_max_sync(FULL, most);
-        const bool one_sign = (least ^ most) >= 0, negative = most < 0;  // then numbers order as their magnitudes do
-        least &= 0x7FFFFFFF, most &= 0x7FFFFFFF;
-        const int low = (least >> 23) - 127, high = (most >> 23) - 127;
-        const bool alike = one_sign && low >= LOW && high <= HIGH && high - low <= 1 && top <= low;
-        if (alike) {
-          field = (u32)most & 0x7F800000;
-          pair = low != high;
-          with = ballast(high, lane), with_less = ballast(low, lane);
-          room = __uint_as_float((int)field + (1 << 23)) - __uint_as_float(most);
-          if (p.sign != (i64)negative) room = fminf(room, __uint_as_float(least) - __uint_as_float((low + 127) << 23));
-          const float now = growth(top, field);
-          if (pair) room = fminf(room, fmaxf(__uint_as_float((int)field) - __uint_as_float(least), 4 * now));
-          room -= now;
-        } else {
-#pragma unroll
-          for (int x = 0; x < 2; x++)
-#pragma unroll
-            for (int y = 0; y < 8; y++)
-              instructions += any_block(acc[x][y], a[x][0], a[x][1], b[y], block_of(s + PLANE, block, my_row + x * 16 + g),
-                        block_of(s + PLANE, block, my_row + x * 16 + 8 + g), block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2),
-                        block_of(s + 3 * PLANE, block, my_column + y * 8 + t * 2 + 1), lane);
-          room = -1;
+        const Range r = range_of(acc);
+        const bool within = r.one_sign && r.low >= LOW && r.high <= HIGH;
+        int largest = top;
+        if (top > r.low) {
+          if (!told) {
+            tops = products_of(p, (row0 + my_row) / 32, (column0 + my_column) / 32, stage * CHUNKS * 8 + lane * 2);
+            told = true;
+          }
+          largest = __reduce_max_sync(FULL, lane * 2 / W >= block ? tops : 2 * NONE);
         }
-        if (row0 + my_row + 32 > p.m || column0 + my_column + 64 > p.n) {  // what lies outside the result shall not stand apart
-          const u32 like_others = (__shfl_sync(FULL, __float_as_uint(acc[0][0][0]), 0) & 0xFF800000) | 0x400000;
-#pragma unroll
-          for (int x = 0; x < 2; x++)
-#pragma unroll
-            for (int y = 0; y < 8; y++)
-#pragma unroll
-              for (int i = 0; i < 4; i++)
-                if (ROW(x, i) >= p.m || COLUMN(y, i) >= p.n)
-                  acc[x][y][i] = __uint_as_float(like_others);
+        count = 0;
+        room = -1;
+        if (within && r.high - r.low <= 1 && largest <= r.low) {
+          slack = power(max(r.low, -100) - 14);  // 16 blocks, each a last place of 2^(low + 2) at most
+          const float above = __uint_as_float((u32)r.least) - power(r.low), most = __uint_as_float((u32)r.most), need = products + slack;
+          const float fall = p.sign == (i64)r.negative ? power(127) : above;  // how far an output may
+          room = min(power(r.low + 1) - most, fall) - need;
+          if (room > 0) count = 1;
+          else {
+            room = -1;
+            if (r.low < HIGH && min(power(r.low + 2) - most, fall) > need) count = 2;
+          }
         }
-        if (!alike) continue;
+        if (!count) {
+          run = 1;
+          if (told) largest = __reduce_max_sync(FULL, lane * 2 / W == block ? tops : 2 * NONE);
+          if (within && largest <= r.low && r.high - r.low < MOST && (r.high - r.low < 2 || r.low >= LOW + MOST)) count = r.high - r.low + 1;
+        }
+        with = ballast(r.low, max(count, 1), lane);
+        from = power(r.low);
       }
-      if (!pair) {
+      if (count == 1) alike<1>(acc, at_row, at_column, block, run, with, from, lane);
+      else if (count == 2) alike<2>(acc, at_row, at_column, block, run, with, from, lane);
+      else if (count == 3) alike<3>(acc, at_row, at_column, block, run, with, from, lane);
+      else if (count == 4) alike<4>(acc, at_row, at_column, block, run, with, from, lane);
+      else {
+        u32 a[2][2], b[8];
+        const u8 *in_rows = at_row + offset_of(block), *in_columns = at_column + offset_of(block);
+        load_block(a, b, in_rows + lane_offset(lane), in_columns + lane_offset(lane), t < W / 2);
+        u32 ea[2][2][W / 2];
 #pragma unroll
-        for (int x = 0; x < 2; x++)
+        for (int x = 0; x < 4; x++)
 #pragma unroll
-          for (int y = 0; y < 8; y++) mma(acc[x][y], a[x][0], a[x][1], b[y], with, acc[x][y]);
-        continue;
-      }
-#pragma unroll
-      for (int x = 0; x < 2; x++)
+          for (int i = 0; i < W / 2; i++) ea[x / 2][x % 2][i] = exponents_of(((const u32 *)(in_rows + (x * 8 + g) * 16))[i]);
 #pragma unroll
         for (int y = 0; y < 8; y++) {
-          float d[4], e[4];
-          mma(d, a[x][0], a[x][1], b[y], with_less, acc[x][y]);
-          mma(e, a[x][0], a[x][1], b[y], with, acc[x][y]);
-#pragma unroll
-          for (int i = 0; i < 4; i++) acc[x][y][i] = fabsf(acc[x][y][i]) >= __uint_as_float(field) ? e[i] : d[i];
+          const u8 *column = in_columns + (y * 8 + t * 2) * 16;
+          instructions += 2 * any_block(acc[0][y], acc[1][y], a, b[y], ea, (const u32 *)column, (const u32 *)(column + 16), lane);
         }
+      }
     }
     if (lane == 0 && instructions > 16 * (p.limit * (stage + 1) * STAGE_BLOCKS + 64)) *(volatile u64 *)(p.count + 1) = 1;
   }

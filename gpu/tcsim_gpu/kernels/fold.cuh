@@ -8,6 +8,7 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 #define EMPTY 100000  // exponents that no number has: of a chunk or a row without numbers
+#define SPAN 16       // chunks that have one bound together
 
 struct Fold {
   const u8 *codes, *scales;
@@ -101,6 +102,7 @@ struct Facts {
   const int *low, *high;
   const u32 *bad;
   float *excess;  // (chunks, rows): log2 of a chunk's norm over its last place
+  float *spans;   // (spans, rows): the largest of SPAN chunks
   float *facts;   // (6, rows): excess, spread, reach, size, low, good
   i64 rows, chunks;
 };
@@ -118,14 +120,19 @@ extern "C" __global__ void __launch_bounds__(256) facts(const __grid_constant__ 
   double total = 0;
   float most = NOTHING;
   int low = EMPTY, high = -EMPTY;
-  for (i64 t = warp; t < p.chunks && row < p.rows; t += 8) {
-    const i64 at = t * p.rows + row;
-    const double norm = p.norm[at];
-    const float excess = norm > 0 ? (float)(0.5 * log2(norm)) + SLACK - (float)p.low[at] : NOTHING;
-    p.excess[at] = excess;
-    most = fmaxf(most, excess);
-    total += norm;
-    low = min(low, p.low[at]), high = max(high, p.high[at]);
+  for (i64 span = warp; span * SPAN < p.chunks && row < p.rows; span += 8) {
+    float widest = NOTHING;
+    for (i64 t = span * SPAN; t < min(p.chunks, (span + 1) * SPAN); t++) {
+      const i64 at = t * p.rows + row;
+      const double norm = p.norm[at];
+      const float excess = norm > 0 ? (float)(0.5 * log2(norm)) + SLACK - (float)p.low[at] : NOTHING;
+      p.excess[at] = excess;
+      widest = fmaxf(widest, excess);
+      total += norm;
+      low = min(low, p.low[at]), high = max(high, p.high[at]);
+    }
+    p.spans[span * p.rows + row] = widest;
+    most = fmaxf(most, widest);
   }
   totals[warp][lane] = total, mosts[warp][lane] = most, lows[warp][lane] = low, highs[warp][lane] = high;
   __syncthreads();
@@ -148,10 +155,12 @@ extern "C" __global__ void __launch_bounds__(256) facts(const __grid_constant__ 
 struct Certify {
   const float *a, *b;                // facts of rows and columns
   const float *a_excess, *b_excess;  // of their chunks
+  const float *a_spans, *b_spans;    // of SPAN chunks
+  const u16 *a_codes, *b_codes;      // (rows, pitch): bfloat16
   const u32 *c;
   u64 *count;  // outputs without a certificate, and those that only the chunks certify
   i64 *list;   // the first `room` of the former
-  i64 m, n, chunks, room, offset;
+  i64 m, n, chunks, pitch, room, offset;
   float fraction_bits;
   int pad;
 };
@@ -167,27 +176,69 @@ __device__ __forceinline__ bool c_fits(u32 code, float size, float reach, float 
   return top <= 127 && top - low <= fraction_bits && reach - least <= fraction_bits;
 }
 
+// The last place of a bfloat16 number that is neither zero nor subnormal.
+__device__ __forceinline__ int last_place(u32 code) { return (int)(code >> 7 & 0xFF) - 134 + __ffs((code & 0x7F) | 0x80) - 1; }
+
+// Whether a chunk's products sum to at most 2^24 of their least last place in magnitude. Up to 2^53 of it the sum here is exact.
+__device__ __forceinline__ bool small_sum(const u16 *a, const u16 *b) {
+  double sum = 0;
+  int low = EMPTY;
+#pragma unroll
+  for (int i = 0; i < 64; i += 2) {
+    const u32 x = *(const u32 *)(a + i), y = *(const u32 *)(b + i);
+#pragma unroll
+    for (int half = 0; half < 32; half += 16) {
+      const u32 u = x >> half & 0x7FFF, v = y >> half & 0x7FFF;
+      sum += (double)__uint_as_float(u << 16) * (double)__uint_as_float(v << 16);
+      low = min(low, u && v ? last_place(u) + last_place(v) : EMPTY);
+    }
+  }
+  return low == EMPTY || sum <= __hiloint2double((low + 24 + 1023) << 20, 0);
+}
+
+// Whether all chunks of an output have exact sums: by the norms of SPAN chunks, by those of one, by the products themselves.
+__device__ __forceinline__ bool chunks_fit(const Certify &p, i64 i, i64 j) {
+  for (i64 first = 0; first * SPAN < p.chunks; first += 8) {
+    u32 wide = 0;  // of eight spans, loaded at once
+#pragma unroll
+    for (int u = 0; u < 8; u++)
+      if ((first + u) * SPAN < p.chunks && p.a_spans[(first + u) * p.m + i] + p.b_spans[(first + u) * p.n + j] > 24) wide |= 1u << u;
+    for (int u = 0; wide >> u; u++) {
+      if (!(wide >> u & 1)) continue;
+      const i64 start = (first + u) * SPAN;
+      u32 large = 0;
+#pragma unroll
+      for (int t = 0; t < SPAN; t++)
+        if (start + t < p.chunks && p.a_excess[(start + t) * p.m + i] + p.b_excess[(start + t) * p.n + j] > 24) large |= 1u << t;
+      for (int t = 0; large >> t; t++)
+        if (large >> t & 1 && !small_sum(p.a_codes + i * p.pitch + (start + t) * 64, p.b_codes + j * p.pitch + (start + t) * 64)) return false;
+    }
+  }
+  return true;
+}
+
 extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant__ Certify p) {
   const i64 j = (i64)blockIdx.x * 256 + threadIdx.x;
   if (j >= p.n) return;
   const float e = p.b[j], s = p.b[p.n + j], r = p.b[2 * p.n + j], z = p.b[3 * p.n + j], l = p.b[4 * p.n + j], good = p.b[5 * p.n + j];
+  u32 by_chunks = 0;
   for (i64 i = (i64)blockIdx.y * 32; i < min(p.m, (i64)blockIdx.y * 32 + 32); i++) {
     const float size = z + p.a[3 * p.m + i], low = l + p.a[4 * p.m + i], reach = r + p.a[2 * p.m + i];
     bool sure = good * p.a[5 * p.m + i] > 0 && s + p.a[p.m + i] <= p.fraction_bits && reach <= p.fraction_bits && low >= -149 && size <= 127;
     if (sure && p.c) sure = c_fits(p.c[i * p.n + j], size, reach + low, low, p.fraction_bits);
     if (sure && e + p.a[i] > 24) {
-      for (i64 t = 0; t < p.chunks && sure; t += 16) {  // many loads at once
-        float most = NOTHING;
-#pragma unroll
-        for (int u = 0; u < 16; u++)
-          if (t + u < p.chunks) most = fmaxf(most, p.a_excess[(t + u) * p.m + i] + p.b_excess[(t + u) * p.n + j]);
-        sure = most <= 24;
-      }
-      if (sure) atomicAdd(p.count + 1, 1ull);
+      sure = chunks_fit(p, i, j);
+      by_chunks += sure;
     }
     if (!sure) {
       const u64 at = atomicAdd(p.count, 1ull);
       if ((i64)at < p.room) p.list[at] = p.offset + i * p.n + j;
     }
   }
+#ifdef __CUDACC__
+  const u32 here = __activemask();
+  by_chunks = __reduce_add_sync(here, by_chunks);
+  if ((int)threadIdx.x % 32 != __ffs(here) - 1) return;
+#endif
+  if (by_chunks) atomicAdd(p.count + 1, (u64)by_chunks);
 }
