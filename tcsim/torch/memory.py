@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,13 @@ def tensor_of(array: Any, fmt: Format) -> Any:
 def on_gpu(device: Any) -> Iterator[None]:
     """CuPy on a tensor's device, and on the stream that PyTorch queues work on there."""
     cp = _cupy()
-    with cp.cuda.Device(device.index), cp.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream):
+    with cp.cuda.Device(device.index), _device().stream_at(torch.cuda.current_stream(device).cuda_stream, device.index):
         yield
 
 
-def _cupy() -> Any:
-    from importlib import import_module
+def _device() -> Any:
+    return import_module("tcsim_gpu.device")
 
-    return import_module("tcsim_gpu.device").cupy()
+
+def _cupy() -> Any:
+    return _device().cupy()
