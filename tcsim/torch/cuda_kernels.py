@@ -28,44 +28,56 @@ def _below(n: int) -> int:
 
 def block_of(rows: int, n: int) -> tuple[int, int, bool]:
     """(width, height, whether the height shares a row) of the thread blocks that sum `rows` rows of n."""
-    width = min(_below(n), _WARP)
-    height = min(_below(rows), _THREADS // width)
-    width = min(_below(n), _THREADS // height)
+    reads = _below(n // 4 if n >= 128 else n)
+    height = min(_below(rows), _THREADS // min(reads, _WARP))
+    width = min(reads, _THREADS // height)
     return width, height, -(-n // width) >= min(16 * height, 256)
 
 
 def row_sums(x: Floats) -> Floats:
-    """The sums of each row of x (rows, n) as PyTorch's reduction adds them.
+    """The sums of each row of x (rows, n) as PyTorch's reduction adds them, x beginning at a multiple of 16 bytes.
 
-    t threads share a row; a thread has four sums, of every fourth of its places l, l + t, … in ascending order, and adds them in order.
-    Then the threads' sums: in halves down to a warp of 32 (rows of the block first), within it neighbours, pairs of neighbours, and so on.
-    A single row of more than 128 is read four places at a time. NotImplementedError where several blocks would share a row.
+    Each thread has four sums, added in order at the end. Below 128 places the t threads of a row take l, l + t, … for thread l, and its
+    sums take turns. From 128 on a thread reads four neighbours, one for each sum; what stands before a row's first multiple of 16 bytes
+    begins the first sum of threads, and what is left over at its end closes it. Then the threads' sums in halves: those of a block's width,
+    then, where its height shares a row, of its height. NotImplementedError where several blocks would share a row.
     """
     rows, n = x.shape
-    quads = rows == 1 and n > 128
-    width, height, shared = block_of(rows, n // 4 if quads else n)
+    quads = n >= 128
+    width, height, shared = block_of(rows, n)
     threads = width * height if shared else width
     if shared and -(-n // threads) >= 256:
         raise NotImplementedError(f"PyTorch sums {rows} rows of {n} by several thread blocks each")
-    padded = np.zeros((rows, -(-n // (4 * threads)) * 4 * threads), np.float32)
-    padded[:, :n] = x
-    if quads:
-        padded[:, n // 4 * 4 :] = 0
-        parts = padded.reshape(rows, -1, threads, 4).swapaxes(2, 3)
-    else:
-        parts = padded.reshape(rows, -1, 4, threads)
+    out = np.empty(rows, np.float32)
+    offset = np.arange(rows) * n % 4 if quads else np.zeros(rows, np.int64)
+    for start in np.unique(offset):
+        these = offset == start
+        out[these] = _aligned_sums(x[these], int(-start % 4) if quads else 0, threads, width, quads)
+    return out
+
+
+def _aligned_sums(x: Floats, before: int, threads: int, width: int, quads: bool) -> Floats:
+    """`row_sums` of rows whose first multiple of 16 bytes comes after `before` places."""
+    rows, n = x.shape
     sums = np.zeros((rows, 4, threads), np.float32)
+    if before:
+        sums[:, 0, 4 - before : 4] += x[:, :before]
+    whole = before + (n - before) // 4 * 4 if quads else n
+    parts = np.pad(x[:, before:whole], ((0, 0), (0, (before - whole) % (4 * threads))))
+    parts = parts.reshape(rows, -1, threads, 4).swapaxes(2, 3) if quads else parts.reshape(rows, -1, 4, threads)
     for i in range(parts.shape[1]):
         sums = sums + parts[:, i]
-    if quads:
-        sums[:, 0, : n % 4] += x[:, n // 4 * 4 :]
+    sums[:, 0, : n - whole] += x[:, whole:]
     total = ((sums[:, 0] + sums[:, 1]) + sums[:, 2]) + sums[:, 3]
-    while total.shape[1] > min(width, _WARP):
-        half = total.shape[1] // 2
-        total = total[:, :half] + total[:, half:]
-    while total.shape[1] > 1:
-        total = total[:, 0::2] + total[:, 1::2]
-    return total[:, 0]
+    return np.asarray(_halved(_halved(total.reshape(rows, -1, width))))
+
+
+def _halved(x: Any) -> Any:
+    """Sums over the last axis, a power of two: the first half plus the second, again and again."""
+    while x.shape[-1] > 1:
+        half = x.shape[-1] // 2
+        x = x[..., :half] + x[..., half:]
+    return x[..., 0]
 
 
 def softmax_rows(x: Floats) -> Floats:
@@ -82,11 +94,8 @@ def softmax_rows(x: Floats) -> Floats:
     sums = np.zeros((rows, width), np.float32)
     for i in range(0, power, width):
         sums = sums + padded[:, i : i + width]
-    while sums.shape[1] > 1:
-        half = sums.shape[1] // 2
-        sums = sums[:, :half] + sums[:, half:]
     with np.errstate(invalid="ignore"):
-        return np.asarray(e / sums, np.float32)
+        return np.asarray(e / _halved(sums)[:, None], np.float32)
 
 
 def _numbers(x: Any) -> Floats:

@@ -39,9 +39,15 @@ def codes_of_tensor(tensor: Any) -> Any:
     integers, unsigned = _INTEGERS[tensor.itemsize]
     if tensor.is_cpu:
         return tensor.view(integers).numpy().view(unsigned)  # integers have no gradient
-    view = tensor.detach().view(integers)
-    with on_gpu(view.device):
-        return _cupy().from_dlpack(view).view(unsigned)
+    view = tensor.detach()
+    if not view.numel():
+        with on_gpu(view.device):
+            return _cupy().empty(tuple(view.shape), unsigned)
+    cp, size = _cupy(), view.itemsize
+    extent = 1 + sum((n - 1) * step for n, step in zip(view.shape, view.stride(), strict=True))
+    memory = cp.cuda.UnownedMemory(view.data_ptr(), extent * size, view, view.device.index)
+    steps = tuple(step * size for step in view.stride())
+    return cp.ndarray(tuple(view.shape), unsigned, cp.cuda.MemoryPointer(memory, 0), steps)
 
 
 def tensor_of(array: Any, fmt: Format) -> Any:
