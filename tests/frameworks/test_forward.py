@@ -12,6 +12,7 @@ import tcsim
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from tcsim_gpu import forward_calls, llama  # noqa: E402
 
+pytestmark = pytest.mark.xdist_group("ex2")  # one worker unpacks the tables
 FOLDER = Path(__file__).parents[1] / "golden" / "models"
 SMALL = sorted(FOLDER.glob("forward_small_*.npz"))
 SMOLLM2 = sorted(FOLDER.glob("forward_smollm2_*.npz"))
