@@ -185,7 +185,10 @@ def record_pass(this: Pass, gguf: Path | None, folder: Path, whole: int = 0) -> 
 
 @dataclass(frozen=True)
 class Replay:
-    """A pass made again: operations, their outputs and products, those that differ in order, rows of logits (and those that differ)."""
+    """A pass made again: operations, their outputs and products, those that differ in order, rows of logits (and those that differ).
+
+    `example`: of the first operation that differs a place, the code found and the code recorded, if a recorded one differs.
+    """
 
     operations: int
     products: int
@@ -194,11 +197,12 @@ class Replay:
     logits: tuple[int, int]
     rows: tuple[int, int]
     seconds: float
+    example: tuple[int, str, str] | None = None
 
     def __str__(self) -> str:
-        first = (
-            "" if not self.differing else f"; the first that differs is number {self.differing[0][0]}, {self.differing[0][1]}"
-        )
+        first = "; the first that differs is number {}, {}".format(*self.differing[0]) if self.differing else ""
+        if self.example:
+            first += " (at place {}: {}, recorded {})".format(*self.example)
         return (
             f"{self.operations} operations ({self.products} products, {self.outputs:,} outputs), {len(self.differing)} differ{first}; "
             f"logits of {self.logits[0]} x {self.logits[1]}: {self.rows[1]} of {self.rows[0]} rows differ; {self.seconds:.1f} s"
@@ -245,7 +249,19 @@ def replay_pass(path: Path, gguf: Path | None = None, layers: int | None = None,
         (int(logits.shape[0]), int(logits.shape[1])),
         (rows.size, int((~rows).sum())),
         seconds,
+        None if same.all() else _example(int(np.argmin(same)), recorded, found["samples"], arrays["samples"]),
     )
+
+
+def _example(i: int, names: list[Any], found: Any, kept: Any) -> tuple[int, str, str] | None:
+    """Of operation i, the first sampled place whose code differs: the place, the code found, the code recorded."""
+    places = np.linspace(0, int(np.prod(names[i][2])) - 1, SAMPLED).astype(np.int64)
+    digits = 8 if names[i][1] == "float32" else 4
+    mask = (1 << 4 * digits) - 1
+    for place, mine, theirs in zip(places, found[i].tolist(), kept[i].tolist(), strict=True):
+        if mine != theirs:
+            return int(place), f"0x{mine & mask:0{digits}x}", f"0x{theirs & mask:0{digits}x}"
+    return None
 
 
 _NORM = 7  # operations of a norm before the product that follows it

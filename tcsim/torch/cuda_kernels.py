@@ -230,6 +230,21 @@ _EXACT = frozenset(
             "zero",
         ),
         *("new_empty", "new_empty_strided", "new_zeros", "new_ones", "new_full", "scalar_tensor", "arange", "tril", "triu"),
+        *(
+            "eq",
+            "ne",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "logical_and",
+            "logical_or",
+            "logical_not",
+            "bitwise_and",
+            "bitwise_or",
+            "bitwise_not",
+        ),
+        *("isnan", "isinf", "isfinite", "any", "all", "argmax", "argmin", "is_same_size", "equal"),
         *("constant_pad_nd", "topk", "sort", "lift_fresh", "to_copy", "unsafe_view", "reshape_alias", "local_scalar_dense"),
     }
 )

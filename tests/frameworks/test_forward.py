@@ -51,15 +51,17 @@ def test_smollm2(path: Path) -> None:
 
 
 def test_a_change_is_seen(tmp_path: Path) -> None:
-    """One bit of one weight: the product that it is of is the first to differ."""
+    """One recorded bit: the product that it is of differs, and the place is named."""
     path = tmp_path / "forward_x.npz"
     with np.load(SMALL[0]) as file:
         arrays = dict(file)
-    arrays["prints"] = arrays["prints"].copy()
+    code = int(arrays["samples"][14, 0]) & 0xFFFF
     arrays["prints"][14] += 1
+    arrays["samples"][14, 0] ^= 1
     np.savez(path, **arrays)
     found = forward_calls.replay_pass(path)
     assert found.differing == [(14, "mm")]
+    assert f"number 14, mm (at place 0: 0x{code:04x}, recorded 0x{code ^ 1:04x})" in str(found)
 
 
 def test_what_is_not_known_is_said() -> None:
