@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 import tcsim
 from tcsim_gpu import llama
+from tcsim_gpu.models import schedule_from_repr
 from tcsim_gpu.training import _WORD, fingerprint
 
 SMALL = llama.Shape(layers=2, width=192, heads=3, kv_heads=1, ffn=512, vocabulary=1000)
@@ -217,6 +218,16 @@ def recorded_pass(path: Path) -> tuple[Pass, dict[str, Any], dict[str, Any]]:
     return Pass(about["model"], about["dtype"], about["length"], about["seed"]), about, arrays
 
 
+def schedules_of(about: dict[str, Any]) -> Callable[[Any], Any]:
+    """The unit and schedule of each of a pass's products, as its file says; KeyError for any other product."""
+    unit = tcsim.unit(about["table"], about["dtype"])
+    known = {
+        tuple(kind): (unit.replace(block_size=block) if block != unit.block_size else unit, schedule_from_repr(schedule))
+        for *kind, schedule, block in about["schedules"]
+    }
+    return lambda call: known[call.op, call.batch, call.m, call.n, call.k, call.layout]
+
+
 def replay_pass(path: Path, gguf: Path | None = None, layers: int | None = None, timed: bool = False) -> Replay:
     """Make a recorded pass again on the CPU from its tokens; of the first `layers` only, whose operations are then compared, no logits.
 
@@ -224,7 +235,7 @@ def replay_pass(path: Path, gguf: Path | None = None, layers: int | None = None,
     """
     this, about, arrays = recorded_pass(path)
     model, tokens = this.build(gguf, layers), torch.from_numpy(arrays["tokens"])
-    emulation = tcsim.torch.emulate(about["table"], kernels="cuda", strict=True)
+    emulation = tcsim.torch.emulate(about["table"], schedule=schedules_of(about), kernels="cuda", strict=True)
     begun = time.time()
     if timed:
         with torch.no_grad(), emulation:
@@ -272,7 +283,7 @@ def main(argv: list[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--out", type=Path, default=Path("."))
     options.add_argument("--gguf", type=Path, default=llama.smollm2_path())
-    options.add_argument("--whole", type=int, default=110, help="results of the shorter passes kept entire")
+    options.add_argument("--whole", type=int, default=0, help="the first results of the shorter passes that are kept entire")
     options.add_argument("--seconds", type=float, default=60.0, help="no audit begins after them")
     options.add_argument("--lengths", type=int, nargs="*", help="passes of SmolLM2 of so many tokens, in place of `PASSES`")
     options.add_argument("--seed", type=int, default=7, help="of their tokens")

@@ -131,7 +131,7 @@ class GoldenCalls:
 def schedule_from_repr(text: str) -> Any:
     """A schedule from its repr."""
     call: Any = ast.parse(text, mode="eval").body
-    classes = {c.__name__: c for c in (tcsim.Sequential, tcsim.SplitK, tcsim.Blocked)}
+    classes = {c.__name__: c for c in (tcsim.Sequential, tcsim.SplitK, tcsim.Blocked, tcsim.Tiled)}
     return classes[call.func.id](**{k.arg: ast.literal_eval(k.value) for k in call.keywords})
 
 
