@@ -71,8 +71,8 @@ def stream(like: Foreign) -> Any:
         return nullcontext()
     import torch
 
-    cp = import_module("tcsim_gpu.device").cupy()
-    return cp.cuda.ExternalStream(torch.cuda.current_stream(like.example.device).cuda_stream)
+    where = like.example.device
+    return import_module("tcsim_gpu.device").stream_at(torch.cuda.current_stream(where).cuda_stream, where.index)
 
 
 def operand_on_gpu(like: Foreign, x: Any, fmt: Format, name: str) -> Operand:

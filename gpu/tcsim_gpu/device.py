@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import distributions
 from typing import Any
 
@@ -39,6 +39,24 @@ def cupy() -> Any:
     if count == 0:
         raise NoGPU("this needs an NVIDIA GPU; CUDA finds none")
     return module
+
+
+class _Queue:
+    """A stream's address, as CUDA's stream protocol hands it on."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
+
+
+@lru_cache(maxsize=64)
+def stream_at(address: int, gpu: int) -> Any:
+    """CuPy's stream on GPU number `gpu` at an address that another library gave; before CuPy 14 an ExternalStream."""
+    streams = cupy().cuda
+    made = getattr(streams.Stream, "from_external", None)
+    return streams.ExternalStream(address) if made is None else made(_Queue(address))
 
 
 def gpu_available() -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.fp.formats import Format
-from tcsim.gates import asked_of, first
+from tcsim.gates import Asked, asked_of, first
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Plan
@@ -86,17 +86,27 @@ def multiply_emulated_on_device(problem: Problem, tile: BlockTile | None = None,
     out = xp.empty((batch, m, n), problem.unit.out_format.storage)
     if out.size == 0:
         return out
-    asked = asked_of(problem)
-    if machine.chains and first((INTEGERS, FUSED), asked) is not None:
+    kernel = _kernel_for(asked_of(problem), machine.chains)
+    if kernel == "chains":
         _chains(problem, out, machine)
-    elif ALIGNED.refuses(asked) is None:
+    elif kernel == "aligned":
         _aligned(problem, out, tile or machine.tile or tile_for(problem, machine), machine)
-    elif grouped.GROUPED.refuses(asked) is None:
+    elif kernel == "grouped":
         grouped.multiply_grouped(problem, out, None, machine)
     else:
         GENERAL.check_problem(problem)
         _general(problem, out, None, machine)
     return out
+
+
+@lru_cache(maxsize=512)
+def _kernel_for(asked: Asked, chains: bool) -> str:
+    """The kernel that a problem goes to."""
+    if chains and first((INTEGERS, FUSED), asked) is not None:
+        return "chains"
+    if ALIGNED.refuses(asked) is None:
+        return "aligned"
+    return "grouped" if grouped.GROUPED.refuses(asked) is None else "general"
 
 
 def tile_for(problem: Problem, machine: PresentGpu = GPU) -> BlockTile:
@@ -186,6 +196,14 @@ def _k_places(unit: Unit, cuts: tuple[tuple[int, int], ...]) -> tuple[Any, int]:
     return places, len(segments[0]) // unit.block_size
 
 
+@lru_cache(maxsize=64)
+def _order_on(machine: PresentGpu, gpu: int, unit: Unit, cuts: tuple[tuple[int, int], ...]) -> Any:
+    """`_k_places` on GPU number `gpu`, copied there once."""
+    order = machine.xp.asarray(_k_places(unit, cuts)[0])
+    machine.settle()
+    return order
+
+
 def _segment_places(unit: Unit, start: int, stop: int) -> Any:
     period, size = unit.instruction_k, unit.block_size
     base = np.arange(start, stop, period)[:, None]
@@ -253,7 +271,7 @@ def _aligned(problem: Problem, out: Any, tile: BlockTile, machine: PresentGpu) -
     stage_blocks = aligned.stage_k(unit, tile) // unit.block_size
     blocks_pad = _up(blocks, stage_blocks)
     k_pad = blocks_pad * unit.block_size
-    order, special = cp.asarray(places), cp.zeros(1, cp.uint32)
+    order, special = _order_on(machine, machine.here(), unit, tuple(plan.segments)), cp.zeros(1, cp.uint32)
     left = (problem.a.codes, problem.a.stored, problem.scale_a)
     columns = None if problem.scale_b is None else problem.scale_b.transpose(0, 2, 1)
     right = (problem.b.codes.transpose(0, 2, 1), problem.b.stored, columns)

@@ -83,6 +83,12 @@ class Host(PresentGpu):
     def shared_bytes(self) -> int:
         return SHARED_BYTES
 
+    def here(self) -> int:
+        return 0
+
+    def settle(self) -> None:
+        """Nothing is queued."""
+
     def launch(
         self,
         source: str,

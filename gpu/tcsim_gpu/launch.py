@@ -82,7 +82,15 @@ class PresentGpu:
 
     def shared_bytes(self) -> int:
         """Shared memory that a thread block may have."""
-        return _shared_bytes(int(self.xp.cuda.Device().id))
+        return _shared_bytes(self.here())
+
+    def here(self) -> int:
+        """The current device's number."""
+        return int(self.xp.cuda.Device().id)
+
+    def settle(self) -> None:
+        """Wait for what is queued."""
+        self.xp.cuda.get_current_stream().synchronize()
 
     def launch(
         self,
@@ -98,7 +106,7 @@ class PresentGpu:
         if record is None:
             function = compiled_kernel(source, name)
         else:
-            built = module(source, int(self.xp.cuda.Device().id))
+            built = module(source, self.here())
             built.get_global("record_words").copy_from_host_async(
                 record.ctypes.data, record.nbytes, self.xp.cuda.get_current_stream()
             )

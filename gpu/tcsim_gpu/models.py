@@ -81,7 +81,9 @@ def train(
     """The report of `training.compare_runs` on this model."""
     tokens = [llama.random_tokens(shape_of(arguments), 1, arguments.length, 100 + i).to(device) for i in range(arguments.steps)]
     model = build(arguments).to(device)
-    return training.compare_runs(model, tokens, dtype, gpu, loss_of, seconds=arguments.train_seconds, plain=plain)
+    return training.compare_runs(
+        model, tokens, dtype, gpu, loss_of, seconds=arguments.train_seconds, plain=plain, repeats=arguments.repeats
+    )
 
 
 def shape_of(arguments: argparse.Namespace) -> llama.Shape:
@@ -129,7 +131,7 @@ class GoldenCalls:
 def schedule_from_repr(text: str) -> Any:
     """A schedule from its repr."""
     call: Any = ast.parse(text, mode="eval").body
-    classes = {c.__name__: c for c in (tcsim.Sequential, tcsim.SplitK, tcsim.Blocked)}
+    classes = {c.__name__: c for c in (tcsim.Sequential, tcsim.SplitK, tcsim.Blocked, tcsim.Tiled)}
     return classes[call.func.id](**{k.arg: ast.literal_eval(k.value) for k in call.keywords})
 
 
@@ -160,6 +162,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--length", type=int, default=256)
     options.add_argument("--steps", type=int, default=100)
     options.add_argument("--train-seconds", type=float, default=40.0, help="emulated training takes no further step after them")
+    options.add_argument("--repeats", type=int, help="steps of the plain run that are run again, all without")
     options.add_argument(
         "--seconds", type=float, default=330.0, help="steps that have not begun by then are left out, and said"
     )

@@ -17,6 +17,7 @@ from tcsim import arguments
 from tcsim.schedule import Schedule, Sequential
 from tcsim.torch import product
 from tcsim.torch.attention import flash_attention, is_flash
+from tcsim.torch.cuda_kernels import elementwise_kernel
 from tcsim.torch.cudnn import ConvCall
 from tcsim.torch.memory import dtype_name
 from tcsim.torch.modules import Names, within
@@ -69,7 +70,7 @@ class EmulationMode(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in _PLAIN:
+        if func in _PLAIN and not self.emulation.kernels:
             return func(*args, **kwargs)
         call = emulated(func)
         if call is None:
@@ -98,9 +99,22 @@ class EmulationMode(TorchDispatchMode):  # type: ignore[misc]
             return self._flash(func, args, kwargs)
         if contracts(func):
             refuse_operator(func, self.emulation.strict, self.warned)
+        elif self.emulation.kernels:
+            return self._kernel(func, args, kwargs)
         else:
             _PLAIN.add(func)
         return func(*args, **kwargs)
+
+    def _kernel(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """An operator that is no product as PyTorch's CUDA kernel computes it; on a GPU it is that kernel."""
+        try:
+            call = elementwise_kernel(func)
+            if call is None or any(isinstance(x, torch.Tensor) and not x.is_cpu for x in args):
+                return func(*args, **kwargs)
+            return call(*args, **kwargs)
+        except NotImplementedError as error:
+            refuse_operator(func, self.emulation.strict, self.warned, str(error), "an operation")
+            return func(*args, **kwargs)
 
     def _flash(self, func: Any, args: Any, kwargs: Any) -> Any:
         policy: Policy | None = self.emulation.policy
@@ -205,8 +219,12 @@ class emulate(ContextDecorator):
     attention
         "math": scaled_dot_product_attention as its products and a softmax. "flash": on the CPU, its forward pass as PyTorch's flash
         kernel computes it on an H200 (`tcsim.torch.flash`); its backward pass is not emulated.
+    kernels
+        "native": operations that are no products are PyTorch's own on the tensors' device. "cuda": on the CPU, in forward passes, those
+        that are not the same everywhere (softmax, silu, mean, exp, …) as PyTorch's CUDA kernels compute them (`tcsim.torch.cuda_kernels`).
     strict
-        NotImplementedError for a contraction that is not emulated, where otherwise one warning (`NotEmulated`) names it.
+        NotImplementedError for a contraction (with kernels="cuda" any operation) that is not emulated, where otherwise one warning
+        (`NotEmulated`) names it.
 
     An accumulator becomes a tensor as `tcsim.torch.product` says (alpha, beta and bias in float32, one rounding to the
     dtype), convolutions are walked as `tcsim.torch.convolution` says, scales of `_scaled_mm` as `tcsim.torch.scaled` says.
@@ -224,12 +242,14 @@ class emulate(ContextDecorator):
         threads: int | None = None,
         seed: int = 0,
         attention: str = "math",
+        kernels: str = "native",
         strict: bool = False,
     ) -> None:
         self.policy = Policy(target, cast)
         self.modules = {pattern: None if t is None else Policy(t, cast) for pattern, t in (modules or {}).items()}
         self.strict = strict
         self.attention = arguments.known_name(attention, "attention", ("math", "flash"))
+        self.kernels = arguments.known_name(kernels, "kernels", ("native", "cuda")) == "cuda"
         self.default = isinstance(schedule, str)
         self.choose = _choice(schedule)
         self.library = self._library() if schedule == "library" else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -38,9 +39,15 @@ def codes_of_tensor(tensor: Any) -> Any:
     integers, unsigned = _INTEGERS[tensor.itemsize]
     if tensor.is_cpu:
         return tensor.view(integers).numpy().view(unsigned)  # integers have no gradient
-    view = tensor.detach().view(integers)
-    with on_gpu(view.device):
-        return _cupy().from_dlpack(view).view(unsigned)
+    view = tensor.detach()
+    if not view.numel():
+        with on_gpu(view.device):
+            return _cupy().empty(tuple(view.shape), unsigned)
+    cp, size = _cupy(), view.itemsize
+    extent = 1 + sum((n - 1) * step for n, step in zip(view.shape, view.stride(), strict=True))
+    memory = cp.cuda.UnownedMemory(view.data_ptr(), extent * size, view, view.device.index)
+    steps = tuple(step * size for step in view.stride())
+    return cp.ndarray(tuple(view.shape), unsigned, cp.cuda.MemoryPointer(memory, 0), steps)
 
 
 def tensor_of(array: Any, fmt: Format) -> Any:
@@ -54,11 +61,13 @@ def tensor_of(array: Any, fmt: Format) -> Any:
 def on_gpu(device: Any) -> Iterator[None]:
     """CuPy on a tensor's device, and on the stream that PyTorch queues work on there."""
     cp = _cupy()
-    with cp.cuda.Device(device.index), cp.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream):
+    with cp.cuda.Device(device.index), _device().stream_at(torch.cuda.current_stream(device).cuda_stream, device.index):
         yield
 
 
-def _cupy() -> Any:
-    from importlib import import_module
+def _device() -> Any:
+    return import_module("tcsim_gpu.device")
 
-    return import_module("tcsim_gpu.device").cupy()
+
+def _cupy() -> Any:
+    return _device().cupy()

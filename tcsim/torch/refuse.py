@@ -20,7 +20,7 @@ _NOT = re.compile(r"upsample|interpolate|grid_sampler|_thnn_fused|_pad|unpack|is
 
 
 class NotEmulated(UserWarning):
-    """A contraction ran on PyTorch's own arithmetic inside tcsim.torch.emulate."""
+    """A contraction, or another operation asked for, ran on PyTorch's own arithmetic inside tcsim.torch.emulate."""
 
 
 @cache
@@ -52,7 +52,7 @@ _HINTS = {
 }
 
 
-def refuse_operator(func: Any, strict: bool, warned: set[Any], why: str = "") -> None:
+def refuse_operator(func: Any, strict: bool, warned: set[Any], why: str = "", what: str = "a contraction") -> None:
     """Say once that `func` is not emulated; NotImplementedError if strict."""
     name = func._schema.name.replace("::", ".")
     space, plain = name.split(".")
@@ -62,7 +62,7 @@ def refuse_operator(func: Any, strict: bool, warned: set[Any], why: str = "") ->
         else "write it as matmul, einsum or convolution, which are emulated"
     )
     hint = why or _HINTS.get(plain, usual)
-    text = f"{name} is a contraction that tcsim.torch.emulate does not emulate: {hint}"
+    text = f"{name} is {what} that tcsim.torch.emulate does not emulate: {hint}"
     if strict:
         raise NotImplementedError(text)
     if func not in warned:
