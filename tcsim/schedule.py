@@ -127,7 +127,7 @@ class Tiled:
         Products at the end of k that take no part: a library's defect, where it has one.
     partial, reduce
         The formats in which a slice's result, and the sum after each addition, are kept. An addition is float32's, to
-        nearest-even, whatever they are. c is added last.
+        nearest-even, whatever they are; for units of float64 "float32" stands for float64. c is added last.
 
     With one slice, no `tile_k` and no `instruction_k` this is Sequential from zero.
     """
@@ -189,7 +189,8 @@ class Lanes:
     after each `tile` products of its own (None: never) the chain starts over and is added to the lane's sum.
 
     tree
-        "butterfly": lane l and lane l + lanes/2 are added, then those a quarter apart, and so on. "ascending": one after
+        "butterfly": lane l and lane l + h are added, h half the power of two that `lanes` do not exceed, then those h/2 apart,
+        and so on; who has no partner waits. "ascending": one after
         the other. "blocks of 128": a butterfly in each 128 lanes; of the blocks' sums every 128th is added in a chain,
         those are halved down to 32, of them every fourth is added in a chain, and then the four. "pairs in blocks of 128":
         the same after neighbouring lanes are added.
@@ -218,8 +219,6 @@ class Lanes:
         _counts_or_none(self, chunk=self.chunk, tile=self.tile, slice_k=self.slice_k)
         if self.tree not in TREES:
             raise unknown("tree of lanes", self.tree, TREES)
-        if self.tree == "butterfly" and self.lanes & (self.lanes - 1):
-            raise ValueError(f"Lanes: a butterfly needs a power of two of lanes; got {self.lanes}")
         if self.lanes % TREES[self.tree]:
             raise ValueError(f"Lanes: {self.tree} need a multiple of {TREES[self.tree]} lanes; got {self.lanes}")
         _kept_format(self.partial)

@@ -18,13 +18,21 @@ from tcsim_gpu.cublas import COMPUTE_TYPES
 from tcsim_gpu.survey import KINDS, LAYOUTS, _call, _code, _matrix, log_uniform_size
 
 SAMPLED = 4096  # outputs of each call, where it has as many
-STORAGE = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
+STORAGE = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
 TORCH_KINDS = ("float16>float16", "bfloat16>bfloat16", "tfloat32>float32", "float32>float32")
 TAIL_KINDS = (
     "float16>float32", "bfloat16>float32", "float16>float16", "bfloat16>bfloat16", "float8_e4m3fn>float32", "float8_e4m3fn>float32 fast",
 )  # fmt: skip
+THIN_KINDS = (
+    "float16>float16", "bfloat16>bfloat16", "bfloat16>float32", "float16>float32", "tfloat32>float32", "float32>float32",
+    "float8_e4m3fn>float32", "float8_e4m3fn>float32 fast",
+)  # fmt: skip
+MODEL_SIZES = (
+    512, 768, 1024, 1280, 1536, 2048, 2560, 3072, 3584, 4096, 5120, 5632, 6144, 6912, 8192, 8960, 9728, 11008, 12288, 13824, 14336,
+    16384, 18944, 28672, 32000, 51200,
+)  # fmt: skip
 TORCH_OPS = ("mm", "addmm", "addmm c", "bmm", "baddbmm", "linear", "linear bias", "dx", "dw")
-PLAIN = tuple(kind for kind in KINDS if kind != "float32>float32")
+PLAIN = tuple(kind for kind in KINDS if not kind.startswith(("float32", "float64")))
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class LibraryCall:
 def gemm_kind(name: str) -> GemmKind:
     """The formats behind a name of `KINDS`."""
     fmt, out, compute = KINDS[name]
-    return GemmKind(fmt, out, "float16" if compute == "16f" else "float32", name.endswith("fast"))
+    return GemmKind(fmt, out, {"16f": "float16", "64f": "float64"}.get(compute, "float32"), name.endswith("fast"))
 
 
 def value_patterns(d: np.ndarray[Any, Any], fmt: str) -> np.ndarray[Any, Any]:
@@ -114,6 +122,34 @@ def draw_whole(count: int, seed: int, kinds: tuple[str, ...] = PLAIN) -> list[Li
         call = drawn_call("gemmEx", kinds[i % len(kinds)], ("log", "uniform")[i // len(kinds) % 2], rng, whole=True)
         if call.m * call.n * call.k <= 1 << 35 and (call.m + call.n) * call.k <= 1 << 27:
             calls.append(call)
+    return calls
+
+
+def draw_thin(count: int, seed: int) -> list[LibraryCall]:
+    """What generating text asks for: a few rows (fp8: 16) by the weights of a model, as they are stored or transposed."""
+    rng, calls = np.random.default_rng(seed), []
+    for i in range(count):
+        kind = THIN_KINDS[i % len(THIN_KINDS)]
+        eight = kind.startswith("float8")
+        few = 16 if eight else int(rng.integers(1, 9))
+        many, k = (int(MODEL_SIZES[int(x)]) for x in rng.integers(0, len(MODEL_SIZES), 2))
+        linear = not eight and kind in TORCH_KINDS and i // len(THIN_KINDS) % 3 == 2
+        turned = not linear and rng.random() < 0.25
+        layout = "nt" if eight or linear or rng.random() < 0.5 else LAYOUTS[int(rng.integers(4))]
+        op = "torch linear" if linear else "gemmEx"
+        m, n = (many, few) if turned else (few, many)
+        calls.append(LibraryCall(op, kind, m, n, k, layout, int(rng.integers(1 << 32))))
+    return calls
+
+
+def draw_short(count: int, seed: int) -> list[LibraryCall]:
+    """k from 1 to 15, with m and n log-uniform from 1 to 4096."""
+    rng, calls = np.random.default_rng(seed), []
+    kinds = [kind for kind in (*PLAIN, "float32>float32") if not kind.startswith("float8")]
+    for i in range(count):
+        call = drawn_call("gemmEx", kinds[i % len(kinds)], "log", rng)
+        m, n = (log_uniform_size(rng, 1, 4096) for _ in range(2))
+        calls.append(replace(call, m=m, n=n, k=int(rng.integers(1, 16))))
     return calls
 
 
@@ -229,6 +265,19 @@ class CallOperands:
     def _stack(self, call: LibraryCall, lines: int, k: int, fmt: str, side: str, along: bool) -> Any:
         parts = [_made(lines, k, fmt, side, seed_of(call, z), along) for z in range(call.batch)]
         return parts[0] if len(parts) == 1 else device.cupy().concatenate(parts)
+
+
+class GivenOperands:
+    """A call's matrices on the device: a and b given as they are stored, c and the bias zero."""
+
+    def __init__(self, call: LibraryCall, a: Any, b: Any) -> None:
+        cp = device.cupy()
+        _, out, _ = call.formats
+        stored = np.uint16 if out == "bfloat16" else np.dtype(out)
+        self.a, self.b = a, b
+        self.c = cp.zeros(call.batch * call.m * call.n, stored) if call.beta else None
+        self.bias = cp.zeros(call.batch * call.n, stored) if call.bias else None
+        self.d = cp.zeros((call.batch, call.m, call.n), STORAGE[out])
 
 
 def _codes_of(x: Any, fmt: str) -> Any:

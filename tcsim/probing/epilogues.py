@@ -31,18 +31,29 @@ class GemmEpilogue:
         "bias": added to that. "bias to what is kept": after that is rounded to the output's format.
     joins_first
         c, or the bias, is added to the first slice of k in place of all this: the schedule's `c_joins_first`.
+    alpha
+        What it multiplies: the "sum", or, before the products, the elements of "a" or those of the "vector" (`scaled`).
     """
 
     c: str
     bias: str
     joins_first: bool = False
+    alpha: str = "sum"
+
+    def scaled(self, a: Any, b: Any, alpha: float) -> tuple[Any, Any]:
+        """The operands (m, k) and (k, n), float32, where alpha multiplies one of them; as they are where it multiplies the sum."""
+        if self.alpha == "sum" or alpha == 1:
+            return a, b
+        on_a = self.alpha == "a" or len(a) == 1
+        a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
+        return (a * np.float32(alpha), b) if on_a else (a, b * np.float32(alpha))
 
     def finished(
         self, total: Floats, kind: GemmKind, *, alpha: float = 1.0, beta: float = 0.0, c: Any = None, bias: Any = None, relu: bool = False
     ) -> Floats:  # fmt: skip
         """The output's values, float32, from the sum over k, c and the bias (one of each column), in the output's format."""
         scalar: Any = np.float16 if kind.accumulate == "float16" else np.float32
-        a, b = np.float32(scalar(alpha)), np.float32(scalar(beta))
+        a, b = np.float32(scalar(alpha if self.alpha == "sum" else 1)), np.float32(scalar(beta))
         with np.errstate(invalid="ignore", over="ignore"):
             d = total if a == 1 else (total * a).astype(np.float32)
             if beta and not self.joins_first:
@@ -62,11 +73,11 @@ class GemmEpilogue:
         return fused(a, total, kept_as(other, "float16") if self.c == "sum onto half c" else other)
 
 
-def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta: float = 0.0) -> GemmEpilogue | None:
-    """The epilogue of a kernel, for its alpha and beta; None for a thin kernel whose alpha is another than 1: where it multiplies
-    is not known (gemmSN_NN: the elements of a, before the sum)."""
-    if launch.name.startswith(("gemmSN_", "gemv2N_")) and alpha != 1:
-        return None
+def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta: float = 0.0) -> GemmEpilogue:
+    """The epilogue of a kernel, for its alpha and beta."""
+    for name, multiplied in (("gemmSN_", "a"), ("gemv2N_", "vector")):
+        if launch.name.startswith(name):
+            return GemmEpilogue("c onto sum", BIAS_WAYS[0], alpha=multiplied)
     joins = launch.in_place and launch.name.startswith("cutlass")
     jet = launch.name.startswith("nvjet")
     if kind.accumulate == "float16":

@@ -31,7 +31,7 @@ class GemmKind:
 
     @property
     def name(self) -> str:
-        inside = "" if self.accumulate == "float32" else f" in {self.accumulate}"
+        inside = "" if self.accumulate == "float32" or self.fmt == "float64" else f" in {self.accumulate}"
         return f"{self.fmt}>{self.out}{inside}{' fast' if self.fast else ''}"
 
 
@@ -122,6 +122,8 @@ def _kept(launch: Launch, kind: GemmKind) -> dict[str, Any]:
     """How partial results and their sum are kept."""
     if kind.accumulate == "float16":
         return {"partial": "float16", "reduce": "float16"}
+    if kind.out == "float64":
+        return {"c_joins_first": launch.in_place}
     if launch.in_place:
         return {"partial": "float32", "reduce": kind.out, "c_joins_first": True}
     narrow = launch.reduction == IN_OUTPUT_TYPE or re.search(r"_tensorop_b?f16_s\d", launch.name) is not None
@@ -130,7 +132,7 @@ def _kept(launch: Launch, kind: GemmKind) -> dict[str, Any]:
 
 def _cutlass(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     found = re.match(
-        r"cutlass_\d+_(?:wmma_)?tensorop_(?:\w+?_)?[sh](\d+)gemm(?:_(?:bf16|f16))?_\d+x\d+_(?:(\d+)x\d+_)?", launch.name
+        r"cutlass_\d+_(?:wmma_)?tensorop_(?:\w+?_)?[shd](\d+)gemm(?:_(?:bf16|f16))?_\d+x\d+_(?:(\d+)x\d+_)?", launch.name
     )
     if found is None or found[1] not in _INSTRUCTION_K:
         return None
@@ -145,7 +147,7 @@ def _cutlass(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | N
 def _slice(k: int, launch: Launch, kind: GemmKind) -> int:
     """Products of a slice: a multiple of 128 bytes where k is one, an operand lies along k (not "nt", column-major) and the
     grid agrees; else of 16 bytes. cublasLt's number of slices where the grid agrees, else the grid's."""
-    grain = 4 if kind.fmt in ("tfloat32", "float32") else 8
+    grain = {"tfloat32": 4, "float32": 4, "float64": 2}.get(kind.fmt, 8)
     for splits in (launch.splits, launch.layers):
         coarse, fine = (_up(-(-k // max(splits, 1)), step) for step in (8 * grain, grain))
         if k % (8 * grain) == 0 and "_nt_" not in launch.name and -(-k // coarse) == launch.layers:
@@ -157,7 +159,7 @@ def _slice(k: int, launch: Launch, kind: GemmKind) -> int:
 
 def _simt(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     """CUTLASS on the CUDA cores: chains of fused multiply-adds, cut as the tensor cores' are."""
-    if not launch.name.startswith(("cutlass_80_simt_sgemm", "magma_sgemmEx_kernel")):
+    if not launch.name.startswith(("cutlass_80_simt_sgemm", "cutlass_80_simt_dgemm", "magma_sgemmEx_kernel")):
         return None
     return Lanes(slice_k=_slice(k, launch, kind), **_kept(launch, kind)) if launch.layers > 1 else Lanes()
 
@@ -203,7 +205,7 @@ def _xmma(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None
     if fused:
         known = launch.reduced or (launch.layers <= 16 and launch.custom != 1)  # else by way of half as many places
         return Lanes(tile=tile, turns=launch.layers, **kept) if known else None
-    return Tiled(tile_k=tile, turns=launch.layers, **kept) if launch.reduced else None
+    return Tiled(tile_k=tile, turns=launch.layers, **kept)
 
 
 def _segments(launch: Launch, kind: GemmKind, tile: int) -> Schedule | None:
@@ -232,20 +234,20 @@ def _gemv(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None
     slice_k = -(-k // launch.layers) if launch.layers > 1 else None
     kept = _kept(launch, kind)
     name = launch.name
-    if re.match(r"gemvNSP_kernel<\w+, \w+, \w+, \w+, 1, 32, 4, ", name):
-        return Lanes(32, 4, slice_k=slice_k, **kept)
+    if re.match(r"gemvNSP_kernel<\w+, \w+, \w+, \w+, 1, (16|32), 4, ", name):
+        return Lanes(launch.block[1], 4, slice_k=slice_k, **kept)
     columns = re.match(r"gemv2N_kernel<\w+, \w+, \w+, \w+, \w+, \w+, 128, (\d+), ", name)
     if columns is not None and slice_k is None:
         return Lanes(int(columns[1]), None)
     rows = re.match(r"gemv2T_kernel_val<\w+, \w+, \w+, \w+, \w+, \w+, 128, 16, (\d+), ", name)
     if rows is not None:
         return Lanes(16, 1, tile=8 * int(rows[1]), tree="ascending", slice_k=slice_k, **kept)
-    if name.startswith("dot_kernel<float, 128"):
+    if name.startswith(("dot_kernel<float, 128", "dot_kernel<double, 128")):
         blocks = launch.grid[0]
         if launch.contiguous:
             return Lanes(256 * blocks, 1, tree="pairs in blocks of 128")
         return Lanes(128 * blocks, 1, tree="blocks of 128")
-    thin = re.match(r"gemmSN_(NN|TN)_kernel<float, \d+, (\d+), ", name)
+    thin = re.match(r"gemmSN_(NN|TN)_kernel<(?:float|double), \d+, (\d+), ", name)
     if thin is not None and slice_k is None:
         if thin[1] == "NN":
             return Lanes(int(thin[2]), None, tile=512 // int(thin[2]), tree="ascending")

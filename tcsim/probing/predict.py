@@ -73,8 +73,8 @@ class Prediction(Shown):
 
         The schedule's sum, then the kernel's own order of multiplications, additions and roundings (`epilogues`). c is (m, n),
         values of the output's format; beta is 1 with c unless given; bias (n,). options are `tcsim.matmul`'s. Values of
-        float16 and bfloat16 outputs come as float16 and float32 arrays. ValueError where the schedule is unknown, for a kernel
-        whose alpha is not understood, or for shapes other than the call's.
+        float16 and bfloat16 outputs come as float16 and float32 arrays. ValueError where the schedule is unknown, or for shapes
+        other than the call's.
         """
         if self.schedule is None:
             raise ValueError(f"not predicted: {self.evidence}")
@@ -82,15 +82,20 @@ class Prediction(Shown):
         if (np.shape(a), np.shape(b)) != ((m, k), (k, n)):
             raise ValueError(f"the prediction is for ({m}, {k}) by ({k}, {n}); got {np.shape(a)} by {np.shape(b)}")
         beta = (1.0 if c is not None else 0.0) if beta is None else beta
+        if self.kind.out == "float64":
+            if (alpha, beta, bias, relu) != (1.0, 0.0, None, False):
+                raise ValueError("not predicted: float64 with alpha, beta, a bias or relu, which no survey asked for")
+            return matmul(a, b, unit=self.unit, schedule=self.schedule, **options)
         if bool(beta) != (c is not None) or (c is not None and bias is not None):
             raise ValueError(f"beta={beta} goes with c, and c not with a bias")
         epilogue = epilogue_of_kernel(self.launch, self.kind, alpha, beta)
-        if epilogue is None:
-            raise ValueError(f"not predicted: {self.launch.name} with alpha={alpha}")
+        a, b, unit = *epilogue.scaled(a, b, alpha), self.unit
+        if epilogue.alpha != "sum" and alpha != 1:
+            unit = unit_of_kind(self.gpu, GemmKind("float32", "float32"))
         joins = None
         if epilogue.joins_first and (c is not None or bias is not None):
             joins = np.broadcast_to(np.asarray(bias if c is None else np.float32(beta) * np.asarray(c, np.float32)), (m, n))
-        total = np.asarray(matmul(a, b, joins, unit=self.unit, schedule=self.schedule, **options), np.float32)
+        total = np.asarray(matmul(a, b, joins, unit=unit, schedule=self.schedule, **options), np.float32)
         d = epilogue.finished(total, self.kind, alpha=alpha, beta=beta, c=c, bias=bias, relu=relu)
         return np.asarray(d, np.float16) if self.kind.out == "float16" else d
 
@@ -137,7 +142,8 @@ def predict(
     if len(shape) != 3:
         raise ValueError(f"shape must be (m, n, k); got {shape!r}")
     m, n, k = (arguments.integer(size, name, 1) for size, name in zip(shape, "mnk", strict=True))
-    kind = GemmKind(format_named(dtype).name, format_named(out).name, format_named(accumulate).name, bool(fast))
+    fmt, kept = format_named(dtype).name, format_named(accumulate).name
+    kind = GemmKind(fmt, format_named(out).name, "float64" if (fmt, kept) == ("float64", "float32") else kept, bool(fast))
     if source not in ("catalogue", "library"):
         raise unknown("source of predictions", source, ("catalogue", "library"))
     if source == "library":
@@ -149,6 +155,8 @@ def predict(
 
 def unit_of_kind(gpu: str, kind: GemmKind) -> Unit:
     """The unit on which a kind of GEMM accumulates; of float32 inputs, fused multiply-adds of the CUDA cores."""
+    if kind.fmt == "float64":
+        return unit_named(gpu, "float64")
     if kind.fmt == "float32":
         return Unit(
             gpu, "fma", "float32", "float32", "float32", 1, align_rounding="exact", rounding="rne", zero_sign="ieee",
