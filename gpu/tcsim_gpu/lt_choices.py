@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tcsim_gpu.library_calls import MODEL_SIZES, LibraryCall
+from tcsim_gpu.call_draws import MODEL_SIZES
+from tcsim_gpu.library_calls import LibraryCall
 from tcsim_gpu.survey import KINDS, LAYOUTS, log_uniform_size
 
 NUMBERS = ("algorithm", "tile", "splits", "reduction", "swizzle", "custom", "stages", "cluster", "workspace")

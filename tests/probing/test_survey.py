@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.fresh import SEED
-from tcsim_gpu import judged, library_calls, predict_report, predict_survey, segments
+from tcsim_gpu import call_draws, judged, library_calls, predict_report, predict_survey, segments
 from tcsim_gpu.library_calls import LibraryCall, gemm_kind
 from tcsim_gpu.survey import KINDS
 
@@ -177,13 +177,13 @@ def test_regions_and_pieces_of_a_cut_output() -> None:
 
 
 def test_draws_cover_what_they_say() -> None:
-    calls = library_calls.draw_plain(4, 1)
+    calls = call_draws.draw_plain(4, 1)
     assert {call.kind for call in calls} == set(KINDS) - {"float32>float32", "float64>float64"}
     assert len({call.seed for call in calls}) == len(calls)
     for call in calls:
         rows, columns = library_calls.kept_places(call)
         assert rows.size * columns.size >= min(4096, call.m * call.n)
-    assert all(call.m * call.n * call.k <= 1 << 35 for call in library_calls.draw_whole(20, 2))
+    assert all(call.m * call.n * call.k <= 1 << 35 for call in call_draws.draw_whole(20, 2))
 
 
 def test_kernels_are_their_calls() -> None:
