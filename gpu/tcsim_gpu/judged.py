@@ -77,8 +77,8 @@ def accumulated(
     for first in range(0, len(columns), step):
         b = hashed_values(columns[first : first + step], call.k, kind.fmt, "b", seed_of(call, z))
         start = None if c is None else np.broadcast_to(c, (len(rows), len(columns)))[:, first : first + step]
-        scaled = (a, b.T) if epilogue is None else epilogue.scaled(a, b.T, call.alpha)
-        parts.append(np.asarray(matmul(*scaled, start, unit=unit, schedule=schedule, threads=1), wide))
+        left, right = (a, b.T) if epilogue is None else epilogue.scaled(a, b.T, call.alpha)
+        parts.append(np.asarray(matmul(left, right, start, unit=unit, schedule=schedule, threads=1), wide))
     return np.concatenate(parts, axis=1)
 
 

@@ -122,7 +122,7 @@ def _codes_of(x: Any, fmt: str) -> Any:
     return x.view(STORAGE[fmt])
 
 
-def run_library(call: LibraryCall, x: CallOperands) -> Any:
+def run_library(call: LibraryCall, x: CallOperands | GivenOperands) -> Any:
     """The call's D, codes (batch, m, n) on the device."""
     if call.op == "lt":
         lt.shared_lt().run(call, x.a, x.b, x.c, x.d, x.bias)
@@ -133,7 +133,7 @@ def run_library(call: LibraryCall, x: CallOperands) -> Any:
     return x.d
 
 
-def _gemm_ex(call: LibraryCall, x: CallOperands) -> None:
+def _gemm_ex(call: LibraryCall, x: CallOperands | GivenOperands) -> None:
     """cublasGemmStridedBatchedEx, and cublasGemmEx for one product, by ctypes."""
     cp = device.cupy()
     fmt, out, compute = call.formats
@@ -160,7 +160,7 @@ def _gemm_ex(call: LibraryCall, x: CallOperands) -> None:
         raise RuntimeError(f"cuBLAS failed with status {status}")
 
 
-def run_torch(call: LibraryCall, x: CallOperands) -> Any:
+def run_torch(call: LibraryCall, x: CallOperands | GivenOperands) -> Any:
     """The call's D by PyTorch, codes (batch, m, n) on the device."""
     import torch
 
