@@ -63,8 +63,12 @@ def _summed(problem: Problem, schedule: Tiled | Lanes, c: Floats | None, backend
     )
     first = next(made)
     first = first if c is None else first + c
-    if isinstance(schedule, Tiled) and schedule.tree == "pairs":
+    tree = schedule.tree if isinstance(schedule, Tiled) else schedule.parts
+    if tree == "pairs":
         return _pairs([first, *made], schedule.reduce)
+    if tree == "halves":
+        parts = [first, *made]
+        return _halves([*parts, *[np.zeros_like(first)] * (schedule.turns - len(parts))], schedule.reduce)
     total = _kept(first, schedule.reduce)
     for partial in made:
         total = _kept(total + partial, schedule.reduce)
@@ -77,6 +81,16 @@ def _pairs(parts: list[Floats], reduce: str) -> Floats:
         odd = len(parts) % 2
         parts = parts[:odd] + [_kept(x + y, reduce) for x, y in zip(parts[odd::2], parts[odd + 1 :: 2], strict=True)]
     return _kept(parts[0], reduce)
+
+
+def _halves(parts: list[Floats], reduce: str) -> Floats:
+    """The first and the one half of them on, then the last, then every other such pair; who has no partner alone."""
+    half, last = -(-len(parts) // 2), len(parts) - 1
+    pairs = [_kept(parts[i] + parts[i + half], reduce) if i + half < last else parts[i] for i in range(half)]
+    total = _kept(pairs[0] + parts[last], reduce)
+    for pair in pairs[1:]:
+        total = _kept(total + pair, reduce)
+    return total
 
 
 def _tiled(problem: Problem, schedule: Tiled, ks: Places, backend: Run, threads: int | None) -> Floats:

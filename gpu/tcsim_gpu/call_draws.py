@@ -94,10 +94,11 @@ def _sizes(rng: np.random.Generator, i: int, low: int = 1, high: int = 4096) -> 
     return dict(zip("mnk", (-(-s // by) * by for s in sizes), strict=True))
 
 
-def draw_scaled(count: int, seed: int) -> list[LibraryCall]:
+def draw_scaled(
+    count: int, seed: int, kinds: tuple[str, ...] = tuple(kind for kind in PLAIN if "float8" not in kind)
+) -> list[LibraryCall]:
     """alpha and beta."""
     rng, calls = np.random.default_rng(seed), []
-    kinds = [kind for kind in PLAIN if not kind.startswith("float8")]
     factors = ((1.0, 1.0), (1.0, 0.5), (0.7, 0.0), (0.7, 0.3))
     for i in range(count):
         alpha, beta = factors[i // len(kinds) % 4]

@@ -16,10 +16,10 @@ from tcsim.codegen import jit
 from tcsim.matmul import matmul
 from tcsim.probing import hashed
 from tcsim.probing.catalogue import along_k
-from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel
+from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel, in_place, joins_scaled
 from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
 from tcsim.probing.predict import unit_of_kind
-from tcsim.schedule import Hybrid, Schedule, Tiled
+from tcsim.schedule import Blocked, Hybrid, Schedule, Sequential, SplitK, Tiled
 from tcsim_gpu.library_calls import LibraryCall, gemm_kind, kept_elements, kept_places, seed_of, value_patterns
 
 Floats = np.ndarray[Any, Any]
@@ -77,6 +77,13 @@ def accumulated(
     for first in range(0, len(columns), step):
         b = hashed_values(columns[first : first + step], call.k, kind.fmt, "b", seed_of(call, z))
         start = None if c is None else np.broadcast_to(c, (len(rows), len(columns)))[:, first : first + step]
+        if (
+            epilogue is not None
+            and joins_scaled(epilogue, call.alpha, call.beta)
+            and not isinstance(schedule, Sequential | SplitK | Blocked)
+        ):
+            parts.append(in_place(a, b.T, schedule, unit, kind, alpha=call.alpha, beta=call.beta, c=start, threads=1))
+            continue
         left, right = (a, b.T) if epilogue is None else epilogue.scaled(a, b.T, call.alpha)
         parts.append(np.asarray(matmul(left, right, start, unit=unit, schedule=schedule, threads=1), wide))
     return np.concatenate(parts, axis=1)
@@ -98,11 +105,15 @@ def expected(
     c = hashed_values(rows, call.n, kind.out, "c", seed_of(call, z))[:, columns] if call.beta else None
     bias = hashed_values([0], call.n, kind.out, "bias", seed_of(call, z))[:, columns] if call.bias else None
     epilogue = other or epilogue_of_kernel(launch, kind, call.alpha, call.beta)
-    joining = (bias if c is None else np.float32(call.beta) * c) if epilogue.joins_first else None
+    scaled = joins_scaled(epilogue, call.alpha, call.beta)
+    joining = (bias if c is None else c if scaled else np.float32(call.beta) * c) if epilogue.joins_first else None
     total = accumulated(call, kind, schedule, z, rows, columns, joining, epilogue)
     if kind.out == "float64":
         return value_patterns(total, kind.out)
-    d = epilogue.finished(total, kind, alpha=call.alpha, beta=call.beta, c=c, bias=bias, relu=call.relu)
+    if scaled:
+        d = epilogue.finished(total, kind, relu=call.relu)
+    else:
+        d = epilogue.finished(total, kind, alpha=call.alpha, beta=call.beta, c=c, bias=bias, relu=call.relu)
     return value_patterns(np.asarray(d, np.float16 if kind.out == "float16" else np.float32), kind.out)
 
 

@@ -13,7 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.fp.round_to import round_to
+from tcsim.hardware.unit import Unit
+from tcsim.matmul import matmul
 from tcsim.probing.gemm_kernels import GemmKind, Launch
+from tcsim.schedule import Lanes, Tiled
 
 Floats = npt.NDArray[np.float32]
 C_WAYS = ("sum onto c", "c onto sum", "c onto the kept sum", "sum onto half c")
@@ -78,7 +81,7 @@ def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta:
     for name, multiplied in (("gemmSN_", "a"), ("gemv2N_", "vector")):
         if launch.name.startswith(name):
             return GemmEpilogue("c onto sum", BIAS_WAYS[0], alpha=multiplied)
-    joins = launch.in_place and launch.name.startswith("cutlass")
+    joins = launch.in_place and launch.name.startswith(("cutlass", "sgemm_largek"))
     jet = launch.name.startswith("nvjet")
     if kind.accumulate == "float16":
         segments = "_xmma_" in launch.name
@@ -87,9 +90,44 @@ def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta:
         order = "c onto the kept sum"
     else:
         halves = launch.name.startswith("cutlass") and kind.fmt in ("float16", "bfloat16")
-        order = "c onto sum" if launch.reduced or halves else "sum onto c"
+        odd = launch.name.startswith("cutlass") and "_align1" in launch.name
+        order = "c onto sum" if launch.reduced or halves or odd else "sum onto c"
     apart = launch.reduced and not jet and not launch.name.startswith("dot_kernel")
     return GemmEpilogue(order, BIAS_WAYS[1] if apart else BIAS_WAYS[0], joins)
+
+
+def joins_scaled(epilogue: GemmEpilogue, alpha: float, beta: float) -> bool:
+    """Whether alpha and beta are at work between the slices of k, which `in_place` computes."""
+    return epilogue.joins_first and (alpha != 1 or beta not in (0, 1))
+
+
+def in_place(
+    a: Any,
+    b: Any,
+    schedule: Tiled | Lanes,
+    unit: Unit,
+    kind: GemmKind,
+    *,
+    alpha: float,
+    beta: float,
+    c: Any = None,
+    **options: Any,
+) -> Floats:
+    """alpha·A·B + beta·C where thread blocks add to the output in place: fma(beta, c, alpha·P) with P the first slice's sum, then
+    each other slice's alpha·P, kept in `schedule.reduce` after every addition."""
+    scalar: Any = np.float16 if kind.accumulate == "float16" else np.float32
+    factor, onto = np.float32(scalar(alpha)), np.float32(scalar(beta))
+    inside = Tiled(None, schedule.tile_k, schedule.instruction_k) if isinstance(schedule, Tiled) else Lanes()
+    total: Any = None
+    for ks in schedule.slices(a.shape[1]):
+        part = np.asarray(matmul(a[:, ks], b[ks], unit=unit, schedule=inside, **options), np.float32) * factor
+        if total is not None:
+            part = total + part
+        elif c is not None:
+            part = fused(onto, np.asarray(c, np.float32), part)
+        total = kept_as(part, schedule.reduce)
+    result: Floats = total
+    return result
 
 
 def fused(x: Any, y: Any, z: Any) -> Floats:

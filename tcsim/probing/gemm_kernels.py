@@ -76,7 +76,9 @@ class Launch:
         **more: Any,
     ) -> Launch:
         """From a trace's kernels (name, grid, block) and cublasLt's numbers; a scaling of the output before them is passed over."""
-        kernels = [kernel for kernel in kernels if not kernel["name"].startswith("void scal_kernel")] or kernels
+        kernels = [
+            kernel for kernel in kernels if not kernel["name"].startswith(("void scal_kernel", "void scal_64addr"))
+        ] or kernels
         first = kernels[0]
         return cls(
             short(first["name"]), tuple(first["grid"]), tuple(first["block"]), len(kernels) > 1, contiguous,
@@ -158,10 +160,23 @@ def _slice(k: int, launch: Launch, kind: GemmKind) -> int:
 
 
 def _simt(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
-    """CUTLASS on the CUDA cores: chains of fused multiply-adds, cut as the tensor cores' are."""
+    """On the CUDA cores: chains of fused multiply-adds, cut as the tensor cores' are; sgemm_largek's into multiples of 8."""
+    if launch.name.startswith("sgemm_largek_lds64"):
+        step = _large_k_slice(k, launch)
+        return None if step is None else Lanes(slice_k=step, **_kept(launch, kind)) if launch.layers > 1 else Lanes()
     if not launch.name.startswith(("cutlass_80_simt_sgemm", "cutlass_80_simt_dgemm", "magma_sgemmEx_kernel")):
         return None
     return Lanes(slice_k=_slice(k, launch, kind), **_kept(launch, kind)) if launch.layers > 1 else Lanes()
+
+
+def _large_k_slice(k: int, launch: Launch) -> int | None:
+    """Of s slices, k // s up to a multiple of 8, which may leave one more: s is cublasLt's number where the grid agrees, else what
+    the grid leaves possible; None where that is two numbers."""
+    sizes = {splits: _up(k // splits, 8) for splits in (launch.splits, launch.layers, launch.layers - 1) if 0 < splits <= k}
+    possible = {splits: size for splits, size in sizes.items() if -(-k // size) == launch.layers}
+    if launch.splits in possible:
+        return possible[launch.splits]
+    return next(iter(possible.values())) if len(set(possible.values())) == 1 else None
 
 
 def _nvjet(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
@@ -202,10 +217,10 @@ def _xmma(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None
     if launch.layers < 2:
         return Lanes() if fused else Tiled()
     kept = {key: value for key, value in _kept(launch, kind).items() if key != "c_joins_first"}
+    order = "halves" if launch.custom == 1 and not launch.reduced else "ascending"  # half as many places as slices
     if fused:
-        known = launch.reduced or (launch.layers <= 16 and launch.custom != 1)  # else by way of half as many places
-        return Lanes(tile=tile, turns=launch.layers, **kept) if known else None
-    return Tiled(tile_k=tile, turns=launch.layers, **kept)
+        return Lanes(tile=tile, turns=launch.layers, parts=order, **kept)
+    return Tiled(tile_k=tile, turns=launch.layers, tree=order, **kept)
 
 
 def _segments(launch: Launch, kind: GemmKind, tile: int) -> Schedule | None:
@@ -244,7 +259,7 @@ def _gemv(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None
         return Lanes(16, 1, tile=8 * int(rows[1]), tree="ascending", slice_k=slice_k, **kept)
     if name.startswith(("dot_kernel<float, 128", "dot_kernel<double, 128")):
         blocks = launch.grid[0]
-        if launch.contiguous:
+        if launch.contiguous and "double" not in name:
             return Lanes(256 * blocks, 1, tree="pairs in blocks of 128")
         return Lanes(128 * blocks, 1, tree="blocks of 128")
     thin = re.match(r"gemmSN_(NN|TN)_kernel<(?:float|double), \d+, (\d+), ", name)

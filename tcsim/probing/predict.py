@@ -16,9 +16,9 @@ from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.probing.catalogue import Catalogue, along_k, catalogue
-from tcsim.probing.epilogues import epilogue_of_kernel
+from tcsim.probing.epilogues import epilogue_of_kernel, in_place, joins_scaled
 from tcsim.probing.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
-from tcsim.schedule import Hybrid, Schedule, Tiled
+from tcsim.schedule import Hybrid, Lanes, Schedule, Tiled
 from tcsim.shown import Shown
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -92,6 +92,21 @@ class Prediction(Shown):
         a, b, unit = *epilogue.scaled(a, b, alpha), self.unit
         if epilogue.alpha != "sum" and alpha != 1:
             unit = unit_of_kind(self.gpu, GemmKind("float32", "float32"))
+        if joins_scaled(epilogue, alpha, beta) and isinstance(self.schedule, Tiled | Lanes):
+            joining = (c, beta) if bias is None else (np.broadcast_to(bias, (m, n)), 1.0)
+            total = in_place(
+                np.asarray(a),
+                np.asarray(b),
+                self.schedule,
+                unit,
+                self.kind,
+                alpha=alpha,
+                beta=joining[1],
+                c=joining[0],
+                **options,
+            )
+            d = epilogue.finished(total, self.kind, relu=relu)
+            return np.asarray(d, np.float16) if self.kind.out == "float16" else d
         joins = None
         if epilogue.joins_first and (c is not None or bias is not None):
             joins = np.broadcast_to(np.asarray(bias if c is None else np.float32(beta) * np.asarray(c, np.float32)), (m, n))

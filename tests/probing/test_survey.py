@@ -130,7 +130,7 @@ def test_what_joins_first_is_not_added_again() -> None:
         "cutlass_80_tensorop_s1688gemm_128x128_32x3_tt_align1", (12, 2, 17), (128, 1, 1), False, splits=17, reduction=2
     )
     epilogue = epilogue_of_kernel(launch, GemmKind("tfloat32", "float32"))
-    assert epilogue == GemmEpilogue("sum onto c", "bias", True)
+    assert epilogue == GemmEpilogue("c onto sum", "bias", True)
     total = np.ones((2, 3), np.float32)
     np.testing.assert_array_equal(epilogue.finished(total, GemmKind("tfloat32", "float32"), bias=total), total)
 
