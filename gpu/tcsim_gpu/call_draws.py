@@ -24,6 +24,7 @@ MODEL_SIZES = (
 )  # fmt: skip
 TORCH_OPS = ("mm", "addmm", "addmm c", "bmm", "baddbmm", "linear", "linear bias", "dx", "dw")
 PLAIN = tuple(kind for kind in KINDS if not kind.startswith(("float32", "float64")))
+UNSCALED = tuple(kind for kind in PLAIN if not kind.startswith("float8"))
 
 
 def shape(rng: np.random.Generator, how: str, kind: str) -> tuple[int, int, int]:
@@ -94,9 +95,7 @@ def _sizes(rng: np.random.Generator, i: int, low: int = 1, high: int = 4096) -> 
     return dict(zip("mnk", (-(-s // by) * by for s in sizes), strict=True))
 
 
-def draw_scaled(
-    count: int, seed: int, kinds: tuple[str, ...] = tuple(kind for kind in PLAIN if "float8" not in kind)
-) -> list[LibraryCall]:
+def draw_scaled(count: int, seed: int, kinds: tuple[str, ...] = UNSCALED) -> list[LibraryCall]:
     """alpha and beta."""
     rng, calls = np.random.default_rng(seed), []
     factors = ((1.0, 1.0), (1.0, 0.5), (0.7, 0.0), (0.7, 0.3))
@@ -119,7 +118,7 @@ def draw_biased(count: int, seed: int) -> list[LibraryCall]:
 
 def draw_batched(count: int, seed: int) -> list[LibraryCall]:
     rng, calls = np.random.default_rng(seed), []
-    kinds = [kind for kind in PLAIN if not kind.startswith("float8")]
+    kinds = UNSCALED
     for i in range(count):
         call = drawn_call("batched", kinds[i % len(kinds)], "log", rng, beta=float(i // len(kinds) % 4 == 3))
         sizes = _sizes(rng, i // len(kinds), 1, 1024)

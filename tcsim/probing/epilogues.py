@@ -91,7 +91,8 @@ def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta:
     else:
         halves = launch.name.startswith("cutlass") and kind.fmt in ("float16", "bfloat16")
         odd = launch.name.startswith("cutlass") and "_align1" in launch.name
-        order = "c onto sum" if launch.reduced or halves or odd else "sum onto c"
+        added = launch.reduced and "_xmma_" not in launch.name  # by a kernel of its own, which takes c
+        order = "c onto sum" if added or halves or odd else "sum onto c"
     apart = launch.reduced and not jet and not launch.name.startswith("dot_kernel")
     return GemmEpilogue(order, BIAS_WAYS[1] if apart else BIAS_WAYS[0], joins)
 

@@ -16,6 +16,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.schedule import Hybrid, Lanes, Schedule, Tiled
 
 IN_PLACE, IN_COMPUTE_TYPE, IN_OUTPUT_TYPE = 1, 2, 4  # cublasLtReductionScheme_t
+_LARGE_K = 512
 _FLAGS = 4096  # bytes: a workspace of flags alone, none for partial sums
 _INSTRUCTION_K = {"1688": 8, "16816": 16, "161616": 16, "884": 4}
 
@@ -171,8 +172,9 @@ def _simt(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None
 
 def _large_k_slice(k: int, launch: Launch) -> int | None:
     """Of s slices, k // s up to a multiple of 8, which may leave one more: s is cublasLt's number where the grid agrees, else what
-    the grid leaves possible; None where that is two numbers."""
+    the grid leaves possible, None where that is two numbers. Where cublasLt says 0, slices are of 512."""
     sizes = {splits: _up(k // splits, 8) for splits in (launch.splits, launch.layers, launch.layers - 1) if 0 < splits <= k}
+    sizes |= {0: _LARGE_K} if launch.splits == 0 else {}
     possible = {splits: size for splits, size in sizes.items() if -(-k // size) == launch.layers}
     if launch.splits in possible:
         return possible[launch.splits]
