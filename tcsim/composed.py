@@ -1,4 +1,4 @@
-"""Schedules made of several products: slices and lanes of k, each a chain on a unit, added outside it in float32."""
+"""Schedules made of several products: slices and lanes of k, each a chain on a unit, added outside it in float32 (float64 in float64)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.fp.codes import decode, encode
-from tcsim.fp.formats import Format, format_named
+from tcsim.fp.formats import Format
 from tcsim.fp.round_to import round_to
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Composed, Hybrid, Lanes, Plan, Sequential, Tiled
 
-Floats = npt.NDArray[np.float32]
+Floats = npt.NDArray[Any]  # float32; float64 for units of float64
 Places = npt.NDArray[np.int64]
 Run = Callable[[Problem, int | None], Codes]
 
@@ -28,10 +28,8 @@ def run_composed(problem: Problem, schedule: Composed, backend: Run, threads: in
     ValueError for units with block scales, integers or outputs wider than float32.
     """
     unit = problem.unit
-    if unit.scale is not None or unit.out_format.integer or unit.out_format.array_dtype != "float32":
-        raise ValueError(
-            f"{type(schedule).__name__} is a schedule of unscaled units with outputs up to float32; not of {unit.label}"
-        )
+    if unit.scale is not None or unit.out_format.integer:
+        raise ValueError(f"{type(schedule).__name__} is a schedule of unscaled units of floating point; not of {unit.label}")
     if isinstance(schedule, Hybrid):
         return _hybrid(problem, schedule, backend, threads)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -65,8 +63,12 @@ def _summed(problem: Problem, schedule: Tiled | Lanes, c: Floats | None, backend
     )
     first = next(made)
     first = first if c is None else first + c
-    if isinstance(schedule, Tiled) and schedule.tree == "pairs":
+    tree = schedule.tree if isinstance(schedule, Tiled) else schedule.parts
+    if tree == "pairs":
         return _pairs([first, *made], schedule.reduce)
+    if tree == "halves":
+        parts = [first, *made]
+        return _halves([*parts, *[np.zeros_like(first)] * (schedule.turns - len(parts))], schedule.reduce)
     total = _kept(first, schedule.reduce)
     for partial in made:
         total = _kept(total + partial, schedule.reduce)
@@ -79,6 +81,16 @@ def _pairs(parts: list[Floats], reduce: str) -> Floats:
         odd = len(parts) % 2
         parts = parts[:odd] + [_kept(x + y, reduce) for x, y in zip(parts[odd::2], parts[odd + 1 :: 2], strict=True)]
     return _kept(parts[0], reduce)
+
+
+def _halves(parts: list[Floats], reduce: str) -> Floats:
+    """The first and the one half of them on, then the last, then every other such pair; who has no partner alone."""
+    half, last = -(-len(parts) // 2), len(parts) - 1
+    pairs = [_kept(parts[i] + parts[i + half], reduce) if i + half < last else parts[i] for i in range(half)]
+    total = _kept(pairs[0] + parts[last], reduce)
+    for pair in pairs[1:]:
+        total = _kept(total + pair, reduce)
+    return total
 
 
 def _tiled(problem: Problem, schedule: Tiled, ks: Places, backend: Run, threads: int | None) -> Floats:
@@ -134,7 +146,7 @@ def _lanes(problem: Problem, schedule: Lanes, ks: Places, backend: Run, threads:
         None,
         seed=problem.seed,
     )
-    sums = _values(backend(part, threads), format_named("float32")).reshape(lanes, tiles, batch, m, n)
+    sums = _values(backend(part, threads), part.unit.out_format).reshape(lanes, tiles, batch, m, n)
     totals = sums[:, 0]
     for tile in range(1, tiles):
         begun = places[:, tile, 0] >= 0
@@ -158,8 +170,9 @@ def _ascending(totals: Floats) -> Floats:
 
 def _butterfly(totals: Floats) -> Floats:
     while len(totals) > 1:
-        half = len(totals) // 2
-        totals = totals[:half] + totals[half:]
+        half = 1 << (len(totals) - 1).bit_length() - 1
+        pairs = len(totals) - half
+        totals = np.concatenate([totals[:pairs] + totals[half:], totals[pairs:half]])
     total: Floats = totals[0]
     return total
 
@@ -186,7 +199,7 @@ def _sums_of_blocks(sums: Floats) -> Floats:
 
 def _every(sums: Floats, step: int) -> Floats:
     """Chains of every `step`-th; `step` sums, zero where there is none."""
-    rows = np.zeros((-(-len(sums) // step) * step, *sums.shape[1:]), np.float32)
+    rows = np.zeros((-(-len(sums) // step) * step, *sums.shape[1:]), sums.dtype)
     rows[: len(sums)] = sums
     return _ascending(rows.reshape(-1, step, *sums.shape[1:]))
 
@@ -201,15 +214,15 @@ TREE: dict[str, Callable[[Floats], Floats]] = {
 
 @lru_cache(maxsize=64)
 def fused_unit(unit: Unit) -> Unit:
-    """float32 fused multiply-adds of the unit's inputs, as the CUDA cores of its GPU do them."""
+    """Fused multiply-adds of the unit's inputs, as the CUDA cores of its GPU do them: float32's, of float64 inputs float64's."""
     return Unit(
-        unit.gpu, "fma", unit.a, unit.b, "float32", 1, align_rounding="exact", rounding="rne", zero_sign="ieee",
+        unit.gpu, "fma", unit.a, unit.b, "float64" if unit.out == "float64" else "float32", 1, align_rounding="exact", rounding="rne", zero_sign="ieee",
         evidence="S", source="IEEE 754 fused multiply-add",
     )  # fmt: skip
 
 
 def _values(codes: Codes, fmt: Format) -> Floats:
-    return np.asarray(decode(codes, fmt), dtype=np.float32)
+    return np.asarray(decode(codes, fmt), dtype=np.float64 if fmt.name == "float64" else np.float32)
 
 
 def _kept(x: Floats, fmt: str) -> Floats:
@@ -219,8 +232,8 @@ def _kept(x: Floats, fmt: str) -> Floats:
 def _codes(x: Floats, unit: Unit) -> Codes:
     """Codes of the output; NaN is the unit's own."""
     out = unit.out_format
-    if out.name == "float32":
-        codes: Any = np.ascontiguousarray(x).view(np.uint32).copy()
+    if out.name in ("float32", "float64"):
+        codes: Any = np.ascontiguousarray(x).view(out.storage).copy()
     else:
         codes = encode(_kept(x, out.name), out)
     codes[np.isnan(x)] = unit.nan

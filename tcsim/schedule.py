@@ -21,7 +21,7 @@ from tcsim.fp.formats import format_named
 
 SUM_FORMATS = ("float16", "float32", "float64")
 KEPT_FORMATS = ("float16", "bfloat16", "float32")
-PART_TREES = ("ascending", "pairs")  # in which the parts of a tiled k are added
+PART_TREES = ("ascending", "pairs", "halves")  # in which the parts of a tiled k are added
 TREES = {"ascending": 1, "butterfly": 1, "blocks of 128": 128, "pairs in blocks of 128": 256}  # lanes come in multiples
 
 
@@ -120,14 +120,15 @@ class Tiled:
         `slice_k`; 1 for none. The remainder is then last.
     tree
         "ascending": slices are added one after the other. "pairs": from the last on, neighbours are added two by two, and so
-        their sums, until one is left; of an odd number the first waits.
+        their sums, until one is left; of an odd number the first waits. "halves": of n slices dealt in turns, slice i and slice
+        i + ceil(n/2) are added, but for the last, which is added to the first pair; then those sums, one after the other.
     c_joins_first
         c is added to the first slice's result, before the others, as where thread blocks add to the output in place.
     forgotten
         Products at the end of k that take no part: a library's defect, where it has one.
     partial, reduce
         The formats in which a slice's result, and the sum after each addition, are kept. An addition is float32's, to
-        nearest-even, whatever they are. c is added last.
+        nearest-even, whatever they are; for units of float64 "float32" stands for float64. c is added last.
 
     With one slice, no `tile_k` and no `instruction_k` this is Sequential from zero.
     """
@@ -157,6 +158,7 @@ class Tiled:
             raise ValueError(f"Tiled: tiles are dealt in turns ({self.turns}) or in shares ({self.shares}), not both")
         if self.tree not in PART_TREES:
             raise unknown("tree of slices", self.tree, PART_TREES)
+        _halves_of_turns(self, self.tree, self.turns)
         _kept_format(self.partial)
         _kept_format(self.reduce)
 
@@ -189,12 +191,15 @@ class Lanes:
     after each `tile` products of its own (None: never) the chain starts over and is added to the lane's sum.
 
     tree
-        "butterfly": lane l and lane l + lanes/2 are added, then those a quarter apart, and so on. "ascending": one after
+        "butterfly": lane l and lane l + h are added, h half the power of two that `lanes` do not exceed, then those h/2 apart,
+        and so on; who has no partner waits. "ascending": one after
         the other. "blocks of 128": a butterfly in each 128 lanes; of the blocks' sums every 128th is added in a chain,
         those are halved down to 32, of them every fourth is added in a chain, and then the four. "pairs in blocks of 128":
         the same after neighbouring lanes are added.
     turns
         Slices to which runs of `tile` products are dealt in turn, in place of `slice_k`; 1 for none.
+    parts
+        The order in which slices are added: "ascending", or "halves" as in `Tiled`.
     partial, reduce, c_joins_first
         As in `Tiled`: the formats in which a slice's result and the sum of slices are kept, and where c is added.
 
@@ -210,16 +215,18 @@ class Lanes:
     reduce: str = "float32"
     c_joins_first: bool = False
     turns: int = 1
+    parts: str = "ascending"
 
     def __post_init__(self) -> None:
+        if self.parts not in ("ascending", "halves"):
+            raise unknown("order of slices", self.parts, ("ascending", "halves"))
+        _halves_of_turns(self, self.parts, self.turns)
         _at_least_one(self, lanes=self.lanes, turns=self.turns)
         if self.turns > 1 and (self.slice_k is not None or self.tile is None):
             raise ValueError(f"Lanes: turns={self.turns} deals out runs of tile and takes no slice_k")
         _counts_or_none(self, chunk=self.chunk, tile=self.tile, slice_k=self.slice_k)
         if self.tree not in TREES:
             raise unknown("tree of lanes", self.tree, TREES)
-        if self.tree == "butterfly" and self.lanes & (self.lanes - 1):
-            raise ValueError(f"Lanes: a butterfly needs a power of two of lanes; got {self.lanes}")
         if self.lanes % TREES[self.tree]:
             raise ValueError(f"Lanes: {self.tree} need a multiple of {TREES[self.tree]} lanes; got {self.lanes}")
         _kept_format(self.partial)
@@ -316,6 +323,11 @@ def _turns(k: int, tile: int, turns: int) -> list[npt.NDArray[np.int64]]:
     every = np.arange(k)
     dealt = every // tile % turns
     return [every[dealt == turn] for turn in range(turns) if (dealt == turn).any()]
+
+
+def _halves_of_turns(schedule: object, tree: str, turns: int) -> None:
+    if tree == "halves" and turns == 1:
+        raise ValueError(f"{type(schedule).__name__}: halves are those of slices dealt in turns; got turns=1")
 
 
 def _counts_or_none(schedule: object, **counts: int | None) -> None:

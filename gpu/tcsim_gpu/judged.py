@@ -16,10 +16,10 @@ from tcsim.codegen import jit
 from tcsim.matmul import matmul
 from tcsim.probing import hashed
 from tcsim.probing.catalogue import along_k
-from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel
+from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel, in_place, joins_scaled
 from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
 from tcsim.probing.predict import unit_of_kind
-from tcsim.schedule import Hybrid, Schedule, Tiled
+from tcsim.schedule import Blocked, Hybrid, Schedule, Sequential, SplitK, Tiled
 from tcsim_gpu.library_calls import LibraryCall, gemm_kind, kept_elements, kept_places, seed_of, value_patterns
 
 Floats = np.ndarray[Any, Any]
@@ -59,21 +59,33 @@ def hashed_values(lines: Any, k: int, fmt: str, side: str, seed: int) -> Floats:
 
 
 def accumulated(
-    call: LibraryCall, kind: GemmKind, schedule: Schedule, z: int, rows: Any, columns: Any, c: Any = None
-) -> Floats:
-    """The sum before the epilogue, float32 values, at the kept places of element z; c is what joins it inside."""
+    call: LibraryCall, kind: GemmKind, schedule: Schedule, z: int, rows: Any, columns: Any, c: Any = None,
+    epilogue: GemmEpilogue | None = None,
+) -> Floats:  # fmt: skip
+    """The sum before the epilogue, float32 values (float64 of float64), at the kept places of element z; c is what joins it
+    inside, and the epilogue says whether alpha multiplies before the sum."""
     if isinstance(schedule, Hybrid):
         places = schedule.cut_places(rows, columns)
         whole, cut = (accumulated(call, kind, part, z, rows, columns, c) for part in (schedule.whole, schedule.cut))
         return np.where(places, cut, whole)
-    unit = unit_of_kind("h200", kind)
+    early = epilogue is not None and epilogue.alpha != "sum" and call.alpha != 1
+    unit = unit_of_kind("h200", GemmKind("float32", "float32") if early else kind)
+    wide = np.float64 if kind.out == "float64" else np.float32
     a = hashed_values(rows, call.k, kind.fmt, "a", seed_of(call, z))
     step = max(LINES // call.k, 1)
     parts = []
     for first in range(0, len(columns), step):
         b = hashed_values(columns[first : first + step], call.k, kind.fmt, "b", seed_of(call, z))
         start = None if c is None else np.broadcast_to(c, (len(rows), len(columns)))[:, first : first + step]
-        parts.append(np.asarray(matmul(a, b.T, start, unit=unit, schedule=schedule, threads=1), np.float32))
+        if (
+            epilogue is not None
+            and joins_scaled(epilogue, call.alpha, call.beta)
+            and not isinstance(schedule, Sequential | SplitK | Blocked)
+        ):
+            parts.append(in_place(a, b.T, schedule, unit, kind, alpha=call.alpha, beta=call.beta, c=start, threads=1))
+            continue
+        left, right = (a, b.T) if epilogue is None else epilogue.scaled(a, b.T, call.alpha)
+        parts.append(np.asarray(matmul(left, right, start, unit=unit, schedule=schedule, threads=1), wide))
     return np.concatenate(parts, axis=1)
 
 
@@ -84,16 +96,24 @@ def launch_of(call: LibraryCall, record: dict[str, Any]) -> Launch:
     return Launch.of(record["kernels"], record["lt"], lies, shape=(call.m, call.n), batch=call.batch, **more)
 
 
-def expected(call: LibraryCall, launch: Launch, schedule: Schedule, z: int, other: GemmEpilogue | None = None) -> Floats:
-    """The codes that a schedule, with its kernel's epilogue, gives at the kept places of element z."""
+def expected(
+    call: LibraryCall, launch: Launch, schedule: Schedule, z: int, other: GemmEpilogue | None = None, places: Any = None
+) -> Floats:
+    """The codes that a schedule, with its kernel's epilogue, gives at places (rows, columns) of element z: the kept ones."""
     kind = gemm_kind(call.kind)
-    rows, columns = kept_places(call)
+    rows, columns = places or kept_places(call)
     c = hashed_values(rows, call.n, kind.out, "c", seed_of(call, z))[:, columns] if call.beta else None
     bias = hashed_values([0], call.n, kind.out, "bias", seed_of(call, z))[:, columns] if call.bias else None
-    epilogue = other or epilogue_of_kernel(launch, kind, call.alpha, call.beta) or GemmEpilogue("sum onto c", "bias")
-    joining = (bias if c is None else np.float32(call.beta) * c) if epilogue.joins_first else None
-    total = accumulated(call, kind, schedule, z, rows, columns, joining)
-    d = epilogue.finished(total, kind, alpha=call.alpha, beta=call.beta, c=c, bias=bias, relu=call.relu)
+    epilogue = other or epilogue_of_kernel(launch, kind, call.alpha, call.beta)
+    scaled = joins_scaled(epilogue, call.alpha, call.beta)
+    joining = (bias if c is None else c if scaled else np.float32(call.beta) * c) if epilogue.joins_first else None
+    total = accumulated(call, kind, schedule, z, rows, columns, joining, epilogue)
+    if kind.out == "float64":
+        return value_patterns(total, kind.out)
+    if scaled:
+        d = epilogue.finished(total, kind, relu=call.relu)
+    else:
+        d = epilogue.finished(total, kind, alpha=call.alpha, beta=call.beta, c=c, bias=bias, relu=call.relu)
     return value_patterns(np.asarray(d, np.float16 if kind.out == "float16" else np.float32), kind.out)
 
 
@@ -103,8 +123,6 @@ def judge(call: LibraryCall, record: dict[str, Any], seen: Floats, given: Schedu
     started = time.monotonic()
     kind, launch = gemm_kind(call.kind), launch_of(call, record)
     schedule = given or schedule_of_kernel(launch, kind, unit_of_kind("h200", kind), call.k)
-    if epilogue_of_kernel(launch, kind, call.alpha, call.beta) is None:
-        schedule = None
     wrong, maps = 0, None
     for place, z in enumerate(kept_elements(call)):
         differs = expected(call, launch, schedule or Tiled(), z) != seen[place]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim_gpu import device
 from tcsim_gpu.cublas import COMPUTE_TYPES, DATA_TYPES
-from tcsim_gpu.survey import ATTRIBUTES, KINDS, WORKSPACE
+from tcsim_gpu.survey import ATTRIBUTES, KINDS, SCALARS, WORKSPACE
 
 TRANSPOSED, EPILOGUE, BIAS_POINTER, FAST = (3, 4), 7, 8, 25  # cublasLtMatmulDescAttributes_t
 BATCH_COUNT, BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
@@ -41,7 +41,7 @@ class Lt:
         """D (m, n) row-major of the call, in place of `d`."""
         cp, ptr = device.cupy(), ctypes.c_void_p
         space = cp.empty(WORKSPACE, cp.uint8)
-        scalar = np.float16 if KINDS[call.kind][2] == "16f" else np.float32
+        scalar = SCALARS.get(KINDS[call.kind][2], np.float32)
         alpha, beta = np.array(call.alpha, scalar), np.array(call.beta, scalar)
         with _Described(self.lib, self.handle, call, 0 if bias is None else bias.data.ptr) as made:
             if made.numbers["status"] or not made.numbers["count"]:
@@ -67,7 +67,7 @@ class _Described:
         a_t, b_t = (letter == "t" for letter in call.layout)
         self.desc, self.pref = ptr(), ptr()
         lib.cublasLtMatmulDescCreate(
-            by(self.desc), COMPUTE_TYPES[compute], DATA_TYPES["float16" if compute == "16f" else "float32"]
+            by(self.desc), COMPUTE_TYPES[compute], DATA_TYPES[np.dtype(SCALARS.get(compute, np.float32)).name]
         )
         self._attribute(FAST, ctypes.c_int8(call.kind.endswith("fast")))
         for attribute, on in zip(TRANSPOSED, (b_t, a_t), strict=True):

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim_gpu import judged, library_calls, segments
+from tcsim_gpu import call_draws, judged, library_calls, segments
 from tcsim_gpu.library_calls import LibraryCall, gemm_kind
 
 GROUP = 96  # calls traced together; of batches and whole outputs fewer
@@ -36,16 +36,21 @@ OURS = ("hashed", "cupy", "Mem", "at::native")
 
 def sections(seed: int, heuristic: Callable[[Any], dict[str, int]]) -> dict[str, Callable[[int], list[LibraryCall]]]:
     """Name -> the calls of a count; another seed for each."""
-    plain = library_calls.PLAIN
+    plain = call_draws.PLAIN
     return {
-        "segments": lambda n: library_calls.draw_segments(n, seed + 1),
-        "tails": lambda n: library_calls.draw_tails(n, seed + 2, heuristic),
-        "scaled": lambda n: library_calls.draw_scaled(n, seed + 3),
-        "biased": lambda n: library_calls.draw_biased(n, seed + 4),
-        "batched": lambda n: library_calls.draw_batched(n, seed + 5),
-        "torch": lambda n: library_calls.draw_torch(n, seed + 6),
-        "whole": lambda n: library_calls.draw_whole(n, seed + 7),
-        "plain": lambda n: library_calls.draw_plain(-(-n // len(plain)), seed + 8),
+        "segments": lambda n: call_draws.draw_segments(n, seed + 1),
+        "tails": lambda n: call_draws.draw_tails(n, seed + 2, heuristic),
+        "scaled": lambda n: call_draws.draw_scaled(n, seed + 3),
+        "scaled32": lambda n: call_draws.draw_scaled(n, seed + 13, ("float32>float32",)),
+        "biased": lambda n: call_draws.draw_biased(n, seed + 4),
+        "batched": lambda n: call_draws.draw_batched(n, seed + 5),
+        "torch": lambda n: call_draws.draw_torch(n, seed + 6),
+        "whole": lambda n: call_draws.draw_whole(n, seed + 7),
+        "sgemm": lambda n: call_draws.draw_plain(n, seed + 9, ("float32>float32",)),
+        "dgemm": lambda n: call_draws.draw_plain(n, seed + 10, ("float64>float64",)),
+        "thin": lambda n: call_draws.draw_thin(n, seed + 11),
+        "short": lambda n: call_draws.draw_short(n, seed + 12),
+        "plain": lambda n: call_draws.draw_plain(-(-n // len(plain)), seed + 8),
     }
 
 
@@ -115,8 +120,7 @@ def run_group(calls: list[LibraryCall]) -> tuple[list[dict[str, Any]], list[Any]
 
 def ask_marks(call: LibraryCall, record: dict[str, Any]) -> None:
     """Where the kernel cuts some tiles along k: which, by a call with marked inputs."""
-    plain = call.op == "gemmEx" and call.alpha == 1 and not call.beta
-    if plain and record["kernels"] and segments.asks_for_marks(judged.launch_of(call, record)):
+    if record["kernels"] and segments.asks_for_marks(judged.launch_of(call, record)):
         try:
             record["regions"] = segments.regions_of(segments.cut_outputs(call))
         except Exception as error:
@@ -202,7 +206,7 @@ def run_survey(out: Path, seconds: float, seed: int, asked: dict[str, int], proc
     """Every section in turn until the seconds are over; the last 15 are for judges to end."""
     started = time.monotonic()
     judges = Judges(out, processes)
-    for kind in library_calls.PLAIN:  # kernels of the cpu backend are compiled while the GPU starts
+    for kind in (*call_draws.PLAIN, "float32>float32"):  # kernels of the cpu backend are compiled while the GPU starts
         judges.pool.submit(_warm, kind)
     import cupy  # noqa: F401
     import torch  # noqa: F401  before cublasLt, which PyTorch brings

@@ -18,8 +18,7 @@ from tcsim.probing.gemm_kernels import Launch
 from tcsim.probing.predict import unit_of_kind
 from tcsim.schedule import Tiled
 from tcsim_gpu import device
-from tcsim_gpu.library_calls import STORAGE, LibraryCall, gemm_kind, value_patterns
-from tcsim_gpu.survey import _call
+from tcsim_gpu.library_calls import GivenOperands, LibraryCall, gemm_kind, run_library, run_torch, value_patterns
 
 MOST = 80  # pieces looked through
 Region = tuple[int, int, int, int]
@@ -38,8 +37,10 @@ def mark_line(k: int, at: int, fmt: str) -> Any:
 
 
 def cut_outputs(call: LibraryCall) -> Any:
-    """Which outputs (m, n) the library does not compute as one chain; a bool array."""
+    """Which outputs (m, n) the library does not compute as one chain, by the same function with c and the bias zero; a bool array."""
     cp = device.cupy()
+    asked = replace(call, alpha=1.0)
+    run = run_torch if call.op.startswith("torch") else run_library
     kind = gemm_kind(call.kind)
     unit = unit_of_kind("h200", kind)
     a_t = call.layout[0] == "t"
@@ -51,10 +52,8 @@ def cut_outputs(call: LibraryCall) -> Any:
         stored = np.float16 if kind.fmt == "float16" else np.float32
         v = cp.asarray(line.astype(stored))
         a = cp.repeat(v, call.m) if a_t else cp.tile(v, call.m)
-        b = cp.ones(call.n * call.k, stored)
-        d = cp.zeros((call.m, call.n), STORAGE[kind.out])
-        _call(replace(call, alpha=1.0, beta=0.0), a, b, d)  # type: ignore[arg-type]
-        cut |= d != whole
+        d = run(asked, GivenOperands(asked, cp.tile(a, call.batch), cp.ones(call.batch * call.n * call.k, stored)))
+        cut |= d[0] != whole
     return cp.asnumpy(cut)
 
 
@@ -73,7 +72,7 @@ def regions_of(cut: Any) -> tuple[Region, ...]:
 def pieces_of(call: LibraryCall, launch: Launch, rows: Any, columns: Any, seen: Any) -> int:
     """The least number of pieces that gives every seen output of the regions, on up to 16 x 16 of them; 1 where none does."""
     from tcsim.schedule import Hybrid
-    from tcsim_gpu.judged import accumulated
+    from tcsim_gpu.judged import expected
 
     found = re.search(r"_tilesize\d+x\d+x(\d+)_", launch.name)
     kind = gemm_kind(call.kind)
@@ -88,8 +87,7 @@ def pieces_of(call: LibraryCall, launch: Launch, rows: Any, columns: Any, seen: 
     part = seen[np.ix_(some_rows, some_columns)]
     for pieces in range(2, min(MOST, -(-call.k // tile)) + 1):
         cut = Tiled(tile_k=tile, shares=pieces, tree="pairs", partial=kept, reduce=kept)
-        total = accumulated(call, kind, cut, 0, rows[some_rows], columns[some_columns])
-        codes = value_patterns(np.asarray(total, np.float16 if kind.out == "float16" else np.float32), kind.out)
+        codes = expected(call, launch, cut, 0, places=(rows[some_rows], columns[some_columns]))
         if np.array_equal(codes[inside], part[inside]):
             return pieces
     return 1

@@ -32,9 +32,11 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "bfloat16>bfloat16": ("bfloat16", "bfloat16", "32f"),
     "float16>float16 in float16": ("float16", "float16", "16f"),
     "float32>float32": ("float32", "float32", "32f"),
+    "float64>float64": ("float64", "float64", "64f"),
     "float8_e4m3fn>float32": ("float8_e4m3fn", "float32", "32f"),
     "float8_e4m3fn>float32 fast": ("float8_e4m3fn", "float32", "32f"),
 }
+SCALARS = {"16f": np.float16, "64f": np.float64}  # of alpha and beta by compute type; float32 else
 LAYOUTS = ("nn", "nt", "tn", "tt")  # row-major operands: "t" for the one that is stored transposed
 ATTRIBUTES = {"algorithm": 0, "tile": 1, "splits": 2, "reduction": 3, "swizzle": 4, "custom": 5, "stages": 6, "cluster": 8}
 
@@ -90,6 +92,8 @@ def _matrix(lines: int, k: int, fmt: str, side: str, seed: int, k_contiguous: bo
         return out.astype(cp.float16)
     if fmt == "bfloat16":
         return (out.view(cp.uint32) >> 16).astype(cp.uint16)
+    if fmt == "float64":
+        return out.astype(cp.float64)
     if fmt == "float8_e4m3fn":
         import torch
 
@@ -110,7 +114,7 @@ def _call(call: GemmCall, a: Any, b: Any, d: Any) -> None:
         shaped = a.reshape(call.m, call.k), b.reshape(call.n, call.k)
         _matmul_fp8(*shaped, d, (fmt, fmt), call.kind.endswith("fast"))
         return
-    scalar = np.float16 if compute == "16f" else np.float32
+    scalar = SCALARS.get(compute, np.float32)
     one, zero = np.array(1, scalar), np.array(0, scalar)
     handle = cp.cuda.device.get_cublas_handle()
     mode = cublas.getPointerMode(handle)
@@ -140,7 +144,7 @@ class Heuristic:
         a_t, b_t = (letter == "t" for letter in call.layout)
         desc, pref, first, second, third = ptr(), ptr(), ptr(), ptr(), ptr()
         lt.cublasLtMatmulDescCreate(
-            ctypes.byref(desc), COMPUTE_TYPES[compute], DATA_TYPES["float16" if compute == "16f" else "float32"]
+            ctypes.byref(desc), COMPUTE_TYPES[compute], DATA_TYPES[np.dtype(SCALARS.get(compute, np.float32)).name]
         )
         fast = ctypes.c_int8(call.kind.endswith("fast"))
         lt.cublasLtMatmulDescSetAttribute(desc, 25, ctypes.byref(fast), ctypes.c_size_t(1))  # CUBLASLT_MATMUL_DESC_FAST_ACCUM
@@ -211,7 +215,7 @@ def survey(calls: list[GemmCall], minutes: float) -> tuple[list[dict[str, Any]],
                 a_t, b_t = (letter == "t" for letter in call.layout)
                 a = _matrix(call.m, call.k, fmt, "a", call.seed, not a_t)
                 b = _matrix(call.n, call.k, fmt, "b", call.seed, b_t)
-                storage = {"float32": cp.uint32, "float16": cp.uint16, "bfloat16": cp.uint16}[out]
+                storage = {"float64": cp.uint64, "float32": cp.uint32, "float16": cp.uint16, "bfloat16": cp.uint16}[out]
                 d = cp.empty((call.m, call.n), storage)
                 _call(call, a, b, d)
                 rows, columns = sampled(call)
@@ -268,7 +272,9 @@ def tree(call: GemmCall, count: int = 4096) -> tuple[np.ndarray[Any, Any], list[
             return x.astype(cp.float16)
         return (x.view(cp.uint32) >> 16).astype(cp.uint16) if fmt == "bfloat16" else x
 
-    d = cp.empty((call.m, call.n), {"float32": cp.uint32, "float16": cp.uint16, "bfloat16": cp.uint16}[out])
+    d = cp.empty(
+        (call.m, call.n), {"float64": cp.uint64, "float32": cp.uint32, "float16": cp.uint16, "bfloat16": cp.uint16}[out]
+    )
     plain = cp.full((call.m if by_column else call.n, call.k), other, cp.float32)
     for first in range(0, len(pairs), lines):
         some = pairs[first : first + lines]

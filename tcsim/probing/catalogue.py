@@ -55,7 +55,12 @@ def along_k(layout: str, m: int, n: int) -> bool:
 
 def catalogues() -> list[tuple[str, str]]:
     """The (GPU, library) whose calls come with the package."""
-    return [(gpu, library) for library, _, gpu in sorted(path.stem.partition("-") for path in FOLDER.glob("*.npz"))]
+    return [
+        (gpu, library)
+        for library, _, gpu in sorted(
+            path.stem.partition("-") for path in FOLDER.glob("*.npz") if not path.stem.startswith("choices_")
+        )
+    ]
 
 
 @cache

@@ -13,7 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.fp.round_to import round_to
+from tcsim.hardware.unit import Unit
+from tcsim.matmul import matmul
 from tcsim.probing.gemm_kernels import GemmKind, Launch
+from tcsim.schedule import Lanes, Tiled
 
 Floats = npt.NDArray[np.float32]
 C_WAYS = ("sum onto c", "c onto sum", "c onto the kept sum", "sum onto half c")
@@ -31,18 +34,29 @@ class GemmEpilogue:
         "bias": added to that. "bias to what is kept": after that is rounded to the output's format.
     joins_first
         c, or the bias, is added to the first slice of k in place of all this: the schedule's `c_joins_first`.
+    alpha
+        What it multiplies: the "sum", or, before the products, the elements of "a" or those of the "vector" (`scaled`).
     """
 
     c: str
     bias: str
     joins_first: bool = False
+    alpha: str = "sum"
+
+    def scaled(self, a: Any, b: Any, alpha: float) -> tuple[Any, Any]:
+        """The operands (m, k) and (k, n), float32, where alpha multiplies one of them; as they are where it multiplies the sum."""
+        if self.alpha == "sum" or alpha == 1:
+            return a, b
+        on_a = self.alpha == "a" or len(a) == 1
+        a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
+        return (a * np.float32(alpha), b) if on_a else (a, b * np.float32(alpha))
 
     def finished(
         self, total: Floats, kind: GemmKind, *, alpha: float = 1.0, beta: float = 0.0, c: Any = None, bias: Any = None, relu: bool = False
     ) -> Floats:  # fmt: skip
         """The output's values, float32, from the sum over k, c and the bias (one of each column), in the output's format."""
         scalar: Any = np.float16 if kind.accumulate == "float16" else np.float32
-        a, b = np.float32(scalar(alpha)), np.float32(scalar(beta))
+        a, b = np.float32(scalar(alpha if self.alpha == "sum" else 1)), np.float32(scalar(beta))
         with np.errstate(invalid="ignore", over="ignore"):
             d = total if a == 1 else (total * a).astype(np.float32)
             if beta and not self.joins_first:
@@ -62,12 +76,12 @@ class GemmEpilogue:
         return fused(a, total, kept_as(other, "float16") if self.c == "sum onto half c" else other)
 
 
-def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta: float = 0.0) -> GemmEpilogue | None:
-    """The epilogue of a kernel, for its alpha and beta; None for a thin kernel whose alpha is another than 1: where it multiplies
-    is not known (gemmSN_NN: the elements of a, before the sum)."""
-    if launch.name.startswith(("gemmSN_", "gemv2N_")) and alpha != 1:
-        return None
-    joins = launch.in_place and launch.name.startswith("cutlass")
+def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta: float = 0.0) -> GemmEpilogue:
+    """The epilogue of a kernel, for its alpha and beta."""
+    for name, multiplied in (("gemmSN_", "a"), ("gemv2N_", "vector")):
+        if launch.name.startswith(name):
+            return GemmEpilogue("c onto sum", BIAS_WAYS[0], alpha=multiplied)
+    joins = launch.in_place and launch.name.startswith(("cutlass", "sgemm_largek"))
     jet = launch.name.startswith("nvjet")
     if kind.accumulate == "float16":
         segments = "_xmma_" in launch.name
@@ -76,9 +90,45 @@ def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta:
         order = "c onto the kept sum"
     else:
         halves = launch.name.startswith("cutlass") and kind.fmt in ("float16", "bfloat16")
-        order = "c onto sum" if launch.reduced or halves else "sum onto c"
+        odd = launch.name.startswith("cutlass") and "_align1" in launch.name
+        added = launch.reduced and "_xmma_" not in launch.name  # by a kernel of its own, which takes c
+        order = "c onto sum" if added or halves or odd else "sum onto c"
     apart = launch.reduced and not jet and not launch.name.startswith("dot_kernel")
     return GemmEpilogue(order, BIAS_WAYS[1] if apart else BIAS_WAYS[0], joins)
+
+
+def joins_scaled(epilogue: GemmEpilogue, alpha: float, beta: float) -> bool:
+    """Whether alpha and beta are at work between the slices of k, which `in_place` computes."""
+    return epilogue.joins_first and (alpha != 1 or beta not in (0, 1))
+
+
+def in_place(
+    a: Any,
+    b: Any,
+    schedule: Tiled | Lanes,
+    unit: Unit,
+    kind: GemmKind,
+    *,
+    alpha: float,
+    beta: float,
+    c: Any = None,
+    **options: Any,
+) -> Floats:
+    """alpha·A·B + beta·C where thread blocks add to the output in place: fma(beta, c, alpha·P) with P the first slice's sum, then
+    each other slice's alpha·P, kept in `schedule.reduce` after every addition."""
+    scalar: Any = np.float16 if kind.accumulate == "float16" else np.float32
+    factor, onto = np.float32(scalar(alpha)), np.float32(scalar(beta))
+    inside = Tiled(None, schedule.tile_k, schedule.instruction_k) if isinstance(schedule, Tiled) else Lanes()
+    total: Any = None
+    for ks in schedule.slices(a.shape[1]):
+        part = np.asarray(matmul(a[:, ks], b[ks], unit=unit, schedule=inside, **options), np.float32) * factor
+        if total is not None:
+            part = total + part
+        elif c is not None:
+            part = fused(onto, np.asarray(c, np.float32), part)
+        total = kept_as(part, schedule.reduce)
+    result: Floats = total
+    return result
 
 
 def fused(x: Any, y: Any, z: Any) -> Floats:

@@ -16,6 +16,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.schedule import Hybrid, Lanes, Schedule, Tiled
 
 IN_PLACE, IN_COMPUTE_TYPE, IN_OUTPUT_TYPE = 1, 2, 4  # cublasLtReductionScheme_t
+_LARGE_K = 512
 _FLAGS = 4096  # bytes: a workspace of flags alone, none for partial sums
 _INSTRUCTION_K = {"1688": 8, "16816": 16, "161616": 16, "884": 4}
 
@@ -31,7 +32,7 @@ class GemmKind:
 
     @property
     def name(self) -> str:
-        inside = "" if self.accumulate == "float32" else f" in {self.accumulate}"
+        inside = "" if self.accumulate == "float32" or self.fmt == "float64" else f" in {self.accumulate}"
         return f"{self.fmt}>{self.out}{inside}{' fast' if self.fast else ''}"
 
 
@@ -76,7 +77,9 @@ class Launch:
         **more: Any,
     ) -> Launch:
         """From a trace's kernels (name, grid, block) and cublasLt's numbers; a scaling of the output before them is passed over."""
-        kernels = [kernel for kernel in kernels if not kernel["name"].startswith("void scal_kernel")] or kernels
+        kernels = [
+            kernel for kernel in kernels if not kernel["name"].startswith(("void scal_kernel", "void scal_64addr"))
+        ] or kernels
         first = kernels[0]
         return cls(
             short(first["name"]), tuple(first["grid"]), tuple(first["block"]), len(kernels) > 1, contiguous,
@@ -122,6 +125,8 @@ def _kept(launch: Launch, kind: GemmKind) -> dict[str, Any]:
     """How partial results and their sum are kept."""
     if kind.accumulate == "float16":
         return {"partial": "float16", "reduce": "float16"}
+    if kind.out == "float64":
+        return {"c_joins_first": launch.in_place}
     if launch.in_place:
         return {"partial": "float32", "reduce": kind.out, "c_joins_first": True}
     narrow = launch.reduction == IN_OUTPUT_TYPE or re.search(r"_tensorop_b?f16_s\d", launch.name) is not None
@@ -130,7 +135,7 @@ def _kept(launch: Launch, kind: GemmKind) -> dict[str, Any]:
 
 def _cutlass(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
     found = re.match(
-        r"cutlass_\d+_(?:wmma_)?tensorop_(?:\w+?_)?[sh](\d+)gemm(?:_(?:bf16|f16))?_\d+x\d+_(?:(\d+)x\d+_)?", launch.name
+        r"cutlass_\d+_(?:wmma_)?tensorop_(?:\w+?_)?[shd](\d+)gemm(?:_(?:bf16|f16))?_\d+x\d+_(?:(\d+)x\d+_)?", launch.name
     )
     if found is None or found[1] not in _INSTRUCTION_K:
         return None
@@ -145,7 +150,7 @@ def _cutlass(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | N
 def _slice(k: int, launch: Launch, kind: GemmKind) -> int:
     """Products of a slice: a multiple of 128 bytes where k is one, an operand lies along k (not "nt", column-major) and the
     grid agrees; else of 16 bytes. cublasLt's number of slices where the grid agrees, else the grid's."""
-    grain = 4 if kind.fmt in ("tfloat32", "float32") else 8
+    grain = {"tfloat32": 4, "float32": 4, "float64": 2}.get(kind.fmt, 8)
     for splits in (launch.splits, launch.layers):
         coarse, fine = (_up(-(-k // max(splits, 1)), step) for step in (8 * grain, grain))
         if k % (8 * grain) == 0 and "_nt_" not in launch.name and -(-k // coarse) == launch.layers:
@@ -156,10 +161,24 @@ def _slice(k: int, launch: Launch, kind: GemmKind) -> int:
 
 
 def _simt(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
-    """CUTLASS on the CUDA cores: chains of fused multiply-adds, cut as the tensor cores' are."""
-    if not launch.name.startswith(("cutlass_80_simt_sgemm", "magma_sgemmEx_kernel")):
+    """On the CUDA cores: chains of fused multiply-adds, cut as the tensor cores' are; sgemm_largek's into multiples of 8."""
+    if launch.name.startswith("sgemm_largek_lds64"):
+        step = _large_k_slice(k, launch)
+        return None if step is None else Lanes(slice_k=step, **_kept(launch, kind)) if launch.layers > 1 else Lanes()
+    if not launch.name.startswith(("cutlass_80_simt_sgemm", "cutlass_80_simt_dgemm", "magma_sgemmEx_kernel")):
         return None
     return Lanes(slice_k=_slice(k, launch, kind), **_kept(launch, kind)) if launch.layers > 1 else Lanes()
+
+
+def _large_k_slice(k: int, launch: Launch) -> int | None:
+    """Of s slices, k // s up to a multiple of 8, which may leave one more: s is cublasLt's number where the grid agrees, else what
+    the grid leaves possible, None where that is two numbers. Where cublasLt says 0, slices are of 512."""
+    sizes = {splits: _up(k // splits, 8) for splits in (launch.splits, launch.layers, launch.layers - 1) if 0 < splits <= k}
+    sizes |= {0: _LARGE_K} if launch.splits == 0 else {}
+    possible = {splits: size for splits, size in sizes.items() if -(-k // size) == launch.layers}
+    if launch.splits in possible:
+        return possible[launch.splits]
+    return next(iter(possible.values())) if len(set(possible.values())) == 1 else None
 
 
 def _nvjet(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
@@ -200,10 +219,10 @@ def _xmma(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None
     if launch.layers < 2:
         return Lanes() if fused else Tiled()
     kept = {key: value for key, value in _kept(launch, kind).items() if key != "c_joins_first"}
+    order = "halves" if launch.custom == 1 and not launch.reduced else "ascending"  # half as many places as slices
     if fused:
-        known = launch.reduced or (launch.layers <= 16 and launch.custom != 1)  # else by way of half as many places
-        return Lanes(tile=tile, turns=launch.layers, **kept) if known else None
-    return Tiled(tile_k=tile, turns=launch.layers, **kept) if launch.reduced else None
+        return Lanes(tile=tile, turns=launch.layers, parts=order, **kept)
+    return Tiled(tile_k=tile, turns=launch.layers, tree=order, **kept)
 
 
 def _segments(launch: Launch, kind: GemmKind, tile: int) -> Schedule | None:
@@ -232,20 +251,20 @@ def _gemv(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None
     slice_k = -(-k // launch.layers) if launch.layers > 1 else None
     kept = _kept(launch, kind)
     name = launch.name
-    if re.match(r"gemvNSP_kernel<\w+, \w+, \w+, \w+, 1, 32, 4, ", name):
-        return Lanes(32, 4, slice_k=slice_k, **kept)
+    if re.match(r"gemvNSP_kernel<\w+, \w+, \w+, \w+, 1, (16|32), 4, ", name):
+        return Lanes(launch.block[1], 4, slice_k=slice_k, **kept)
     columns = re.match(r"gemv2N_kernel<\w+, \w+, \w+, \w+, \w+, \w+, 128, (\d+), ", name)
     if columns is not None and slice_k is None:
         return Lanes(int(columns[1]), None)
     rows = re.match(r"gemv2T_kernel_val<\w+, \w+, \w+, \w+, \w+, \w+, 128, 16, (\d+), ", name)
     if rows is not None:
         return Lanes(16, 1, tile=8 * int(rows[1]), tree="ascending", slice_k=slice_k, **kept)
-    if name.startswith("dot_kernel<float, 128"):
+    if name.startswith(("dot_kernel<float, 128", "dot_kernel<double, 128")):
         blocks = launch.grid[0]
-        if launch.contiguous:
+        if launch.contiguous and "double" not in name:
             return Lanes(256 * blocks, 1, tree="pairs in blocks of 128")
         return Lanes(128 * blocks, 1, tree="blocks of 128")
-    thin = re.match(r"gemmSN_(NN|TN)_kernel<float, \d+, (\d+), ", name)
+    thin = re.match(r"gemmSN_(NN|TN)_kernel<(?:float|double), \d+, (\d+), ", name)
     if thin is not None and slice_k is None:
         if thin[1] == "NN":
             return Lanes(int(thin[2]), None, tile=512 // int(thin[2]), tree="ascending")

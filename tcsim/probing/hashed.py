@@ -8,7 +8,7 @@ import numpy as np
 
 # Input format -> significand bits, and how many bits of the hash are the exponent.
 BITS = {
-    "float16": (11, 3), "bfloat16": (8, 3), "tfloat32": (11, 3), "float32": (24, 3), "float8_e4m3fn": (4, 2), "float8_e5m2": (3, 3),
+    "float16": (11, 3), "bfloat16": (8, 3), "tfloat32": (11, 3), "float32": (24, 3), "float64": (24, 3), "float8_e4m3fn": (4, 2), "float8_e5m2": (3, 3),
 }  # fmt: skip
 SIDES = {"a": 0x243F6A88, "b": 0x85A308D3, "c": 0x13198A2E, "bias": 0x03707344}
 

@@ -16,14 +16,15 @@ from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.probing.catalogue import Catalogue, along_k, catalogue
-from tcsim.probing.epilogues import epilogue_of_kernel
+from tcsim.probing.choices import Choice, carried, ranked, walk_key
+from tcsim.probing.epilogues import epilogue_of_kernel, in_place, joins_scaled
 from tcsim.probing.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
-from tcsim.schedule import Hybrid, Schedule, Tiled
+from tcsim.schedule import Hybrid, Lanes, Schedule, Tiled
 from tcsim.shown import Shown
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 LIBRARIES = ("cublas",)
-NEAREST = 20  # calls by which the reliability of a guess is measured
+NEAREST = 12  # calls of the catalogue that alternatives are taken from
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,9 +40,12 @@ class Prediction(Shown):
     seen
         True where this very call ran; False for a guess from the nearest call.
     right, of
-        Of that many calls nearest to this one, how many are predicted right from their own nearest neighbour.
+        Of that many surveyed calls of this kind, how many are guessed right; both 0 where the call itself ran.
     evidence
         All of it in a sentence.
+    alternatives
+        For a guess: the next most likely choices, each with its launch, its schedule, and how many of those calls a choice of
+        its rank was right for.
     """
 
     gpu: str
@@ -56,6 +60,7 @@ class Prediction(Shown):
     right: int
     of: int
     evidence: str
+    alternatives: tuple[Choice, ...] = ()
 
     def matmul(
         self,
@@ -73,8 +78,8 @@ class Prediction(Shown):
 
         The schedule's sum, then the kernel's own order of multiplications, additions and roundings (`epilogues`). c is (m, n),
         values of the output's format; beta is 1 with c unless given; bias (n,). options are `tcsim.matmul`'s. Values of
-        float16 and bfloat16 outputs come as float16 and float32 arrays. ValueError where the schedule is unknown, for a kernel
-        whose alpha is not understood, or for shapes other than the call's.
+        float16 and bfloat16 outputs come as float16 and float32 arrays. ValueError where the schedule is unknown, or for shapes
+        other than the call's.
         """
         if self.schedule is None:
             raise ValueError(f"not predicted: {self.evidence}")
@@ -82,22 +87,44 @@ class Prediction(Shown):
         if (np.shape(a), np.shape(b)) != ((m, k), (k, n)):
             raise ValueError(f"the prediction is for ({m}, {k}) by ({k}, {n}); got {np.shape(a)} by {np.shape(b)}")
         beta = (1.0 if c is not None else 0.0) if beta is None else beta
+        if self.kind.out == "float64":
+            if (alpha, beta, bias, relu) != (1.0, 0.0, None, False):
+                raise ValueError("not predicted: float64 with alpha, beta, a bias or relu, which no survey asked for")
+            return matmul(a, b, unit=self.unit, schedule=self.schedule, **options)
         if bool(beta) != (c is not None) or (c is not None and bias is not None):
             raise ValueError(f"beta={beta} goes with c, and c not with a bias")
         epilogue = epilogue_of_kernel(self.launch, self.kind, alpha, beta)
-        if epilogue is None:
-            raise ValueError(f"not predicted: {self.launch.name} with alpha={alpha}")
+        a, b, unit = *epilogue.scaled(a, b, alpha), self.unit
+        if epilogue.alpha != "sum" and alpha != 1:
+            unit = unit_of_kind(self.gpu, GemmKind("float32", "float32"))
+        if joins_scaled(epilogue, alpha, beta) and isinstance(self.schedule, Tiled | Lanes):
+            joining = (c, beta) if bias is None else (np.broadcast_to(bias, (m, n)), 1.0)
+            total = in_place(
+                np.asarray(a),
+                np.asarray(b),
+                self.schedule,
+                unit,
+                self.kind,
+                alpha=alpha,
+                beta=joining[1],
+                c=joining[0],
+                **options,
+            )
+            d = epilogue.finished(total, self.kind, relu=relu)
+            return np.asarray(d, np.float16) if self.kind.out == "float16" else d
         joins = None
         if epilogue.joins_first and (c is not None or bias is not None):
             joins = np.broadcast_to(np.asarray(bias if c is None else np.float32(beta) * np.asarray(c, np.float32)), (m, n))
-        total = np.asarray(matmul(a, b, joins, unit=self.unit, schedule=self.schedule, **options), np.float32)
+        total = np.asarray(matmul(a, b, joins, unit=unit, schedule=self.schedule, **options), np.float32)
         d = epilogue.finished(total, self.kind, alpha=alpha, beta=beta, c=c, bias=bias, relu=relu)
         return np.asarray(d, np.float16) if self.kind.out == "float16" else d
 
     def __str__(self) -> str:
         m, n, k = self.shape
         verdict = "not predicted" if self.schedule is None else schedule_text(self.schedule)
-        return f"{self.library} on {self.gpu}, {m} x {n} x {k} {self.kind.name} {self.layout}: {verdict}\n{self.evidence}"
+        said = f"{self.library} on {self.gpu}, {m} x {n} x {k} {self.kind.name} {self.layout}: {verdict}\n{self.evidence}"
+        shown = [x for x in self.alternatives if x.right]
+        return said + "".join(f"\nelse {schedule_text(x.schedule)}: right in {x.right} of {x.of} such calls" for x in shown)
 
 
 def predict(
@@ -123,8 +150,9 @@ def predict(
     layout
         For a and for b: "n" where it is stored row-major as it stands, "t" where its transpose is.
     source
-        "catalogue": the calls that ran on that GPU and are stored with tcsim; a call that is not among them is guessed from
-        the nearest, and `right` of `of` says how often that works there. "library": the call runs on the GPU present, its
+        "catalogue": the calls that ran on that GPU and are stored with tcsim; a call that is not among them is guessed by
+        decision trees fitted to the library's own heuristic, `right` of `of` says how often that works, and `alternatives` are
+        ranked. "library": the call runs on the GPU present, its
         kernel is looked up, and the prediction is checked on outputs of random inputs.
 
     ValueError for names that do not exist and shapes that are none; `tcsim_gpu.device.NoGPU` for "library" without a GPU.
@@ -137,7 +165,8 @@ def predict(
     if len(shape) != 3:
         raise ValueError(f"shape must be (m, n, k); got {shape!r}")
     m, n, k = (arguments.integer(size, name, 1) for size, name in zip(shape, "mnk", strict=True))
-    kind = GemmKind(format_named(dtype).name, format_named(out).name, format_named(accumulate).name, bool(fast))
+    fmt, kept = format_named(dtype).name, format_named(accumulate).name
+    kind = GemmKind(fmt, format_named(out).name, "float64" if (fmt, kept) == ("float64", "float32") else kept, bool(fast))
     if source not in ("catalogue", "library"):
         raise unknown("source of predictions", source, ("catalogue", "library"))
     if source == "library":
@@ -149,6 +178,8 @@ def predict(
 
 def unit_of_kind(gpu: str, kind: GemmKind) -> Unit:
     """The unit on which a kind of GEMM accumulates; of float32 inputs, fused multiply-adds of the CUDA cores."""
+    if kind.fmt == "float64":
+        return unit_named(gpu, "float64")
     if kind.fmt == "float32":
         return Unit(
             gpu, "fma", "float32", "float32", "float32", 1, align_rounding="exact", rounding="rne", zero_sign="ieee",
@@ -159,28 +190,60 @@ def unit_of_kind(gpu: str, kind: GemmKind) -> Unit:
 
 def _from_catalogue(gpu: str, library: str, kind: GemmKind, shape: tuple[int, int, int], layout: str) -> Prediction:
     calls = catalogue(gpu, library)
-    rows = calls.rows(kind)
+    rows, unit = calls.rows(kind), unit_of_kind(gpu, kind)
     distance = _distances(calls, rows, shape, layout)
-    nearest = rows[np.argsort(distance, kind="stable")]
-    seen = bool(distance.min() == 0)
-    launch = _relaid(calls.launch(int(nearest[0])), layout, shape)
-    unit = unit_of_kind(gpu, kind)
-    right, of = _reliability(calls, rows, nearest[:NEAREST], kind, unit)
-    ran = f"{launch.name}, grid {'x'.join(map(str, launch.grid))}"
+    nearest = int(rows[np.argmin(distance)])
     where = f"{calls.meta['library']} {calls.meta['cublasLt']} on an {calls.meta['gpu']}, driver {calls.meta['driver']}, {calls.meta['date']}"
-    if seen:
-        how = f"this call ran ({where}): {ran}; its sampled outputs have these bits"
+    if seen := bool(distance.min() == 0):
+        launch, choices = _relaid(calls.launch(nearest), layout, shape), []
+        how = f"this call ran ({where}): {_ran(launch)}; its sampled outputs have these bits"
     else:
-        near = {key: int(calls.columns[key][nearest[0]]) for key in "mnk"}
-        how = (
-            f"a guess from the nearest call of the catalogue, {near['m']} x {near['n']} x {near['k']} ({where}): {ran}; of the "
-            f"{of} calls nearest to this one, {right} are right when guessed so from another. With the GPU at hand, source='library' looks"
-        )
+        choices = ranked(gpu, library, kind, shape, layout, unit, catalogue_launches(gpu, library, kind, shape, layout))
+        launch = choices[0].launch if choices else _relaid(calls.launch(nearest), layout, shape)
+        how = f"a guess ({where}): {_ran(launch)}. {_told(choices)}With the GPU at hand, source='library' looks"
     schedule = schedule_of_kernel(launch, kind, unit, shape[2])
     if schedule is None:
         how = f"the order in which {launch.name} adds is not known. " + how
     how = defect_text(schedule, shape[2]) + how + family_text(calls, launch)
-    return Prediction(gpu, library, shape, kind, layout, unit, schedule, launch, seen, right, of, how)
+    right, of = (choices[0].right, choices[0].of) if choices else (0, 0)
+    return Prediction(gpu, library, shape, kind, layout, unit, schedule, launch, seen, right, of, how, tuple(choices[1:]))
+
+
+def _ran(launch: Launch) -> str:
+    return f"{launch.name}, grid {'x'.join(map(str, launch.grid))}"
+
+
+def _told(choices: list[Choice]) -> str:
+    """How often guesses of each rank were right."""
+    if not choices or not choices[0].of:
+        return ""
+    later = ", ".join(str(choice.right) for choice in choices[1:] if choice.right)
+    more = f"; their next alternatives were right {later} times" if later else ""
+    return f"Of {choices[0].of} surveyed calls of this kind that no guess was fitted to, {choices[0].right} are guessed right{more}. "
+
+
+def catalogue_launches(
+    gpu: str, library: str, kind: GemmKind, shape: tuple[int, int, int], layout: str, but_itself: bool = False
+) -> list[Launch]:
+    """The kernels of the calls nearest to one, as each would run it, the nearest and most frequent schedule first; without the
+    call itself, to find out how often its neighbours are right."""
+    calls = catalogue(gpu, library)
+    if kind not in calls.kinds:
+        return []
+    rows, unit = calls.rows(kind), unit_of_kind(gpu, kind)
+    distance = _distances(calls, rows, shape, layout)
+    if but_itself:
+        distance = np.where(distance == 0, np.inf, distance)
+    near = np.argpartition(distance, min(NEAREST, len(rows) - 1))[:NEAREST]
+    votes: dict[Any, float] = {}
+    found: dict[Any, Launch] = {}
+    for at in near[np.argsort(distance[near], kind="stable")].tolist():
+        launch = carried(calls.launch(int(rows[at])), gpu, kind, shape, layout)
+        key = walk_key(schedule_of_kernel(launch, kind, unit, shape[2]), unit, shape[2])
+        if key is not None and distance[at] < np.inf:
+            found.setdefault(key, launch)
+            votes[key] = votes.get(key, 0.0) + 1 / (0.1 + float(distance[at]))
+    return [found[key] for key in sorted(found, key=lambda key: -votes[key])]
 
 
 def schedules_near(
@@ -246,19 +309,3 @@ def _distances(calls: Catalogue, rows: npt.NDArray[Any], shape: tuple[int, int, 
     index = calls.layouts.index(layout) if layout in calls.layouts else -1
     total += 2.0 * (calls.columns["layout"][rows] != index)
     return total
-
-
-def _reliability(
-    calls: Catalogue, rows: npt.NDArray[Any], near: npt.NDArray[Any], kind: GemmKind, unit: Unit
-) -> tuple[int, int]:
-    """Of the calls `near`, how many have the schedule that their nearest neighbour suggests."""
-    right = 0
-    for row in near.tolist():
-        shape = tuple(int(calls.columns[key][row]) for key in "mnk")
-        layout = calls.layouts[int(calls.columns["layout"][row])]
-        others = rows[rows != row]
-        guess = others[int(np.argmin(_distances(calls, others, shape, layout)))]  # type: ignore[arg-type]
-        suggested = schedule_of_kernel(_relaid(calls.launch(int(guess)), layout, shape), kind, unit, shape[2])  # type: ignore[arg-type]
-        truth = schedule_of_kernel(calls.launch(row), kind, unit, shape[2])
-        right += truth is not None and suggested == truth
-    return right, len(near)

@@ -36,6 +36,7 @@ def predict(as_json: bool, shape: tuple[int, int, int], **asked: Any) -> None:
     tcsim predict --shape 311x6023x10303 --dtype bfloat16 --out bfloat16
     """
     from tcsim.probing.predict import predict as run
+    from tcsim.probing.predict import schedule_text
 
     made = run(shape=shape, **asked)
     if as_json:
@@ -44,6 +45,9 @@ def predict(as_json: bool, shape: tuple[int, int, int], **asked: Any) -> None:
             "gpu": made.gpu, "library": made.library, "shape": made.shape, "kind": made.kind.name, "layout": made.layout,
             "unit": made.unit.label, "schedule": schedule, "kernel": asdict(made.launch), "seen": made.seen, "right": made.right,
             "of": made.of, "evidence": made.evidence,
+            "alternatives": [
+                {"schedule": schedule_text(x.schedule), "kernel": x.launch.name, "right": x.right, "of": x.of} for x in made.alternatives
+            ],
         }  # fmt: skip
         click.echo(json.dumps(verdict, indent=2))
     else:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.fresh import SEED
-from tcsim_gpu import judged, library_calls, predict_report, predict_survey, segments
+from tcsim_gpu import call_draws, judged, library_calls, predict_report, predict_survey, segments
 from tcsim_gpu.library_calls import LibraryCall, gemm_kind
 from tcsim_gpu.survey import KINDS
 
@@ -21,7 +21,7 @@ from tcsim.probing.audit import SampledCall
 from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel, fused
 from tcsim.probing.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
 from tcsim.probing.predict import predict, unit_of_kind
-from tcsim.schedule import Hybrid, Tiled
+from tcsim.schedule import Hybrid, Lanes, Tiled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gemm_schedules" / "survey-h200.npz"
 META, CALLS = predict_report.read_survey_golden(GOLDEN)
@@ -130,7 +130,7 @@ def test_what_joins_first_is_not_added_again() -> None:
         "cutlass_80_tensorop_s1688gemm_128x128_32x3_tt_align1", (12, 2, 17), (128, 1, 1), False, splits=17, reduction=2
     )
     epilogue = epilogue_of_kernel(launch, GemmKind("tfloat32", "float32"))
-    assert epilogue == GemmEpilogue("sum onto c", "bias", True)
+    assert epilogue == GemmEpilogue("c onto sum", "bias", True)
     total = np.ones((2, 3), np.float32)
     np.testing.assert_array_equal(epilogue.finished(total, GemmKind("tfloat32", "float32"), bias=total), total)
 
@@ -176,14 +176,44 @@ def test_regions_and_pieces_of_a_cut_output() -> None:
     assert schedule_of_kernel(replace(launch, pieces=1), kind, unit_of_kind("h200", kind), call.k) is None
 
 
+def test_pieces_are_counted_behind_an_epilogue() -> None:
+    """A call with a bias and max(0, ·) is looked at with them, not as the sum alone."""
+    call = LibraryCall("lt", "tfloat32>float32", 70, 60, 700, "nn", 5, bias=True, relu=True)
+    launch = Launch(
+        "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x128x32_warpgroupsize1x1x1_execute_segment_k_on_kernel", (4, 1, 1), (384, 1, 1),
+        False, workspace=1 << 20, regions=((40, 64, 32, 60),), pieces=6, shape=(70, 60),
+    )  # fmt: skip
+    kind = gemm_kind(call.kind)
+    schedule = schedule_of_kernel(launch, kind, unit_of_kind("h200", kind), call.k)
+    assert schedule is not None
+    seen = judged.expected(call, launch, schedule, 0)
+    assert segments.pieces_of(call, replace(launch, pieces=1), *library_calls.kept_places(call), seen) == 6
+
+
+def test_alpha_before_the_products() -> None:
+    """A thin kernel multiplies the vector, or the elements of a, by alpha in float32; then come the products."""
+    rng = np.random.default_rng(4)
+    a, x = (np.asarray(tcsim.round_to(rng.standard_normal(s), "bfloat16"), np.float32) for s in ((12, 55), (55, 1)))
+    made = replace(predict(shape=(12, 1, 55), dtype="bfloat16"), schedule=Lanes())
+    for name, (left, right) in {
+        "gemv2N_kernel<": (a, x * np.float32(0.7)),
+        "gemmSN_TN_kernel<": (a * np.float32(0.7), x),
+    }.items():
+        got = replace(made, launch=Launch(name, (1, 1, 1), (128, 1, 1), False)).matmul(a, x, alpha=0.7)
+        want = np.zeros((12, 1), np.float32)
+        for i in range(55):
+            want = fused(left[:, i : i + 1], right[i : i + 1], want)
+        np.testing.assert_array_equal(got, want)
+
+
 def test_draws_cover_what_they_say() -> None:
-    calls = library_calls.draw_plain(4, 1)
-    assert {call.kind for call in calls} == set(KINDS) - {"float32>float32"}
+    calls = call_draws.draw_plain(4, 1)
+    assert {call.kind for call in calls} == set(KINDS) - {"float32>float32", "float64>float64"}
     assert len({call.seed for call in calls}) == len(calls)
     for call in calls:
         rows, columns = library_calls.kept_places(call)
         assert rows.size * columns.size >= min(4096, call.m * call.n)
-    assert all(call.m * call.n * call.k <= 1 << 35 for call in library_calls.draw_whole(20, 2))
+    assert all(call.m * call.n * call.k <= 1 << 35 for call in call_draws.draw_whole(20, 2))
 
 
 def test_kernels_are_their_calls() -> None:
