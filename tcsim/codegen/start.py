@@ -16,8 +16,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from tcsim.codegen.quick import quicken
-
 _LOCK = threading.Lock()
 _RESTING: list[bool] = []  # of those who want the collector to rest, whether it was at work when they came
 
@@ -75,7 +73,6 @@ def import_numba() -> None:
     with collector_at_rest():
         event = import_module("numba.core.event")
         _register_without_scipy()
-        quicken()
 
     class Resting(event.Listener):  # type: ignore[misc, name-defined]
         def on_start(self, happening: Any) -> None:
