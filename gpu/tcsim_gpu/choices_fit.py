@@ -195,7 +195,7 @@ def ranks(rows: list[dict[str, Any]]) -> dict[str, tuple[list[int], int]]:
     return {name: ([counts[rank] for rank in range(RANKS)], sum(counts.values())) for name, counts in found.items()}
 
 
-def fit(answers: str, *folders: str) -> None:
+def fit_trees(answers: str, *folders: str) -> None:
     """Trees of every kind among the answers; kernels' names are those of the surveys in the folders."""
     sys.setrecursionlimit(10_000)
     templates, table = Templates([row for folder in folders for row in plain_rows(folder)]), Table()
@@ -210,7 +210,7 @@ def fit(answers: str, *folders: str) -> None:
     table.write([gemm_kind(kind) for kind in kinds], meta)
 
 
-def count(*folders: str) -> None:
+def count_ranks(*folders: str) -> None:
     """Into the trees' record: how often each rank is right on the drawn calls of surveys."""
     held = [row for folder in folders for row in plain_rows(folder) if row["section"] in ("plain", "sgemm", "dgemm")]
     path = choices_path(GPU, LIBRARY)
@@ -224,4 +224,4 @@ def count(*folders: str) -> None:
 
 
 if __name__ == "__main__":
-    (fit if sys.argv[1] == "fit" else count)(*sys.argv[2:])
+    (fit_trees if sys.argv[1] == "fit" else count_ranks)(*sys.argv[2:])

@@ -31,7 +31,7 @@ MULTIPROCESSORS = {"h200": 132}
 
 
 @dataclass(frozen=True)
-class Choice:
+class KernelChoice:
     """A kernel that may be chosen: `launch` as it would run, its schedule, and of how many held-out calls of the kind a choice of
     this rank was right."""
 
@@ -68,7 +68,7 @@ class Choices:
         splits = int(a["splits"][label])
         if waves := int(a["waves"][label]):
             splits = max(1, MULTIPROCESSORS[gpu] * waves // tiles(shape, tuple(a["tile"][label].tolist())))
-        return placed(self.templates[a["template"][label]], kind, shape, layout, splits)
+        return run_at(self.templates[a["template"][label]], kind, shape, layout, splits)
 
 
 LAYOUT_BITS = {"nn": 0, "nt": 1, "tn": 2, "tt": 3}
@@ -98,7 +98,7 @@ def features(m: Ints, n: Ints, k: Ints, layout: Ints, multiprocessors: int) -> I
     return np.stack(columns, axis=1)
 
 
-def placed(template: Launch, kind: GemmKind, shape: tuple[int, int, int], layout: str, splits: int) -> Launch:
+def run_at(template: Launch, kind: GemmKind, shape: tuple[int, int, int], layout: str, splits: int) -> Launch:
     """A kernel as it would run another call with so many slices of k."""
     m, n, k = shape
     letters = "".join("t" if letter == "t" else "n" for letter in reversed(layout))
@@ -129,7 +129,7 @@ def carried(launch: Launch, gpu: str, kind: GemmKind, shape: tuple[int, int, int
         waves = waves_of(splits, tiles(launch.shape, tile), MULTIPROCESSORS[gpu])
         if waves:
             splits = max(1, MULTIPROCESSORS[gpu] * waves // tiles(shape, tile))
-    return placed(launch, kind, shape, layout, splits)
+    return run_at(launch, kind, shape, layout, splits)
 
 
 def tile_of(name: str) -> tuple[int, int] | None:
@@ -157,7 +157,7 @@ def walk_key(schedule: Schedule | None, unit: Unit, k: int) -> Any:
 
 def ranked(
     gpu: str, library: str, kind: GemmKind, shape: tuple[int, int, int], layout: str, unit: Unit, more: Sequence[Launch] = ()
-) -> list[Choice]:
+) -> list[KernelChoice]:
     """The choices of the trees, then those of `more`, each once, with how often a choice of its rank was right."""
     known = choices(gpu, library)
     found: dict[Any, tuple[Launch, Schedule]] = {}
@@ -167,7 +167,7 @@ def ranked(
             found.setdefault(walk_key(schedule, unit, shape[2]), (launch, schedule))
     right, of = known.meta["ranks"].get(kind.name, ([], 0)) if known else ([], 0)
     shares = [*right, *[0] * len(found)]
-    return [Choice(launch, schedule, shares[rank], of) for rank, (launch, schedule) in enumerate(found.values())]
+    return [KernelChoice(launch, schedule, shares[rank], of) for rank, (launch, schedule) in enumerate(found.values())]
 
 
 @cache

@@ -191,7 +191,7 @@ def _nvjet(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | Non
     tile = 128 if eight else 64
     splits, whole, rest = _nvjet_splits(launch), k // tile, k % tile
     # A defect, seen on every call of this kind: the slices are shares of the whole tiles, and nobody computes the rest.
-    forgotten = rest if whole % splits == 0 and splits > rest else 0
+    forgotten = rest if whole and whole % splits == 0 and splits > rest else 0
     tiles = whole if forgotten else -(-k // tile)
     return Tiled(-(-tiles // splits) * tile, promote_k=promote, forgotten=forgotten, **_kept(launch, kind))
 

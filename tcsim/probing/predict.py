@@ -16,7 +16,7 @@ from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.probing.catalogue import Catalogue, along_k, catalogue
-from tcsim.probing.choices import Choice, carried, ranked, walk_key
+from tcsim.probing.choices import KernelChoice, carried, ranked, walk_key
 from tcsim.probing.epilogues import epilogue_of_kernel, in_place, joins_scaled
 from tcsim.probing.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
 from tcsim.schedule import Hybrid, Lanes, Schedule, Tiled
@@ -60,7 +60,7 @@ class Prediction(Shown):
     right: int
     of: int
     evidence: str
-    alternatives: tuple[Choice, ...] = ()
+    alternatives: tuple[KernelChoice, ...] = ()
 
     def matmul(
         self,
@@ -200,7 +200,7 @@ def _from_catalogue(gpu: str, library: str, kind: GemmKind, shape: tuple[int, in
     else:
         choices = ranked(gpu, library, kind, shape, layout, unit, catalogue_launches(gpu, library, kind, shape, layout))
         launch = choices[0].launch if choices else _relaid(calls.launch(nearest), layout, shape)
-        how = f"a guess ({where}): {_ran(launch)}. {_told(choices)}With the GPU at hand, source='library' looks"
+        how = f"a guess ({where}): {launch.name}. {_told(choices)}With the GPU at hand, source='library' looks"
     schedule = schedule_of_kernel(launch, kind, unit, shape[2])
     if schedule is None:
         how = f"the order in which {launch.name} adds is not known. " + how
@@ -213,7 +213,7 @@ def _ran(launch: Launch) -> str:
     return f"{launch.name}, grid {'x'.join(map(str, launch.grid))}"
 
 
-def _told(choices: list[Choice]) -> str:
+def _told(choices: list[KernelChoice]) -> str:
     """How often guesses of each rank were right."""
     if not choices or not choices[0].of:
         return ""
