@@ -52,3 +52,24 @@ def test_the_report_says_that_training_ends_in_the_same_bits(path: Path, dtype: 
     assert watched["products"] == watched["steps"] * found["first call fits"][1]
     assert (watched["outputs differing"], watched["other strides"], operations["first that differs"]) == (0, 0, None)
     assert operations["results"][0] == operations["results"][1]
+
+
+@pytest.mark.parametrize(("dtype", "steps"), [("float16", 97), ("bfloat16", 100)])
+def test_the_report_says_the_same_of_smollm2s_own_weights(dtype: str, steps: int) -> None:
+    found = json.loads((Path(__file__).parent / "golden" / "models" / "h200.json").read_text())
+    run = found[f"training from SmolLM2's weights, {dtype}"]
+    assert (run["steps"], run["parameters"], run["parameters differing"]) == (steps, 134_515_008, 0)
+    assert run["losses equal"]
+    assert run["finite"]
+    assert run["plain run repeats"]
+    assert (run["watched"]["products differing"], run["watched"]["outputs differing"]) == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_report_says_that_the_residual_network_is_predicted(dtype: str) -> None:
+    found = json.loads((Path(__file__).parent / "golden" / "models" / "h200.json").read_text())[f"residual network, {dtype}"][
+        "library"
+    ]
+    assert (found["products"], found["equal"], found["outputs"], found["differing"]) == (35, 35, 4_936_424, 0)
+    assert sum(row["outputs"] for row in found["rows"]) == 4_936_424
+    assert not any(row["differing"] for row in found["rows"])

@@ -11,7 +11,7 @@ import torch
 
 from tcsim import arguments
 from tcsim.hardware.unit import Unit
-from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
+from tcsim.schedule import Blocked, Schedule, Sequential, SplitK, Tiled
 from tcsim.shown import Shown
 from tcsim.torch.cudnn import ConvCall
 from tcsim.torch.emulation import Call, EmulationMode, call_of, emulate, scheduled
@@ -124,7 +124,7 @@ def audit(
     candidates
         Schedules tried on the first call of each kind (operator, shape, dtypes, layout), on the unit and on one of half its
         block, until one explains every output; later calls of the kind are predicted by it. By default Sequential and, on
-        a GPU, SplitK(2…32, 64 and 128), Blocked(128), and for convolutions some of cuDNN's orders.
+        a GPU, Tiled(32 and 64), SplitK(2…32, 64 and 128), Blocked(128), and for convolutions some of cuDNN's orders.
     keep
         Called after each product with its Row, its two operands and the native result.
     cast, seed
@@ -166,6 +166,7 @@ def audit(
 _RUNTIME = ("cuda", "cuLaunch", "cuModule", "Mem", "Activity", "Lazy", "Runtime")  # of what a profiler lists, no kernels
 _SCHEDULES: tuple[Schedule, ...] = (
     Sequential(),
+    *(Tiled(tile_k=t) for t in (32, 64)),  # the odd tile first, as CUTLASS's kernels for odd alignments have it
     *(SplitK(s, 64) for s in range(2, 33)),
     *(SplitK(s, 128) for s in range(2, 17)),
     Blocked(128),
