@@ -14,14 +14,13 @@ from typing import Any
 
 from tcsim.gates import asked_of
 from tcsim.hardware.unit import Unit
-from tcsim.problem import Codes, Operand, Problem
+from tcsim.problem import Codes, Problem
 from tcsim.schedule import Plan, Sequential
 from tcsim_gpu import ballast, certificates, device, emulator, folded, native
-from tcsim_gpu.launch import GPU, PresentGpu
+from tcsim_gpu.launch import GPU
 
 FEW = 1 << 20  # multiply-adds of one product of a batch, below which launching one kernel a product does not pay
 MANY = 1 << 32  # multiply-adds from which on it pays to ask the data about ballast
-FEW_LISTED = 512  # outputs without a certificate whose rows and columns are gathered, so that the emulator packs no others
 RECOMPUTED = 128  # one output in so many without a certificate, and all are recomputed: together they are as fast (14 against 0.09 TMAC/s)
 
 
@@ -115,41 +114,8 @@ def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) ->
     if without:
         tally.add("emulator", without)
         c = None if problem.c is None else cp.ascontiguousarray(problem.c)
-        recompute(replace(problem, c=c), out, listed[:without])
+        emulator.some(replace(problem, c=c), out, listed[:without], GPU)
     return out
-
-
-def recompute(problem: Problem, out: Any, listed: Any, machine: PresentGpu = GPU) -> None:
-    """The listed elements of `out` by the emulator: a few as the diagonal of a product of their rows and columns alone.
-
-    Not for random words, which an output's place draws.
-    """
-    few = int(listed.size)
-    if few > FEW_LISTED:
-        emulator.some(problem, out, listed, machine)
-        return
-    xp = machine.xp
-    _, m, n, _ = problem.shape
-    z, i, j = listed // (m * n), listed // n % m, listed % n
-
-    def columns(x: Any) -> Any:
-        return xp.ascontiguousarray(x[z, :, j].T)[None]
-
-    c = None
-    if problem.c is not None:
-        c = xp.zeros((1, few, few), problem.c.dtype)
-        c[0, xp.arange(few), xp.arange(few)] = problem.c[z, i, j]
-    part = replace(
-        problem,
-        a=Operand(problem.a.codes[z, i][None], problem.a.stored),
-        b=Operand(columns(problem.b.codes), problem.b.stored),
-        c=c,
-        scale_a=None if problem.scale_a is None else xp.asarray(problem.scale_a)[z, i][None],
-        scale_b=None if problem.scale_b is None else columns(xp.asarray(problem.scale_b)),
-    )
-    small = xp.empty((1, few, few), out.dtype)
-    emulator.some(part, small, xp.arange(few, dtype=xp.int64) * (few + 1), machine)
-    out.reshape(-1)[listed] = small[0].diagonal()
 
 
 def explain_plan(problem: Problem, gpu: str | None = None) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.ballast_on_host import on_host
 from support.fresh import seeds
 from support.random_units import written
 from tcsim_gpu import ballast, device, host, proofs, what_ifs
@@ -187,25 +188,6 @@ def test_the_step_on_the_host_is_hoppers(unit: Unit, tmp_path: Path) -> None:
             assert np.float32(library.step(*words, ctypes.c_float(c))).view(np.uint32) == expected
 
 
-def on_host(problem: Problem, limit: int = 1 << 20) -> tuple[np.ndarray, np.ndarray] | None:
-    """The kernels' result (m, n), and which outputs they left over; None where they gave up."""
-    machine, unit = host.Host(for_any=False), problem.unit
-    by, order = ballast.shift(unit, CORES[str(unit.a)]), ballast.ballast_places(unit, problem.shape[3])
-    assert by is not None
-    codes = (problem.a.codes[0], problem.b.codes[0].T)
-    moved = [np.ascontiguousarray(np.where(order < 0, 0, x[:, order]).astype(np.uint16)) for x in codes]
-    (a, of_a), (b, of_b) = (ballast.survey_operands(unit, by, x, machine) for x in moved)
-    _, m, n, k = problem.shape
-    out, left = np.zeros((m, n), np.uint32), (np.zeros(2, np.uint64), np.zeros(m * n, np.int64))
-    c = None if problem.c is None else np.ascontiguousarray(problem.c[0])
-    ballast.multiply(unit, by, a, b, c, out, left, 0, k, ballast.products_sign(of_a, of_b), limit, machine)
-    if left[0][1]:
-        return None
-    without = np.zeros(m * n, bool)
-    without[left[1][: int(left[0][0])]] = True
-    return out, without.reshape(m, n)
-
-
 @needs_compiler
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_the_kernel_on_the_host(seed: int) -> None:
@@ -263,53 +245,6 @@ def test_sums_that_cross_a_power_of_two(seed: int) -> None:
         assert found is not None
         wrong = (found[0] != reference.multiply_reference(problem)[0]) & ~found[1]
         assert not wrong.any(), f"seed {(seed, 3, index)}: {unit.label} {np.argwhere(wrong)[:4]}"
-
-
-BOUNDS = ("sum", "fall", "columns", "two", "product")
-
-
-def at_the_bound(draw: what_ifs.Draw, unit: Unit, kind: str) -> Problem:
-    """Outputs that pass a power of two by a few hundredths of what a stage's norms allow, in the first of its blocks; in the others
-    products whose last bits are cut. "fall": downwards, "columns": where the second 32 are larger, "two": of two exponents,
-    "product": one that is larger than c."""
-    m, n, k, top = 32, 64, 128, 8
-    order = ballast.ballast_places(unit, k)
-    places = order[draw.between(0, 1) * 64 :][:64]
-    a, b = (2.0**-7 * (1 + draw.rng.random(shape)) for shape in ((m, k), (n, k)))
-    large = places[:8][: 1 if kind == "product" else None]
-    a[:, large] = b[:, large] = np.round(8 * (1 + draw.rng.random(large.size))) / 8
-    if kind == "columns":
-        b[32:, large] *= 2
-    if kind == "product":
-        a[:, large], b[:, large] = 4, 1
-        b[32:, large] = 8
-    total = a[:, large] @ b[:, large].T
-    away = total * draw.rng.uniform(0.93, 0.97, (m, n))
-    c = 2.0**top + (away if kind == "fall" else -away)
-    if kind == "columns":
-        c[:, :32] = 2.0**top - 3 * total[:, :32]
-    if kind == "two":
-        c[:, ::2] = 1.2 * 2.0 ** (top - 2)
-    if kind == "product":
-        c = 16 * draw.rng.uniform(1, 1.2, (m, n))
-    of_c, of_a = draw.of((1, -1)), draw.of((1, -1))
-    signs = of_a, of_c * of_a * (-1 if kind == "fall" else 1)
-    codes = [tcsim.encode(tcsim.round_to(s * x, str(unit.a)), str(unit.a)) for s, x in zip(signs, (a, b), strict=True)]
-    operands = Operand(codes[0][None], unit.a_format), Operand(codes[1].T[None], unit.a_format)
-    return Problem(unit, Sequential().plan(k), *operands, (of_c * c).astype(np.float32).view(np.uint32)[None])
-
-
-@needs_compiler
-@pytest.mark.parametrize("kind", BOUNDS)
-def test_stages_whose_bounds_are_nearly_met(kind: str) -> None:
-    draw = what_ifs.Draw((SEEDS["fresh"], 4, BOUNDS.index(kind)))
-    for unit in (A100, V100, BF16):
-        problem = at_the_bound(draw, unit, kind)
-        found = on_host(problem)
-        assert found is not None
-        assert not found[1].any()
-        wrong = found[0] != cpu.multiply_cpu(problem, 1)[0]
-        assert not wrong.any(), f"seed {SEEDS['fresh']}: {unit.label} {np.argwhere(wrong)[:4]}"
 
 
 @needs_compiler

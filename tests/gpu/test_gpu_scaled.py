@@ -12,7 +12,7 @@ import pytest
 from support.fresh import seeds
 from support.random_units import written
 from support.scaled_problems import scaled_problem
-from tcsim_gpu import emulator, grouped, host, proofs, soak, what_ifs
+from tcsim_gpu import emulator, grouped, host, soak, what_ifs
 from tcsim_gpu.gates import ALIGNED
 
 from tcsim import reference
@@ -77,11 +77,6 @@ def some(problem: Problem, expected: np.ndarray) -> np.ndarray:
     out.ravel()[listed] += 1
     c = None if problem.c is None else np.ascontiguousarray(problem.c)
     emulator.some(replace(problem, c=c), out, listed, host.Host())
-    if problem.unit.rounding != "sr":
-        alone = expected.copy()
-        alone.ravel()[listed] += 1
-        proofs.recompute(replace(problem, c=c), alone, listed, host.Host())
-        np.testing.assert_array_equal(alone, out)
     return out
 
 

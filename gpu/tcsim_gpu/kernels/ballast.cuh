@@ -95,7 +95,7 @@ template <int COUNT> DEV void alike(float (&acc)[2][8][4], const u8 *rows, const
   const u32 step = COUNT > 1 && holds_ballast(lane) ? STEP : 0;
   const bool holds = lane % 4 < W / 2;
   rows += lane_offset(lane), columns += lane_offset(lane);
-#pragma unroll 2
+#pragma unroll 1
   for (const int end = block + run; block < end; block++) {
     u32 a[2][2], b[8];
     load_block(a, b, rows + offset_of(block), columns + offset_of(block), holds);
@@ -234,7 +234,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) ballast_gemm(const __grid_c
         }
       }
     }
-    if (lane == 0 && instructions > 16 * (p.limit * (stage + 1) * STAGE_BLOCKS + 64)) *(volatile u64 *)(p.count + 1) = 1;
+    const i64 patience = 64 + min((i64)192, p.blocks / 8);  // sums need some blocks before they are larger than products
+    if (lane == 0 && instructions > 16 * (p.limit * (stage + 1) * STAGE_BLOCKS + patience)) *(volatile u64 *)(p.count + 1) = 1;
   }
 #pragma unroll
   for (int x = 0; x < 2; x++)
