@@ -89,10 +89,10 @@ def test_every_mean_and_softmax(kind: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_float32(name: str, request: pytest.FixtureRequest) -> None:
+def test_every_float32(name: str, request: pytest.FixtureRequest, fresh_seed: int) -> None:
     """Blocks of 2^22 codes in a drawn order for a share of the soak's minutes; angles from 105615 on, an integer each, are left out."""
     end, kept = time.time() + 12 * request.config.getoption("soak_minutes"), stored()[f"every {name}"]
-    for i in np.random.default_rng().permutation(1024):
+    for i in np.random.default_rng(fresh_seed).permutation(1024):
         if time.time() > end:
             break
         x = block_codes(int(i)).view(np.float32)

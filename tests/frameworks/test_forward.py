@@ -43,11 +43,10 @@ def test_smollm2s_first_layer(path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("path", SMOLLM2, ids=lambda p: p.stem)
 def test_smollm2(path: Path) -> None:
-    found = forward_calls.replay_pass(path, weights(), timed=True)
+    found = forward_calls.replay_pass(path, weights())
     assert not found.differing, str(found)
     assert found.rows == (found.logits[0], 0)
     assert (found.operations, found.products, found.logits[1]) == (1485, 271, 49152)
-    assert found.seconds < 60
 
 
 def test_a_change_is_seen(tmp_path: Path) -> None:
