@@ -52,6 +52,7 @@ class Judge:
     most: float = 0.0
     _kept: dict[tuple[Unit, int], int] = field(default_factory=dict)
     _held: list[Batch] = field(default_factory=list)
+    orders: dict[tuple[Unit, int], tuple[int, ...] | None] = field(default_factory=dict)  # that pairs of marks showed
 
     @property
     def tired(self) -> bool:
