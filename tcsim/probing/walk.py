@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tcsim.fp.codes import decode
 from tcsim.probing import families, marks, saturation, structure
 from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
-from tcsim.probing.candidates import unit_of_parts
+from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
 from tcsim.probing.edges import ladders
@@ -59,6 +59,7 @@ class Walker:
         self.sums += self.steps
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
+        self.begun: list[Parts] = []  # numbers from which k was walked
         self.confirmed = self.wanted = 0
         self.pairs: dict[int, Batch | None] = {}
         self.places: dict[int, Batch | None] = {}
