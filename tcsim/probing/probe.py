@@ -96,7 +96,7 @@ class Search(Walker):
         begun = [f for mode in modes(self.box.formats) for f in starting_points(self.judge, mode, [self.small], self.nans[0])]
         later: list[Found] = []
         for found in sorted(begun, key=lambda f: -f.score):
-            if found.score < _FAR and self.best_numbers() > _ONE_BLOCK:
+            if found.score < _FAR and self.best_numbers() == 1.0:
                 later.append(found)
             elif self.attempt(found, confirm):
                 return self.result(self.tried[-1])
