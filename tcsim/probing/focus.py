@@ -37,9 +37,9 @@ def focus(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:
     return [judge.hold(pick(batch, at)) for at, batch in chosen]
 
 
-def most_missed(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:
-    """The few problems of an answered batch of which a candidate misses most."""
-    count = max(min(_PRODUCTS // (missed[0].size * batch.a.shape[2]), _PROBLEMS), 1)
+def most_missed(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], most: int = _PROBLEMS) -> Batch:
+    """The few problems of an answered batch of which a candidate misses most, `most` of them where they are short."""
+    count = max(min(_PRODUCTS // (missed[0].size * batch.a.shape[2]), most), 1)
     return of_problems(batch, np.argsort(-missed.sum(axis=(1, 2)), kind="stable")[:count])
 
 

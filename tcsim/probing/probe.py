@@ -178,7 +178,7 @@ class Search(Walker):
             refuted = self.confirm(simplest, confirm)
             if refuted is None:
                 return simplest
-            self.sums.append(self.judge.hold(most_missed(refuted, self.judge.missed(simplest.parts, refuted))))
+            self.sums.append(self.judge.hold(most_missed(refuted, self.judge.missed(simplest.parts, refuted), len(refuted.c))))
             self.judge.allow(_WORK)
             found = max((self._again(f, self.all) for f in (found, simplest)), key=lambda f: f.score)
             if not found.perfect:
