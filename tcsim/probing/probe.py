@@ -26,6 +26,7 @@ _FOCUSES = 4
 _FEW = 8  # picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 2e8, 4e8  # products simulated for one kind of arithmetic
+_ALL_WORK = 2.5e9  # beyond which nothing is looked into any further: about ten seconds
 _ONE_BLOCK = 0.99
 _FAR = 0.9  # of what begins further off, another kind that explains one product is asked first
 _MARGIN = 0.015  # zeros that fill k up can show in one product
@@ -142,7 +143,7 @@ class Search(Walker):
         for found in sorted((self._again(f, self.all) for f in self.tried), key=lambda f: -f.score):  # more was seen since
             kinds.setdefault(arithmetic_kind(found.parts), found)
         for at, found in enumerate(list(kinds.values())[:_DEEP]):
-            if at and found.score < least:
+            if self.judge.work > _ALL_WORK or (at and found.score < least):
                 continue
             self.judge.allow(work)
             explained = self.explain(self._again(found, self.all))
