@@ -22,7 +22,10 @@ from tcsim.schedule import Composed, Schedule, Sequential
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs of one call and, once asked, its outputs: a (batch, m, k), b (batch, k, n), c and d (batch, m, n), all codes."""
+    """Inputs of one call and, once asked, its outputs: a (batch, m, k), b (batch, k, n), c and d (batch, m, n), all codes.
+
+    `only`: the problems that are looked at, d their outputs: a random word is that of an output's place among all of them.
+    """
 
     name: str
     a: Codes
@@ -31,10 +34,11 @@ class Batch:
     scale_a: Codes | None = None
     scale_b: Codes | None = None
     d: Codes | None = None
+    only: tuple[int, ...] | None = None
 
     @property
     def size(self) -> int:
-        return self.c.size
+        return self.c.size if self.only is None else self.c[0].size * len(self.only)
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,22 @@ def filled(batch: Batch, step: int, scale_block: int) -> Batch:
     return replace(batch, a=a, b=b, scale_a=scale_a, scale_b=scale_b)
 
 
+def of_problems(batch: Batch, at: Any) -> Batch:
+    """An answered batch of which these problems alone are looked at."""
+    assert batch.d is not None
+    among = range(len(batch.c)) if batch.only is None else batch.only
+    return replace(batch, d=batch.d[at], only=tuple(among[int(i)] for i in at))
+
+
+def cut_out(batch: Batch) -> Batch:
+    """The problems that are looked at as a batch of their own, which is the same where nothing is random."""
+    if batch.only is None:
+        return batch
+    at = list(batch.only)
+    scale_a, scale_b = (None if x is None else x[at] for x in (batch.scale_a, batch.scale_b))
+    return replace(batch, a=batch.a[at], b=batch.b[at], c=batch.c[at], scale_a=scale_a, scale_b=scale_b, only=None)
+
+
 def of_few(batch: Batch, rows: int, columns: int) -> Batch:
     """The first rows and columns of every problem of an answered batch."""
     assert batch.d is not None
@@ -147,6 +167,8 @@ def output_codes(result: Any, fmt: Format, shape: tuple[int, ...]) -> Codes:
 
 def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: int = 0) -> Codes:
     """The codes that a unit gives for a batch."""
+    if not unit.stochastic:
+        batch = cut_out(batch)
     composed_of = isinstance(schedule, Composed)
     problem = Problem(
         unit,
@@ -158,13 +180,18 @@ def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: 
         batch.scale_b,
         seed,
     )
+    at = slice(None) if batch.only is None else list(batch.only)
     if isinstance(schedule, Composed):
-        return composed.run_composed(problem, schedule, dispatch.multiply_cpu, 1)
+        return composed.run_composed(problem, schedule, dispatch.multiply_cpu, 1)[at]
     if unit.sum_format is not None or unit.keeps_nan or unit.arithmetic == "integer":
-        return dispatch.multiply_cpu(problem, 1, dispatch.GENERAL)
+        return dispatch.multiply_cpu(problem, 1, dispatch.GENERAL)[at]
     out = np.empty(batch.c.shape, unit.out_format.storage)
-    general.multiply_general(problem, out, 1)  # starts faster than the kernels for large problems
-    return out
+    if batch.only is None:
+        general.multiply_general(problem, out, 1)  # starts faster than the kernels for large problems
+    rows, columns = batch.c.shape[1], batch.c.shape[2]
+    for t in batch.only or ():
+        general.run_part(problem, out, t, 0, rows, 0, columns)
+    return out[at]
 
 
 def simulator(unit: Unit, backend: str = "cpu", seed: int = 0) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ for every change of one part an output must have been seen that the changed reco
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -85,4 +86,5 @@ def one_after_another(batches: list[Batch]) -> Batch:
     """Batches of one shape, one after the other."""
     arrays = ("a", "b", "c", "scale_a", "scale_b")
     made = {key: [x for batch in batches if (x := getattr(batch, key)) is not None] for key in arrays}
-    return Batch(batches[0].name, **{key: np.concatenate(found) for key, found in made.items() if found})
+    whole: dict[str, Any] = {key: np.concatenate(found) for key, found in made.items() if found}
+    return Batch(batches[0].name, **whole)

@@ -1,7 +1,8 @@
 """Single outputs picked from what was asked: those that a candidate misses and as many that it explains.
 
 A change that explains what is missed and keeps what was explained shows on a few dozen outputs as well as on all of them, for a
-twentieth of the work. Random words are those of an output's place: stochastic rounding is looked at in whole batches.
+twentieth of the work. Random words are those of an output's place: of stochastic rounding whole problems
+are looked at, where they stand.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tcsim.probing.box import Batch
+from tcsim.probing.box import Batch, cut_out, of_problems
 from tcsim.probing.candidates import Parts
 from tcsim.probing.search import Judge, one_by_one
 
 _OUTPUTS = 32  # missed ones of a batch, and as many explained ones
 _BATCHES = 3
-_PROBLEMS = 4  # whole problems of a batch instead, for what is computed one problem after another
+_PROBLEMS = 4  # whole problems of a batch instead, for what is random or computed one problem after another
+_PRODUCTS = 20_000  # of these problems together, where one has fewer
 _LONG = 40  # products from which on a batch is looked at only where shorter ones leave nothing
 
 
@@ -31,20 +33,18 @@ def focus(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:
     of_interest = [(at, batch) for at, batch in missed if at.any()]
     of_interest.sort(key=lambda pair: (pair[1].a.shape[2] > _LONG, -float(pair[0].mean())))
     chosen = of_interest[:_BATCHES]
-    if rounds_randomly(parts):
-        return [batch for _, batch in chosen]
-    pick = _problems if one_by_one(parts["arithmetic"]) else _picked
+    pick = _picked if not rounds_randomly(parts) and not one_by_one(parts["arithmetic"]) else most_missed
     return [judge.hold(pick(batch, at)) for at, batch in chosen]
 
 
-def _problems(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:
-    most = np.argsort(-missed.sum(axis=(1, 2)), kind="stable")[:_PROBLEMS]
-    assert batch.d is not None
-    scale_a, scale_b = (None if x is None else x[most] for x in (batch.scale_a, batch.scale_b))
-    return replace(batch, a=batch.a[most], b=batch.b[most], c=batch.c[most], d=batch.d[most], scale_a=scale_a, scale_b=scale_b)
+def most_missed(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], most: int = _PROBLEMS) -> Batch:
+    """The few problems of an answered batch of which a candidate misses most, `most` of them where they are short."""
+    count = max(min(_PRODUCTS // (missed[0].size * batch.a.shape[2]), most), 1)
+    return of_problems(batch, np.argsort(-missed.sum(axis=(1, 2)), kind="stable")[:count])
 
 
 def _picked(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:
+    batch = cut_out(batch)
     wrong, right = (np.argwhere(which) for which in (missed, ~missed))
     rows = np.concatenate(
         [x[np.linspace(0, len(x) - 1, min(_OUTPUTS, len(x))).astype(np.int64)] for x in (wrong, right) if len(x)]

@@ -16,7 +16,7 @@ from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.candidates import Parts, arithmetic_kind, modes, moves, records, scans, unit_of_parts, with_random_words
 from tcsim.probing.challenge import refuted_by
 from tcsim.probing.chance import chance_of
-from tcsim.probing.focus import focus
+from tcsim.probing.focus import focus, most_missed
 from tcsim.probing.result import ProbeResult, result_of_search
 from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, scanned, starting_points
 from tcsim.probing.walk import Walker
@@ -26,9 +26,11 @@ _FOCUSES = 4
 _FEW = 8  # picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 2e8, 4e8  # products simulated for one kind of arithmetic
+_ALL_WORK = 2.5e9  # beyond which nothing is looked into any further: about ten seconds
 _ONE_BLOCK = 0.99
 _FAR = 0.9  # of what begins further off, another kind that explains one product is asked first
 _MARGIN = 0.015  # zeros that fill k up can show in one product
+_FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PLAIN: Parts = {"subnormals": "keep", "operand_format": None, "min_exponent": None, "out_precision": None}
@@ -95,7 +97,7 @@ class Search(Walker):
         begun = [f for mode in modes(self.box.formats) for f in starting_points(self.judge, mode, [self.small], self.nans[0])]
         later: list[Found] = []
         for found in sorted(begun, key=lambda f: -f.score):
-            if found.score < _FAR and self.best_numbers() > _ONE_BLOCK:
+            if found.score < _FAR and self.best_numbers() == 1.0:
                 later.append(found)
             elif self.attempt(found, confirm):
                 return self.result(self.tried[-1])
@@ -119,6 +121,9 @@ class Search(Walker):
         numbers, best = self.numbers(found), self.best_numbers()
         if numbers.score < min(best, 0.99) - _MARGIN:
             return False  # one product already refutes it more than another kind
+        if numbers.parts in self.begun:
+            return False
+        self.begun.append(numbers.parts)
         if numbers.score > _ONE_BLOCK:
             self.judge.allow(_WORK)
         walked = self.cuts(self.walk(self._again(numbers, self.all)))
@@ -138,7 +143,7 @@ class Search(Walker):
         for found in sorted((self._again(f, self.all) for f in self.tried), key=lambda f: -f.score):  # more was seen since
             kinds.setdefault(arithmetic_kind(found.parts), found)
         for at, found in enumerate(list(kinds.values())[:_DEEP]):
-            if at and found.score < least:
+            if self.judge.work > _ALL_WORK or (at and found.score < least):
                 continue
             self.judge.allow(work)
             explained = self.explain(self._again(found, self.all))
@@ -174,7 +179,7 @@ class Search(Walker):
             refuted = self.confirm(simplest, confirm)
             if refuted is None:
                 return simplest
-            self.sums.append(refuted)
+            self.sums.append(self.judge.hold(most_missed(refuted, self.judge.missed(simplest.parts, refuted), len(refuted.c))))
             self.judge.allow(_WORK)
             found = max((self._again(f, self.all) for f in (found, simplest)), key=lambda f: f.score)
             if not found.perfect:
@@ -200,6 +205,8 @@ class Search(Walker):
         if found.score < _ONE_BLOCK:  # what was changed while numbers were far off may hold them there
             plain = self._again(Found({**found.parts, **_PLAIN}, 0.0), [self.small])
             found = max(found, improve(self.judge, plain, [self.small]), key=lambda f: f.score)
+        if found.score < min(self.best_numbers(), _ONE_BLOCK) - _FAR_BEHIND:
+            return found
         found = self._again(found, self.products)
         if self.slow(found):
             return self._nans(self.focused(found, self.products, kicked=False))
@@ -207,7 +214,8 @@ class Search(Walker):
 
     def explain(self, found: Found) -> Found:
         """Whatever is left against everything that was seen, and the walk of k again."""
-        if found.score < _ONE_BLOCK and self.judge.score(found.parts, self.products) == 1.0:
+        placed = found.parts["k_order"] is not None
+        if found.score < _ONE_BLOCK and not placed and self.judge.score(found.parts, self.products) == 1.0:
             found = self.walk(found)  # its numbers explain one product, far from every sum: what is left is how k is taken
         for _ in range(2):
             if not found.perfect:

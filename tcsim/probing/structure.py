@@ -172,25 +172,31 @@ def by_pairs(judge: Judge, pairs: Batch, length: int, parts: Parts) -> Parts | N
     unit = unit_of_parts(judge.known, {**parts, "k_order": None})
     if unit is None or pairs.d is None:
         return None
-    judge.begin(unit, pairs)
-    seen, wanted = answer_rows(pairs.d), answer_rows(simulated(unit, pairs, seed=judge.seed))
-    number = _numbered(np.concatenate([seen, wanted]))
-    of_k, of_place = number[: length * length].reshape(length, length), number[length * length :].reshape(length, length)
+    known = judge.orders.get((unit, id(pairs)), ())
+    if known == ():
+        judge.begin(unit, pairs)
+        seen, wanted = answer_rows(pairs.d), answer_rows(simulated(unit, pairs, seed=judge.seed))
+        number = _numbered(np.concatenate([seen, wanted]))
+        of_k, of_place = number[: length * length].reshape(length, length), number[length * length :].reshape(length, length)
+        known = judge.orders[unit, id(pairs)] = _first_fits(of_k, of_place)
+    return None if known is None else {**parts, "k_order": known}
+
+
+def _first_fits(of_k: npt.NDArray[np.int64], of_place: npt.NDArray[np.int64]) -> tuple[int, ...] | None:
+    """Place after place the first k left whose numbers, with itself and with every k placed before, are the place's."""
+    left = np.ones(len(of_k), bool)
     order: list[int] = []
-    for place in range(length):
-        fits = [
-            k
-            for k in range(length)
-            if k not in order
-            and of_k[k, k] == of_place[place, place]
-            and all(of_k[k, j] == of_place[place, i] and of_k[j, k] == of_place[i, place] for i, j in enumerate(order))
-        ]
-        if not fits:
+    for place in range(len(of_k)):
+        fits = left & (of_k.diagonal() == of_place[place, place])
+        fits &= (of_k[:, order] == of_place[place, :place]).all(axis=1) & (of_place[:place, place] == of_k[order].T).all(axis=1)
+        if not fits.any():
             return None
-        order.append(fits[0])
-    return {**parts, "k_order": tuple(order)}
+        order.append(int(fits.argmax()))
+        left[order[-1]] = False
+    return tuple(order)
 
 
 def _numbered(rows: Codes) -> npt.NDArray[np.int64]:
     """Equal rows have equal numbers."""
-    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1].ravel(), np.int64)
+    numbers: dict[bytes, int] = {}
+    return np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.int64)

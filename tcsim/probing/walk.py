@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.fp.codes import decode
-from tcsim.probing import families, marks, structure
+from tcsim.probing import families, marks, saturation, structure
 from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
-from tcsim.probing.candidates import unit_of_parts
+from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
 from tcsim.probing.edges import ladders
-from tcsim.probing.search import Found, Judge, apart, cost_of, improve
+from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, improve
 from tcsim.problem import Codes
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
@@ -59,10 +59,12 @@ class Walker:
         self.sums += self.steps
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
+        self.begun: list[Parts] = []  # numbers from which k was walked
         self.confirmed = self.wanted = 0
         self.pairs: dict[int, Batch | None] = {}
         self.places: dict[int, Batch | None] = {}
         self.climbed: dict[bool, Batch | None] = {}
+        self.contested: Batch | None = None
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
         self.far = False  # whether marks are to be so large that no random word matters
@@ -94,8 +96,10 @@ class Walker:
         label = self.label
         used = self.sums if self.slow(found) else [*self.sums, self.marks]
         best = self._again(found, used)
+        if best.parts["overflow"] == "saturate" and not best.perfect:
+            best = self.saturating(best, used)
         runs = structure.ascending(label)
-        if not runs:
+        if not runs and not best.perfect:
             best = self.order(best, label)
         if not best.perfect:
             best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
@@ -109,6 +113,13 @@ class Walker:
             return found
         below = apart(self.judge, self._again(found, self.steps), self.steps)
         return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
+
+    def saturating(self, found: Found, used: list[Batch]) -> Found:
+        """The blocks and the order of k of integers that saturate."""
+        known = self.box.formats
+        self.contested = self.contested or self.box.more(saturation.contests(known, self.box.whole(structure.REACH)))
+        shapes = [] if self.contested is None else saturation.taken(self.contested, known)
+        return best_of(self.judge, found, list(shapes), used)
 
     def slow(self, found: Found) -> bool:
         """Whether it takes long to compute what a candidate gives."""

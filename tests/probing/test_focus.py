@@ -11,7 +11,7 @@ from support.recovery import black_box
 import tcsim
 from tcsim.hardware.unit import Unit
 from tcsim.probing import families
-from tcsim.probing.box import Box, Formats, simulated
+from tcsim.probing.box import Box, Formats, cut_out, simulated
 from tcsim.probing.candidates import parts_of
 from tcsim.probing.focus import focus
 from tcsim.probing.search import Judge
@@ -51,4 +51,10 @@ def test_random_words_are_looked_at_where_they_fell() -> None:
     unit = tcsim.unit("h200", "float16").replace(rounding="sr")
     known = Formats(unit.a_format, unit.b_format, unit.out_format)
     asked = Box(black_box(unit), known).ask(families.sum_batches(np.random.default_rng(0), known, 9))
-    assert focus(Judge(known), {**parts_of(unit), "fraction_bits": 12}, [asked]) == [asked]
+    (picked,) = focus(Judge(known), {**parts_of(unit), "fraction_bits": 12}, [asked])
+    assert asked.d is not None
+    assert picked.only is not None
+    assert 0 < len(picked.only) < len(asked.d) / 2
+    assert np.array_equal(simulated(unit, picked), asked.d[list(picked.only)])
+    assert not np.array_equal(simulated(unit, cut_out(picked)), asked.d[list(picked.only)])
+    assert not np.array_equal(simulated(unit.replace(fraction_bits=12), picked), asked.d[list(picked.only)])

@@ -11,8 +11,9 @@ from tcsim.codegen.jit import inline, routine
 from tcsim.codegen.scratch import zeros
 from tcsim.kernels.general.cuts import C_OPERATION, FIRST_PRODUCT, cut_word
 from tcsim.kernels.general.limbs import add_term, any_below, bits_of, normalise, product_128, round_limbs, round_up
-from tcsim.kernels.general.numbers import ANY_ZERO, DOWN, FINITE, MINUS_INF, PLUS_INF, TO_ZERO, ZERO_E, bit_length
+from tcsim.kernels.general.numbers import ANY_ZERO, DOWN, FINITE, MINUS_INF, PLUS_INF, TO_ZERO, ZERO_E, bit_length, round_sum
 from tcsim.kernels.general.row import all_negative_zero, special_add
+from tcsim.kernels.general.spec import WINDOW
 
 _NONE = np.uint64(0)  # the random word of roundings that need none
 _NOWHERE = 1 << 40
@@ -67,14 +68,19 @@ def product_sum(spec, panel, r, p0, p1, step, j, fraction):
         return new_limbs(np.int64(0)), False, np.int64(0), top
     place = least if fraction < 0 else max(least, top - fraction)
     limbs = new_limbs(top + 3 + bit_length(np.int64(p1 - p0)) - place)
+    return limbs, add_cut_products(limbs, spec, panel, r, p0, p1, step, j, place), place, top
+
+
+@routine
+def add_cut_products(limbs, spec, panel, r, p0, p1, step, j, place):
+    """limbs = |the sum of every `step`-th product, each truncated at 2^place|; whether that is negative."""
     for p in range(p0, p1, step):
         x, y = panel.sa[r, p], panel.sb[p, j]
         if x != 0 and y != 0:
             high, low = product_128(abs(x), abs(y))
             shift = panel.ea[r, p] + panel.eb[p, j] - (spec.a_precision + spec.b_precision - 2) - place
             add_term(limbs, high, low, (x < 0) != (y < 0), shift, TO_ZERO, _NONE)
-    negative = normalise(limbs)
-    return limbs, negative, place, top
+    return normalise(limbs)
 
 
 @routine
@@ -116,41 +122,106 @@ def any_width_groups(spec, panel, r, p0, p1, j, c, random, seed, element, step):
 
 @routine
 def any_width_stages(spec, panel, r, p0, p1, j, c, random):
-    """CDNA3's block for one column, see `two_stage`: (sig, e, negative, special)."""
-    f, late, step = spec.fraction, spec.late, 2 if spec.parity else 1
-    c_e = c[1] if c[0] != 0 else spec.out.emin
-    first, first_negative, first_place, first_e = product_sum(spec, panel, r, p0, p1, step, j, f)
-    exponent = first_e
-    second, second_negative, second_place, second_e = first, False, np.int64(0), np.int64(ZERO_E)
-    if spec.parity:
-        second, second_negative, second_place, second_e = product_sum(spec, panel, r, p0 + 1, p1, step, j, f)
-        exponent = max(exponent, second_e)
-    bits = bit_length(np.int64(p1 - p0)) + 6
+    """CDNA3's block for one column, see `two_stage`: (sig, e, negative, special).
+
+    Cuts below the last place of every term change nothing, so fractions count up to there; where a word then holds all terms
+    it is summed in one.
+    """
+    step, bits = 2 if spec.parity else 1, bit_length(np.int64(p1 - p0)) + 6
+    tops, least = _terms_reach(spec, panel, r, p0, p1, step, j)
+    c_e = spec.out.emin
+    if c[0] != 0:
+        c_e, least = c[1], min(least, c[1] - spec.out.mantissa)
+    emax = max(max(tops[0], tops[1]), c_e)
+    deep = emax - least + bits  # below 0 where every term is zero
+    f, late = min(spec.fraction, max(deep, np.int64(0))), min(spec.late, max(deep, np.int64(0)))
+    if deep <= WINDOW:
+        total, q = _stages_in_a_word(spec, panel, r, p0, p1, step, j, c, tops, c_e, least, f, late)
+        if total == 0:
+            return _of_zeros(panel, r, p0, p1, j, c)
+        sig, e, special = round_sum(total, q, spec.how, random, spec.kept, spec.out)
+        return sig, e, np.int64(1) if total < 0 else np.int64(0), special
+    exponent = max(tops[0], tops[1])
+    size = (max(f, late + 1) + bits + 1) // 32 + 3
+    rows = zeros(5 * size, np.int64)  # one piece of memory: to ask for five takes longer than to add
+    products, floored, accumulator = rows[size : 2 * size], rows[2 * size : 3 * size], rows[3 * size : 4 * size]
     place = exponent - f
-    products = new_limbs(f + bits)
-    if first_e != ZERO_E:
-        add_row(products, first, first_negative, first_place - place, DOWN, _NONE)
-    if second_e != ZERO_E:
-        add_row(products, second, second_negative, second_place - place, DOWN, _NONE)
+    for half in range(step):
+        if tops[half] != ZERO_E:
+            part = rows[:size]
+            part[:] = 0
+            cut = max(least, tops[half] - f)
+            negative = add_cut_products(part, spec, panel, r, p0 + half, p1, step, j, cut)
+            add_row(products, part, negative, cut - place, DOWN, _NONE)
     products_negative = normalise(products)
-    emax = max(exponent, c_e)
-    floored = new_limbs(late + 1 + bits)
     if exponent != ZERO_E:
         add_row(floored, products, products_negative, place - (emax - late - 1), DOWN, _NONE)
     floored_negative = normalise(floored)
-    accumulator = new_limbs(f + bits)
     if c[0] != 0 and (spec.parity == 0 or c_e >= emax - f - 1):
         add_term(accumulator, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c_e - spec.out.mantissa - (emax - f), DOWN, _NONE)
     accumulator_negative = normalise(accumulator)
     q = emax - max(f, late + 1)
-    total = new_limbs(max(f, late + 1) + bits + 1)
+    total = rows[4 * size :]
     add_row(total, floored, floored_negative, emax - late - 1 - q, TO_ZERO, _NONE)
     add_row(total, accumulator, accumulator_negative, emax - f - q, TO_ZERO, _NONE)
-    return _floored_and_rounded(spec, total, q, panel, r, p0, p1, j, c, random)
+    return _floored_and_rounded(spec, late, total, q, panel, r, p0, p1, j, c, random)
 
 
 @routine
-def _floored_and_rounded(spec, total, q, panel, r, p0, p1, j, c, random):
+def _terms_reach(spec, panel, r, p0, p1, step, j):
+    """The largest exponents of products, of even and of odd ones where step is 2 (ZERO_E where they are zero), and the last
+    place of any (_NOWHERE)."""
+    even, odd, least = np.int64(ZERO_E), np.int64(ZERO_E), np.int64(_NOWHERE)
+    for p in range(p0, p1):
+        if panel.sa[r, p] != 0 and panel.sb[p, j] != 0:
+            e = panel.ea[r, p] + panel.eb[p, j]
+            least = min(least, e - (spec.a_precision + spec.b_precision - 2))
+            if (p - p0) & (step - 1):
+                odd = max(odd, e)
+            else:
+                even = max(even, e)
+    return (even, odd), least
+
+
+@inline
+def _floored_at(x, n):
+    """floor(x·2^-n)·2^n, n < 63."""
+    return (x >> max(n, np.int64(0))) << max(n, np.int64(0))
+
+
+@routine
+def _stages_in_a_word(spec, panel, r, p0, p1, step, j, c, tops, c_e, least, f, late):
+    """(total, q): the sum of a block whose terms are all multiples of 2^least below 2^(least + WINDOW), floored to late + 1
+    significand bits."""
+    weight = spec.a_precision + spec.b_precision - 2
+    exponent = max(tops[0], tops[1])
+    emax = max(exponent, c_e)
+    products = np.int64(0)
+    for half in range(step):
+        cut, part = max(tops[half] - f - least, np.int64(0)), np.int64(0)
+        for p in range(p0 + half, p1, step):
+            x = panel.sa[r, p] * panel.sb[p, j]
+            if x != 0:
+                magnitude = (abs(x) << (panel.ea[r, p] + panel.eb[p, j] - weight - least)) >> cut << cut
+                part += -magnitude if x < 0 else magnitude
+        products += _floored_at(part, exponent - f - least)
+    total = _floored_at(products, emax - late - 1 - least)
+    if c[0] != 0 and (spec.parity == 0 or c_e >= emax - f - 1):
+        total += _floored_at(c[0] << (c_e - spec.out.mantissa - least), emax - f - least)
+    leading = max(bit_length(abs(total)) - 1 + least, spec.out.emin)
+    more = max(leading - late - least, np.int64(0))
+    return total >> min(more, np.int64(63)), least + more
+
+
+@inline
+def _of_zeros(panel, r, p0, p1, j, c):
+    """The result where nothing is left."""
+    minus = c[0] == 0 and c[2] != 0 and all_negative_zero(panel, r, p0, p1, j)
+    return np.int64(0), np.int64(ZERO_E), np.int64(minus), np.int64(FINITE)
+
+
+@routine
+def _floored_and_rounded(spec, late, total, q, panel, r, p0, p1, j, c, random):
     """total·2^q floored to late + 1 significand bits, then rounded once."""
     negative = normalise(total)
     top = np.int64(-1)
@@ -158,9 +229,8 @@ def _floored_and_rounded(spec, total, q, panel, r, p0, p1, j, c, random):
         if total[i] != 0:
             top = 32 * i + bit_length(total[i]) - 1
     if top < 0:
-        minus = c[0] == 0 and c[2] != 0 and all_negative_zero(panel, r, p0, p1, j)
-        return np.int64(0), np.int64(ZERO_E), np.int64(minus), np.int64(FINITE)
-    last = max(max(top + q, spec.out.emin) - spec.late, q)
+        return _of_zeros(panel, r, p0, p1, j, c)
+    last = max(max(top + q, spec.out.emin) - late, q)
     kept = new_limbs(max(top + q - last, np.int64(0)) + 3)
     add_row(kept, total, negative, q - last, DOWN, _NONE)
     return round_limbs(kept, last, spec.how, random, spec.kept, spec.out)

@@ -55,13 +55,19 @@ GATE = Gate(
     },
 )
 LEAST, LARGEST = -(1 << 31), (1 << 31) - 1
+_AT_ONCE = 1 << 20  # numbers held as float64
 
 
 def multiply_integers(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write the codes of D = C + A·B into `out`; sums outside the unit wrap, as integer additions do."""
-    one = _saturating if problem.unit.overflow == "saturate" else _wrapping
+    if problem.unit.overflow == "saturate":
+        _, m, n, k = problem.shape
+        some = max(_AT_ONCE // max(m * k + k * n + m * n, 1), 1)  # many small problems one by one take long
+        for t in range(0, problem.shape[0], some):
+            out[t : t + some] = _saturating(problem, slice(t, t + some)).astype(np.int64) & 0xFFFFFFFF
+        return
     for t in range(problem.shape[0]):
-        out[t] = one(problem, t).astype(np.int64) & 0xFFFFFFFF
+        out[t] = _wrapping(problem, t).astype(np.int64) & 0xFFFFFFFF
 
 
 def _wrapping(problem: Problem, t: int) -> Any:
@@ -71,7 +77,7 @@ def _wrapping(problem: Problem, t: int) -> Any:
     return total if problem.c is None else total + problem.c[t].astype(np.uint32)
 
 
-def _saturating(problem: Problem, t: int) -> Any:
+def _saturating(problem: Problem, t: slice) -> Any:
     unit = problem.unit
     a, b = (_values(x.codes[t], f).astype(np.float64) for x, f in ((problem.a, unit.a_format), (problem.b, unit.b_format)))
     c = None if problem.c is None else _values(problem.c[t], unit.out_format).astype(np.float64)
@@ -79,7 +85,8 @@ def _saturating(problem: Problem, t: int) -> Any:
     def chain(start: Any, first: int, last: int) -> Any:
         return _chain(problem, a, b, start, first, last)
 
-    return walk_plan(problem.plan, c, np.zeros(problem.shape[1:3]), chain, add=np.add)
+    zero = np.zeros((len(a), *problem.shape[1:3]))
+    return walk_plan(problem.plan, c, zero, chain, add=np.add)
 
 
 def _chain(problem: Problem, a: Any, b: Any, total: Any, start: int, stop: int) -> Any:
@@ -88,7 +95,7 @@ def _chain(problem: Problem, a: Any, b: Any, total: Any, start: int, stop: int) 
         for i in range(0, order.size, unit.block_size):
             ks = base + order[i : i + unit.block_size]
             ks = ks[ks < stop]
-            total = np.clip(total + a[:, ks] @ b[ks], LEAST, LARGEST)
+            total = np.clip(total + a[:, :, ks] @ b[:, ks], LEAST, LARGEST)
     return total
 
 
