@@ -55,11 +55,11 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
         put(there & (exponent[rows, at] == _FAR), at, height, 0.5)
     rest = (rng.random(count) < 0.12) & ~base_is_c & (exponent[rows, c] == _FAR)
     put(rest, c, np.where(rng.random(count) < 0.5, last, top), 0.6)
-    full = rng.random(count) < _FULL
+    full = rng.random(count) < (0.0 if known.a.integer else _FULL)
     exponent[full, :k] = top[full, None]
     fraction_free[full, :k] = True
     batch = _batch(rng, known, exponent, fraction_free, minus, "edges")
-    for codes, fmt in ((batch.a, known.a), (batch.b, known.b)):
+    for codes, fmt in () if known.a.integer else ((batch.a, known.a), (batch.b, known.b)):
         ones = ((1 << fmt.mantissa_bits) - 1) << fmt.padding
         widest = np.minimum(
             (codes[full] & codes.dtype.type(~_sign(fmt) & ((1 << fmt.width) - 1))) | codes.dtype.type(ones), fmt.max_code
