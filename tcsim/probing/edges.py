@@ -19,6 +19,7 @@ from tcsim.problem import Codes
 _NEAR = 3  # places to both sides of a cut
 _FAR = -(1 << 20)  # no exponent
 _LITTLE = 3  # terms near a cut
+_FULL = 0.15  # outputs all of whose products are as high and of one sign: sums then carry as far as they can
 _DEEPEST = 300  # bits below the terms that cancel
 
 
@@ -54,7 +55,17 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
         put(there & (exponent[rows, at] == _FAR), at, height, 0.5)
     rest = (rng.random(count) < 0.12) & ~base_is_c & (exponent[rows, c] == _FAR)
     put(rest, c, np.where(rng.random(count) < 0.5, last, top), 0.6)
+    full = rng.random(count) < (0.0 if known.a.integer else _FULL)
+    exponent[full, :k] = top[full, None]
+    fraction_free[full, :k] = True
     batch = _batch(rng, known, exponent, fraction_free, minus, "edges")
+    for codes, fmt in () if known.a.integer else ((batch.a, known.a), (batch.b, known.b)):
+        ones = ((1 << fmt.mantissa_bits) - 1) << fmt.padding
+        widest = np.minimum(
+            (codes[full] & codes.dtype.type(~_sign(fmt) & ((1 << fmt.width) - 1))) | codes.dtype.type(ones), fmt.max_code
+        )
+        codes[full] = widest ^ (rng.integers(0, 2, widest.shape).astype(codes.dtype) << codes.dtype.type(fmt.padding))
+    cancels &= ~full
     _cancel(batch, known.a, rows[cancels], base[cancels], other[cancels])
     return batch if known.scale is None else _with_scales(rng, known, batch, top, cut)
 

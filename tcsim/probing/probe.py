@@ -126,7 +126,9 @@ class Search(Walker):
         self.begun.append(numbers.parts)
         if numbers.score > _ONE_BLOCK:
             self.judge.allow(_WORK)
-        walked = self.cuts(self.walk(self._again(numbers, self.all)))
+        walked = self.walk(self._again(numbers, self.all))
+        below = self.cuts(walked)
+        walked = self.walk(below) if below.score > walked.score and not below.perfect else below
         if walked.score > _ONE_BLOCK and not walked.perfect:
             walked = self.focused(walked, kicked=False)  # sums show cuts that one product does not
         walked = self.settled(walked, confirm)

@@ -25,6 +25,7 @@ _SLOW = 20  # times the simplest product: marks wait until sums are explained
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PAIRED = 64  # the longest order of k that pairs of marks are asked for
 _LADDERS = 600  # outputs
+_LIKELY = 0.85  # of everything explained by a kind whose cuts are worth it
 _SHOWN = 3  # products that a block must have for them
 _NANS = 5  # patterns tried of either kind
 _PAIRS = 20  # how many lengths at most
@@ -109,7 +110,7 @@ class Walker:
 
     def cuts(self, found: Found) -> Found:
         """Where terms are cut, from what was asked for that: as long as blocks are long enough to show it."""
-        if found.perfect or not self.steps or found.parts["block_size"] < _SHOWN:
+        if found.perfect or not self.steps or found.parts["block_size"] < _SHOWN or found.score < _LIKELY:
             return found
         below = apart(self.judge, self._again(found, self.steps), self.steps)
         return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
