@@ -98,6 +98,7 @@ KINDS: dict[type, tuple[Schedule, dict[str, dict[str, Any]]]] = {
             "lanes": {"lanes": 8}, "chunk": {"chunk": None}, "tile": {"tile": None}, "tree": {"tree": "ascending"},
             "slice_k": {"slice_k": 40}, "partial": {"partial": "float16"}, "reduce": {"reduce": "bfloat16"},
             "c_joins_first": {"c_joins_first": True}, "turns": {"turns": 3, "slice_k": None},
+            "parts": {"parts": "halves", "turns": 5, "slice_k": None},
         },
     ),
     Hybrid: (

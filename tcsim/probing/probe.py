@@ -121,9 +121,9 @@ class Search(Walker):
         numbers, best = self.numbers(found), self.best_numbers()
         if numbers.score < min(best, 0.99) - _MARGIN:
             return False  # one product already refutes it more than another kind
-        if numbers.parts in self.begun:
+        if (self.deep, numbers.parts) in self.begun:
             return False
-        self.begun.append(numbers.parts)
+        self.begun.append((self.deep, numbers.parts))
         if numbers.score > _ONE_BLOCK:
             self.judge.allow(_WORK)
         walked = self.walk(self._again(numbers, self.all))

@@ -87,7 +87,8 @@ class Judge:
 
     def begin(self, unit: Unit, batch: Batch) -> None:
         """Count what computing a batch costs before its first product."""
-        self.work += _CALL + (_PROBLEM * batch.c.shape[0] if one_by_one(unit.arithmetic) else 0)
+        problems = batch.c.shape[0] if batch.only is None else len(batch.only)
+        self.work += _CALL + (_PROBLEM * problems if one_by_one(unit.arithmetic) else 0)
 
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))

@@ -60,7 +60,7 @@ class Walker:
         self.sums += self.steps
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
-        self.begun: list[Parts] = []  # numbers from which k was walked
+        self.begun: list[tuple[bool, Parts]] = []  # whether all kinds were tried once, and numbers from which k was walked then
         self.confirmed = self.wanted = 0
         self.pairs: dict[int, Batch | None] = {}
         self.places: dict[int, Batch | None] = {}
