@@ -7,7 +7,7 @@ import pytest
 from support.fresh import SEED
 
 import tcsim
-from tcsim.composed import _pairs
+from tcsim.composed import _halves, _pairs
 from tcsim.schedule import Blocked, Hybrid, Lanes, Sequential, SplitK, Tiled
 
 
@@ -140,6 +140,17 @@ def test_pairs_are_added_from_the_last_on() -> None:
     assert _pairs([np.array(x) for x in parts], "float32") == parts[0] + ((parts[1] + parts[2]) + (parts[3] + parts[4]))
     assert [part.size for part in Tiled(tile_k=16, shares=4).slices(100)] == [16, 32, 32, 20]
     assert [part.size for part in Tiled(tile_k=8, shares=6).slices(1024)] == [168, 168, 168, 168, 176, 176]
+
+
+def test_halves_are_added_to_each_other_and_the_last_to_the_first() -> None:
+    p = [np.float32(x) for x in (1.0, 2.0**-24, 2.0**-23, 2.0**-24, 3 * 2.0**-24, 2.0**-24)]
+    assert _halves([np.array(x) for x in p[:2]], "float32") == p[0] + p[1]
+    assert _halves([np.array(x) for x in p[:5]], "float32") == (((p[0] + p[3]) + p[4]) + p[1]) + p[2]
+    assert _halves([np.array(x) for x in p], "float32") == (((p[0] + p[3]) + p[5]) + (p[1] + p[4])) + p[2]
+    assert _halves([np.array(x) for x in p], "float32") != (((((p[0] + p[1]) + p[2]) + p[3]) + p[4]) + p[5])
+    a, b = drawn(np.random.default_rng(7), 3, 200, 40)
+    turns = [tcsim.matmul(a, b, unit="a100:fp16", schedule=Tiled(tile_k=8, turns=6, tree=tree)) for tree in ("ascending", "halves")]
+    assert (turns[0] != turns[1]).any()
 
 
 def test_a_hybrid_is_two_schedules_of_one_output() -> None:
