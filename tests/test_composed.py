@@ -149,7 +149,9 @@ def test_halves_are_added_to_each_other_and_the_last_to_the_first() -> None:
     assert _halves([np.array(x) for x in p], "float32") == (((p[0] + p[3]) + p[5]) + (p[1] + p[4])) + p[2]
     assert _halves([np.array(x) for x in p], "float32") != (((((p[0] + p[1]) + p[2]) + p[3]) + p[4]) + p[5])
     a, b = drawn(np.random.default_rng(7), 3, 200, 40)
-    turns = [tcsim.matmul(a, b, unit="a100:fp16", schedule=Tiled(tile_k=8, turns=6, tree=tree)) for tree in ("ascending", "halves")]
+    turns = [
+        tcsim.matmul(a, b, unit="a100:fp16", schedule=Tiled(tile_k=8, turns=6, tree=tree)) for tree in ("ascending", "halves")
+    ]
     assert (turns[0] != turns[1]).any()
 
 
