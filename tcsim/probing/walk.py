@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.fp.codes import decode
-from tcsim.probing import families, marks, saturation, structure
+from tcsim.hardware.choices import ROUNDINGS
+from tcsim.probing import contests, families, marks, saturation, structure
 from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
 from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
 from tcsim.probing.edges import ladders
+from tcsim.probing.focus import rounds_randomly
+from tcsim.probing.orders import Orders
 from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, improve
 from tcsim.problem import Codes
 
@@ -27,8 +31,15 @@ _PAIRED = 64  # the longest order of k that pairs of marks are asked for
 _LADDERS = 600  # outputs
 _LIKELY = 0.85  # of everything explained by a kind whose cuts are worth it
 _SHOWN = 3  # products that a block must have for them
+_ORDERED = 0.9  # of everything explained by an order that numbers are looked for beside
 _NANS = 5  # patterns tried of either kind
 _PAIRS = 20  # how many lengths at most
+
+
+def _rounds(parts: Parts) -> list[str]:
+    """How else results may be rounded."""
+    free = parts["arithmetic"] not in ("fused", "paired")
+    return [r for r in ROUNDINGS if free and r not in ("sr", parts["rounding"])]
 
 
 def _nans_of(batch: Batch, known: Formats, made: bool) -> Codes:
@@ -66,6 +77,7 @@ class Walker:
         self.places: dict[int, Batch | None] = {}
         self.climbed: dict[bool, Batch | None] = {}
         self.contested: Batch | None = None
+        self.asked_orders = Orders(box, rng, judge)
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
         self.far = False  # whether marks are to be so large that no random word matters
@@ -100,13 +112,16 @@ class Walker:
         if best.parts["overflow"] == "saturate" and not best.perfect:
             best = self.saturating(best, used)
         runs = structure.ascending(label)
+        open_ = int(label.max()) in (0, label.size - 1)  # marks tell all places apart, or none
+        if not best.perfect and (self.deep or open_ or not runs):
+            best = self.told(best, used)
         if not runs and not best.perfect:
             best = self.order(best, label)
         if not best.perfect:
             best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
         if not best.perfect and runs and self.orders(best):
             best = self.order(best, label)
-        return self._again(best, self.all)
+        return self._again(self.exchanged(best, used), self.all)
 
     def cuts(self, found: Found) -> Found:
         """Where terms are cut, from what was asked for that: as long as blocks are long enough to show it."""
@@ -150,6 +165,59 @@ class Walker:
             if start_from.perfect:
                 found = start_from  # more products share a longer block: begin there with what a shorter one showed
         return best if structure.likely(label) and found.parts["arithmetic"] == "aligned" else self.placed(best, found, used)
+
+    def told(self, found: Found, used: list[Batch], *, again: bool = True) -> Found:
+        """The best order of k that contests of two products tell, or random words of lone ones."""
+        best, parts = found, found.parts
+        if rounds_randomly(parts):
+            best = self.first_best(best, self.asked_orders.alone(parts), used)
+        label = None if best.perfect else self.asked_orders.blocks(parts, slow=self.slow(found))
+        taken = None if label is None else contests.period(label)
+        if label is None or taken is None:
+            return best
+        length, size = taken
+        if length == size == parts["block_size"] and parts["k_order"] is None and parts["arithmetic"] == "aligned":
+            return best  # upwards, in blocks that are known
+        begun = [parts]
+        if parts["arithmetic"] in ("aligned", "two-stage") and size > 1:
+            begun.append(self.within(found, label, size, length).parts)
+        lanes = [1]
+        if parts["arithmetic"] == "fused" and size > 1:
+            lanes = [n for n in range(2, size + 1) if size % n == 0]
+        for start in begun:
+            for count in lanes:
+                shape = {**start, "block_size": size, "chain": 1, "chains": 1, "lanes": count}
+                best = self.first_best(best, self.asked_orders.within(shape, label, length), used)
+        best = self.exchanged(best, used)
+        if best.score > max(found.score, _ORDERED) and not best.perfect and again:
+            better = improve(self.judge, best, used, 1)  # with numbers that are right the order within blocks is seen better
+            best = better if better.perfect else self.told(better, used, again=False)
+        return best
+
+    def first_best(self, found: Found, tried: Iterator[Parts], used: list[Batch]) -> Found:
+        """The best of these, as far as one explains everything: what comes later may have to be asked for. Results that were rounded
+        in a wrong order may have shown a wrong rounding."""
+        seen = set()
+        for parts in tried:
+            if found.perfect:
+                break
+            if parts["k_order"] not in seen:
+                seen.add(parts["k_order"])
+                found = best_of(
+                    self.judge, found, [{**parts, "rounding": r} for r in (parts["rounding"], *_rounds(parts))], used
+                )
+        return found
+
+    def exchanged(self, found: Found, used: list[Batch]) -> Found:
+        """Equal parts of a block exchanged where that explains more, as often as it does."""
+        if found.parts["k_order"] is None or found.score < _ORDERED:
+            return found
+        before = -1.0
+        while before < found.score < 1.0 and not self.judge.tired:
+            before = found.score
+            for change in structure.exchanges(found.parts):
+                found = best_of(self.judge, found, [{"k_order": change(found.parts["k_order"])}], used)
+        return found
 
     def marks_of(self, length: int) -> Batch | None:
         """Marks at every k of so many products."""
