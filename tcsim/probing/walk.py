@@ -17,7 +17,7 @@ from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
 from tcsim.probing.edges import ladders
-from tcsim.probing.focus import rounds_randomly
+from tcsim.probing.focus import focus, rounds_randomly
 from tcsim.probing.orders import Orders
 from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, improve
 from tcsim.problem import Codes
@@ -32,6 +32,7 @@ _LADDERS = 600  # outputs
 _LIKELY = 0.85  # of everything explained by a kind whose cuts are worth it
 _SHOWN = 3  # products that a block must have for them
 _ORDERED = 0.9  # of everything explained by an order that numbers are looked for beside
+_SHORTER = 6  # lengths below that of an order at which it is asked
 _NANS = 5  # patterns tried of either kind
 _PAIRS = 20  # how many lengths at most
 
@@ -77,6 +78,7 @@ class Walker:
         self.places: dict[int, Batch | None] = {}
         self.climbed: dict[bool, Batch | None] = {}
         self.contested: Batch | None = None
+        self.shortened: dict[int, list[Batch]] = {}
         self.asked_orders = Orders(box, rng, judge)
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
@@ -184,15 +186,15 @@ class Walker:
         lanes = [1]
         if parts["arithmetic"] == "fused" and size > 1:
             lanes = [n for n in range(2, size + 1) if size % n == 0]
+        made = Found(parts, -1.0)
         for start in begun:
             for count in lanes:
                 shape = {**start, "block_size": size, "chain": 1, "chains": 1, "lanes": count}
-                best = self.first_best(best, self.asked_orders.within(shape, label, length), used)
-        best = self.exchanged(best, used)
-        if best.score > max(found.score, _ORDERED) and not best.perfect and again:
-            better = improve(self.judge, best, used, 1)  # with numbers that are right the order within blocks is seen better
-            best = better if better.perfect else self.told(better, used, again=False)
-        return best
+                made = self.first_best(made, self.asked_orders.within(shape, label, length), used)
+        if made.score > max(found.score, _ORDERED) and not made.perfect and again:
+            better = improve(self.judge, made, used, 1)  # with numbers that are right the order within blocks is seen better
+            made = better if better.perfect else self.told(better, used, again=False)
+        return max(best, made, key=lambda f: f.score)
 
     def first_best(self, found: Found, tried: Iterator[Parts], used: list[Batch]) -> Found:
         """The best of these, as far as one explains everything: what comes later may have to be asked for. Results that were rounded
@@ -203,21 +205,41 @@ class Walker:
                 break
             if parts["k_order"] not in seen:
                 seen.add(parts["k_order"])
-                found = best_of(
-                    self.judge, found, [{**parts, "rounding": r} for r in (parts["rounding"], *_rounds(parts))], used
-                )
-        return found
+                rounded = [{**parts, "rounding": r} for r in (parts["rounding"], *_rounds(parts))]
+                begun = best_of(self.judge, Found(parts, -1.0), rounded, used)
+                found = max(found, self.exchanged(begun, used), key=lambda f: f.score)
+        return self._again(found, used)
 
     def exchanged(self, found: Found, used: list[Batch]) -> Found:
-        """Equal parts of a block exchanged where that explains more, as often as it does."""
-        if found.parts["k_order"] is None or found.score < _ORDERED:
+        """Equal parts of a block exchanged where that explains more, as often as it does; blocks that are cut short are asked for it."""
+        if found.parts["k_order"] is None or found.score < _ORDERED or next(structure.exchanges(found.parts), None) is None:
             return found
-        before = -1.0
+        used = [*used, *self.cut_short(len(found.parts["k_order"]))]
+        found, before = self._again(found, used), -1.0
         while before < found.score < 1.0 and not self.judge.tired:
-            before = found.score
+            before, few = found.score, focus(self.judge, found.parts, used)
+            begun = self._again(found, few)
             for change in structure.exchanges(found.parts):
-                found = best_of(self.judge, found, [{"k_order": change(found.parts["k_order"])}], used)
+                parts = {**found.parts, "k_order": change(found.parts["k_order"])}
+                if self.judge.score(parts, few, begun.score) > begun.score:
+                    better = self._again(Found(parts, 0.0), used, found.score)
+                    found = max(found, better, key=lambda f: f.score)
+                    if found.perfect:
+                        return found
+                    few = focus(self.judge, found.parts, used)
+                    begun = self._again(found, few)
         return found
+
+    def cut_short(self, length: int) -> list[Batch]:
+        """Sums of fewer products than an order has: of its blocks some places are left, in the order in which they are taken."""
+        if length not in self.shortened:
+            fewer = {int(k) for k in np.linspace(length - 1, 2, _SHORTER)} if self.box.k_step == 1 else set()
+            asked = [
+                self.box.more(families.sum_batches(self.rng, self.box.formats, k, name="cut short")) for k in sorted(fewer)
+            ]
+            self.shortened[length] = [batch for batch in asked if batch is not None]
+            self.sums += self.shortened[length]
+        return self.shortened[length]
 
     def marks_of(self, length: int) -> Batch | None:
         """Marks at every k of so many products."""
