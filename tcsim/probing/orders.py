@@ -80,6 +80,8 @@ class Orders:
             found = [structure.matched(_rows(seen[some][:, x][:, :, x]), _rows(wanted[some]), size) for x in blocks]
             if all(order is not None for order in found):
                 yield self._ordered(parts, [x[list(order or ())] for x, order in zip(blocks, found, strict=True)])
+        if parts["align_rounding"] == "sr" and (cut := self._cut(parts, blocks)) is not None:
+            yield cut
         if parts["arithmetic"] not in ("rounded", "fused", "paired") or size < 3:
             return
         if parts["rounding"] == "sr" and (joined := self._joined(parts, blocks)) is not None:
@@ -153,6 +155,29 @@ class Orders:
             found.append(block[list(order)])
         return self._ordered(parts, found)
 
+    def _cut(self, parts: Parts, blocks: list[Labels]) -> Parts | None:
+        """Places within blocks whose terms are cut by random words: what is left of a product beside one that cancels c."""
+        size, length = parts["block_size"], len(blocks) * parts["block_size"]
+        unit = unit_of_parts(self.box.formats, {**parts, "k_order": None})
+        inner, at = _beneath(self.rng, self.box.formats, parts, size), np.arange(size)
+        found: list[Labels] = []
+        for start, block in zip(range(0, length, size), blocks, strict=True):
+            asked = self.box.more(_at(inner, np.stack([block, np.roll(block, -1)], axis=1), length))
+            if asked is None or unit is None:
+                return None
+            fits = np.zeros((size, size), bool)
+            for place in at:
+                beside = np.array([start + place, start + (place + 1) % size])
+                moved = _at(inner, np.broadcast_to(beside, (size, 2)), length)
+                self.judge.begin(unit, moved)
+                self.judge.work += moved.size * length
+                fits[:, place] = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(1, 2))
+            order = _assigned(fits)
+            if order is None:
+                return None
+            found.append(block[order])
+        return self._ordered(parts, found)
+
     def alone(self, parts: Parts) -> Iterator[Parts]:
         """Orders of k under which the random words of lone products are those of the places they are at."""
         known = self.box.formats
@@ -217,6 +242,19 @@ def _meeting(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
         made.append([codes_at(fmt, e, fractions(rng, fmt, shape), False) for e in (up, down)])
     a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
     return Batch("two products", a, b, np.zeros((count, *_ACROSS), out.storage))
+
+
+def _beneath(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
+    """Problems of a product of which bits are cut, and one that sets where they are, c its negative."""
+    fa, fb, out = known.a, known.b, known.out
+    top = min(fa.emax + fb.emax, out.emax) - 1
+    down = max(top - (parts["fraction_bits"] or 0), fa.emin + fb.emin)
+    made = []
+    for at, fmt, shape in ((0, fa, (count, _ACROSS[0])), (1, fb, (count, _ACROSS[1]))):
+        low, high = factors(known, down)[at], factors(known, top)[at]
+        made.append([codes_at(fmt, low, fractions(rng, fmt, shape), False), codes_at(fmt, high, np.zeros(shape), False)])
+    a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
+    return Batch("two products", a, b, np.full((count, *_ACROSS), codes_at(out, top, 0, True)))
 
 
 def _at(pairs: Batch, places: Labels, k: int) -> Batch:

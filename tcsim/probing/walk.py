@@ -178,7 +178,8 @@ class Walker:
         if label is None or taken is None:
             return best
         length, size = taken
-        if length == size == parts["block_size"] and parts["k_order"] is None and parts["arithmetic"] == "aligned":
+        plain = parts["arithmetic"] == "aligned" and parts["align_rounding"] != "sr"
+        if length == size == parts["block_size"] and parts["k_order"] is None and plain:
             return best  # upwards, in blocks that are known
         begun = [parts]
         if parts["arithmetic"] in ("aligned", "two-stage") and size > 1:
