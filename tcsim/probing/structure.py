@@ -20,6 +20,7 @@ REACH = 144  # blocks up to half of this are seen twice
 LONG = 130  # the longest order of k looked for
 _ORDERS = 3  # lengths of an order of k that are tried for a shape
 _NEARLY = 0.99
+_SMALL = 8  # places of a tree of which any two are exchanged
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
 Labels = npt.NDArray[np.int64]
 
@@ -160,6 +161,7 @@ def exchanges(parts: Parts) -> Iterator[Change]:
         inner = [(list(range(i, size, lanes)), list(range(j, size, lanes))) for i in range(lanes) for j in range(i)]
     elif parts["arithmetic"] == "rounded":
         inner = [(x, y) for x, y in branches(size) if len(x) == len(y)]
+        inner += [([i], [j]) for i in range(size) for j in range(i) if size <= _SMALL]  # what marks left open
     for start in range(0, len(order), size):
         for x, y in inner:
             places = np.arange(len(order))
