@@ -305,6 +305,9 @@ class Search(Walker):
             return refuted
         self.confirmed, i = 0, 0
         lengths = (unit.block_size, 2, unit.instruction_k, 1, unit.block_size + 1, 2 * unit.instruction_k + 1)
+        if unit.k_order is not None and unit.instruction_k > 2:  # places within blocks may show only where blocks are cut short
+            fewer = self.rng.integers(2, unit.instruction_k, 3).tolist()
+            lengths = (lengths[0], fewer[0], lengths[2], fewer[1], unit.instruction_k + fewer[2], lengths[5])
         while self.confirmed < outputs:
             length = lengths[i % 6] if i % 2 else self.box.whole(lengths[i % 6])
             if i == _CORNERS:

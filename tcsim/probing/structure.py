@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,9 @@ REACH = 144  # blocks up to half of this are seen twice
 LONG = 130  # the longest order of k looked for
 _ORDERS = 3  # lengths of an order of k that are tried for a shape
 _NEARLY = 0.99
+_SMALL = 8  # places of a tree of which any two are exchanged
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
+Labels = npt.NDArray[np.int64]
 
 
 def answer_rows(d: Codes) -> Codes:
@@ -146,6 +149,42 @@ def placed(
                 left -= 1
 
 
+Change = Callable[[tuple[int, ...]], tuple[int, ...]]
+
+
+def exchanges(parts: Parts) -> Iterator[Change]:
+    """Changes of an order that a whole block does not show in any number: two of its lanes, or two equal branches of its tree,
+    exchanged. Which NaN a lane's sum keeps shows them, and a block of which only some products are left."""
+    order, size, lanes = parts["k_order"], parts["block_size"], parts["lanes"]
+    inner: list[tuple[list[int], list[int]]] = []
+    if parts["arithmetic"] == "fused":
+        inner = [(list(range(i, size, lanes)), list(range(j, size, lanes))) for i in range(lanes) for j in range(i)]
+    elif parts["arithmetic"] == "rounded":
+        inner = [(x, y) for x, y in branches(size) if len(x) == len(y)]
+        inner += [([i], [j]) for i in range(size) for j in range(i) if size <= _SMALL]  # what marks left open
+    for start in range(0, len(order), size):
+        for x, y in inner:
+            places = np.arange(len(order))
+            places[start + np.array(x)], places[start + np.array(y)] = start + np.array(y), start + np.array(x)
+            yield partial(_moved, places)
+
+
+def _moved(places: Labels, order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(order[place] for place in places)
+
+
+def branches(size: int) -> list[tuple[list[int], list[int]]]:
+    """The places on either side of every sum of a balanced tree, from its leaves."""
+    found: list[tuple[list[int], list[int]]] = []
+    level = [[place] for place in range(size)]
+    while len(level) > 1:
+        odd = level[-1:] if len(level) % 2 else []
+        both = list(zip(level[::2], level[1::2], strict=False))
+        found += both
+        level = [x + y for x, y in both] + odd
+    return found
+
+
 def step_of(stairs: Batch, length: int) -> Batch | None:
     """The marks of so many products among `stairs`."""
     at = slice(length * (length - 1) // 2, length * (length + 1) // 2)
@@ -175,19 +214,26 @@ def by_pairs(judge: Judge, pairs: Batch, length: int, parts: Parts) -> Parts | N
     known = judge.orders.get((unit, id(pairs)), ())
     if known == ():
         judge.begin(unit, pairs)
-        seen, wanted = answer_rows(pairs.d), answer_rows(simulated(unit, pairs, seed=judge.seed))
-        number = _numbered(np.concatenate([seen, wanted]))
-        of_k, of_place = number[: length * length].reshape(length, length), number[length * length :].reshape(length, length)
-        known = judge.orders[unit, id(pairs)] = _first_fits(of_k, of_place)
+        wanted = answer_rows(simulated(unit, pairs, seed=judge.seed))
+        known = judge.orders[unit, id(pairs)] = matched(answer_rows(pairs.d), wanted, length)
     return None if known is None else {**parts, "k_order": known}
 
 
-def _first_fits(of_k: npt.NDArray[np.int64], of_place: npt.NDArray[np.int64]) -> tuple[int, ...] | None:
-    """Place after place the first k left whose numbers, with itself and with every k placed before, are the place's."""
+def matched(seen: Codes, wanted: Codes, length: int) -> tuple[int, ...] | None:
+    """An order under which rows of answers to two k, `length`² of them, are those to their places; None where none is found."""
+    number = _numbered(np.concatenate([seen, wanted]))
+    of_k, of_place = number[: length * length].reshape(length, length), number[length * length :].reshape(length, length)
+    return first_fits(of_k, of_place)
+
+
+def first_fits(of_k: Labels, of_place: Labels) -> tuple[int, ...] | None:
+    """Place after place the first k left whose numbers, with itself and with every k placed before, are the place's; of all its
+    numbers together they are the same as well, so that a k that belongs elsewhere is not taken first."""
+    alike = (_signature(of_k)[:, None] == _signature(of_place)[None]).all(axis=2)
     left = np.ones(len(of_k), bool)
     order: list[int] = []
     for place in range(len(of_k)):
-        fits = left & (of_k.diagonal() == of_place[place, place])
+        fits = left & alike[:, place] & (of_k.diagonal() == of_place[place, place])
         fits &= (of_k[:, order] == of_place[place, :place]).all(axis=1) & (of_place[:place, place] == of_k[order].T).all(axis=1)
         if not fits.any():
             return None
@@ -196,7 +242,12 @@ def _first_fits(of_k: npt.NDArray[np.int64], of_place: npt.NDArray[np.int64]) ->
     return tuple(order)
 
 
-def _numbered(rows: Codes) -> npt.NDArray[np.int64]:
+def _signature(number: Labels) -> Labels:
+    """All the numbers of each k with the others, in either role, sorted."""
+    return np.concatenate([np.sort(number, axis=1), np.sort(number.T, axis=1)], axis=1)
+
+
+def _numbered(rows: Codes) -> Labels:
     """Equal rows have equal numbers."""
     numbers: dict[bytes, int] = {}
     return np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.fp.codes import decode
-from tcsim.probing import families, marks, saturation, structure
+from tcsim.hardware.choices import ROUNDINGS
+from tcsim.probing import contests, families, marks, saturation, structure
 from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
 from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
 from tcsim.probing.edges import ladders
+from tcsim.probing.focus import focus, rounds_randomly
+from tcsim.probing.orders import Orders
 from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, improve
 from tcsim.problem import Codes
 
@@ -27,8 +31,16 @@ _PAIRED = 64  # the longest order of k that pairs of marks are asked for
 _LADDERS = 600  # outputs
 _LIKELY = 0.85  # of everything explained by a kind whose cuts are worth it
 _SHOWN = 3  # products that a block must have for them
+_ORDERED = 0.9  # of everything explained by an order that numbers are looked for beside
+_SHORTER = 6  # lengths below that of an order at which it is asked
 _NANS = 5  # patterns tried of either kind
 _PAIRS = 20  # how many lengths at most
+
+
+def _rounds(parts: Parts) -> list[str]:
+    """How else results may be rounded."""
+    free = parts["arithmetic"] not in ("fused", "paired")
+    return [r for r in ROUNDINGS if free and r not in ("sr", parts["rounding"])]
 
 
 def _nans_of(batch: Batch, known: Formats, made: bool) -> Codes:
@@ -66,6 +78,8 @@ class Walker:
         self.places: dict[int, Batch | None] = {}
         self.climbed: dict[bool, Batch | None] = {}
         self.contested: Batch | None = None
+        self.shortened: dict[int, list[Batch]] = {}
+        self.asked_orders = Orders(box, rng, judge)
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
         self.far = False  # whether marks are to be so large that no random word matters
@@ -100,13 +114,16 @@ class Walker:
         if best.parts["overflow"] == "saturate" and not best.perfect:
             best = self.saturating(best, used)
         runs = structure.ascending(label)
+        open_ = int(label.max()) in (0, label.size - 1)  # marks tell all places apart, or none
+        if not best.perfect and (self.deep or open_ or not runs):
+            best = self.told(best, used)
         if not runs and not best.perfect:
             best = self.order(best, label)
         if not best.perfect:
             best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
         if not best.perfect and runs and self.orders(best):
             best = self.order(best, label)
-        return self._again(best, self.all)
+        return self._again(self.exchanged(best, used), self.all)
 
     def cuts(self, found: Found) -> Found:
         """Where terms are cut, from what was asked for that: as long as blocks are long enough to show it."""
@@ -150,6 +167,80 @@ class Walker:
             if start_from.perfect:
                 found = start_from  # more products share a longer block: begin there with what a shorter one showed
         return best if structure.likely(label) and found.parts["arithmetic"] == "aligned" else self.placed(best, found, used)
+
+    def told(self, found: Found, used: list[Batch], *, again: bool = True) -> Found:
+        """The best order of k that contests of two products tell, or random words of lone ones."""
+        best, parts = found, found.parts
+        if rounds_randomly(parts):
+            best = self.first_best(best, self.asked_orders.alone(parts), used)
+        label = None if best.perfect else self.asked_orders.blocks(parts, slow=self.slow(found))
+        taken = None if label is None else contests.period(label)
+        if label is None or taken is None:
+            return best
+        length, size = taken
+        plain = parts["arithmetic"] == "aligned" and parts["align_rounding"] != "sr"
+        if length == size == parts["block_size"] and parts["k_order"] is None and plain:
+            return best  # upwards, in blocks that are known
+        begun = [parts]
+        if parts["arithmetic"] in ("aligned", "two-stage") and size > 1:
+            begun.append(self.within(found, label, size, length).parts)
+        lanes = [1]
+        if parts["arithmetic"] == "fused" and size > 1:
+            lanes = [n for n in range(2, size + 1) if size % n == 0]
+        made = Found(parts, -1.0)
+        for start in begun:
+            for count in lanes:
+                shape = {**start, "block_size": size, "chain": 1, "chains": 1, "lanes": count}
+                made = self.first_best(made, self.asked_orders.within(shape, label, length), used)
+        if made.score > max(found.score, _ORDERED) and not made.perfect and again:
+            better = improve(self.judge, made, used, 1)  # with numbers that are right the order within blocks is seen better
+            made = better if better.perfect else self.told(better, used, again=False)
+        return max(best, made, key=lambda f: f.score)
+
+    def first_best(self, found: Found, tried: Iterator[Parts], used: list[Batch]) -> Found:
+        """The best of these, as far as one explains everything: what comes later may have to be asked for. Results that were rounded
+        in a wrong order may have shown a wrong rounding."""
+        seen = set()
+        for parts in tried:
+            if found.perfect:
+                break
+            if parts["k_order"] not in seen:
+                seen.add(parts["k_order"])
+                rounded = [{**parts, "rounding": r} for r in (parts["rounding"], *_rounds(parts))]
+                begun = best_of(self.judge, Found(parts, -1.0), rounded, used)
+                found = max(found, self.exchanged(begun, used), key=lambda f: f.score)
+        return self._again(found, used)
+
+    def exchanged(self, found: Found, used: list[Batch]) -> Found:
+        """Equal parts of a block exchanged where that explains more, as often as it does; blocks that are cut short are asked for it."""
+        if found.parts["k_order"] is None or found.score < _ORDERED or next(structure.exchanges(found.parts), None) is None:
+            return found
+        used = [*used, *self.cut_short(len(found.parts["k_order"]))]
+        found, before = self._again(found, used), -1.0
+        while before < found.score < 1.0 and not self.judge.tired:
+            before, few = found.score, focus(self.judge, found.parts, used)
+            begun = self._again(found, few)
+            for change in structure.exchanges(found.parts):
+                parts = {**found.parts, "k_order": change(found.parts["k_order"])}
+                if self.judge.score(parts, few, begun.score) > begun.score:
+                    better = self._again(Found(parts, 0.0), used, found.score)
+                    found = max(found, better, key=lambda f: f.score)
+                    if found.perfect:
+                        return found
+                    few = focus(self.judge, found.parts, used)
+                    begun = self._again(found, few)
+        return found
+
+    def cut_short(self, length: int) -> list[Batch]:
+        """Sums of fewer products than an order has: of its blocks some places are left, in the order in which they are taken."""
+        if length not in self.shortened:
+            fewer = {int(k) for k in np.linspace(length - 1, 2, _SHORTER)} if self.box.k_step == 1 else set()
+            asked = [
+                self.box.more(families.sum_batches(self.rng, self.box.formats, k, name="cut short")) for k in sorted(fewer)
+            ]
+            self.shortened[length] = [batch for batch in asked if batch is not None]
+            self.sums += self.shortened[length]
+        return self.shortened[length]
 
     def marks_of(self, length: int) -> Batch | None:
         """Marks at every k of so many products."""

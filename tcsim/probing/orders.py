@@ -1,0 +1,299 @@
+"""The order of k from what is asked for it alone: contests for the blocks, marks within a block for its tree, random words of lone
+products for the place of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.probing import contests, marks, structure
+from tcsim.probing.box import Batch, Box, Formats, embedded, simulated
+from tcsim.probing.candidates import Parts, unit_of_parts
+from tcsim.probing.challenge import one_after_another
+from tcsim.probing.codes import Rng, codes_at, exponents, fractions
+from tcsim.probing.contests import factors
+from tcsim.probing.families import middle_numbers
+from tcsim.probing.search import Judge
+from tcsim.probing.structure import Labels
+
+_LONG, _SHORT = 130, 72  # products that contests and lone products are asked of
+_FEW = 4  # contests of a unit that takes long
+_ROWS = 32  # lone products at each k
+_TREES = 1500  # pairs within a block that marks are asked for
+_BRANCHES = 40  # the largest tree of random words
+_ACROSS = (4, 8)  # outputs of two products
+_WALKS = 2  # orders that lone products allow
+
+
+class Orders:
+    """What a black box was asked about the order of k."""
+
+    def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
+        self.box, self.rng, self.judge = box, rng, judge
+        self._contests: dict[int, tuple[tuple[contests.Contest, ...], Batch | None]] = {}
+        self._alone: dict[str, Batch | None] = {}
+        self._inner: dict[tuple[object, ...], list[Batch]] = {}
+
+    def blocks(self, parts: Parts, *, slow: bool) -> Labels | None:
+        """The block of every k as contests show it under a kind of arithmetic; None where they show nothing, or c comes late."""
+        known = self.box.formats
+        if known.a.integer or known.scale is not None or parts["c_enters"] != "aligned":
+            return None
+        kept = parts["out_precision"] or known.out.precision
+        if kept not in self._contests:
+            chosen = contests.contests_of(known, kept)[: _FEW if slow else None]
+            at = np.arange(self.box.whole(_LONG))
+            self._contests[kept] = (
+                chosen,
+                self.box.more(contests.contests_at(known, chosen, at, at, at.size)) if chosen else None,
+            )
+        chosen, asked = self._contests[kept]
+        size = parts["block_size"]
+        ends = np.array([0, size])
+        unit = unit_of_parts(known, {**parts, "k_order": None})
+        if asked is None or unit is None:
+            return None
+        small = contests.contests_at(known, chosen, ends, ends, 2 * size)
+        self.judge.begin(unit, small)
+        either = contests.answers(replace(small, d=simulated(unit, small, seed=self.judge.seed)), len(chosen))
+        return contests.blocks(contests.answers(asked, len(chosen)), either[:, 0, 1], either[:, 1, 0])
+
+    def within(self, parts: Parts, label: Labels, length: int) -> Iterator[Parts]:
+        """The order of these blocks, each in ascending k; then as contests, and marks, show the places within a block."""
+        known, size = self.box.formats, parts["block_size"]
+        blocks = list(contests.members(label, length))
+        yield self._ordered(parts, blocks)
+        unit = unit_of_parts(known, {**parts, "k_order": None})
+        if size < 2 or unit is None:
+            return
+        chosen, asked = self._contests[parts["out_precision"] or known.out.precision]
+        assert asked is not None
+        at = np.arange(size)
+        small = contests.contests_at(known, chosen, at, at, size)
+        self.judge.begin(unit, small)
+        wanted = contests.answers(replace(small, d=simulated(unit, small, seed=self.judge.seed)), len(chosen))
+        seen = contests.answers(asked, len(chosen))
+        for some in (slice(None), *(slice(v, v + 1) for v in range(len(chosen)))):  # not all, where a number is not yet right
+            found = [structure.matched(_rows(seen[some][:, x][:, :, x]), _rows(wanted[some]), size) for x in blocks]
+            if all(order is not None for order in found):
+                yield self._ordered(parts, [x[list(order or ())] for x, order in zip(blocks, found, strict=True)])
+        if parts["align_rounding"] == "sr" and (cut := self._cut(parts, blocks)) is not None:
+            yield cut
+        if parts["arithmetic"] not in ("rounded", "fused", "paired") or size < 3:
+            return
+        if parts["rounding"] == "sr" and (joined := self._joined(parts, blocks)) is not None:
+            yield joined
+        for fars in ((False,), (True,), (False, True)):
+            if (treed := self._trees(parts, blocks, length, fars)) is not None:
+                yield treed
+
+    def _ordered(self, parts: Parts, blocks: list[Labels]) -> Parts:
+        order = tuple(int(k) for k in np.concatenate(blocks))
+        return {**parts, "k_order": None if order == tuple(range(len(order))) else order}
+
+    def _trees(self, parts: Parts, blocks: list[Labels], length: int, fars: tuple[bool, ...]) -> Parts | None:
+        """Places within blocks from pairs of marks of each."""
+        unit = unit_of_parts(self.box.formats, {**parts, "k_order": None})
+        asked = [self._marked(parts["block_size"], blocks, length, far) for far in fars]
+        if unit is None or not all(asked):
+            return None
+        found: list[Labels] = []
+        for block, pairs in zip(blocks, zip(*asked, strict=True), strict=True):
+            for batch in pairs:
+                self.judge.begin(unit, batch)
+                self.judge.work += batch.size * batch.a.shape[2]
+            wanted = [structure.answer_rows(simulated(unit, batch, seed=self.judge.seed)) for batch in pairs]
+            seen = [structure.answer_rows(batch.d) for batch in pairs]
+            order = structure.matched(np.concatenate(seen, axis=1), np.concatenate(wanted, axis=1), parts["block_size"])
+            if order is None:
+                return None
+            found.append(block[list(order)])
+        return self._ordered(parts, found)
+
+    def _marked(self, size: int, blocks: list[Labels], length: int, far: bool) -> list[Batch]:
+        """What pairs of marks within each of the blocks answer, as if it were alone; none where there are too many."""
+        if size * size > _TREES:
+            return []
+        key = (far, length, *map(tuple, blocks))
+        if key not in self._inner:
+            inner = marks.pairs(self.rng, self.box.formats, size, far=far)
+            asked = self.box.more(one_after_another([embedded(inner, at, length) for at in blocks]))
+            answered = [] if asked is None or asked.d is None else np.split(asked.d, len(blocks))
+            self._inner[key] = [replace(inner, d=d) for d in answered]
+        return self._inner[key]
+
+    def _joined(self, parts: Parts, blocks: list[Labels]) -> Parts | None:
+        """Places within the blocks of a tree whose sums are rounded by random words: that of two products alone says where in the
+        tree they meet."""
+        known, size = self.box.formats, parts["block_size"]
+        unit = unit_of_parts(known, {**parts, "k_order": None})
+        both = np.array([(i, j) for i in range(size) for j in range(i)])
+        if unit is None or parts["arithmetic"] != "rounded" or not 2 < size <= _BRANCHES:
+            return None
+        inner, found = _meeting(self.rng, known, parts, len(both)), []
+        meets, ends = _tree(size)
+        for start, block in zip(range(0, len(blocks) * size, size), blocks, strict=True):
+            asked = self.box.more(_at(inner, block[both], len(blocks) * size))
+            if asked is None:
+                return None
+            fits = np.zeros((len(ends), len(both)), bool)
+            for node, places in enumerate(ends):
+                moved = _at(inner, np.broadcast_to(np.array(places) + start, both.shape), len(blocks) * size)
+                self.judge.begin(unit, moved)
+                self.judge.work += moved.size * len(blocks) * size
+                fits[node] = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(1, 2))
+            if not (fits.sum(axis=0) == 1).all():
+                return None
+            of_k = np.full((size, size), -1)
+            of_k[both[:, 0], both[:, 1]] = of_k[both[:, 1], both[:, 0]] = fits.argmax(axis=0)
+            order = structure.first_fits(of_k, meets)
+            if order is None:
+                return None
+            found.append(block[list(order)])
+        return self._ordered(parts, found)
+
+    def _cut(self, parts: Parts, blocks: list[Labels]) -> Parts | None:
+        """Places within blocks whose terms are cut by random words: what is left of a product beside one that cancels c."""
+        size, length = parts["block_size"], len(blocks) * parts["block_size"]
+        unit = unit_of_parts(self.box.formats, {**parts, "k_order": None})
+        inner, at = _beneath(self.rng, self.box.formats, parts, size), np.arange(size)
+        found: list[Labels] = []
+        for start, block in zip(range(0, length, size), blocks, strict=True):
+            asked = self.box.more(_at(inner, np.stack([block, np.roll(block, -1)], axis=1), length))
+            if asked is None or unit is None:
+                return None
+            fits = np.zeros((size, size), bool)
+            for place in at:
+                beside = np.array([start + place, start + (place + 1) % size])
+                moved = _at(inner, np.broadcast_to(beside, (size, 2)), length)
+                self.judge.begin(unit, moved)
+                self.judge.work += moved.size * length
+                fits[:, place] = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(1, 2))
+            order = _assigned(fits)
+            if order is None:
+                return None
+            found.append(block[order])
+        return self._ordered(parts, found)
+
+    def alone(self, parts: Parts) -> Iterator[Parts]:
+        """Orders of k under which the random words of lone products are those of the places they are at."""
+        known = self.box.formats
+        unit = unit_of_parts(known, {**parts, "k_order": None})
+        if unit is None or not unit.stochastic or known.scale is not None or parts["c_enters"] != "aligned":
+            return
+        kind = repr(
+            [parts[key] for key in ("align_rounding", "fraction_bits", "product_rounding", "rounding", "out_precision")]
+        )
+        if kind not in self._alone:
+            self._alone[kind] = self.box.more(lone(self.rng, known, parts, self.box.whole(_SHORT)))
+        asked = self._alone[kind]
+        if asked is None or asked.d is None:
+            return
+        count, size = asked.a.shape[2], parts["block_size"]
+        fits = np.zeros((count, count), bool)
+        for step in range(count):
+            moved = replace(asked, a=np.roll(asked.a, step, axis=2), b=np.roll(asked.b, step, axis=1))
+            self.judge.begin(unit, moved)
+            self.judge.work += moved.size * count
+            same = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(0, 1))
+            fits[np.arange(count), (np.arange(count) + step) % count] = same
+        left = _WALKS
+        for length in range(size, count + 1, size):
+            starts = range(0, count - length + 1, length)
+            order = _assigned(np.logical_and.reduce([fits[i : i + length, i : i + length] for i in starts]))
+            if order is None:
+                continue
+            yield self._ordered(parts, [np.array(order)])
+            if parts["rounding"] == "sr" and (joined := self._joined(parts, np.split(np.array(order), length // size))):
+                yield joined
+            left -= 1
+            if not left:
+                return
+
+
+def lone(rng: Rng, known: Formats, parts: Parts, k: int) -> Batch:
+    """Column j holds one product, at k = j, beside a c under which bits of it, or of both, are cut."""
+    fa, fb, out = known.a, known.b, known.out
+    kept = parts["out_precision"] or out.precision
+    a = codes_at(fa, rng.integers(*_span(fa), (_ROWS, k)), fractions(rng, fa, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
+    values = codes_at(fb, rng.integers(*_span(fb), k), fractions(rng, fb, (k,)), rng.random(k) < 0.5)
+    b = np.zeros((1, k, k), fb.storage)
+    b[0, np.arange(k), np.arange(k)] = values
+    product = exponents(a, fa) + exponents(values, fb)
+    cut = kept if parts["fraction_bits"] is None else min(kept, parts["fraction_bits"])
+    up = rng.choice(np.array([cut - 2, cut - 1, cut, cut, cut + 1, 1]), (_ROWS, k))
+    c = codes_at(out, product + up, fractions(rng, out, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
+    empty = rng.random((_ROWS, k)) < (0.6 if parts["product_rounding"] == "sr" else 0.1)
+    return Batch("lone products", a[None], b, np.where(empty, np.zeros((), out.storage), c)[None])
+
+
+def _meeting(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
+    """Problems of two products of which one ends about where the other's last place is: a sum of them is rounded."""
+    fa, fb, out = known.a, known.b, known.out
+    kept = parts["out_precision"] or out.precision
+    low, high = fa.emin + fb.emin, min(fa.emax + fb.emax, out.emax) - 2
+    above = min(max((low + high + kept) // 2, low + kept), high)
+    made = []
+    for at, fmt, shape in ((0, fa, (count, _ACROSS[0])), (1, fb, (count, _ACROSS[1]))):
+        up, down = (factors(known, e)[at] for e in (above, max(above - kept, low)))
+        made.append([codes_at(fmt, e, fractions(rng, fmt, shape), False) for e in (up, down)])
+    a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
+    return Batch("two products", a, b, np.zeros((count, *_ACROSS), out.storage))
+
+
+def _beneath(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
+    """Problems of a product of which bits are cut, and one that sets where they are, c its negative."""
+    fa, fb, out = known.a, known.b, known.out
+    top = min(fa.emax + fb.emax, out.emax) - 1
+    down = max(top - (parts["fraction_bits"] or 0), fa.emin + fb.emin)
+    made = []
+    for at, fmt, shape in ((0, fa, (count, _ACROSS[0])), (1, fb, (count, _ACROSS[1]))):
+        low, high = factors(known, down)[at], factors(known, top)[at]
+        made.append([codes_at(fmt, low, fractions(rng, fmt, shape), False), codes_at(fmt, high, np.zeros(shape), False)])
+    a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
+    return Batch("two products", a, b, np.full((count, *_ACROSS), codes_at(out, top, 0, True)))
+
+
+def _at(pairs: Batch, places: Labels, k: int) -> Batch:
+    """The two products of every problem at its two places of k."""
+    count = len(places)
+    a, b = np.zeros((count, _ACROSS[0], k), pairs.a.dtype), np.zeros((count, k, _ACROSS[1]), pairs.b.dtype)
+    problems = np.arange(count)
+    for i in range(2):
+        a[problems, :, places[:, i]], b[problems, places[:, i]] = pairs.a[:, :, i], pairs.b[:, i]
+    return replace(pairs, a=a, b=b)
+
+
+def _tree(size: int) -> tuple[Labels, list[tuple[int, int]]]:
+    """Of every two places the sum at which they meet in a balanced tree, and two places that meet at each."""
+    meets = np.full((size, size), -1)
+    ends: list[tuple[int, int]] = []
+    for x, y in structure.branches(size):
+        meets[np.ix_(x, y)] = meets[np.ix_(y, x)] = len(ends)
+        ends.append((x[0], y[0]))
+    return meets, ends
+
+
+def _span(fmt: object) -> tuple[int, int]:
+    low, high = middle_numbers(fmt, 3)  # type: ignore[arg-type]
+    return low, high + 1
+
+
+def _rows(found: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """What contests answer, a row for every two places."""
+    return np.ascontiguousarray(found.transpose(1, 2, 0).reshape(-1, found.shape[0]))
+
+
+def _assigned(fits: npt.NDArray[np.bool_]) -> list[int] | None:
+    """Place after place the first k left that fits; None where none does."""
+    left, order = np.ones(len(fits), bool), []
+    for place in range(len(fits)):
+        able = left & fits[:, place]
+        if not able.any():
+            return None
+        order.append(int(able.argmax()))
+        left[order[-1]] = False
+    return order
