@@ -32,7 +32,7 @@ def test_fixed_units() -> None:
 
 
 def test_fresh_units(fresh_seed: int) -> None:
-    tally = compared(fresh_seed, 0, 500)
+    tally = compared(fresh_seed, 0, 400)
     assert not tally.found, "\n".join([f"{tally}", *tally.found])
 
 

@@ -22,7 +22,7 @@ from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.fast.plan import fast_plan
 from tcsim.problem import Problem
 
-FIXED, FRESH_SECONDS = 250, 4.0
+FIXED, FRESH_SECONDS = 150, 4.0
 FP64 = tcsim.unit("a100", "float64")
 
 
