@@ -26,6 +26,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels.dispatch import multiply_cpu
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Sequential
+from tcsim.torch.cuda_math import fma_float32
 from tcsim.torch.special import ex2_approx
 
 Floats = npt.NDArray[np.float32]
@@ -109,7 +110,7 @@ class _Rows:
             self.out = chain(codes, v)
         else:
             shrink = ex2_approx((before - seen) * c)
-            self.sums = _fma(self.sums, shrink[..., None], columns[..., 0])
+            self.sums = fma_float32(self.sums, shrink[..., None], columns[..., 0])
             self.out = chain(codes, v, self.out * shrink[..., None])
         for i in range(1, columns.shape[3]):
             self.sums = self.sums + columns[..., i]
@@ -122,15 +123,3 @@ class _Rows:
         none = (sums == 0) | np.isnan(sums)
         share = np.where(none, np.float32(1), np.float32(1) / np.where(none, np.float32(1), sums))
         return self.out * share[..., None], self.largest, sums
-
-
-def _fma(a: Floats, b: Floats, c: Floats) -> Floats:
-    """a·b + c rounded once: exact in float64 but for the sum, which is rounded to odd there."""
-    p, t = a.astype(np.float64) * b, c.astype(np.float64)
-    s = p + t
-    back = s - p
-    error = (p - (s - back)) + (t - back)
-    bits = s.view(np.int64)
-    inexact = (bits & 1 == 0) & (error != 0) & np.isfinite(s)
-    moved = bits + np.where((error > 0) == (s > 0), 1, -1)
-    return np.where(inexact, moved, bits).view(np.float64).astype(np.float32)
