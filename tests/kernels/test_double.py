@@ -46,7 +46,7 @@ def by_double(problem: Problem) -> tuple[Codes, int]:
 
 
 @pytest.mark.parametrize("rounding", UNIT_MODES)
-@pytest.mark.parametrize("block", [1, 3])
+@pytest.mark.parametrize("block", [1, 2, 3, 4])
 @pytest.mark.parametrize("unit", [FP64, FP32], ids=["float64", "float32"])
 def test_exact_sums(unit: Unit, block: int, rounding: str, fresh_seed: int) -> None:
     """Chains of single products, and blocks of several."""
@@ -68,7 +68,7 @@ def test_exact_sums(unit: Unit, block: int, rounding: str, fresh_seed: int) -> N
 @pytest.mark.parametrize(
     "base",
     [("a100", "float16"), ("h200", "bfloat16"), ("ada", "float8_e4m3fn"), ("b200", "mxfp8_e4m3"),
-     ("mi300x", "tfloat32"), ("mi300x", "float8_e4m3fnuz"), ("mi210", "bfloat16"), ("mi100", "float32"), ("b200", "nvfp4")],
+     ("mi300x", "tfloat32"), ("mi300x", "float8_e4m3fnuz"), ("mi210", "bfloat16"), ("mi100", "bfloat16"), ("mi100", "float32"), ("b200", "nvfp4")],
 )  # fmt: skip
 def test_changes_of_one_field(base: tuple[str, str], fresh_seed: int) -> None:
     """Ordinary operands, of which none is left to others, and operands of every sort."""
@@ -86,7 +86,7 @@ def test_changes_of_one_field(base: tuple[str, str], fresh_seed: int) -> None:
         if cpu.path(problem) == "double":
             taken += 1
             np.testing.assert_array_equal(cpu.multiply_cpu(problem, 2), by_general(problem), err_msg=unit.source)
-    assert taken >= 10
+    assert taken >= 9
 
 
 @pytest.mark.parametrize("rounding", ["rz", "rne", "sr"])

@@ -29,7 +29,8 @@ from tcsim.kernels.general.run import Tiles, end_output, run_part
 from tcsim.kernels.general.spec import order_of, spec_of, sums_of
 from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native.double_groups import mark_groups
-from tcsim.kernels.native.double_plan import Groups, LongProducts, OneProduct, double_spec
+from tcsim.kernels.native.double_kinds import Groups, LongProducts, OneProduct
+from tcsim.kernels.native.double_plan import double_spec
 from tcsim.kernels.native.double_sides import Sides, decode_plain_side, decode_side, exponents_of, mark_zero_blocks
 from tcsim.kernels.native.double_walks import TO_HALF, run_any_row, run_plain_row, run_quiet_row
 from tcsim.problem import Codes, Problem
@@ -243,7 +244,8 @@ def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Uni
     if outer is not None:
         spec["period"] = outer.instruction_k
     columns = COLUMNS // 2 if numbers["cut"] == rows.RANDOM and unit.block_size > SHALLOW else COLUMNS
-    high = max(1, min(ROWS, m, -(-batch * m * -(-n // columns) // (4 * count))))
+    parts = 4 * count if count > 1 else 1  # each decodes columns of b anew
+    high = max(1, min(ROWS, m, -(-batch * m * -(-n // columns) // parts)))
     tiles = Tiles(m, n, 0, m, 0, n, high, min(columns, n), 0)
     left = np.zeros(out.shape, np.uint8)
     plain = problem.plan.sum is None and outer is None and unit.scale is None and unit.c_enters == "aligned"

@@ -30,51 +30,15 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native import double_single as single
 from tcsim.kernels.native import double_tree as tree
+from tcsim.kernels.native.double_kinds import Groups, Kind, LongProducts, ManyTerms, OneProduct, Operations, Stages
+from tcsim.kernels.native.double_quick import QUICK
 from tcsim.kernels.native.double_round import DoubleRounding, rounding_of
 
+_QUICK_WAYS = (rows.MACHINE, rows.RANDOM)
 _REACH = 400  # exponents of operands and scales: products and sums then stay far inside float64's
 _DOWN = 3  # the number of llvm.set.rounding
 _NORMAL = -100  # the least exponent of outputs whose subnormal numbers are rare enough to be left to others
 _SHORT = 30  # bits of products up to which exact sums of ordinary data hardly leave float64
-
-
-class ManyTerms(NamedTuple):
-    """A unit whose products are the terms of an aligned sum, cut or few bits apart. Rows are compiled for each of these types, when it is used."""
-
-    blocks: int = 0
-
-
-class OneProduct(NamedTuple):
-    """A unit that adds one product at a time to c, exactly."""
-
-    blocks: int = 0
-
-
-class LongProducts(NamedTuple):
-    """A unit that adds long products exactly."""
-
-    blocks: int = 0
-
-
-class Groups(NamedTuple):
-    """A unit whose terms are exact groups of products."""
-
-    blocks: int = 0
-
-
-class Stages(NamedTuple):
-    """A unit that aligns in two stages."""
-
-    blocks: int = 0
-
-
-class Operations(NamedTuple):
-    """A unit that rounds every operation."""
-
-    blocks: int = 0
-
-
-Kind = ManyTerms | OneProduct | LongProducts | Groups | Stages | Operations
 
 
 def _held(fmt: Format) -> bool:
@@ -277,6 +241,7 @@ class DoubleSpec(NamedTuple):
     machine: int  # the processor's rounding meanwhile
     draws: int  # results are rounded stochastically
     product_draws: int
+    quick: int  # sums are exact, and a chain of float64 additions nearly always tells how they round
     deep: int  # sums are of uncut terms, proved to have no more bits than float64
     fraction: int
     room: int  # bits of the largest term below its exponent, where sums are deep; of the spans of a group's factors
@@ -327,6 +292,7 @@ def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
             machine=machine,
             draws=int(mode(unit.rounding).toward == "random"),
             product_draws=int(mode(unit.product_rounding).toward == "random" and _product_way(unit) == rows.UNCUT),
+            quick=int(exact and _narrow(unit) and way in _QUICK_WAYS and unit.kept_bits <= QUICK),
             deep=int(deep),
             fraction=fraction,
             room=room,

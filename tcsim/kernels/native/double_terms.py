@@ -8,6 +8,7 @@ from tcsim.codegen.jit import no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import ANY_ZERO
+from tcsim.kernels.native.double_quick import sum_quickly
 from tcsim.kernels.native.double_rows import (
     AWAY,
     FAR,
@@ -145,6 +146,8 @@ def block_of_terms(draws):
     @no_refcount
     @variant(draws)
     def block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row):
+        if unit.quick and sum_quickly(unit, sides, r, p0, steps, ahead(row.words, word * row.width), width, row):
+            return
         a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
         b, eb = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide)
         start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, row.top, row.least)

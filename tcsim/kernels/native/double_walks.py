@@ -18,7 +18,7 @@ from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native import double_terms as terms
 from tcsim.kernels.native.double_exact import block_of_exact_sums
 from tcsim.kernels.native.double_groups import block_of_groups
-from tcsim.kernels.native.double_plan import Groups, LongProducts, ManyTerms, OneProduct, Operations, Stages
+from tcsim.kernels.native.double_kinds import Groups, LongProducts, ManyTerms, OneProduct, Operations, Stages
 from tcsim.kernels.native.double_single import block_of_one
 from tcsim.kernels.native.double_stages import block_in_stages
 from tcsim.kernels.native.double_tree import block_of_operations
