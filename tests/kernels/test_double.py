@@ -143,3 +143,35 @@ def test_results_of_one_bit_or_two(rounding: str, fresh_seed: int) -> None:
     for unit in (exact, ROUNDED, tcsim.unit("mi300x", "float16"), exact.replace(block_size=1)):
         for kept in (1, 2):
             same_as_general(unit.replace(rounding=rounding, out_precision=kept), rng)
+
+
+@pytest.mark.parametrize(
+    "base", [("mi210", "float16"), ("mi210", "bfloat16"), ("mi100", "bfloat16"), ("mi100", "float32"), ("a100", "float64")]
+)
+def test_ordinary_numbers_are_summed_here(base: tuple[str, str], fresh_seed: int) -> None:
+    """Normal numbers and small integers, which tie often, in every mode, block and width: equal, and hardly an output left to others."""
+    rng, left, outputs = np.random.default_rng(fresh_seed), 0, 0
+    for rounding in UNIT_MODES:
+        for block in (2, 3, 4):
+            unit = tcsim.unit(*base).replace(rounding=rounding, block_size=block, nan_from="code")
+            for changed in (unit, unit.replace(out_precision=14)):
+                for whole in (False, True):
+                    a, b, c = (
+                        tcsim.encode(
+                            tcsim.round_to(
+                                rng.integers(-6, 7, shape) if whole else rng.standard_normal(shape), kind, rounding="rne"
+                            ),
+                            kind,
+                        )
+                        for shape, kind in (
+                            ((1, 3, 21), unit.a_format),
+                            ((1, 21, 40), unit.b_format),
+                            ((1, 3, 40), unit.out_format),
+                        )
+                    )
+                    problem = Problem(changed, Sequential().plan(21), Operand(a, unit.a_format), Operand(b, unit.b_format), c,
+                                      seed=int(rng.integers(99)))  # fmt: skip
+                    got, some = by_double(problem)
+                    left, outputs = left + some, outputs + got.size
+                    np.testing.assert_array_equal(got, by_general(problem), err_msg=f"{changed}, {whole}")
+    assert left < outputs // 50

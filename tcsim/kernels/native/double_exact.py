@@ -12,7 +12,7 @@ from tcsim.codegen.jit import no_refcount, noalias
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
-from tcsim.kernels.native.double_quick import sum_quickly
+from tcsim.kernels.native.double_quick import sum_long_quickly, sum_quickly
 from tcsim.kernels.native.double_round import (
     MAGNITUDE,
     SIGN,
@@ -126,6 +126,8 @@ def settle_sums(how, width, c):
 def block_of_exact_sums(spec, unit, sides, r, block, p0, steps, word, width, row):
     """One block of products and c, added exactly."""
     if unit.quick and sum_quickly(unit, sides, r, p0, steps, ahead(row.words, word * row.width), width, row):
+        return
+    if unit.way == PROCESSOR and (row.near or not unit.wide) and sum_long_quickly(unit, sides, r, p0, steps, width, row):
         return
     high, mid, low, size = row.total, row.scale, row.tree, ahead(row.tree, row.width)
     start_exactly(row.c, width, high, mid, low, size)

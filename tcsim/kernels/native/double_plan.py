@@ -133,6 +133,20 @@ def _product_way(unit: Unit) -> int:
     return tree.EXACT if least >= out.emin and a.emax + b.emax + 1 <= out.emax else tree.CHECKED
 
 
+def _quick(unit: Unit, kind: Kind, way: int) -> int:
+    """Whether a short way computes nearly all, and of units that round every operation, which."""
+    if unit.align_rounding != "exact" or not _narrow(unit) or way not in _QUICK_WAYS or unit.kept_bits > QUICK:
+        return 0
+    if not isinstance(kind, Operations):
+        return 1
+    if unit.block_size not in (2, 4) or _product_way(unit) == rows.UNCUT:
+        return 0
+    if way == rows.RANDOM:
+        return tree.DRAWN
+    whole = unit.kept_bits == unit.out_format.precision <= 24
+    return tree.NEAR if whole and mode(unit.rounding).toward == "nearest" else tree.BELOW
+
+
 def _output(unit: Unit) -> bool:
     """Whether float64 holds results, and infinities are beyond the largest number's binade."""
     out = unit.out_format
@@ -241,7 +255,7 @@ class DoubleSpec(NamedTuple):
     machine: int  # the processor's rounding meanwhile
     draws: int  # results are rounded stochastically
     product_draws: int
-    quick: int  # sums are exact, and a chain of float64 additions nearly always tells how they round
+    quick: int  # a chain of float64 additions nearly always tells how exact sums round; of operations, how each is rounded then
     deep: int  # sums are of uncut terms, proved to have no more bits than float64
     fraction: int
     room: int  # bits of the largest term below its exponent, where sums are deep; of the spans of a group's factors
@@ -281,6 +295,8 @@ def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
         cut, machine = (cut, TO_ZERO) if found is None else (rows.MACHINE, found)
     below = isinstance(kind, OneProduct) and way in single.FROM_BELOW
     machine = _DOWN if below else TO_ZERO if two or way == single.WORDS else machine
+    quick = _quick(unit, kind, way)
+    machine = {tree.BELOW: _DOWN, tree.DRAWN: TO_ZERO}.get(quick, machine)
     lowest = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin)
     floor = unit.min_exponent
     floored = grouped and floor is not None
@@ -292,7 +308,7 @@ def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
             machine=machine,
             draws=int(mode(unit.rounding).toward == "random"),
             product_draws=int(mode(unit.product_rounding).toward == "random" and _product_way(unit) == rows.UNCUT),
-            quick=int(exact and _narrow(unit) and way in _QUICK_WAYS and unit.kept_bits <= QUICK),
+            quick=quick,
             deep=int(deep),
             fraction=fraction,
             room=room,

@@ -13,7 +13,7 @@ from tcsim.codegen.jit import inline, no_refcount, noalias
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import bits_of_float64
-from tcsim.kernels.native.double_round import numbers_of, rounded_pattern, settled_pattern
+from tcsim.kernels.native.double_round import SIGN, numbers_of, rounded_pattern, settled_pattern, sum_and_error
 from tcsim.kernels.native.double_rows import RANDOM
 
 QUICK = 32  # kept bits up to which few intervals hold a tie
@@ -144,6 +144,87 @@ def sum_quickly(unit, sides, r, p0, steps, words, width, row):
         start_quickly(row.c, width, sums, sizes)
         add_quickly(a, b, steps, sides.wide, width, sums, sizes)
         other = round_both_ends(unit.how, unit.way, width, sums, sizes, words, before, row.c)
+    if other == 0:
+        return True
+    take_back(before, width, row.c)
+    return False
+
+
+@inline
+def add_long(x, y, high, low, size):
+    """high + low + x·y of float64 numbers: the sum's error and the product's go to low, their magnitudes to size, which tells what low lost."""
+    product = x * y
+    total, lost = sum_and_error(high, product)
+    lost += fused_multiply_add(x, y, -product)
+    return total, low + lost, size + abs(lost)
+
+
+@inline
+def long_result(how, start, high, low, size, share):
+    """(high + low to nearest-even in all 53 bits, whether what low lost could tell): neither end of the doubt moves the result."""
+    s, rest = sum_and_error(high, low)
+    doubt = size * share
+    moved = (s + (rest + doubt) != s) | (s + (rest - doubt) != s) | ((s == 0.0) & (bits_of_float64(start) == SIGN))
+    return settled_pattern(bits_of_float64(0.0 if s == 0.0 else s), how, False), np.int64(1) if moved else np.int64(0)
+
+
+@noalias
+def add_two_long(how, a, b, pitch, width, before, c):
+    """`add_two_quickly` to nearest-even in all 53 bits."""
+    wide_vectors()
+    how, other, x0, x1 = numbers_of(how), np.int64(0), a[0], a[1]
+    for j in range(width):
+        start = c[j]
+        high, low, size = add_long(x0, b[j], start, 0.0, 0.0)
+        high, low, size = add_long(x1, b[j + pitch], high, low, size)
+        found, moved = long_result(how, start, high, low, size, 2.0**-49)
+        before[j], c[j] = start, found
+        other |= moved
+    return other
+
+
+@noalias
+def add_many_long(a, b, steps, pitch, width, high, low, size):
+    """Add products of float64 numbers."""
+    wide_vectors()
+    twos = steps & ~np.int64(1)
+    for p in range(0, twos, 2):
+        x0, x1 = a[p], a[p + 1]
+        for j in range(width):
+            at = p * pitch + j
+            h, rest, some = add_long(x0, b[at], high[j], low[j], size[j])
+            high[j], low[j], size[j] = add_long(x1, b[at + pitch], h, rest, some)
+    for p in range(twos, steps):
+        x, first = a[p], p * pitch
+        for j in range(width):
+            high[j], low[j], size[j] = add_long(x, b[first + j], high[j], low[j], size[j])
+
+
+@noalias
+def round_long(how, terms, width, high, low, size, before, c):
+    """c = the sums to nearest-even in all 53 bits, as `round_both_ends`."""
+    wide_vectors()
+    how, share, other = numbers_of(how), np.float64(terms + 2) * 2.0**-51, np.int64(0)
+    for j in range(width):
+        start = c[j]
+        found, moved = long_result(how, start, high[j], low[j], size[j], share)
+        before[j], c[j] = start, found
+        other |= moved
+    return other
+
+
+@no_refcount
+def sum_long_quickly(unit, sides, r, p0, steps, width, row):
+    """`sum_quickly` to nearest-even in all 53 bits: of n products what low lost is at most n·2^-52·(1 + 2^-40) of `size`."""
+    a, b = ahead(sides.a, r * sides.deep + p0), ahead(sides.b, p0 * sides.wide)
+    before, high, low, size = row.scale, row.total, row.tree, ahead(row.tree, row.width)
+    if steps == 2:
+        other = add_two_long(unit.how, a, b, sides.wide, width, before, row.c)
+    else:
+        start_quickly(row.c, width, high, low)
+        start_quickly(row.c, width, high, size)
+        add_many_long(a, b, steps, sides.wide, width, high, low, size)
+        other = round_long(unit.how, steps, width, high, low, size, before, row.c)
     if other == 0:
         return True
     take_back(before, width, row.c)
