@@ -27,11 +27,13 @@ GROUP_TILE = BlockTile(bm=64, bn=64, tm=4, tn=4, min_ctas=2)
 
 _SIDE = "numbers about rows groups"
 Grouped = argument_struct(
-    "Grouped", " ".join(f"{s}_{f}" for s in "ab" for f in _SIDE.split()) + " c d list seed batch m n count", "blocks field"
+    "Grouped",
+    " ".join(f"{s}_{f}" for s in "ab" for f in _SIDE.split()) + " c d list known seed batch m n count paired",
+    "blocks field",
 )
 PackGroups = argument_struct(
     "PackGroups",
-    "codes scales numbers about batch_step row_step k_step scale_batch scale_row scale_step batch rows k pitch groups",
+    "codes scales numbers about list known batch_step row_step k_step scale_batch scale_row scale_step batch rows k pitch groups m n",
 )
 
 
@@ -163,41 +165,50 @@ def group_stage_bytes(unit: Unit, tile: BlockTile) -> int:
     return at_once * ((tile.bm + 1 + tile.bn + 1) * 16 + (tile.bm + 2 + tile.bn + 2) * 8)
 
 
-def _packed(problem: Problem, side: str, rows: int, groups: int, machine: PresentGpu) -> dict[str, Any]:
-    """Operand `side` as groups, rows and groups filled up."""
+def _packed(
+    problem: Problem, side: str, rows: int, groups: int, machine: PresentGpu, elements: Any = None, known: Any = None
+) -> dict[str, Any]:
+    """Operand `side` as groups, rows and groups filled up; or, one after the other, the rows of the elements of a list."""
     xp, unit = machine.xp, problem.unit
     operand, scales = (problem.a, problem.scale_a) if side == "a" else (problem.b, problem.scale_b)
     assert scales is not None
     codes = operand.codes if side == "a" else operand.codes.transpose(0, 2, 1)
     scales = scales if side == "a" else scales.transpose(0, 2, 1)
     batch, count, k = codes.shape
-    found = {"numbers": xp.empty((batch, rows, groups, 4), xp.uint32), "about": xp.empty((batch, rows, groups, 2), xp.uint32)}
-    job = PackGroups().set(codes=codes, scales=scales, **found)
+    batches = batch if elements is None else 1
+    found = {
+        "numbers": xp.empty((batches, rows, groups, 4), xp.uint32),
+        "about": xp.empty((batches, rows, groups, 2), xp.uint32),
+    }
+    job = PackGroups().set(codes=codes, scales=scales, list=elements, known=known, **found)
     job.set(**dict(zip(("batch_step", "row_step", "k_step"), codes.strides, strict=True)))
     job.set(**dict(zip(("scale_batch", "scale_row", "scale_step"), scales.strides, strict=True)))
-    job.set(batch=batch, rows=count, k=k, pitch=rows, groups=groups)
+    job.set(batch=batch, rows=count, k=k, pitch=rows, groups=groups, m=problem.shape[1], n=problem.shape[2])
     source, record = pack_groups_source(unit, operand.stored, side), None
     if machine.for_any:
         source, record = pack_groups_for_any(side), record_of(_packing(unit, operand.stored, side))
-    machine.launch(source, "pack_groups", (ceil(rows * groups / 128), min(batch, 65535)), 128, job, record)
+    machine.launch(source, "pack_groups", (ceil(rows * groups / 128), min(batches, 65535)), 128, job, record)
     return {**found, "rows": rows, "groups": groups}
 
 
-def multiply_grouped(problem: Problem, out: Any, elements: Any, machine: PresentGpu) -> None:
-    """All outputs (batch, m, n), or the listed elements; c is contiguous."""
+def multiply_grouped(problem: Problem, out: Any, elements: Any, machine: PresentGpu, known: Any = None) -> None:
+    """All outputs (batch, m, n), or the listed elements; c is contiguous.
+
+    `known`, on the device, says how many elements the list has: no other and, where they are more than its size, none is computed.
+    """
     unit, tile = problem.unit, machine.group_tile or GROUP_TILE
     batch, m, n, k = problem.shape
     of, at_once = unit.block_size // GROUP, numbers(unit)["STAGE_GROUPS"]
     blocks = ceil(k / unit.block_size)
     groups = ceil(blocks * of / at_once) * at_once
-    sides = {
-        "a": _packed(problem, "a", ceil(m / tile.bm) * tile.bm, groups, machine),
-        "b": _packed(problem, "b", ceil(n / tile.bn) * tile.bn, groups, machine),
-    }
-    job = Grouped().set(**{f"{side}_{key}": value for side, fields in sides.items() for key, value in fields.items()})
     count = 0 if elements is None else int(elements.size)
-    job.set(c=problem.c, d=out, list=elements, seed=problem.seed & (2**64 - 1), batch=batch, m=m, n=n, count=count)
-    job.set(blocks=blocks, field=0x7FF00000)
+    paired = 0 < 2 * count <= batch * (m + n)  # fewer rows than all
+    filled = (count, count) if paired else (ceil(m / tile.bm) * tile.bm, ceil(n / tile.bn) * tile.bn)
+    few = (elements, known) if paired else ()
+    sides = {side: _packed(problem, side, rows, groups, machine, *few) for side, rows in zip("ab", filled, strict=True)}
+    job = Grouped().set(**{f"{side}_{key}": value for side, fields in sides.items() for key, value in fields.items()})
+    job.set(c=problem.c, d=out, list=elements, known=known, seed=problem.seed & (2**64 - 1), batch=batch, m=m, n=n, count=count)
+    job.set(paired=int(paired), blocks=blocks, field=0x7FF00000)
     source, record = grouped_source(unit, tile), None
     if machine.for_any:
         source, record = grouped_for_any(tile), record_of(_named(unit))

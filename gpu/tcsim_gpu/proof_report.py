@@ -110,7 +110,10 @@ def forced(problem: Problem, out: Any) -> tuple[Any, int, int] | None:
     if core is not None:
         found = ballast.multiply_ballast(problem, ballast.shift(unit, core) or 0, out, any_sign=True)
         return None if found is None else (*found, 0)
-    return folded.multiply_folded(problem, out) if certificates.FOLDED.takes(unit) else None
+    if not certificates.FOLDED.takes(unit):
+        return None
+    listed, counts = folded.multiply_folded(problem, out)
+    return listed, *(int(x) for x in counts.tolist())
 
 
 def compared(name: str, unit: Unit, kind: str, side: int, k: int, seed: int, with_c: bool) -> dict[str, Any]:

@@ -13,36 +13,22 @@ from tcsim_gpu.source import kernel_text
 
 from tcsim.hardware.unit import Unit
 
-ON_HOST = """
-#include <strings.h>
-#define EMPTY 100000
-#define SPAN 16
-#define __device__
-#define __forceinline__ inline
-#define NOTHING -1e9f
-static inline int __ffs(unsigned x) { return ffs((int)x); }
-static inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long x) { return *p += x, *p - x; }
-typedef unsigned short u16;
-typedef unsigned u32;
-typedef unsigned long long u64;
-typedef long long i64;
-static inline float __uint_as_float(unsigned bits) {
-  float x;
-  memcpy(&x, &bits, 4);
-  return x;
-}
-"""
-
 
 @pytest.fixture(scope="module")
-def certify_kernel(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The device's certificate compiled for the host: the text of the kernel from `struct Certify` on."""
+def fold_kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """kernels/fold.cuh on the host, a block's threads side by side."""
     if host.compiler() is None:
         pytest.skip("no C++ compiler here (g++ or clang++)")
-    text = kernel_text("fold.cuh")
-    launch = 'extern "C" void launch(const Certify *c, const unsigned *grid) { run_grid(certify, *c, grid, 256); }\n'
-    path = tmp_path_factory.mktemp("certify") / "certify.cpp"
-    path.write_text(kernel_text("on_host.cuh") + ON_HOST + text[text.index("struct Certify {") :] + launch)
+    text = (
+        "#define __device__\n#define __forceinline__ inline\n" + kernel_text("on_host.cuh") + kernel_text("on_host_warps.cuh")
+    )
+    text += kernel_text("fold.cuh").replace("  __shared__", "  static")
+    for name, argument in (("fold", "Fold"), ("facts", "Facts"), ("certify", "Certify")):
+        text += (
+            f'extern "C" void run_{name}(const {argument} *p, const unsigned *grid) {{ run_blocks({name}, *p, grid, 256); }}\n'
+        )
+    path = tmp_path_factory.mktemp("fold") / "fold.cpp"
+    path.write_text(text)
     built = path.with_suffix(".so")
     subprocess.run([host.compiler(), "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", str(built), str(path)], check=True)
     return ctypes.CDLL(str(built))
@@ -60,7 +46,7 @@ def as_told(side: certificates.Facts, values: np.ndarray) -> tuple[np.ndarray, .
 
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
-def test_the_devices_certificate_is_the_definition(certify_kernel: ctypes.CDLL, seed: int) -> None:
+def test_the_devices_certificate_is_the_definition(fold_kernels: ctypes.CDLL, seed: int) -> None:
     found = 0
     for i in range(300):
         draw = what_ifs.Draw((seed, 3, i))
@@ -74,33 +60,13 @@ def test_the_devices_certificate_is_the_definition(certify_kernel: ctypes.CDLL, 
         job = folded.Certify().set(a=x, b=y, a_excess=x_excess, b_excess=y_excess, c=c, count=count, list=listed)
         job.set(a_spans=x_spans, b_spans=y_spans, a_codes=x_codes, b_codes=y_codes, pitch=x_codes.shape[1])
         job.set(m=m, n=n, chunks=len(x_excess), room=m * n, offset=0, fraction_bits=folded._bits(reach))
-        certify_kernel.launch(ctypes.byref(job), (ctypes.c_uint * 3)(1, 1, 1))
+        fold_kernels.run_certify(ctypes.byref(job), (ctypes.c_uint * 3)(1, 1, 1))
         seen = np.ones(m * n, bool)
         seen[listed[: int(count[0])]] = False
         expected = certificates.certified(a, b, c, reach, folded=(values_a, values_b))
         np.testing.assert_array_equal(seen.reshape(m, n), expected, f"seed {(seed, 3, i)}")
         found += int(count[0])
     assert found > 100
-
-
-@pytest.fixture(scope="module")
-def fold_kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """kernels/fold.cuh on the host, a block's threads side by side."""
-    if host.compiler() is None:
-        pytest.skip("no C++ compiler here (g++ or clang++)")
-    text = (
-        "#define __device__\n#define __forceinline__ inline\n" + kernel_text("on_host.cuh") + kernel_text("on_host_warps.cuh")
-    )
-    text += kernel_text("fold.cuh").replace("  __shared__", "  static")
-    for name, argument in (("fold", "Fold"), ("facts", "Facts")):
-        text += (
-            f'extern "C" void run_{name}(const {argument} *p, const unsigned *grid) {{ run_blocks({name}, *p, grid, 256); }}\n'
-        )
-    path = tmp_path_factory.mktemp("fold") / "fold.cpp"
-    path.write_text(text)
-    built = path.with_suffix(".so")
-    subprocess.run([host.compiler(), "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", str(built), str(path)], check=True)
-    return ctypes.CDLL(str(built))
 
 
 def folded_on_host(

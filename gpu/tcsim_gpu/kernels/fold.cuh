@@ -217,28 +217,46 @@ __device__ __forceinline__ bool chunks_fit(const Certify &p, i64 i, i64 j) {
   return true;
 }
 
+__device__ __forceinline__ void leave(const Certify &p, i64 i, i64 j) {
+  const u64 at = atomicAdd(p.count, 1ull);
+  if ((i64)at < p.room) p.list[at] = p.offset + i * p.n + j;
+}
+
+#define ROWS 32  // of a thread block, and 256 columns
+
+// Outputs that rows and columns do not settle wait for each other, so that whole warps ask about chunks.
 extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant__ Certify p) {
-  const i64 j = (i64)blockIdx.x * 256 + threadIdx.x;
-  if (j >= p.n) return;
-  const float e = p.b[j], s = p.b[p.n + j], r = p.b[2 * p.n + j], z = p.b[3 * p.n + j], l = p.b[4 * p.n + j], good = p.b[5 * p.n + j];
-  u32 by_chunks = 0;
-  for (i64 i = (i64)blockIdx.y * 32; i < min(p.m, (i64)blockIdx.y * 32 + 32); i++) {
-    const float size = z + p.a[3 * p.m + i], low = l + p.a[4 * p.m + i], reach = r + p.a[2 * p.m + i];
-    bool sure = good * p.a[5 * p.m + i] > 0 && s + p.a[p.m + i] <= p.fraction_bits && reach <= p.fraction_bits && low >= -149 && size <= 127;
-    if (sure && p.c) sure = c_fits(p.c[i * p.n + j], size, reach + low, low, p.fraction_bits);
-    if (sure && e + p.a[i] > 24) {
-      sure = chunks_fit(p, i, j);
-      by_chunks += sure;
-    }
-    if (!sure) {
-      const u64 at = atomicAdd(p.count, 1ull);
-      if ((i64)at < p.room) p.list[at] = p.offset + i * p.n + j;
+  __shared__ float of_rows[ROWS][8];  // their facts
+  __shared__ u16 waiting[ROWS * 256];
+  __shared__ u32 asked;
+  const i64 column0 = (i64)blockIdx.x * 256, row0 = (i64)blockIdx.y * ROWS, j = column0 + threadIdx.x;
+  const int rows = (int)min((i64)ROWS, p.m - row0);
+  if (threadIdx.x == 0) asked = 0;
+  if (threadIdx.x < 6 * ROWS && (int)threadIdx.x % ROWS < rows)
+    of_rows[threadIdx.x % ROWS][threadIdx.x / ROWS] = p.a[threadIdx.x / ROWS * p.m + row0 + threadIdx.x % ROWS];
+  __syncthreads();
+  if (j < p.n) {
+    const float e = p.b[j], s = p.b[p.n + j], r = p.b[2 * p.n + j], z = p.b[3 * p.n + j], l = p.b[4 * p.n + j], good = p.b[5 * p.n + j];
+    for (int i = 0; i < rows; i++) {
+      const float *a = of_rows[i];
+      const float size = z + a[3], low = l + a[4], reach = r + a[2];
+      bool sure = (good * a[5] > 0) & (s + a[1] <= p.fraction_bits) & (reach <= p.fraction_bits) & (low >= -149) & (size <= 127);
+      if (p.c) sure = sure && c_fits(p.c[(row0 + i) * p.n + j], size, reach + low, low, p.fraction_bits);
+      if (sure & (e + a[0] <= 24)) continue;
+      if (sure) waiting[atomicAdd(&asked, 1u)] = (u16)(i * 256 + threadIdx.x);
+      else leave(p, row0 + i, j);
     }
   }
+  __syncthreads();
+  u32 by_chunks = 0;
+  for (u32 at = threadIdx.x; at < asked; at += 256) {
+    const i64 row = row0 + waiting[at] / 256, column = column0 + waiting[at] % 256;
+    if (chunks_fit(p, row, column)) by_chunks++;
+    else leave(p, row, column);
+  }
 #ifdef __CUDACC__
-  const u32 here = __activemask();
-  by_chunks = __reduce_add_sync(here, by_chunks);
-  if ((int)threadIdx.x % 32 != __ffs(here) - 1) return;
+  by_chunks = __reduce_add_sync(0xFFFFFFFF, by_chunks);
+  if (threadIdx.x % 32) return;
 #endif
   if (by_chunks) atomicAdd(p.count + 1, (u64)by_chunks);
 }

@@ -21,9 +21,10 @@ struct Grouped {
   Groups a, b;
   const u8 *c;
   void *d;
-  const i64 *list;  // outputs to compute, for `listed`
+  const i64 *list;   // outputs to compute, for `listed`
+  const u64 *known;  // how many, where the host does not know; none if more than `count`
   u64 seed;
-  i64 batch, m, n, count;
+  i64 batch, m, n, count, paired;  // paired: row and column t of the operands are those of the list's output t
   int blocks;
   u32 field;  // 0x7FF00000: not a literal, so that one instruction can mask and set
 };
@@ -59,11 +60,11 @@ DEV double first_c(const Grouped &job, i64 element) {
 // A thread an output of the list: its blocks one after the other, the groups of a block at once.
 extern "C" __global__ void listed(const __grid_constant__ Grouped job) {
   const i64 at = blockIdx.x * (i64)blockDim.x + threadIdx.x;
-  if (at >= job.count) return;
+  if (at >= listed_outputs(job.known, job.count)) return;
   const i64 element = job.list[at], j = element % job.n, i = element / job.n % job.m, z = element / job.n / job.m;
-  const i64 a0 = (z * job.a.rows + i) * job.a.groups, b0 = (z * job.b.rows + j) * job.b.groups;
+  const i64 a0 = (job.paired ? at : z * job.a.rows + i) * job.a.groups, b0 = (job.paired ? at : z * job.b.rows + j) * job.b.groups;
   double c = first_c(job, element);
-#pragma unroll 1
+#pragma unroll 4
   for (int block = 0; block < job.blocks; block++) {
     int sums[MOST_GROUPS], emax = BOTTOM;
     uint2 of_a[MOST_GROUPS], of_b[MOST_GROUPS];

@@ -9,8 +9,10 @@ struct PackGroups {
   const u8 *codes, *scales;
   uint4 *numbers;
   uint2 *about;
+  const i64 *list;   // outputs whose rows are packed, in their order, as one batch; or all rows
+  const u64 *known;  // as in grouped.cuh
   i64 batch_step, row_step, k_step, scale_batch, scale_row, scale_step;  // bytes
-  i64 batch, rows, k, pitch, groups;
+  i64 batch, rows, k, pitch, groups, m, n;
 };
 
 // A code as a multiple of the format's smallest number, which 8 bits hold.
@@ -21,7 +23,7 @@ DEV int small_integer(u64 code) {
   return v.negative ? -size : size;
 }
 
-DEV void pack_group(const PackGroups &p, i64 row, i64 group, i64 batch) {
+DEV void pack_group(const PackGroups &p, i64 row, i64 group, i64 batch, i64 to) {
   u32 words[4] = {0, 0, 0, 0}, present = 0, high = 0;
   int exponent = PADDING;
   const i64 k0 = group * 16;
@@ -49,7 +51,7 @@ DEV void pack_group(const PackGroups &p, i64 row, i64 group, i64 batch) {
   } else {
     present = 0xFFFF;
   }
-  const i64 at = (batch * p.pitch + row) * p.groups + group;
+  const i64 at = to * p.groups + group;
   uint4 numbers;
   numbers.x = words[0], numbers.y = words[1], numbers.z = words[2], numbers.w = words[3];
   uint2 about;
@@ -64,5 +66,11 @@ extern "C" __global__ void pack_groups(const __grid_constant__ PackGroups p) {
   // neighbours along whichever way codes lie side by side
   const bool by_row = p.row_step < p.k_step;
   const i64 row = by_row ? index % p.pitch : index / p.groups, group = by_row ? index / p.pitch : index % p.groups;
-  for (i64 batch = blockIdx.y; batch < p.batch; batch += gridDim.y) pack_group(p, row, group, batch);
+  if (p.list) {
+    if (row >= listed_outputs(p.known, p.pitch)) return;
+    const i64 element = p.list[row];
+    pack_group(p, SIDE_A ? element / p.n % p.m : element % p.n, group, element / p.n / p.m, row);
+    return;
+  }
+  for (i64 batch = blockIdx.y; batch < p.batch; batch += gridDim.y) pack_group(p, row, group, batch, batch * p.pitch + row);
 }
