@@ -21,6 +21,7 @@ from tcsim.kernels.native.double_round import (
     MOST,
     SIGN,
     by_sign,
+    near_pattern,
     numbers_of,
     round_double,
     rounded_pattern,
@@ -95,7 +96,7 @@ def add_by_masks(how, x, b, width, c):
     wide_vectors()
     how = numbers_of(how)
     for j in range(width):
-        c[j] = settled_pattern(rounded_pattern(fused_multiply_add(x, b[j], c[j]), 0.0, how), how, False)
+        c[j] = settled_pattern(near_pattern(fused_multiply_add(x, b[j], c[j]), how), how, False)
 
 
 @noalias
