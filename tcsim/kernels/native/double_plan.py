@@ -120,6 +120,10 @@ def _way(unit: Unit, kind: Kind) -> int:
         return single.NEIGHBOUR
     if unit.kept_bits > 50:
         return single.ROUNDED
+    if _by_masks(unit.kept_bits, unit.out_format):
+        short = unit.kept_bits == unit.out_format.precision <= 24 and unit.a_operand.precision + unit.b_operand.precision <= 24
+        if found.toward == "zero" or (found.toward == "nearest" and short):
+            return single.MASKED
     return single.ODD_MASKED if _by_masks(unit.kept_bits, unit.out_format) else single.ODD_ROUNDED
 
 
@@ -296,6 +300,7 @@ def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
     below = isinstance(kind, OneProduct) and way in single.FROM_BELOW
     machine = _DOWN if below else TO_ZERO if two or way == single.WORDS else machine
     quick = _quick(unit, kind, way)
+    machine = TO_ZERO if way == single.MASKED and mode(unit.rounding).toward == "zero" else machine
     machine = {tree.BELOW: _DOWN, tree.DRAWN: TO_ZERO}.get(quick, machine)
     lowest = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin)
     floor = unit.min_exponent

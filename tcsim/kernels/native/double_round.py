@@ -144,6 +144,13 @@ def rounded_pattern(s, e, how):
 
 
 @inline
+def near_pattern(x, how):
+    """The pattern of x rounded by masks that are one for both signs and none that makes odd: to nearest, or toward zero."""
+    pattern = bits_of_float64(x)
+    return (pattern + (how.plus + ((pattern >> how.drop) & how.even))) & ~how.ones
+
+
+@inline
 def drawn_pattern(s, e, lowest, how, word):
     """The pattern of s + e + lowest rounded stochastically, and whether another must: below a power of two the last places are closer,
     and of infinity the error is no number.

@@ -19,6 +19,7 @@ from tcsim.kernels.native.double_round import (
     FIELD,
     MAGNITUDE,
     SIGN,
+    near_pattern,
     numbers_of,
     round_double,
     rounded_pattern,
@@ -208,7 +209,10 @@ def add_kept(how, way, late, width, c):
     """c = a late c + the instruction's result, rounded once to nearest-even."""
     wide_vectors()
     how = numbers_of(how)
-    if way == MACHINE:
+    if way == MACHINE and how.kept <= 24:  # of two such numbers float64's own sum is no tie and hides none
+        for j in range(width):
+            c[j] = settled_pattern(near_pattern(late[j] + c[j], how), how, False)
+    elif way == MACHINE:
         for j in range(width):
             s, e = sum_and_error(late[j], c[j])
             c[j] = settled_pattern(rounded_pattern(s, e, how), how, False)

@@ -13,6 +13,7 @@ from tcsim.codegen.jit import inline, inline_ir, no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
+from tcsim.kernels.native.double_quick import take_back
 from tcsim.kernels.native.double_round import (
     FIELD,
     LEAST,
@@ -20,6 +21,7 @@ from tcsim.kernels.native.double_round import (
     MOST,
     SIGN,
     by_sign,
+    near_pattern,
     numbers_of,
     round_double,
     rounded_pattern,
@@ -29,8 +31,9 @@ from tcsim.kernels.native.double_round import (
 )
 
 # How a product and c are rounded: by the processor to nearest; one of its two neighbours, or the odd one rounded on by masks or by
-# `round_double`; with the error of the sum to nearest, by a random word or with ties away; by `round_double` from that error.
-PROCESSOR, NEIGHBOUR, ODD_MASKED, ODD_ROUNDED, WORDS, TIES_AWAY, ROUNDED = range(10, 17)
+# `round_double`; with the error of the sum to nearest, by a random word or with ties away; by `round_double` from that error; by masks from
+# the processor's own sum, truncated as the mode is, or to nearest where terms are too short for it to be or hide a tie.
+PROCESSOR, NEIGHBOUR, ODD_MASKED, ODD_ROUNDED, WORDS, TIES_AWAY, ROUNDED, MASKED = range(10, 18)
 DRAWN = 32  # kept bits up to which what a truncated sum of float64 lacks hardly ever decides what a word makes of it
 FROM_BELOW = (NEIGHBOUR, ODD_MASKED, ODD_ROUNDED)  # with the processor rounding down
 
@@ -82,6 +85,18 @@ def add_by_odd_masked(how, x, b, width, c):
     how = numbers_of(how)
     for j in range(width):
         c[j] = settled_pattern(rounded_pattern(odd_sum(x, b[j], c[j]), 0.0, how), how, False)
+
+
+@noalias
+def add_by_masks(how, x, b, width, c):
+    """To a normal number of at most 50 bits, which the processor's own sum tells: one truncated, or to nearest of terms of at most 24 bits.
+
+    Such a sum is inexact in float64 only where one term is below 2^-27 of the other, and then far from every tie.
+    """
+    wide_vectors()
+    how = numbers_of(how)
+    for j in range(width):
+        c[j] = settled_pattern(near_pattern(fused_multiply_add(x, b[j], c[j]), how), how, False)
 
 
 @noalias
@@ -181,28 +196,22 @@ def half_a_place(x):
 
 
 @noalias
-def sums_with_ties(x, b, width, c, total, ties):
-    """total[j] the sum to nearest-even, ties[j] whether it may be a tie from which ties away go to the other side.
+def add_unless_ties(how, x, b, width, before, c):
+    """c = the sums to nearest-even, and what it was goes to `before`; not 0 where a sum may be a tie from which ties away go to the other side.
 
     fl(s - n) + (e + low) is n's error, but for a last bit: a tie is seen for sure, if some that are none too.
     """
     wide_vectors()
+    how, ties = numbers_of(how), np.int64(0)
     for j in range(width):
-        n, product = fused_multiply_add(x, b[j], c[j]), x * b[j]
+        start = c[j]
+        n, product = fused_multiply_add(x, b[j], start), x * b[j]
         low = fused_multiply_add(x, b[j], -product)
-        s, e = sum_and_error(c[j], product)
+        s, e = sum_and_error(start, product)
         error = (s - n) + (e + low)
-        total[j] = n
-        ties[j] = np.int64(1) if (error == half_a_place(n)) | (error != error) else np.int64(0)
-
-
-@noalias
-def take_sums(how, total, width, c):
-    """c = the sums."""
-    wide_vectors()
-    how = numbers_of(how)
-    for j in range(width):
-        c[j] = settled_pattern(bits_of_float64(total[j]), how, False)
+        ties |= np.int64(1) if (error == half_a_place(n)) | (error != error) else np.int64(0)
+        before[j], c[j] = start, settled_pattern(bits_of_float64(n), how, False)
+    return ties
 
 
 @noalias
@@ -244,14 +253,14 @@ def block_of_one(draws):
             add_by_neighbour(how, how.odd, x, b, width, row.c)
         elif unit.way == ODD_MASKED:
             add_by_odd_masked(how, x, b, width, row.c)
+        elif unit.way == MASKED:
+            add_by_masks(how, x, b, width, row.c)
         elif unit.way == ODD_ROUNDED:
             add_by_odd_rounded(how, x, b, width, row.c)
         elif unit.way == TIES_AWAY:
-            sums_with_ties(x, b, width, row.c, row.total, row.marks)
-            if any_of(row.marks, width):
+            if add_unless_ties(how, x, b, width, row.total, row.c):
+                take_back(row.total, width, row.c)
                 add_with_ties_away(how, x, b, width, row.c)
-            else:
-                take_sums(how, row.total, width, row.c)
         elif draws:
             if unit.way == WORDS and unit.wide:
                 add_wide_by_words(how, row.near, x, b, width, words, row.c, row.bad)

@@ -14,6 +14,7 @@ from tcsim.codegen.vector_ops import NEAREST
 from tcsim.kernels.general.numbers import bits_of_float64
 from tcsim.kernels.native.double_round import (
     drawn_pattern,
+    near_pattern,
     numbers_of,
     round_double,
     rounded_pattern,
@@ -77,7 +78,7 @@ def copy_line(source, width, to):
 @inline
 def near_sum(how, x, y):
     """x + y to nearest, of numbers that the output holds: what float64's own rounding lacks is far from every tie."""
-    return settled_pattern(rounded_pattern(x + y, 0.0, how), how, False)
+    return settled_pattern(near_pattern(x + y, how), how, False)
 
 
 @inline
