@@ -19,7 +19,7 @@ from tcsim.problem import Codes
 _NEAR = 3  # places to both sides of a cut
 _FAR = -(1 << 20)  # no exponent
 _LITTLE = 3  # terms near a cut
-_FULL = 0.15  # outputs all of whose products are as high and of one sign: sums then carry as far as they can
+_FULL = 0.2  # outputs all of whose products are as high and of one sign: sums then carry as far as they can
 _DEEPEST = 300  # bits below the terms that cancel
 
 
@@ -58,13 +58,16 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     full = rng.random(count) < (0.0 if known.a.integer else _FULL)
     exponent[full, :k] = top[full, None]
     fraction_free[full, :k] = True
+    against = full & (rng.random(count) < 0.6)  # any fractions, c of the other sign: bits that carries pushed out
+    exponent[against, k] = top[against] + k.bit_length() + rng.integers(-1, 2, int(against.sum()))
+    fraction_free[against, k], minus[against, k] = True, True
     batch = _batch(rng, known, exponent, fraction_free, minus, "edges")
-    for codes, fmt in () if known.a.integer else ((batch.a, known.a), (batch.b, known.b)):
-        ones = ((1 << fmt.mantissa_bits) - 1) << fmt.padding
-        widest = np.minimum(
-            (codes[full] & codes.dtype.type(~_sign(fmt) & ((1 << fmt.width) - 1))) | codes.dtype.type(ones), fmt.max_code
-        )
-        codes[full] = widest ^ (rng.integers(0, 2, widest.shape).astype(codes.dtype) << codes.dtype.type(fmt.padding))
+    half = against & (rng.random(count) < 0.5)  # wide in one factor
+    for codes, fmt, narrow in () if known.a.integer else ((batch.a, known.a, against), (batch.b, known.b, against & ~half)):
+        ones, wide = ((1 << fmt.mantissa_bits) - 1) << fmt.padding, full & ~narrow
+        codes[full] &= codes.dtype.type(~_sign(fmt) & ((1 << fmt.width) - 1))
+        widest = np.minimum(codes[wide] | codes.dtype.type(ones), fmt.max_code)
+        codes[wide] = widest ^ (rng.integers(0, 2, widest.shape).astype(codes.dtype) << codes.dtype.type(fmt.padding))
     cancels &= ~full
     _cancel(batch, known.a, rows[cancels], base[cancels], other[cancels])
     return batch if known.scale is None else _with_scales(rng, known, batch, top, cut)

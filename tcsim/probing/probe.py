@@ -33,6 +33,7 @@ _MARGIN = 0.015  # zeros that fill k up can show in one product
 _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
 _NEARLY = 0.998  # another order of k would change more than is left to explain
+_SHAPES = (3, 1)  # block sizes for which remainders are read before blocks are known
 _PLAIN: Parts = {"subnormals": "keep", "operand_format": None, "min_exponent": None, "out_precision": None}
 _CORNERS, _ONE_SIGN = 3, 2  # which calls of a confirmation hold every corner, and no signs
 CONFIRM = 100_000
@@ -129,6 +130,7 @@ class Search(Walker):
         walked = self.walk(self._again(numbers, self.all))
         below = self.cuts(walked)
         walked = self.walk(below) if below.score > walked.score and not below.perfect else below
+        walked = self.read(walked, self.all)
         if walked.score > _ONE_BLOCK and not walked.perfect:
             walked = self.focused(walked, kicked=False)  # sums show cuts that one product does not
         walked = self.settled(walked, confirm)
@@ -203,7 +205,9 @@ class Search(Walker):
             best = max(self.tried, key=lambda f: f.score).parts
             shared = {key: best[key] for key in ("rounding", "out_precision", "zero_sign")}
             found = max(found, self._again(Found({**found.parts, **shared}, 0.0), [self.small]), key=lambda f: f.score)
-        found = improve(self.judge, self._again(found, [self.small]), [self.small])
+        found = improve(self.judge, self.read(self._again(found, [self.small]), [self.small], _SHAPES), [self.small])
+        again = self.read(found, [self.small], _SHAPES)
+        found = found if again is found else max(found, improve(self.judge, again, [self.small]), key=lambda f: f.score)
         if found.score < _ONE_BLOCK:  # what was changed while numbers were far off may hold them there
             plain = self._again(Found({**found.parts, **_PLAIN}, 0.0), [self.small])
             found = max(found, improve(self.judge, plain, [self.small]), key=lambda f: f.score)
@@ -220,6 +224,7 @@ class Search(Walker):
         if found.score < _ONE_BLOCK and not placed and self.judge.score(found.parts, self.products) == 1.0:
             found = self.walk(found)  # its numbers explain one product, far from every sum: what is left is how k is taken
         for _ in range(2):
+            found = self.read(found, self.all)
             if not found.perfect:
                 found = self.focused(found)
             if not found.perfect:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tcsim.fp.codes import decode
 from tcsim.hardware.choices import ROUNDINGS
-from tcsim.probing import contests, families, marks, saturation, structure
+from tcsim.probing import contests, families, marks, remainders, saturation, structure
 from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
 from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.chance import Chance
@@ -70,6 +70,8 @@ class Walker:
         steps = None if known.a.integer or known.scale is not None else box.more(ladders(rng, known, _LADDERS))
         self.steps = [] if steps is None else [steps]
         self.sums += self.steps
+        self.left = None if known.a.integer else remainders.answered_remainders(box, rng.spawn(1)[0])
+        self.sums += [] if self.left is None else [self.left.batch]
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
         self.begun: list[tuple[bool, Parts]] = []  # whether all kinds were tried once, and numbers from which k was walked then
@@ -131,6 +133,21 @@ class Walker:
             return found
         below = apart(self.judge, self._again(found, self.steps), self.steps)
         return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
+
+    def read(self, found: Found, batches: list[Batch], sizes: tuple[int, ...] = ()) -> Found:
+        """With the cut that remainders show, where that explains more; of these block sizes as that which explains most."""
+        if self.left is None or found.perfect or found.parts["arithmetic"] != "aligned":
+            return found
+        own, group = found.parts["block_size"], found.parts["group_size"]
+        tried = []
+        for size in [size * group for size in sizes] or [own]:
+            begun = Found({**found.parts, "block_size": size}, 0.0)
+            tried.append((remainders.read(self.judge, self.left, begun), begun))
+        shown, begun = max(tried, key=lambda pair: pair[0].score)
+        used = [*batches, self.left.batch]
+        if self.judge.score(shown.parts, used) <= self.judge.score(begun.parts, used):
+            return found
+        return self._again(Found({**shown.parts, "block_size": own}, 0.0), batches)
 
     def saturating(self, found: Found, used: list[Batch]) -> Found:
         """The blocks and the order of k of integers that saturate."""

@@ -1,0 +1,62 @@
+"""Where terms are cut is read off what is left of sums that cancel, whatever the rounding there and however far down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.recovery import black_box
+
+import tcsim
+from tcsim.fp.formats import Format
+from tcsim.hardware.choices import ALIGN_ROUNDINGS
+from tcsim.hardware.unit import Unit
+from tcsim.probing import remainders
+from tcsim.probing.box import Box, Formats, simulated
+from tcsim.probing.candidates import parts_of
+from tcsim.probing.search import Found, Judge
+
+_BF16, _FP16 = tcsim.unit("h200", "bfloat16"), tcsim.unit("h200", "float16")
+_WIDE = _BF16.replace(a="float64", b="float64", out="float64", block_size=4)
+_PLAIN: dict[str, Any] = {"align_rounding": "exact", "fraction_bits": None, "min_exponent": None}
+UNITS = {
+    "bfloat16": (_BF16.replace(min_exponent=None), (1, 100, 330)),
+    "two products": (_BF16.replace(min_exponent=None, block_size=2), (168,)),
+    "late c": (_BF16.replace(min_exponent=None, c_enters="after"), (60,)),
+    "least exponent": (_BF16.replace(min_exponent=-21), (35,)),
+    "float16": (_FP16.replace(min_exponent=None), (25,)),
+    "float16 sums": (_BF16.replace(min_exponent=None, out="float16"), (56,)),
+    "float64": (_WIDE.replace(min_exponent=None), (240, 1200)),
+    "wide inputs": (_WIDE.replace(min_exponent=None, out="float32", a=Format(9, 40), b="tfloat32"), (12,)),
+    "scales": (tcsim.unit("b200", "mxfp8_e4m3").replace(min_exponent=None), (90,)),
+}
+
+
+def _cut(unit: Unit, rounding: str, width: int) -> Unit:
+    return unit.replace(align_rounding=rounding, fraction_bits=width)
+
+
+@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("rounding", ALIGN_ROUNDINGS[:-1])
+def test_every_cut_is_read(name: str, rounding: str) -> None:
+    """From a record without the cut: one that gives every answer, and of which no neighbour does."""
+    unit, widths = UNITS[name]
+    for width in widths:
+        cut = _cut(unit, rounding, width)
+        known = Formats(cut.a_format, cut.b_format, cut.out_format, cut.scale_format, cut.scale_block)
+        asked, judge = remainders.answered_remainders(Box(black_box(cut), known), np.random.default_rng(width)), Judge(known)
+        assert asked is not None
+        found = remainders.read(judge, asked, Found({**parts_of(cut), **_PLAIN}, 0.0))
+        assert found.perfect, (width, found)
+        assert found.parts["fraction_bits"] == width
+        assert found.parts["align_rounding"] == rounding or {found.parts["align_rounding"], rounding} == {"rne", "rna"}  # no tie
+        for other in (_cut(unit, rounding, n) for n in (width - 1, width + 1) if n):
+            assert (simulated(other, asked.batch) != asked.batch.d).any()
+
+
+def test_the_lowest_bit_of_what_is_no_number_says_nothing() -> None:
+    codes = np.array([0, 0x80000000, 0x7F800000, 0x7FC00000, 0x3F800000, 0x3FC00000, 1, 0x3F800001], np.uint32)
+    bits = remainders.lowest_bit(codes, tcsim.unit("h200", "float16").out_format)
+    assert (bits[:4] > 1000).all()
+    assert bits[4:].tolist() == [0, -1, -149, -23]
