@@ -203,7 +203,7 @@ class Search(Walker):
             best = max(self.tried, key=lambda f: f.score).parts
             shared = {key: best[key] for key in ("rounding", "out_precision", "zero_sign")}
             found = max(found, self._again(Found({**found.parts, **shared}, 0.0), [self.small]), key=lambda f: f.score)
-        found = improve(self.judge, self._again(found, [self.small]), [self.small])
+        found = improve(self.judge, self._again(self.read_off(found), [self.small]), [self.small])
         if found.score < _ONE_BLOCK:  # what was changed while numbers were far off may hold them there
             plain = self._again(Found({**found.parts, **_PLAIN}, 0.0), [self.small])
             found = max(found, improve(self.judge, plain, [self.small]), key=lambda f: f.score)
