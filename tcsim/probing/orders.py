@@ -15,6 +15,7 @@ from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.challenge import one_after_another
 from tcsim.probing.codes import Rng, codes_at, exponents, fractions
 from tcsim.probing.contests import factors
+from tcsim.probing.halves import Halves
 from tcsim.probing.families import middle_numbers
 from tcsim.probing.search import Judge
 from tcsim.probing.structure import Labels
@@ -34,6 +35,7 @@ class Orders:
     def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
         self.box, self.rng, self.judge = box, rng, judge
         self._contests: dict[int, tuple[tuple[contests.Contest, ...], Batch | None]] = {}
+        self.halves = Halves(box, judge)
         self._alone: dict[str, Batch | None] = {}
         self._inner: dict[tuple[object, ...], list[Batch]] = {}
 
@@ -80,6 +82,8 @@ class Orders:
             found = [structure.matched(_rows(seen[some][:, x][:, :, x]), _rows(wanted[some]), size) for x in blocks]
             if all(order is not None for order in found):
                 yield self._ordered(parts, [x[list(order or ())] for x, order in zip(blocks, found, strict=True)])
+        if (halved := self.halves.ordered(parts, blocks)) is not None:
+            yield self._ordered(parts, halved)
         if parts["align_rounding"] == "sr" and (cut := self._cut(parts, blocks)) is not None:
             yield cut
         if parts["arithmetic"] not in ("rounded", "fused", "paired") or size < 3:
@@ -89,6 +93,11 @@ class Orders:
         for fars in ((False,), (True,), (False, True)):
             if (treed := self._trees(parts, blocks, length, fars)) is not None:
                 yield treed
+
+    def halved(self, parts: Parts) -> Iterator[Parts]:
+        """Blocks taken upwards, even and odd places as they show."""
+        if (found := self.halves.upwards(parts, self.box.whole(_LONG))) is not None:
+            yield self._ordered(parts, found)
 
     def _ordered(self, parts: Parts, blocks: list[Labels]) -> Parts:
         order = tuple(int(k) for k in np.concatenate(blocks))

@@ -125,6 +125,8 @@ class Walker:
             best = self.order(best, label)
         if not best.perfect:
             best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
+        if not best.perfect and runs and best.parts["parity_split"]:
+            best = self.first_best(best, self.asked_orders.halved(best.parts), used)
         if not best.perfect and runs and self.orders(best):
             best = self.order(best, label)
         return self._again(self.exchanged(best, used), self.all)
