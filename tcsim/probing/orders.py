@@ -21,6 +21,7 @@ from tcsim.probing.search import Judge
 from tcsim.probing.structure import Labels
 
 _LONG, _SHORT = 130, 72  # products that contests and lone products are asked of
+_BEHIND = 64  # products of zero behind them
 _FEW = 4  # contests of a unit that takes long
 _ROWS = 32  # lone products at each k
 _TREES = 1500  # pairs within a block that marks are asked for
@@ -50,15 +51,15 @@ class Orders:
             at = np.arange(self.box.whole(_LONG))
             self._contests[kept] = (
                 chosen,
-                self.box.more(contests.contests_at(known, chosen, at, at, at.size)) if chosen else None,
+                self.box.more(contests.contests_at(known, chosen, at, at, self.box.whole(_LONG + _BEHIND))) if chosen else None,
             )
         chosen, asked = self._contests[kept]
         size = parts["block_size"]
-        ends = np.array([0, size])
+        ends = np.array([size, 2 * size])  # blocks of zeros before and behind, which may cut c
         unit = unit_of_parts(known, {**parts, "k_order": None})
         if asked is None or unit is None:
             return None
-        small = contests.contests_at(known, chosen, ends, ends, 2 * size)
+        small = contests.contests_at(known, chosen, ends, ends, 4 * size)
         self.judge.begin(unit, small)
         either = contests.answers(replace(small, d=simulated(unit, small, seed=self.judge.seed)), len(chosen))
         return contests.blocks(contests.answers(asked, len(chosen)), either[:, 0, 1], either[:, 1, 0])
@@ -74,7 +75,7 @@ class Orders:
         chosen, asked = self._contests[parts["out_precision"] or known.out.precision]
         assert asked is not None
         at = np.arange(size)
-        small = contests.contests_at(known, chosen, at, at, size)
+        small = contests.contests_at(known, chosen, at, at, 2 * size)
         self.judge.begin(unit, small)
         wanted = contests.answers(replace(small, d=simulated(unit, small, seed=self.judge.seed)), len(chosen))
         seen = contests.answers(asked, len(chosen))
