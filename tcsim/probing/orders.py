@@ -19,6 +19,7 @@ from tcsim.probing.halves import Halves
 from tcsim.probing.families import middle_numbers
 from tcsim.probing.search import Judge
 from tcsim.probing.structure import Labels
+from tcsim.probing.trees import Trees
 
 _LONG, _SHORT = 130, 72  # products that contests and lone products are asked of
 _BEHIND = 64  # products of zero behind them
@@ -36,7 +37,7 @@ class Orders:
     def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
         self.box, self.rng, self.judge = box, rng, judge
         self._contests: dict[int, tuple[tuple[contests.Contest, ...], Batch | None]] = {}
-        self.halves = Halves(box, judge)
+        self.halves, self.trees = Halves(box, judge), Trees(box, rng)
         self._alone: dict[str, Batch | None] = {}
         self._inner: dict[tuple[object, ...], list[Batch]] = {}
 
@@ -83,8 +84,9 @@ class Orders:
             found = [structure.matched(_rows(seen[some][:, x][:, :, x]), _rows(wanted[some]), size) for x in blocks]
             if all(order is not None for order in found):
                 yield self._ordered(parts, [x[list(order or ())] for x, order in zip(blocks, found, strict=True)])
-        if (halved := self.halves.ordered(parts, blocks)) is not None:
-            yield self._ordered(parts, halved)
+        for read in (self.halves.ordered, self.trees.ordered):
+            if (found_by := read(parts, blocks)) is not None:
+                yield self._ordered(parts, found_by)
         if parts["align_rounding"] == "sr" and (cut := self._cut(parts, blocks)) is not None:
             yield cut
         if parts["arithmetic"] not in ("rounded", "fused", "paired") or size < 3:
