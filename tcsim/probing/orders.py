@@ -69,6 +69,9 @@ class Orders:
         """The order of these blocks, each in ascending k; then as contests, and marks, show the places within a block."""
         known, size = self.box.formats, parts["block_size"]
         blocks = list(contests.members(label, length))
+        for read in (self.halves.ordered, self.trees.ordered):
+            if (read_off := read(parts, blocks)) is not None:
+                yield self._ordered(parts, read_off)
         yield self._ordered(parts, blocks)
         unit = unit_of_parts(known, {**parts, "k_order": None})
         if size < 2 or unit is None:
@@ -84,9 +87,6 @@ class Orders:
             found = [structure.matched(_rows(seen[some][:, x][:, :, x]), _rows(wanted[some]), size) for x in blocks]
             if all(order is not None for order in found):
                 yield self._ordered(parts, [x[list(order or ())] for x, order in zip(blocks, found, strict=True)])
-        for read in (self.halves.ordered, self.trees.ordered):
-            if (found_by := read(parts, blocks)) is not None:
-                yield self._ordered(parts, found_by)
         if parts["align_rounding"] == "sr" and (cut := self._cut(parts, blocks)) is not None:
             yield cut
         if parts["arithmetic"] not in ("rounded", "fused", "paired") or size < 3:

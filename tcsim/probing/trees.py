@@ -33,7 +33,7 @@ def heights(known: Formats, parts: Parts) -> tuple[int, int] | None:
     least = out.emin if parts["subnormals"] == "flush" else out.emin - out.mantissa_bits
     low = max(a.emin + b.emin, least)
     kept = parts["out_precision"] or out.precision
-    return (high, low) if high - low >= kept and (a.signed or b.signed) else None
+    return (high, low) if high - low > kept and (a.signed or b.signed) else None
 
 
 def cancelling(known: Formats, high: int, low: int, blocks: list[Labels], k: int) -> Batch:

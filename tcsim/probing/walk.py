@@ -222,6 +222,8 @@ class Walker:
                 seen.add(parts["k_order"])
                 rounded = [{**parts, "rounding": r} for r in (parts["rounding"], *_rounds(parts))]
                 begun = best_of(self.judge, Found(parts, -1.0), rounded, used)
+                if parts["arithmetic"] == "rounded" and not begun.perfect:
+                    begun = best_of(self.judge, begun, [{"product_rounding": r} for r in ROUNDINGS], used)
                 found = max(found, self.exchanged(begun, used), key=lambda f: f.score)
         return self._again(found, used)
 
