@@ -17,6 +17,7 @@ from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.codes import codes_at
 from tcsim.probing.contests import factors
 from tcsim.probing.search import Judge
+from tcsim.probing.trees import Worth, always
 
 Labels = npt.NDArray[np.int64]
 Same = npt.NDArray[np.bool_]
@@ -55,17 +56,20 @@ class Halves:
         self.box, self.judge = box, judge
         self._asked: dict[tuple[int, int], Batch | None] = {}
 
-    def ordered(self, parts: Parts, blocks: list[Labels]) -> list[Labels] | None:
-        """Each block's k in an order under which they share halves as the black box says, of whole blocks and of ones cut short;
-        None where that does not show."""
+    def ordered(self, parts: Parts, blocks: list[Labels], worth: Worth = always) -> list[Labels] | None:
+        """Each block's k in an order under which they share halves as the black box says, of whole blocks and of ones cut short, those
+        asked where an order of whole blocks is `worth` it; None where that does not show."""
         size, length = parts["block_size"], sum(map(len, blocks))
         if not parts["parity_split"] or size < _FEWEST:
             return None
         whole = self._same(parts, blocks, length)
-        if whole is None:
+        if whole is None or any(2 * int(same[0].sum()) != size for same in whole):
             return None
         told: list[dict[int, Same]] = [{size: same} for same in whole]
         members = [np.sort(block) for block in blocks]
+        orders = [block[_in_turn(same)] for block, same in zip(blocks, whole, strict=True)]
+        if not worth(orders):
+            return orders
         lengths = {int(k) + 1: i for i, block in enumerate(members) for k in block[2:-1]}
         for count, i in lengths.items() if self.box.k_step == 1 else ():
             left = members[i][: np.searchsorted(members[i], count)]
@@ -77,7 +81,7 @@ class Halves:
             return None
         return [x[np.array(order)] for x, order in zip(members, found, strict=True)]
 
-    def upwards(self, parts: Parts, longest: int) -> list[Labels] | None:
+    def upwards(self, parts: Parts, longest: int, worth: Worth = always) -> list[Labels] | None:
         """The same of a unit that takes blocks upwards, of as many as it takes until halves repeat."""
         size = parts["block_size"]
         blocks = [np.arange(start, start + size) for start in range(0, longest - size + 1, size)]
@@ -85,7 +89,7 @@ class Halves:
         if same is None:
             return None
         period = next(n for n in range(1, len(same) + 1) if all((x == same[i % n]).all() for i, x in enumerate(same)))
-        return self.ordered(parts, blocks[:period])
+        return self.ordered(parts, blocks[:period], worth)
 
     def _same(self, parts: Parts, blocks: list[Labels], count: int) -> list[Same] | None:
         """Which of every block's products share a half where so many products are asked."""
@@ -112,6 +116,11 @@ def _by_start(batch: Batch) -> npt.NDArray[np.uint64]:
     """Answers (start, large, little)."""
     assert batch.d is not None
     return batch.d[:, 0].astype(np.uint64).reshape(len(batch.d), _STARTS, -1).swapaxes(0, 1)
+
+
+def _in_turn(same: Same) -> Labels:
+    """One half at even places, the other at odd ones."""
+    return np.stack([np.flatnonzero(same[0]), np.flatnonzero(~same[0])], axis=1).ravel()
 
 
 def _two_classes(same: Same) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from tcsim.probing.trees import Trees
 
 _LONG, _SHORT = 130, 72  # products that contests and lone products are asked of
 _BEHIND = 64  # products of zero behind them
+_EXPLAINED = 0.9  # of sums by an order of whole blocks, if shorter ones are asked for
 _FEW = 4  # contests of a unit that takes long
 _ROWS = 32  # lone products at each k
 _TREES = 1500  # pairs within a block that marks are asked for
@@ -34,8 +36,8 @@ _WALKS = 2  # orders that lone products allow
 class Orders:
     """What a black box was asked about the order of k."""
 
-    def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
-        self.box, self.rng, self.judge = box, rng, judge
+    def __init__(self, box: Box, rng: Rng, judge: Judge, sums: list[Batch]) -> None:
+        self.box, self.rng, self.judge, self.sums = box, rng, judge, sums
         self._contests: dict[int, tuple[tuple[contests.Contest, ...], Batch | None]] = {}
         self.halves, self.trees = Halves(box, judge), Trees(box, rng)
         self._alone: dict[str, Batch | None] = {}
@@ -70,7 +72,7 @@ class Orders:
         known, size = self.box.formats, parts["block_size"]
         blocks = list(contests.members(label, length))
         for read in (self.halves.ordered, self.trees.ordered):
-            if (read_off := read(parts, blocks)) is not None:
+            if (read_off := read(parts, blocks, partial(self._worth, parts))) is not None:
                 yield self._ordered(parts, read_off)
         yield self._ordered(parts, blocks)
         unit = unit_of_parts(known, {**parts, "k_order": None})
@@ -99,8 +101,12 @@ class Orders:
 
     def halved(self, parts: Parts) -> Iterator[Parts]:
         """Blocks taken upwards, even and odd places as they show."""
-        if (found := self.halves.upwards(parts, self.box.whole(_LONG))) is not None:
+        if (found := self.halves.upwards(parts, self.box.whole(_LONG), partial(self._worth, parts))) is not None:
             yield self._ordered(parts, found)
+
+    def _worth(self, parts: Parts, blocks: list[Labels]) -> bool:
+        """Whether sums of whole blocks are explained so far that shorter ones are worth a call each."""
+        return self.judge.score(self._ordered(parts, blocks), self.sums, _EXPLAINED) > _EXPLAINED
 
     def _ordered(self, parts: Parts, blocks: list[Labels]) -> Parts:
         order = tuple(int(k) for k in np.concatenate(blocks))

@@ -7,7 +7,7 @@ block of which only some products are left is another tree of the same places, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,16 @@ from tcsim.probing.structure import branches
 
 Labels = npt.NDArray[np.int64]
 Clusters = frozenset[frozenset[int]]
+Worth = Callable[[list[Labels]], bool]
 _MOST = 3e7  # elements of what is asked at once
 _SHORTER = 24  # numbers of products at which blocks are cut short
 _SPARE = 22  # calls left for what comes after
 _RESTARTS, _SWEEPS = 40, 6
+
+
+def always(orders: list[Labels]) -> bool:
+    """Of any order."""
+    return True
 
 
 def heights(known: Formats, parts: Parts) -> tuple[int, int] | None:
@@ -60,8 +66,9 @@ class Trees:
         self.box, self.rng = box, rng
         self._asked: dict[tuple[object, ...], list[Clusters] | None] = {}
 
-    def ordered(self, parts: Parts, blocks: list[Labels]) -> list[Labels] | None:
-        """Each block's k at places under which they meet as the black box says; None where that does not show."""
+    def ordered(self, parts: Parts, blocks: list[Labels], worth: Worth = always) -> list[Labels] | None:
+        """Each block's k at places under which they meet as the black box says, blocks that are cut short asked where an order of whole
+        ones is `worth` it; None where that does not show."""
         length, size = sum(map(len, blocks)), parts["block_size"]
         if parts["arithmetic"] != "rounded" or size < 3:
             return None
@@ -70,6 +77,8 @@ class Trees:
         begun = [None if whole is None else placed(told, branches(size)) for told in whole or [frozenset()]]
         if whole is None or any(order is None for order in begun):
             return None
+        if not worth(orders := [x[np.array(order)] for x, order in zip(members, begun, strict=True)]):
+            return orders
         shorter: list[tuple[int, list[Clusters]]] = []
         lengths = [n for n in range(length - 1, 2, -1) if self.box.k_step == 1]
         for i in np.unique(np.linspace(0, len(lengths) - 1, min(_SHORTER, len(lengths))).astype(int)) if lengths else ():

@@ -83,7 +83,7 @@ class Walker:
         self.climbed: dict[bool, Batch | None] = {}
         self.contested: Batch | None = None
         self.shortened: dict[int, list[Batch]] = {}
-        self.asked_orders = Orders(box, rng, judge)
+        self.asked_orders = Orders(box, rng, judge, self.sums)
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
         self.far = False  # whether marks are to be so large that no random word matters
@@ -124,7 +124,8 @@ class Walker:
         if not runs and not best.perfect:
             best = self.order(best, label)
         if not best.perfect:
-            best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
+            longest = structure.REACH if best.parts["c_enters"] == "after" else structure.REACH // 2
+            best = structure.walked_upwards(self.judge, best, used, structure.runs(label), longest)
         if not best.perfect and runs and best.parts["parity_split"]:
             best = self.first_best(best, self.asked_orders.halved(best.parts), used)
         if not best.perfect and runs and self.orders(best):
