@@ -35,6 +35,8 @@ def contests_of(known: Formats, kept: int) -> tuple[Contest, ...]:
     of either sign, and two at a power of two for products that are never far apart."""
     a, b, out = known.a, known.b, known.out
     low, high = max(a.emin + b.emin, out.emin), min(a.emax + b.emax, out.emax) - 1
+    if high - low < out.precision:  # subnormals are as far below as there is
+        low, high = max(a.emin + b.emin, out.emin - out.mantissa_bits), high + 1
     if low >= high:
         return ()
     near, up = max(high - out.precision - _BESIDE, low), min(low + out.precision + _BESIDE, high)

@@ -17,7 +17,7 @@ from tcsim.probing.codes import Ints, Rng, codes_at, codes_between, fractions
 from tcsim.problem import Codes
 
 _NEAR = 3  # places to both sides of a cut
-_FAR = -(1 << 20)  # no exponent
+FAR = -(1 << 20)  # no exponent
 _LITTLE = 3  # terms near a cut
 _FULL = 0.2  # outputs all of whose products are as high and of one sign: sums then carry as far as they can
 _DEEPEST = 300  # bits below the terms that cancel
@@ -26,7 +26,7 @@ _DEEPEST = 300  # bits below the terms that cancel
 def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch:
     """`count` single outputs of k products for a record of these formats, codes: a (count, 1, k), b (count, k, 1), c (count, 1, 1)."""
     top, cut = _heights(rng, known, unit, count)
-    exponent = np.full((count, k + 1), _FAR)  # of every product, and of c
+    exponent = np.full((count, k + 1), FAR)  # of every product, and of c
     fraction_free = np.zeros((count, k + 1), bool)
     minus = rng.random((count, k + 1)) < 0.5
     rows = np.arange(count)
@@ -52,8 +52,8 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
         height = cut + rng.integers(-_NEAR, _NEAR + 1, count)
         at = places[:, 3 + i]
         at = np.where((rng.random(count) < 0.3) & ~base_is_c & (i == 0), c, at)
-        put(there & (exponent[rows, at] == _FAR), at, height, 0.5)
-    rest = (rng.random(count) < 0.12) & ~base_is_c & (exponent[rows, c] == _FAR)
+        put(there & (exponent[rows, at] == FAR), at, height, 0.5)
+    rest = (rng.random(count) < 0.12) & ~base_is_c & (exponent[rows, c] == FAR)
     put(rest, c, np.where(rng.random(count) < 0.5, last, top), 0.6)
     full = rng.random(count) < (0.0 if known.a.integer else _FULL)
     exponent[full, :k] = top[full, None]
@@ -61,7 +61,7 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     against = full & (rng.random(count) < 0.6)  # any fractions, c of the other sign: bits that carries pushed out
     exponent[against, k] = top[against] + k.bit_length() + rng.integers(-1, 2, int(against.sum()))
     fraction_free[against, k], minus[against, k] = True, True
-    batch = _batch(rng, known, exponent, fraction_free, minus, "edges")
+    batch = sums_at(rng, known, exponent, fraction_free, minus, "edges")
     half = against & (rng.random(count) < 0.5)  # wide in one factor
     for codes, fmt, narrow in () if known.a.integer else ((batch.a, known.a, against), (batch.b, known.b, against & ~half)):
         ones, wide = ((1 << fmt.mantissa_bits) - 1) << fmt.padding, full & ~narrow
@@ -69,7 +69,7 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
         widest = np.minimum(codes[wide] | codes.dtype.type(ones), fmt.max_code)
         codes[wide] = widest ^ (rng.integers(0, 2, widest.shape).astype(codes.dtype) << codes.dtype.type(fmt.padding))
     cancels &= ~full
-    _cancel(batch, known.a, rows[cancels], base[cancels], other[cancels])
+    cancel(batch, known.a, rows[cancels], base[cancels], other[cancels])
     return batch if known.scale is None else _with_scales(rng, known, batch, top, cut)
 
 
@@ -83,29 +83,29 @@ def ladders(rng: Rng, known: Formats, count: int) -> Batch:
     rows, minus = np.arange(count), rng.random((count, 5)) < 0.5
     top = np.where(rng.random(count) < 0.5, high - rng.integers(0, 3, count), rng.integers(low, high + 1, count))
     little = top - rng.integers(0, np.clip(top - min(low, last) + 2, 1, _DEEPEST), count)
-    exponent, free = np.full((count, 5), _FAR), rng.random((count, 5)) < 0.4
+    exponent, free = np.full((count, 5), FAR), rng.random((count, 5)) < 0.4
     exponent[:, 0] = top
     exponent[rows, np.where(rng.random(count) < 0.3, 4, 2)] = little
     based = rng.random(count) < 0.6
     base = np.maximum(little + rng.integers(0, np.maximum(top - little, 0) + 1), last)
-    at = np.where((exponent[:, 4] == _FAR) & (rng.random(count) < 0.7), 4, 3)
+    at = np.where((exponent[:, 4] == FAR) & (rng.random(count) < 0.7), 4, 3)
     exponent[rows[based], at[based]] = base[based]
-    batch = _batch(rng, known, exponent, free, minus, "ladders")
-    _cancel(batch, a, rows, np.zeros(count, np.int64), np.ones(count, np.int64))
+    batch = sums_at(rng, known, exponent, free, minus, "ladders")
+    cancel(batch, a, rows, np.zeros(count, np.int64), np.ones(count, np.int64))
     return batch
 
 
-def _batch(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any, name: str) -> Batch:
+def sums_at(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any, name: str) -> Batch:
     """Single outputs of products and a c of these exponents, powers of two where no fraction is free."""
     count, k = exponent.shape[0], exponent.shape[1] - 1
     a, b = _factors(rng, known, exponent[:, :k], free[:, :k], minus[:, :k])
     start = codes_at(known.out, exponent[:, k], np.where(free[:, k], fractions(rng, known.out, (count,)), 0), minus[:, k])
     zero = np.where(minus[:, k], np.uint64(known.out.sign_bit), np.uint64(0)).astype(known.out.storage)
-    start = np.where(exponent[:, k] == _FAR, zero, start)
+    start = np.where(exponent[:, k] == FAR, zero, start)
     return Batch(name, a[:, None, :], b[:, :, None], start[:, None, None])
 
 
-def _cancel(batch: Batch, fmt: Format, rows: Ints, one: Ints, other: Ints) -> None:
+def cancel(batch: Batch, fmt: Format, rows: Ints, one: Ints, other: Ints) -> None:
     """The product at `other` made the negative of that at `one`."""
     batch.a[rows, 0, other] = batch.a[rows, 0, one] ^ batch.a.dtype.type(_sign(fmt))
     batch.b[rows, other, 0] = batch.b[rows, one, 0]
@@ -171,7 +171,7 @@ def _factors(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any) ->
     first = least + np.floor(rng.random(exponent.shape) * (np.maximum(most - least, 0) + 1)).astype(np.int64)
     first = np.clip(first, a.emin - a.mantissa_bits, a.emax)
     second = np.clip(exponent - first, b.emin - b.mantissa_bits, b.emax)
-    there = exponent != _FAR
+    there = exponent != FAR
     made = []
     for fmt, height, negative, share in ((a, first, minus, 0.7), (b, second, rng.random(exponent.shape) < 0.5, 0.4)):
         chosen = free & (rng.random(exponent.shape) < share)

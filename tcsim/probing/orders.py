@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,15 @@ from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.challenge import one_after_another
 from tcsim.probing.codes import Rng, codes_at, exponents, fractions
 from tcsim.probing.contests import factors
+from tcsim.probing.halves import Halves
 from tcsim.probing.families import middle_numbers
 from tcsim.probing.search import Judge
 from tcsim.probing.structure import Labels
+from tcsim.probing.trees import Trees
 
 _LONG, _SHORT = 130, 72  # products that contests and lone products are asked of
+_BEHIND = 64  # products of zero behind them
+_EXPLAINED = 0.9  # of sums by an order of whole blocks, if shorter ones are asked for
 _FEW = 4  # contests of a unit that takes long
 _ROWS = 32  # lone products at each k
 _TREES = 1500  # pairs within a block that marks are asked for
@@ -31,9 +36,10 @@ _WALKS = 2  # orders that lone products allow
 class Orders:
     """What a black box was asked about the order of k."""
 
-    def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
-        self.box, self.rng, self.judge = box, rng, judge
+    def __init__(self, box: Box, rng: Rng, judge: Judge, sums: list[Batch]) -> None:
+        self.box, self.rng, self.judge, self.sums = box, rng, judge, sums
         self._contests: dict[int, tuple[tuple[contests.Contest, ...], Batch | None]] = {}
+        self.halves, self.trees = Halves(box, judge), Trees(box, rng)
         self._alone: dict[str, Batch | None] = {}
         self._inner: dict[tuple[object, ...], list[Batch]] = {}
 
@@ -48,15 +54,15 @@ class Orders:
             at = np.arange(self.box.whole(_LONG))
             self._contests[kept] = (
                 chosen,
-                self.box.more(contests.contests_at(known, chosen, at, at, at.size)) if chosen else None,
+                self.box.more(contests.contests_at(known, chosen, at, at, self.box.whole(_LONG + _BEHIND))) if chosen else None,
             )
         chosen, asked = self._contests[kept]
         size = parts["block_size"]
-        ends = np.array([0, size])
+        ends = np.array([size, 2 * size])  # blocks of zeros before and behind, which may cut c
         unit = unit_of_parts(known, {**parts, "k_order": None})
         if asked is None or unit is None:
             return None
-        small = contests.contests_at(known, chosen, ends, ends, 2 * size)
+        small = contests.contests_at(known, chosen, ends, ends, 4 * size)
         self.judge.begin(unit, small)
         either = contests.answers(replace(small, d=simulated(unit, small, seed=self.judge.seed)), len(chosen))
         return contests.blocks(contests.answers(asked, len(chosen)), either[:, 0, 1], either[:, 1, 0])
@@ -65,6 +71,9 @@ class Orders:
         """The order of these blocks, each in ascending k; then as contests, and marks, show the places within a block."""
         known, size = self.box.formats, parts["block_size"]
         blocks = list(contests.members(label, length))
+        for read in (self.halves.ordered, self.trees.ordered):
+            if (read_off := read(parts, blocks, partial(self._worth, parts))) is not None:
+                yield self._ordered(parts, read_off)
         yield self._ordered(parts, blocks)
         unit = unit_of_parts(known, {**parts, "k_order": None})
         if size < 2 or unit is None:
@@ -72,7 +81,7 @@ class Orders:
         chosen, asked = self._contests[parts["out_precision"] or known.out.precision]
         assert asked is not None
         at = np.arange(size)
-        small = contests.contests_at(known, chosen, at, at, size)
+        small = contests.contests_at(known, chosen, at, at, 2 * size)
         self.judge.begin(unit, small)
         wanted = contests.answers(replace(small, d=simulated(unit, small, seed=self.judge.seed)), len(chosen))
         seen = contests.answers(asked, len(chosen))
@@ -89,6 +98,15 @@ class Orders:
         for fars in ((False,), (True,), (False, True)):
             if (treed := self._trees(parts, blocks, length, fars)) is not None:
                 yield treed
+
+    def halved(self, parts: Parts) -> Iterator[Parts]:
+        """Blocks taken upwards, even and odd places as they show."""
+        if (found := self.halves.upwards(parts, self.box.whole(_LONG), partial(self._worth, parts))) is not None:
+            yield self._ordered(parts, found)
+
+    def _worth(self, parts: Parts, blocks: list[Labels]) -> bool:
+        """Whether sums of whole blocks are explained so far that shorter ones are worth a call each."""
+        return self.judge.score(self._ordered(parts, blocks), self.sums, _EXPLAINED) > _EXPLAINED
 
     def _ordered(self, parts: Parts, blocks: list[Labels]) -> Parts:
         order = tuple(int(k) for k in np.concatenate(blocks))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -221,9 +221,13 @@ def descend(judge: Judge, found: Found, batches: list[Batch], rounds: int = 2) -
     return found
 
 
-def apart(judge: Judge, found: Found, batches: list[Batch]) -> Found:
-    """A cut, or two of which the lower hides the higher: one looked for without the other, then the other beside it."""
-    numbers = [s for s in scans(judge.known, found.parts) if s.name in ("fraction_bits", "late_fraction_bits")]
+def apart(judge: Judge, found: Found, batches: list[Batch], likely: tuple[int, ...] = ()) -> Found:
+    """A cut, or two of which the lower hides the higher: one looked for without the other, then the other beside it. `likely`:
+    numbers that answers show."""
+    numbers = [
+        replace(s, coarse=(*likely, *s.coarse))
+        for s in scans(judge.known, found.parts) if s.name in ("fraction_bits", "late_fraction_bits")
+    ]  # fmt: skip
     if len(numbers) < 2:
         return scanned(judge, found, numbers[0], batches) if numbers else found
     best = found

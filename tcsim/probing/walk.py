@@ -16,9 +16,11 @@ from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
 from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
+from tcsim.probing.challenge import one_after_another
 from tcsim.probing.edges import ladders
 from tcsim.probing.focus import focus, rounds_randomly
 from tcsim.probing.orders import Orders
+from tcsim.probing.rungs import likely_cuts, rungs
 from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, improve
 from tcsim.problem import Codes
 
@@ -34,6 +36,7 @@ _SHOWN = 3  # products that a block must have for them
 _ORDERED = 0.9  # of everything explained by an order that numbers are looked for beside
 _SHORTER = 6  # lengths below that of an order at which it is asked
 _NANS = 5  # patterns tried of either kind
+_RUNGS = 4  # products among which rungs are
 _PAIRS = 20  # how many lengths at most
 
 
@@ -67,11 +70,12 @@ class Walker:
         few = box.ask(marks.marks(rng, known, box.whole(structure.REACH), rows=5, columns=8))
         self.marks = of_few(few, 5, 8)  # what was recorded may hold more
         self.sums = [box.ask(families.sum_batches(rng, known, box.whole(k) if i % 2 else k)) for i, k in enumerate(_LENGTHS)]
-        steps = None if known.a.integer or known.scale is not None else box.more(ladders(rng, known, _LADDERS))
-        self.steps = [] if steps is None else [steps]
+        self.cut = not known.a.integer and known.scale is None  # whether it is asked where terms are cut
+        self.steps = [box.ask(ladders(rng, known, _LADDERS)), box.ask(rungs(rng, known, _RUNGS))] if self.cut else []
         self.sums += self.steps
         self.left = None if known.a.integer else remainders.answered_remainders(box, rng.spawn(1)[0])
         self.sums += [] if self.left is None else [self.left.batch]
+        self.beside = [box.ask(rungs(rng, known, 1))] if self.cut else []
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
         self.begun: list[tuple[bool, Parts]] = []  # whether all kinds were tried once, and numbers from which k was walked then
@@ -81,7 +85,7 @@ class Walker:
         self.climbed: dict[bool, Batch | None] = {}
         self.contested: Batch | None = None
         self.shortened: dict[int, list[Batch]] = {}
-        self.asked_orders = Orders(box, rng, judge)
+        self.asked_orders = Orders(box, rng, judge, self.sums)
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
         self.far = False  # whether marks are to be so large that no random word matters
@@ -93,7 +97,7 @@ class Walker:
 
     @property
     def all(self) -> list[Batch]:
-        return [self.small, *self.sums, self.large, self.marks]
+        return [self.small, *self.sums, *self.beside, self.large, self.marks]
 
     def _nan_codes(self) -> list[int | None]:
         """NaN patterns of results: those of no NaN operand first, then the most frequent."""
@@ -122,16 +126,27 @@ class Walker:
         if not runs and not best.perfect:
             best = self.order(best, label)
         if not best.perfect:
-            best = structure.walked_upwards(self.judge, best, used, structure.runs(label), 72)
+            longest = structure.REACH if best.parts["c_enters"] == "after" else structure.REACH // 2
+            best = structure.walked_upwards(self.judge, best, used, structure.runs(label), longest)
+        if not best.perfect and runs and best.parts["parity_split"]:
+            best = self.first_best(best, self.asked_orders.halved(best.parts), used)
         if not best.perfect and runs and self.orders(best):
             best = self.order(best, label)
         return self._again(self.exchanged(best, used), self.all)
 
+    def read_off(self, found: Found) -> Found:
+        """A two-stage sum's cuts as every distance between one product and c shows them."""
+        if found.parts["arithmetic"] != "two-stage":
+            return found
+        used = [*self.beside, self.small]
+        return apart(self.judge, self._again(found, used), used)
+
     def cuts(self, found: Found) -> Found:
         """Where terms are cut, from what was asked for that: as long as blocks are long enough to show it."""
-        if found.perfect or not self.steps or found.parts["block_size"] < _SHOWN or found.score < _LIKELY:
+        shown = found.parts["block_size"] >= _SHOWN or found.parts["arithmetic"] == "two-stage"
+        if found.perfect or not self.steps or not shown or found.score < _LIKELY:
             return found
-        below = apart(self.judge, self._again(found, self.steps), self.steps)
+        below = apart(self.judge, self._again(found, self.steps), self.steps, likely_cuts(self.steps[1], self.box.formats))
         return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
 
     def read(self, found: Found, batches: list[Batch], sizes: tuple[int, ...] = ()) -> Found:
@@ -225,6 +240,8 @@ class Walker:
                 seen.add(parts["k_order"])
                 rounded = [{**parts, "rounding": r} for r in (parts["rounding"], *_rounds(parts))]
                 begun = best_of(self.judge, Found(parts, -1.0), rounded, used)
+                if parts["arithmetic"] == "rounded" and not begun.perfect:
+                    begun = best_of(self.judge, begun, [{"product_rounding": r} for r in ROUNDINGS], used)
                 found = max(found, self.exchanged(begun, used), key=lambda f: f.score)
         return self._again(found, used)
 
@@ -308,16 +325,20 @@ class Walker:
         parts = {**found.parts, "block_size": size * found.parts["group_size"]}
         used = [self.upwards(asked, members), *self.products]
         begun = improve(self.judge, self._again(Found(parts, 0.0), used), used, 2)
-        if not self.steps or size <= _SHOWN or begun.score < _ONE_BLOCK:
+        staged = found.parts["arithmetic"] == "two-stage"
+        if not self.steps or (size <= _SHOWN and not staged) or (begun.score < _ONE_BLOCK and not staged):
             return begun
+        count = min(size, _RUNGS)
         if (*key, -1) not in self.blocks:
-            steps = ladders(self.rng, self.box.formats, _LADDERS)
-            self.blocks[(*key, -1)] = self.box.more(embedded(steps, members[: _SHOWN + 1], length))
+            steps = rungs(self.rng, self.box.formats, count)
+            if count == _RUNGS:
+                steps = one_after_another([ladders(self.rng, self.box.formats, _LADDERS), steps])
+            self.blocks[(*key, -1)] = self.box.more(embedded(steps, members[:count], length))
         asked = self.blocks[(*key, -1)]
         if asked is None:
             return begun
-        cuts = self.upwards(asked, members[: _SHOWN + 1])
-        begun = apart(self.judge, self._again(begun, [cuts]), [cuts])
+        cuts = self.upwards(asked, members[:count])
+        begun = apart(self.judge, self._again(begun, [cuts]), [cuts], likely_cuts(asked, self.box.formats))
         return improve(self.judge, self._again(begun, [cuts, *used]), [cuts, *used], 2)
 
     def upwards(self, asked: Batch, members: npt.NDArray[np.int64]) -> Batch:

@@ -1,0 +1,124 @@
+"""Parts that are read off answers: cuts from rungs, halves and trees of blocks from products that cancel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.recovery import black_box
+
+import tcsim
+from tcsim.hardware.unit import Unit
+from tcsim.probing import families
+from tcsim.probing.box import Box, Formats, simulated
+from tcsim.probing.candidates import parts_of, unit_of_parts
+from tcsim.probing.halves import Halves
+from tcsim.probing.orders import Orders
+from tcsim.probing.rungs import likely_cuts, rungs
+from tcsim.probing.search import Found, Judge, apart
+from tcsim.probing.structure import branches
+from tcsim.probing.trees import Trees, clusters_of, placed
+
+
+def _unit(arithmetic: str, size: int, seed: int, blocks: int = 1, **changes: Any) -> Unit:
+    order = tuple(int(k) for k in np.random.default_rng(seed).permutation(size * blocks))
+    numbers: dict[str, Any] = {"fraction_bits": 24, "late_fraction_bits": 31, "align_rounding": "rz", "rounding": "rne"}
+    if arithmetic == "rounded":
+        numbers = {"align_rounding": "exact", "rounding": "rne"}
+    return Unit(
+        "random", "mma", "bfloat16", "bfloat16", "float32", size, arithmetic=arithmetic, k_order=order,
+        **{**numbers, **changes},
+    )  # fmt: skip
+
+
+def _known(unit: Unit) -> Formats:
+    return Formats(unit.a_format, unit.b_format, unit.out_format, None, 0)
+
+
+def _blocks(unit: Unit) -> list[Any]:
+    assert unit.k_order is not None
+    order = np.array(unit.k_order)
+    return [np.sort(order[i : i + unit.block_size]) for i in range(0, order.size, unit.block_size)]
+
+
+def _same_bits(unit: Unit, order: list[Any]) -> bool:
+    """Whether an order gives a unit's bits at every length up to twice its own."""
+    read = unit_of_parts(_known(unit), {**parts_of(unit), "k_order": tuple(int(k) for k in np.concatenate(order))})
+    assert read is not None
+    assert unit.k_order is not None
+    rng = np.random.default_rng(3)
+    asked = [families.sum_batches(rng, _known(unit), k) for k in range(1, 2 * len(unit.k_order))]
+    return all(np.array_equal(simulated(read, batch), simulated(unit, batch)) for batch in asked)
+
+
+@pytest.mark.parametrize(("size", "blocks", "late"), [(4, 1, 31), (6, 2, 31), (16, 1, 31), (8, 1, 12)])
+def test_halves_of_blocks_are_read_off(size: int, blocks: int, late: int) -> None:
+    unit = _unit("two-stage", size, size, blocks, parity_split=True, late_fraction_bits=late)
+    box, judge = Box(black_box(unit), _known(unit)), Judge(_known(unit))
+    order = Halves(box, judge).ordered(parts_of(unit), _blocks(unit))
+    assert order is not None
+    assert _same_bits(unit, order)
+    assert box.calls <= size * blocks
+
+
+def test_halves_of_blocks_in_turn_show_how_many_there_are() -> None:
+    unit = _unit("two-stage", 8, 1, parity_split=True)
+    box, judge = Box(black_box(unit), _known(unit)), Judge(_known(unit))
+    order = Halves(box, judge).upwards(parts_of(unit), 130)
+    assert order is not None
+    assert len(order) == 1
+    assert _same_bits(unit, order)
+
+
+@pytest.mark.parametrize(("size", "blocks", "rounding"), [(3, 1, "rz"), (8, 1, "rne"), (5, 3, "ru"), (12, 1, "ro")])
+def test_trees_of_blocks_are_read_off(size: int, blocks: int, rounding: str) -> None:
+    unit = _unit("rounded", size, size, blocks, rounding=rounding)
+    box = Box(black_box(unit), _known(unit))
+    order = Trees(box, np.random.default_rng(0)).ordered(parts_of(unit), _blocks(unit))
+    assert order is not None
+    assert _same_bits(unit, order)
+
+
+def test_answers_of_another_sum_are_no_tree() -> None:
+    unit = tcsim.unit("h200", "bfloat16").replace(block_size=8)
+    box = Box(black_box(unit), _known(unit))
+    parts = {**parts_of(_unit("rounded", 8, 0)), "k_order": None}
+    assert Trees(box, np.random.default_rng(0)).ordered(parts, [np.arange(8)]) is None
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8, 13, 21])
+def test_clusters_say_what_is_at_every_place(size: int) -> None:
+    order = np.random.default_rng(size).permutation(size).tolist()
+    told = clusters_of(order, branches(size))
+    found = placed(told, branches(size))
+    assert found is not None
+    assert clusters_of(found, branches(size)) == told
+    if size > 3:
+        assert placed(frozenset(list(told)[1:]), branches(size)) is None
+
+
+@pytest.mark.parametrize(("cut", "late", "size"), [(24, 31, 4), (55, 90, 2), (40, 12, 4), (33, 60, 3)])
+def test_rungs_show_both_cuts(cut: int, late: int, size: int) -> None:
+    unit = _unit("two-stage", size, 0, fraction_bits=cut, late_fraction_bits=late)
+    known = _known(unit)
+    box, judge = Box(black_box(unit), known), Judge(known)
+    asked = box.ask(rungs(np.random.default_rng(1), known, 4))
+    begun = {**parts_of(unit), "fraction_bits": 20, "late_fraction_bits": 20}
+    judge.allow(1e9)
+    found = apart(judge, Found(begun, judge.score(begun, [asked])), [asked], likely_cuts(asked, known))
+    assert found.perfect
+    assert found.parts["fraction_bits"] == cut
+    for other in (cut - 2, cut + 2):
+        assert judge.score({**found.parts, "fraction_bits": other}, [asked]) < 1.0
+
+
+def test_contests_see_through_blocks_that_cut_c() -> None:
+    unit = Unit(
+        "random", "mma", "float16", "float16", "float64", 2, 49, arithmetic="two-stage", rounding="rne", late_fraction_bits=53,
+        k_order=(3, 2, 1, 0),
+    )  # fmt: skip
+    box, judge = Box(black_box(unit), _known(unit)), Judge(_known(unit))
+    label = Orders(box, np.random.default_rng(0), judge, []).blocks(parts_of(unit), slow=False)
+    assert label is not None
+    assert label[:8].tolist() == [1, 1, 0, 0, 3, 3, 2, 2]
