@@ -31,6 +31,7 @@ _DEEP = 6  # heights below all that an output holds
 _LEFT = 2  # binades between what cancels and the largest value
 _LOWS, _LOW_HEIGHTS = 6, 12  # subnormal factors, and heights beside each
 _NONE = -(1 << 20)
+_ALONE = 2  # first groups: a product alone, c alone
 _LIKELY = 6  # numbers of bits, at most
 _NEAR = 2  # bits to both sides of a width
 _KEPT = 3  # cuts beside which least exponents are tried
@@ -40,7 +41,7 @@ _SLACK = 0.1  # cuts that explain so much less than the best are given up early
 @dataclass(frozen=True)
 class Remainders:
     """Single outputs of three products, a (count, 1, 3), b (count, 3, 1), c (count, 1, 1). Of each the group that is read
-    together, and the exponent of what cancels there, that of its scales where there are some; _NONE of a term alone."""
+    together, and the exponent of what cancels there, that of its scales where there are some; _NONE where none is read."""
 
     batch: Batch
     group: Ints
@@ -121,6 +122,8 @@ def _unscaled(rng: Rng, known: Formats) -> Iterator[_Sums]:
                 split = (fmt.emin - depth, far) if of_a else (far, fmt.emin - depth)
                 heights = np.array(_spread(lowest, top, _LOW_HEIGHTS), np.int64)
                 yield replace(_cancelled(rng, known, split, heights, "pp", beside_c=True), top=_NONE)
+                below = np.array(_spread(last, min(top, largest), _LOW_HEIGHTS), np.int64)
+                yield replace(_cancelled(rng, known, split, below, "c"), top=_NONE)
 
 
 def _scaled(rng: Rng, known: Formats) -> Iterator[_Sums]:
@@ -225,7 +228,7 @@ def widths_read(asked: Remainders, known: Formats) -> list[int]:
 def places_read(asked: Remainders, known: Formats) -> list[int]:
     """Places at which lone terms are cut: their lowest bit, and where those of either sign begin to show."""
     d, sign = _answers(asked), known.out.sign_bit
-    alone = asked.top == _NONE
+    alone = asked.group < _ALONE
     found = {int(lowest_bit(d[alone], known.out).min())}
     shown = (asked.group == 0) & ((d & d.dtype.type(~sign & ((1 << known.out.width) - 1))) != 0)
     for minus in (False, True):

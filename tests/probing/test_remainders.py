@@ -60,3 +60,15 @@ def test_the_lowest_bit_of_what_is_no_number_says_nothing() -> None:
     bits = remainders.lowest_bit(codes, tcsim.unit("h200", "float16").out_format)
     assert (bits[:4] > 1000).all()
     assert bits[4:].tolist() == [0, -1, -149, -23]
+
+
+@pytest.mark.parametrize("wide", ["float16", "float32"])
+@pytest.mark.parametrize("rounding", ALIGN_ROUNDINGS[:-1])
+def test_the_exponents_of_subnormal_factors_show(wide: str, rounding: str) -> None:
+    """Subnormal factors that a wider format holds as normal numbers have other exponents: what is left beside them says so."""
+    unit = tcsim.unit("h200", "float16").replace(a="float8_e4m3fn", b="float8_e4m3fn", min_exponent=None)
+    for width in (9, 90):
+        plain = _cut(unit, rounding, width).replace(operand_format=None)
+        known = Formats(plain.a_format, plain.b_format, plain.out_format)
+        asked = remainders.remainders(np.random.default_rng(width), known).batch
+        assert (simulated(plain, asked) != simulated(plain.replace(operand_format=wide), asked)).any()
