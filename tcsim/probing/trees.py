@@ -74,7 +74,7 @@ class Trees:
             return None
         members = [np.sort(block) for block in blocks]
         whole = self._clusters(parts, members, length)
-        begun = [None if whole is None else placed(told, branches(size)) for told in whole or [frozenset()]]
+        begun = [None if whole is None else at_places(told, branches(size)) for told in whole or [frozenset()]]
         if whole is None or any(order is None for order in begun):
             return None
         if not worth(orders := [x[np.array(order)] for x, order in zip(members, begun, strict=True)]):
@@ -156,7 +156,7 @@ def clusters_of(order: list[int], tree: list[tuple[list[int], list[int]]]) -> Cl
     return frozenset(frozenset(order[place] for place in (*x, *y)) for x, y in tree)
 
 
-def placed(told: Clusters, tree: list[tuple[list[int], list[int]]]) -> list[int] | None:
+def at_places(told: Clusters, tree: list[tuple[list[int], list[int]]]) -> list[int] | None:
     """What is at every place of a balanced tree; None where the clusters are those of another."""
     size = len(tree) + 1
     order = [-1] * size

@@ -18,7 +18,7 @@ from tcsim.probing.orders import Orders
 from tcsim.probing.rungs import likely_cuts, rungs
 from tcsim.probing.search import Found, Judge, apart
 from tcsim.probing.structure import branches
-from tcsim.probing.trees import Trees, clusters_of, placed
+from tcsim.probing.trees import Trees, at_places, clusters_of
 
 
 def _unit(arithmetic: str, size: int, seed: int, blocks: int = 1, **changes: Any) -> Unit:
@@ -91,11 +91,11 @@ def test_answers_of_another_sum_are_no_tree() -> None:
 def test_clusters_say_what_is_at_every_place(size: int) -> None:
     order = np.random.default_rng(size).permutation(size).tolist()
     told = clusters_of(order, branches(size))
-    found = placed(told, branches(size))
+    found = at_places(told, branches(size))
     assert found is not None
     assert clusters_of(found, branches(size)) == told
     if size > 3:
-        assert placed(frozenset(list(told)[1:]), branches(size)) is None
+        assert at_places(frozenset(list(told)[1:]), branches(size)) is None
 
 
 @pytest.mark.parametrize(("cut", "late", "size"), [(24, 31, 4), (55, 90, 2), (40, 12, 4), (33, 60, 3)])
