@@ -124,7 +124,7 @@ class Rounding:
         which bit 8 then keeps that.
         """
         if has_rounded_conversions():
-            value = odd_float(total) * unscale
+            value = odd_float(total, self.number(Par.ONE)) * unscale
         else:
             coarse = (total | ((total & 0xFF) + 0xFF)) & -0x100
             short = (total + (1 << 24)).compare("u<", 1 << 25)
