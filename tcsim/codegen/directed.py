@@ -6,12 +6,13 @@ Everywhere else in vectors the rounding is the mode of the processor, which cost
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 
-from tcsim.codegen.vector_ops import F32, I32, LANES, Emitted
+from tcsim.codegen.vector_ops import F32, I32, LANES, Emitted, lined_up
 
 _DOWN, _TO_ZERO = 9, 11  # as an instruction says it
 _I16 = ir.IntType(16)
@@ -22,24 +23,60 @@ _FLOATS, _WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 def has_rounded_conversions() -> bool:
     """Whether kernels are compiled for AVX-512."""
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
-    return "+avx512f" in features.split(",")
+    return {"+avx512f", "+avx512dq"} <= set(features.split(","))
 
 
-def _ask(b: ir.IRBuilder, result: ir.Type, name: str, values: list[ir.Value]) -> Emitted:
-    kind = ir.FunctionType(result, [x.type for x in values])
-    return Emitted(b, b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.avx512.{name}"), values))
+@lined_up
+def _ask(result: ir.Type, name: str, *values: Any) -> Emitted:
+    b = next(x.b for x in values if isinstance(x, Emitted))
+    given = [x.v if isinstance(x, Emitted) else x for x in values]
+    kind = ir.FunctionType(result, [x.type for x in given])
+    return Emitted(b, b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.avx512.{name}"), given))
 
 
 def floor_to_int(x: Emitted) -> Emitted:
     """The largest integers not above 16 float32 numbers that int32 holds."""
     if not has_rounded_conversions():
         return x.call("floor").cast(I32, "fptosi")
-    everywhere = ir.Constant(_I16, -1)
-    return _ask(x.b, _WORDS, "mask.cvtps2dq.512", [x.v, ir.Constant(_WORDS, ir.Undefined), everywhere, I32(_DOWN)])
+    return _ask(_WORDS, "mask.cvtps2dq.512", x, ir.Constant(_WORDS, ir.Undefined), ir.Constant(_I16, -1), I32(_DOWN))
 
 
-def odd_float(x: Emitted) -> Emitted:
-    """16 integers of 32 bits as float32, cut toward zero, with the last bit set where something was cut; AVX-512 alone."""
-    found = _ask(x.b, _FLOATS, "sitofp.round.v16f32.v16i32", [x.v, I32(_TO_ZERO)])
+@lined_up
+def _shifted(x: Emitted, by: Emitted) -> Emitted:
+    return Emitted(x.b, x.b.ashr(x.v, by.v))
+
+
+def shifted_to_floor(x: Emitted, by: Emitted) -> Emitted:
+    """x·2^-by rounded down, for any `by` from 0 on."""
+    return _ask(_WORDS, "psrav.d.512", x, by) if has_rounded_conversions() else _shifted(x, by.call("umin", 31))
+
+
+def by_first_bits(table: list[int], x: Emitted) -> Emitted:
+    """The one of eight words that the first three bits of each of 16 words name."""
+    if has_rounded_conversions():
+        words = ir.Constant(_WORDS, [word for word in table for _ in range(2)])
+        return _ask(_WORDS, "permvar.si.512", words, x >> 28)
+    found, place = x.like(table[0]), x >> 29
+    for i, word in enumerate(table[1:], 1):
+        found = place.compare("==", i).where(x.like(word), found)
+    return found
+
+
+@lined_up
+def _to_zero(x: Emitted) -> Emitted:
+    """16 integers of 32 or 64 bits as float32, cut toward zero."""
+    if x.element == I32:
+        return _ask(_FLOATS, "sitofp.round.v16f32.v16i32", x, I32(_TO_ZERO))
+    halves = [x.lanes(list(range(first, first + 8))) for first in (0, 8)]
+    low, high = (_ask(ir.VectorType(F32, 8), "sitofp.round.v8f32.v8i64", half, I32(_TO_ZERO)).v for half in halves)
+    return Emitted(x.b, x.b.shuffle_vector(low, high, ir.Constant(_WORDS, list(range(LANES)))))
+
+
+def odd_float(x: Emitted, one: Emitted) -> Emitted:
+    """16 integers of 32 or 64 bits as float32, cut toward zero, with the last bit set where something was cut; AVX-512 alone.
+
+    one: 1, which LLVM does not know: of a constant it makes the mask a vector and shifts that, where one masked instruction would do.
+    """
+    found = _to_zero(x)
     pattern = found.bits_as(I32)
-    return found.cast(I32, "fptosi").compare("!=", x).where(pattern | 1, pattern).bits_as(F32)
+    return found.cast(x.element, "fptosi").compare("!=", x).where(pattern | one, pattern).bits_as(F32)

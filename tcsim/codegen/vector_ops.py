@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, cast
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -23,6 +24,23 @@ def _letters(kind: ir.Type) -> str:
     if isinstance(kind, ir.VectorType):
         return f"v{kind.count}{_letters(kind.element)}"
     return {F32: "f32", F64: "f64"}.get(kind) or f"i{kind.width}"
+
+
+_P = ParamSpec("_P")
+
+
+def lined_up(function: Callable[_P, Emitted]) -> Callable[_P, Emitted]:
+    """Let a function of values take an `Abreast` for any of them: it is then called for each member."""
+
+    @wraps(function)
+    def call_each(*args: Any, **options: Any) -> Emitted:
+        size = next((len(x.members) for x in args if isinstance(x, Abreast)), 0)
+        if not size:
+            return function(*args, **options)
+        rows = [[x.members[i] if isinstance(x, Abreast) else x for x in args] for i in range(size)]
+        return Abreast([cast(Any, function)(*row, **options) for row in rows])
+
+    return cast("Callable[_P, Emitted]", call_each)
 
 
 class Emitted:
@@ -48,6 +66,7 @@ class Emitted:
     def _floats(self) -> bool:
         return isinstance(self.element, ir.FloatType | ir.DoubleType)
 
+    @lined_up
     def like(self, other: Emitted | float) -> Emitted:
         """`other` as a value of this type: a constant in every lane, or a scalar spread over the lanes."""
         if not isinstance(other, Emitted):
@@ -56,6 +75,7 @@ class Emitted:
             return other.spread(self.type.count)
         return other
 
+    @lined_up
     def _binary(self, other: Emitted | float, floats: str, integers: str) -> Emitted:
         return Emitted(self.b, getattr(self.b, floats if self._floats else integers)(self.v, self.like(other).v))
 
@@ -83,11 +103,13 @@ class Emitted:
     def __rshift__(self, other: Emitted | float) -> Emitted:
         return self._binary(other, "", "lshr")
 
+    @lined_up
     def compare(self, relation: str, other: Emitted | float) -> Emitted:
         """ "==" "!=" "<" "<=" ">" ">=" on signed integers, with a leading u ("u<") on unsigned ones."""
         compare = self.b.icmp_unsigned if relation.startswith("u") else self.b.icmp_signed
         return Emitted(self.b, compare(relation.lstrip("u"), self.v, self.like(other).v))
 
+    @lined_up
     def where(self, yes: Emitted, no: Emitted | float) -> Emitted:
         """Lane by lane: `yes` where self (a vector of i1) holds, else `no`."""
         return Emitted(self.b, self.b.select(self.v, yes.v, yes.like(no).v))
@@ -97,11 +119,13 @@ class Emitted:
         bits = self.b.bitcast(self.v, ir.IntType(self.type.count))
         return Emitted(self.b, self.b.icmp_unsigned("!=", bits, bits.type(0)))
 
+    @lined_up
     def cast(self, element: ir.Type, how: str) -> Emitted:
         """Every lane converted by an LLVM conversion: zext sext trunc fptosi sitofp uitofp fpext fptrunc."""
         kind = ir.VectorType(element, self.type.count) if isinstance(self.type, ir.VectorType) else element
         return Emitted(self.b, getattr(self.b, how)(self.v, kind))
 
+    @lined_up
     def bits_as(self, element: ir.Type, count: int | None = None) -> Emitted:
         """The same bits as lanes of another type."""
         vector = isinstance(self.type, ir.VectorType)
@@ -114,11 +138,13 @@ class Emitted:
         first = self.b.insert_element(ir.Constant(kind, ir.Undefined), self.v, I32(0))
         return Emitted(self.b, self.b.shuffle_vector(first, first, ir.Constant(ir.VectorType(I32, count), [0] * count)))
 
+    @lined_up
     def lanes(self, indices: list[int]) -> Emitted:
         """The lanes named, in that order."""
         mask = ir.Constant(ir.VectorType(I32, len(indices)), indices)
         return Emitted(self.b, self.b.shuffle_vector(self.v, self.v, mask))
 
+    @lined_up
     def call(self, name: str, *more: Emitted | float, flags: tuple[bool, ...] = ()) -> Emitted:
         """An overloaded LLVM intrinsic on values of this type, e.g. umax, ctlz (with its flag), fma."""
         args = [self.v, *(self.like(m).v for m in more)]
@@ -127,6 +153,31 @@ class Emitted:
             self.b.module, ir.FunctionType(self.type, kinds), f"llvm.{name}.{_letters(self.type)}"
         )
         return Emitted(self.b, self.b.call(function, [*args, *(I1(f) for f in flags)]))
+
+
+class Abreast(Emitted):
+    """Values that take every step together: each operation is emitted for all members before the next.
+
+    A chain of operations alone keeps few of a processor's units busy, and it looks only so far ahead for another.
+    """
+
+    __slots__ = ("members",)
+
+    def __init__(self, members: Sequence[Emitted]) -> None:
+        super().__init__(members[0].b, members[0].v)
+        self.members = list(members)
+
+    def any(self) -> Emitted:
+        """Whether some lane of some member holds."""
+        found = self.members[0].v
+        for member in self.members[1:]:
+            found = self.b.or_(found, member.v)
+        return Emitted(self.b, found).any()
+
+
+def singly(x: Emitted) -> list[Emitted]:
+    """The values of an `Abreast`; of any other, that alone."""
+    return x.members if isinstance(x, Abreast) else [x]
 
 
 def constant(b: ir.IRBuilder, kind: ir.Type, value: float) -> Emitted:

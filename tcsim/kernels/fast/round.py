@@ -8,7 +8,7 @@ ODD
 AWAY, RANDOM
     Ties away and stochastic rounding truncate so after adding half a last place, or a random word, below it.
 HALF
-    float16 results are rounded to nearest-even by adding and subtracting a large number.
+    float16 results are rounded to nearest-even by the processor's conversions, or by adding and subtracting a large number.
 INTEGER
     What is left: integers are added below the last kept place and cut.
 
@@ -90,6 +90,8 @@ class Rounding:
             value = total.cast(F32, "sitofp")
             cut = value.cast(total.element, "fptosi").compare("!=", total)
             return (value.bits_as(I32) | cut.cast(I32, "zext")).bits_as(F32) * unscale
+        if self.kind == HALF and has_rounded_conversions():
+            return self._through_half(odd_float(total, self.number(Par.ONE)) * unscale)
         if self.kind == HALF and total.element == I32:
             return self._nearest_half(total, unscale)
         sign = total >> (total.element.width - 32)
@@ -120,18 +122,20 @@ class Rounding:
     def _nearest_half(self, total: Emitted, unscale: Emitted) -> Emitted:
         """The float16 nearest to total·unscale, ties to even, by adding 1.5·2^23 of its last places in float32.
 
-        A total of over 24 bits is cut to 24, of which the last tells whether any was set that is gone; or it gives up its last 8, of
-        which bit 8 then keeps that.
+        A total of over 24 bits gives up its last 8, of which bit 8 then keeps whether any was set.
         """
-        if has_rounded_conversions():
-            value = odd_float(total) * unscale
-        else:
-            coarse = (total | ((total & 0xFF) + 0xFF)) & -0x100
-            short = (total + (1 << 24)).compare("u<", 1 << 25)
-            value = short.where(total, coarse).cast(F32, "sitofp") * unscale
+        coarse = (total | ((total & 0xFF) + 0xFF)) & -0x100
+        short = (total + (1 << 24)).compare("u<", 1 << 25)
+        value = short.where(total, coarse).cast(F32, "sitofp") * unscale
         rounded = nearest_half(value, self.number(Par.C_LEAST)).bits_as(I32)
         over = (rounded & ~_SIGN).compare(">=", HALF_END)
         result: Emitted = over.where((rounded & _SIGN) | STICKY, rounded).bits_as(F32)
+        return result
+
+    def _through_half(self, value: Emitted) -> Emitted:
+        """The nearest float16, ties to even, by the processor's own conversions; infinities become accumulators."""
+        pattern = value.cast(ir.HalfType(), "fptrunc").cast(F32, "fpext").bits_as(I32)
+        result: Emitted = pattern.call("umin", STICKY - (1 << 31)).call("smin", STICKY).bits_as(F32)
         return result
 
     def _cut(self, magnitude: Emitted, emax: Emitted, random: Emitted | None) -> Emitted:

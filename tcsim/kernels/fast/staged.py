@@ -18,33 +18,22 @@ Where even and odd products are summed apart, the sum of the lower exponent is f
 
 from __future__ import annotations
 
-from tcsim.codegen.directed import floor_to_int
+from tcsim.codegen.directed import by_first_bits, floor_to_int, shifted_to_floor
 from tcsim.codegen.vector_ops import F32, I32, Emitted
 from tcsim.kernels.fast.round import FIELD, Par, Rounding
 
 FRACTION, LATE = 24, 31
 D = 5  # binades that c may be above the products with all bits of both in 32
 MOST = 0.9 * 2**30  # of a sum of products
-_KEPT = 0xEC8888CE  # 1/2, 1/4 and 1/8 as a digit, from the left by n's first three bits
-_LOST = 0xE0000000  # where they stand
+_KEPT = [x << 29 for x in (7, 6, 4, 4, 4, 4, 6, 7)]  # which of 1/2, 1/4 and 1/8 are, by n's first three bits
 _PLACE = 23  # of an exponent in float32
 _FAR = 60  # a c so many binades below is no further: its scaling must not underflow
-
-
-def sra(x: Emitted, by: Emitted | int) -> Emitted:
-    """x·2^-by rounded down, by below 32."""
-    return Emitted(x.b, x.b.ashr(x.v, x.like(by).v))
-
-
-def _shift(x: Emitted, fields: Emitted) -> Emitted:
-    """x rounded down by as many places as a difference of exponent fields, from 0 on, says."""
-    return sra(x, (fields >> _PLACE).call("smin", 31))
 
 
 def joined_stages(even: Emitted, e_even: Emitted, odd: Emitted, e_odd: Emitted) -> tuple[Emitted, Emitted]:
     """The two sums floored to the larger exponent's grid and added, and that exponent; exponents are fields in place."""
     e = e_even.call("smax", e_odd)
-    return _shift(even, e - e_even) + _shift(odd, e - e_odd), e
+    return shifted_to_floor(even, (e - e_even) >> _PLACE) + shifted_to_floor(odd, (e - e_odd) >> _PLACE), e
 
 
 def with_c(rounding: Rounding, total: Emitted, e: Emitted, c: Emitted, drops: bool, words: bool) -> Emitted:
@@ -59,10 +48,9 @@ def with_c(rounding: Rounding, total: Emitted, e: Emitted, c: Emitted, drops: bo
     if drops:
         c_floor = ec.compare(">=", e - ((FRACTION + 1) << _PLACE)).where(c_floor, 0)
     q = (base - e) >> _PLACE
-    n = c_floor + sra(total, q.call("umin", 31))
-    kept = Emitted(n.b, n.b.shl(n.like(_KEPT).v, ((n >> 27) & 0x1C).v))
-    lost = total.call("fshr", 0, q) & kept & _LOST  # of no effect from q = 30 on, where n is c or c - 1
-    odd = n | (lost.call("umin", 1 << 29) >> 29)
+    n = c_floor + shifted_to_floor(total, q)
+    lost = total.call("fshr", 0, q) & by_first_bits(_KEPT, n)  # of no effect from q = 30 on, where n is c or c - 1
+    odd = lost.compare("!=", 0).where(n | rounding.number(Par.ONE), n)
     place = base - unscale
     if words:
         place = place.call("smax", 0)  # without products and c

@@ -32,7 +32,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
+from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Abreast, Emitted, Variable, singly
 from tcsim.kernels.fast import staged
 from tcsim.kernels.fast.folded import folded_strip
 from tcsim.kernels.fast.ieee import ieee_strip
@@ -154,51 +154,48 @@ class Tile:
     def block(
         self,
         terms: Terms,
-        emax: list[Emitted],
-        c: list[Emitted | None],
+        emax: Emitted,
+        c: Emitted | None,
         k: Emitted,
         stop: Emitted,
-        random: list[Emitted | None],
-        shifts: list[Emitted],
-    ) -> list[Emitted]:
-        """The accumulators after products k … stop from c, None for 0; `shifts`: how far the products' exponents are moved, if they are."""
-        fields = [self.number(Par.SCALE) - e for e in emax]
-        start = [y.like(0) if x is None else (x * y.bits_as(F32)).cast(I32, "fptosi") for x, y in zip(c, fields, strict=True)]
-        if shifts:  # products far below c's last place are multiplied by 0
-            fields = [(field + shift).call("smax", 0) for field, shift in zip(fields, shifts, strict=True)]
-        s = [field.bits_as(F32) for field in fields]
-        first = [x.like(0) for x in start] if self.width == CARRY else start
-        total = (self.wide_products if self.width == WIDE else self.products)(terms, s, k, stop, first)
-        finish = self.carried if self.width == CARRY else lambda total, start, e, r: self.rounded(total, e, r)
-        return [finish(*each) for each in zip(total, start, emax, random, strict=True)]
+        random: Emitted | None,
+        shifts: Emitted | None,
+    ) -> Emitted:
+        """The accumulators after products k … stop from c, None for 0; `shifts`: how far the products' exponents are moved."""
+        field = self.number(Par.SCALE) - emax
+        start = emax.like(0) if c is None else (c * field.bits_as(F32)).cast(I32, "fptosi")
+        if shifts is not None:  # products far below c's last place are multiplied by 0
+            field = (field + shifts).call("smax", 0)
+        first = emax.like(0) if self.width == CARRY else start
+        walk = self.wide_products if self.width == WIDE else self.products
+        total = Abreast(walk(terms, singly(field.bits_as(F32)), k, stop, singly(first)))
+        return self.carried(total, start, emax, random) if self.width == CARRY else self.rounded(total, emax, random)
 
     def two_stage_block(
-        self, terms: Terms, tops: list[list[Emitted]], c: list[Emitted], k: Emitted, stop: Emitted, seen: list[Range]
-    ) -> list[Emitted]:
+        self, terms: Terms, tops: list[Abreast], c: Abreast, k: Emitted, stop: Emitted, seen: list[Range]
+    ) -> Emitted:
         """The accumulators of a two-stage sum after products k … stop; `tops`: exponents of each part of the products."""
         parts, words = [], self.code == I16
         for start, top in enumerate(tops):
-            s = [(self.number(Par.SCALE) - e).bits_as(F32) for e in top]
-            zeros = [e.like(0) for e in top]
-            parts.append((self.products(terms, s, k + start, stop, zeros), top))
-        found = parts[0]
-        if len(parts) > 1:
-            each = [staged.joined_stages(*x) for x in zip(*parts[0], *parts[1], strict=True)]
-            found = [t for t, _ in each], [e for _, e in each]
-        for range_, x, *fields in zip(seen, c, *tops, strict=True) if words else ():
-            for e in fields:
-                range_.see(e)
+            s = (self.number(Par.SCALE) - top).bits_as(F32)
+            parts += [Abreast(self.products(terms, singly(s), k + start, stop, singly(top.like(0)))), top]
+        total, e = parts if len(tops) == 1 else staged.joined_stages(*parts)
+        for range_, x, *fields in zip(seen, c.members, *(top.members for top in tops), strict=True) if words else ():
+            for field in fields:
+                range_.see(field)
             range_.see(fields[0].call("smax", fields[-1]).call("smax", x.bits_as(I32) & FIELD))
-        return [staged.with_c(self.rounding, t, e, x, len(tops) > 1, words) for t, e, x in zip(*found, c, strict=True)]
+        return staged.with_c(self.rounding, total, e, c, len(tops) > 1, words)
 
     def carried(self, part: Emitted, start: Emitted, emax: Emitted, random: Emitted | None) -> Emitted:
-        """The rounded sum of the products and c, which may pass 32 bits."""
+        """The rounded sums of the products and c, which may pass 32 bits."""
         total = part + start
-        result = Variable(self.b, self.rounded(total, emax, random))
+        results = [Variable(self.b, x) for x in singly(self.rounded(total, emax, random))]
         over = ((part ^ total) & (start ^ total)).compare("<", 0)
         with self.b.if_then(over.any().v, likely=False):
-            result.set(self.rounded(part.cast(I64, "sext") + start.cast(I64, "sext"), emax, random))
-        return result.get()
+            again = self.rounded(part.cast(I64, "sext") + start.cast(I64, "sext"), emax, random)
+            for result, x in zip(results, singly(again), strict=True):
+                result.set(x)
+        return Abreast([result.get() for result in results])
 
 
 def every_lane(b: ir.IRBuilder, k: Emitted, stop: Emitted, body: Callable[[Emitted], None], step: int) -> None:
@@ -254,16 +251,16 @@ def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, scal
 
 
 def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
-    """One tile at row i: its four vectors are members (row, vector) (0, 0) … (0, 3), or (0, 0) … (3, 0)."""
-    members = [(r, col) for r in range(tile.rows) for col in range(tile.vectors)]
-    at = [(i + r) * v["ldc"] + col * LANES for r, col in members]
-    rows = [(i + r) * v["lda"] for r, _ in members]
+    """One tile at row i: its four vectors have places (row, vector) (0, 0) … (0, 3), or (0, 0) … (3, 0)."""
+    places = [(r, col) for r in range(tile.rows) for col in range(tile.vectors)]
+    at = [(i + r) * v["ldc"] + col * LANES for r, col in places]
+    rows = [(i + r) * v["lda"] for r, _ in places]
     codes_row = i * v["lda"] if tile.wide else (i >> 2) * tile.groups * v["lda"]
     paired, zero = tile.step == PAIRED, ops.constant(b, ir.VectorType(F32, LANES), 0.0)
     c = [Variable(b, zero if paired else ops.emit_load(b, arg["c"], place, LANES)) for place in at]
-    seen = [Range(tile) for _ in members] if tile.code == I16 or tile.aware else []
+    seen = [Range(tile) for _ in places] if tile.code == I16 or tile.aware else []
     draws = (
-        VectorDraws(b, tile.par[Par.SEED], [elements(b, i + r, col, v) for r, col in members]) if tile.kind == RANDOM else None
+        VectorDraws(b, tile.par[Par.SEED], [elements(b, i + r, col, v) for r, col in places]) if tile.kind == RANDOM else None
     )
     step, slot, length = Variable(b, v["step"]), Variable(b, Emitted(b, I64(0))), tile.par[Par.BLOCK]
 
@@ -273,26 +270,28 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[
         found = [tile.exponents(arg["ea"], arg["eb"], codes_row, v["lda"], k + part, stop) for part in range(parts)]
         tops = found[0]
         if tile.shifted:
-            for p, (r, col) in enumerate(members):
+            for p, (r, col) in enumerate(places):
                 mine = ops.emit_load(b, arg["sa"], (i + r) * v["lsa"] + slot.get()).spread(LANES)
                 other = ops.emit_load(b, arg["sb"], (slot.get() * tile.vectors + col) * LANES, LANES)
                 tops[p], shift = tile.shift(tops[p], mine + other)
                 shifts.append(shift)
             slot.set(slot.get() + 1)
-        words: list[Any] = draws.words(step.get()) if draws else [None] * len(members)
-        for first in range(0, len(members), VECTORS):
+        words: list[Emitted] = draws.words(step.get()) if draws else []
+        for first in range(0, len(places), VECTORS):
             group = range(first, first + VECTORS)
-            terms = Terms(arg["a"], arg["bm"], [(rows[p], members[p][1] * LANES) for p in group])
-            before: list[Any] = [None if fresh else c[p].get() for p in group]
-            if tile.staged:
-                fields = [[x[p] for p in group] for x in found]
+            terms = Terms(arg["a"], arg["bm"], [(rows[p], places[p][1] * LANES) for p in group])
+            before = None if fresh else Abreast([c[p].get() for p in group])
+            if before is not None and tile.staged:
+                fields = [Abreast([x[p] for p in group]) for x in found]
                 after = tile.two_stage_block(terms, fields, before, k, stop, [seen[p] for p in group if seen])
             else:
-                emax = [tile.with_c(tops[p], x) for p, x in zip(group, before, strict=True)]
-                after = tile.block(terms, emax, before, k, stop, [words[p] for p in group], [shifts[p] for p in group if shifts])  # fmt: skip
-                for p, e in zip(group, emax if seen else [], strict=False):
+                emax = tile.with_c(Abreast([tops[p] for p in group]), before)
+                random = Abreast([words[p] for p in group]) if words else None
+                moved = Abreast([shifts[p] for p in group]) if shifts else None
+                after = tile.block(terms, emax, before, k, stop, random, moved)
+                for p, e in zip(group, singly(emax) if seen else [], strict=False):
                     seen[p].see(e)
-            for p, x in zip(group, after, strict=True):
+            for p, x in zip(group, singly(after), strict=True):
                 c[p].set(x)
         step.set(step.get() + 1)
 
