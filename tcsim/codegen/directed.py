@@ -20,10 +20,15 @@ _FLOATS, _WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 
 
 @cache
+def has_feature(name: str) -> bool:
+    """Whether kernels are compiled for processors that have it, by LLVM's name."""
+    _, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return f"+{name}" in features.split(",")
+
+
 def has_rounded_conversions() -> bool:
     """Whether kernels are compiled for AVX-512."""
-    _, _, features = cpu_target.target_context.codegen().magic_tuple()
-    return {"+avx512f", "+avx512dq"} <= set(features.split(","))
+    return has_feature("avx512f") and has_feature("avx512dq")
 
 
 @lined_up

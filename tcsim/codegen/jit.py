@@ -79,7 +79,7 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:
-        made = numba.njit(function, cache=True, _nrt=True, pipeline_class=Whole, **_COMMON, **options)
+        made = numba.njit(function, cache=True, pipeline_class=Whole, **_COMMON, **options)
     finally:
         config.CACHE_DIR = previous
     made._cache._cache_file = KeyedFiles(made._cache.cache_path, made._cache._impl.filename_base)
@@ -88,7 +88,15 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
 
 def kernel(function: Callable[..., Any]) -> Any:
     """An entry point called from Python: compiled at first call, cached on disk, runs without the GIL."""
-    return _compiled(function, nogil=True)
+    return _compiled(function, nogil=True, _nrt=True)
+
+
+def kernel_uncounted(function: Callable[..., Any]) -> Any:
+    """An entry point that returns no array and gives back those that it makes by `scratch.release`, whatever happens.
+
+    Numba then counts no references, which a driver of many arrays does hundreds of times: half of the code that it emits.
+    """
+    return _compiled(function, nogil=True, _nrt=False)
 
 
 # Kernels call the functions below, Python never does, and nothing takes a pointer to one.

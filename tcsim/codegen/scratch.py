@@ -14,6 +14,16 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 _LINE = 64  # bytes of a cache line: a vector across two of them loads at half speed
+_ADDRESS, _WORD = ir.IntType(8).as_pointer(), ir.IntType(64)
+
+
+def _uncounted(builder: Any, size: Any) -> Any:
+    """Memory that starts with a cache line; before it stands the address that `release` gives back."""
+    allocate = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_ADDRESS, [_WORD]), "NRT_Allocate")
+    found = builder.call(allocate, [builder.add(size, _WORD(2 * _LINE))])
+    data = builder.and_(builder.add(builder.ptrtoint(found, _WORD), _WORD(2 * _LINE - 1)), _WORD(-_LINE))
+    builder.store(found, builder.inttoptr(builder.sub(data, _WORD(8)), _ADDRESS.as_pointer()))
+    return builder.inttoptr(data, _ADDRESS)
 
 
 def _made(context: Any, builder: Any, kind: Any, shape: list[Any], clear: bool) -> Any:
@@ -23,8 +33,9 @@ def _made(context: Any, builder: Any, kind: Any, shape: list[Any], clear: bool) 
     for count in reversed(shape[1:]):
         strides.insert(0, builder.mul(strides[0], count))
     whole = builder.mul(strides[0], shape[0])
-    block = context.nrt.meminfo_alloc_aligned(builder, size=whole, align=_LINE)
-    data = builder.bitcast(context.nrt.meminfo_data(builder, block), item.as_pointer())
+    block = context.nrt.meminfo_alloc_aligned(builder, size=whole, align=_LINE) if context.enable_nrt else None
+    data = _uncounted(builder, whole) if block is None else context.nrt.meminfo_data(builder, block)
+    data = builder.bitcast(data, item.as_pointer())
     if clear:
         cgutils.memset(builder, data, whole, 0)
     made = context.make_array(kind)(context, builder)
@@ -61,6 +72,21 @@ room_table, zeros_table = _table_maker(clear=False), _table_maker(clear=True)
 
 
 @intrinsic
+def release(typingctx: Any, arrays: Any) -> Any:
+    """Give back the memory of arrays that a kernel without counts of references has made."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        free = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [_ADDRESS]), "NRT_Free")
+        for i, kind in enumerate(signature.args[0].types):
+            data = context.make_array(kind)(context, builder, builder.extract_value(args[0], i)).data
+            before = builder.sub(builder.ptrtoint(data, _WORD), _WORD(8))
+            builder.call(free, [builder.load(builder.inttoptr(before, _ADDRESS.as_pointer()))])
+        return context.get_dummy_value()
+
+    return types.void(arrays), codegen
+
+
+@intrinsic
 def copy_all(typingctx: Any, target: Any, source: Any) -> Any:
     """target[:] = source of two contiguous arrays of one type and, unchecked, one size."""
 
@@ -70,6 +96,18 @@ def copy_all(typingctx: Any, target: Any, source: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(target, source), codegen
+
+
+@intrinsic
+def clear_all(typingctx: Any, array: Any) -> Any:
+    """array[:] = 0 of a contiguous array."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = context.make_array(signature.args[0])(context, builder, args[0])
+        cgutils.memset(builder, found.data, builder.mul(found.nitems, found.itemsize), 0)
+        return context.get_dummy_value()
+
+    return types.void(array), codegen
 
 
 @intrinsic

@@ -233,8 +233,10 @@ def each(b: ir.IRBuilder, start: Emitted, stop: Emitted, body: Callable[[Emitted
 
 
 @contextmanager
-def loop(b: ir.IRBuilder, stop: Emitted, step: int | Emitted = 1, start: Emitted | int = 0) -> Iterator[Emitted]:
-    """``for i in range(start, stop, step)`` on i64; the body may make blocks of its own."""
+def loop(
+    b: ir.IRBuilder, stop: Emitted, step: int | Emitted = 1, start: Emitted | int = 0, small: bool = False
+) -> Iterator[Emitted]:
+    """``for i in range(start, stop, step)`` on i64; the body may make blocks of its own. small: LLVM is to leave it as it is written."""
     width = step if isinstance(step, Emitted) else Emitted(b, I64(step))
     index = Variable(b, start if isinstance(start, Emitted) else Emitted(b, I64(start)))
     head, body, done = (b.append_basic_block(name) for name in ("loop", "body", "done"))
@@ -244,8 +246,17 @@ def loop(b: ir.IRBuilder, stop: Emitted, step: int | Emitted = 1, start: Emitted
     b.position_at_end(body)
     yield index.get()
     index.set(index.get() + width)
-    b.branch(head)
+    back = b.branch(head)
+    if small:
+        back.set_metadata("llvm.loop", _as_written(b.module))
     b.position_at_end(done)
+
+
+def _as_written(module: ir.Module) -> Any:
+    """What tells LLVM not to unroll a loop: it would write eight of every short one, and another for the rest, which takes as long as all else."""
+    found = module.add_metadata([module.add_metadata(["llvm.loop.unroll.disable"])])
+    found.operands = (found, *found.operands[-1:])  # a loop is known by a node that names itself
+    return found
 
 
 def function(module: ir.Module, name: str, arguments: dict[str, ir.Type], body: Callable[..., None]) -> ir.Function:

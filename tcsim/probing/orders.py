@@ -16,8 +16,8 @@ from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.challenge import one_after_another
 from tcsim.probing.codes import Rng, codes_at, exponents, fractions
 from tcsim.probing.contests import factors
-from tcsim.probing.halves import Halves
 from tcsim.probing.families import middle_numbers
+from tcsim.probing.halves import Halves
 from tcsim.probing.search import Judge
 from tcsim.probing.structure import Labels
 from tcsim.probing.trees import Trees

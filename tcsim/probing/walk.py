@@ -14,9 +14,9 @@ from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing import contests, families, marks, remainders, saturation, structure
 from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
 from tcsim.probing.candidates import Parts, unit_of_parts
+from tcsim.probing.challenge import one_after_another
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
-from tcsim.probing.challenge import one_after_another
 from tcsim.probing.edges import ladders
 from tcsim.probing.focus import focus, rounds_randomly
 from tcsim.probing.orders import Orders

@@ -50,7 +50,10 @@ def test_every_cut_is_read(name: str, rounding: str) -> None:
         found = remainders.read(judge, asked, Found({**parts_of(cut), **_PLAIN}, 0.0))
         assert found.perfect, (width, found)
         assert found.parts["fraction_bits"] == width
-        assert found.parts["align_rounding"] == rounding or {found.parts["align_rounding"], rounding} == {"rne", "rna"}  # no tie
+        assert found.parts["align_rounding"] == rounding or {found.parts["align_rounding"], rounding} == {
+            "rne",
+            "rna",
+        }  # no tie
         for other in (_cut(unit, rounding, n) for n in (width - 1, width + 1) if n):
             assert (simulated(other, asked.batch) != asked.batch.d).any()
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, inline_ir, kernel, noalias, variant
-from tcsim.codegen.scratch import copy_all, room, zeros
+from tcsim.codegen.jit import inline_ir, kernel_uncounted, no_refcount, noalias, variant
+from tcsim.codegen.scratch import clear_all, copy_all, release, room, zeros
 from tcsim.codegen.vector_ops import LANES
 from tcsim.kernels.fast.flush import flush
 from tcsim.kernels.fast.late import add_late
 from tcsim.kernels.fast.pack import ALONE, BELOW, BESIDE, VALUES, make_contiguous, unpack_rows
-from tcsim.kernels.fast.results import NO_SUM, add_c, fold_segment, start, store
+from tcsim.kernels.fast.results import fold_segment, job_of, start, store
 from tcsim.kernels.fast.round import TREE
 from tcsim.kernels.fast.scales import pack_scales
 from tcsim.kernels.fast.tile import FOLDED, NO_SCALES, PAIRED, PANEL, SHIFTED, VECTORS, strip
@@ -69,13 +69,17 @@ def pack_b(job, arrays, spare, t, j0, columns, k0, depth, values_only):
 
 
 @inline_ir
-def mark_specials(arrays, spare, item, address, across, count, along, depth, marks):
+def mark_specials(arrays, spare, item, address, across, count, along, depth, marks, values_only):
     """Find the lines (rows of a, columns of b) of a chunk that hold NaN or infinities; `arrays` are scratch."""
     report, zero = arrays[3], np.int64(0)
     for i in range(count):
         report[0] = 0
         source, _ = make_contiguous(spare, item, address + i * across, across, np.int64(1), along, depth)
-        unpack_rows(VALUES, arrays, min(item, 4), zero, zero, (source, depth, zero, np.int64(1), zero, zero))
+        numbers = (source, depth, zero, np.int64(1), zero, zero)
+        if values_only:
+            unpack_rows(VALUES, arrays, min(item, 4), zero, zero, numbers)
+        else:  # codes too, which are nobody's: another function would be compiled for this alone
+            unpack_rows(ALONE, arrays, min(item, 4), zero, zero, numbers)
         marks[i] |= report[0]
 
 
@@ -85,7 +89,7 @@ def spare_bytes(job):
     return zeros(max(LANES * job.a_item, min(job.columns, PANEL) * job.b_item) * job.chunk + LANES, np.uint8)
 
 
-@inline
+@no_refcount
 def chunk_end(job, bounds, segment, k0):
     """Where a chunk from k0 on ends: at k, or where a block of a segment ends."""
     end = k0 + job.chunk
@@ -104,13 +108,13 @@ def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, pitch, a, edge, b, scra
     if a[3][0]:
         source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
         spare = (scratch[0], scratch[1], a[2], a[3])
-        mark_specials(spare, scratch[2], job.a_item, source, job.a_row, rows, job.a_k, depth, row_marks)
+        mark_specials(spare, scratch[2], job.a_item, source, job.a_row, rows, job.a_k, depth, row_marks, values_only)
     b[3][0] = 0
     pack_b(job, b, scratch[2], t, j0, columns, k0, depth, values_only)
     if b[3][0]:
         source = job.b + t * job.b_batch + k0 * job.b_k + j0 * job.b_column
         spare = (scratch[0], scratch[1], b[2], b[3])
-        mark_specials(spare, scratch[2], job.b_item, source, job.b_column, columns, job.b_k, depth, column_marks)
+        mark_specials(spare, scratch[2], job.b_item, source, job.b_column, columns, job.b_k, depth, column_marks, values_only)
 
 
 @noalias
@@ -120,7 +124,7 @@ def fill_block(values, first, last):
         values[i] = np.float32(-0.0)
 
 
-@inline
+@no_refcount
 def settle_task(job, columns, depth, rows, pitch, a, b):
     """What operations of the machine's own want of packed operands: flushed ones, and a whole last block.
 
@@ -140,15 +144,16 @@ def settle_task(job, columns, depth, rows, pitch, a, b):
 
 
 @cache
-def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_SCALES) -> Any:
-    """The compiled driver for a kind of rounding (simd_round), a width of sums (simd_tile) and a use of scales (scales)."""
+def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_SCALES, sums: int = 0) -> Any:
+    """The compiled driver for a kind of rounding (simd_round), a width of sums (simd_tile), a use of scales (scales), and whether the schedule sums."""
     code, per_lane = (np.uint16, 2) if words else (np.uint8, 4)
     ieee = kind >= TREE
     values_only, scaled = scaling == FOLDED or ieee, scaling in (SHIFTED, FOLDED)
     clear = int(scaling != PAIRED)
 
-    def work(first, last, job, par, numbers_a, numbers_b, bounds, table, out, left):
+    def work(first, last, given, par, numbers_a, numbers_b, bounds, table, out, left):
         """Tasks first … last; left[task] counts outputs written as `unresolved`."""
+        job = job_of(given)
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // VECTORS) * VECTORS
         pitch = -(-min(job.columns, job.n) // LANES) * LANES
@@ -164,7 +169,7 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
         edge = room(per_lane * high // VECTORS * line * groups if job.n % PANEL else 0, code)
         scratch = (zeros(line, np.float32), zeros(per_lane * line, code), spare_bytes(job))
         c, bad = zeros(high * pitch, np.float32), zeros(high * pitch, np.uint8)
-        total = zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
+        total = zeros(high * pitch if sums else 0, np.float64)
         row_marks, column_marks = zeros(high, np.int64), zeros(pitch, np.int64)
         slots, entries = job.chunk // job.block * job.fields, job.chunk // job.scale_width if scaled else np.int64(0)
         sa, sb = zeros(high * slots, np.int32), zeros(pitch * slots, np.int32)
@@ -173,13 +178,14 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
         for task in range(first, last):
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
-            start(job, t, i0, rows, j0, columns, pitch, c, bad, total)
+            start(half, sums, job, t, i0, rows, j0, columns, pitch, c, bad, total)
             if ieee and job.least > 0:
                 flush(c, 0, (np.int64(1), np.int64(0), high * pitch, np.int64(1 << 23)))
             if job.late:
                 copy_all(late, c)
-                c[:] = 0
-            row_marks[:], column_marks[:] = 0, 0
+                clear_all(c)
+            clear_all(row_marks)
+            clear_all(column_marks)
             element = t * job.out_batch + i0 * job.out_row + j0 * job.out_column
             segment, k0, k, k1, step = 0, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
             fields = job.fields
@@ -232,15 +238,15 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
                 k = stop
                 if stop == bounds[segment + 1]:
                     segment += 1
-                    if job.sum != NO_SUM:
+                    if sums:
                         if job.late:
                             copy_all(c, late)
-                            late[:] = 0
+                            clear_all(late)
                         fold_segment(job, rows * pitch, c, total)
-            if job.late and job.sum == NO_SUM:
+            if job.late and not sums:
                 copy_all(c, late)
-            if job.sum != NO_SUM and job.c and not job.c_first:
-                add_c(job, t, i0, rows, j0, columns, pitch, total)
-            left[task] = store(half, job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
+            store(half, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
 
-    return kernel(variant(kind, width, words, half, scaling)(work))
+        release((*a[:2], report, *b[:2], edge, *scratch, c, bad, total, row_marks, column_marks, sa, sb, *found, late))
+
+    return kernel_uncounted(variant(kind, width, words, half, scaling, sums)(work))

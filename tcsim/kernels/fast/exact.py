@@ -32,7 +32,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast.drive import chunk_end, mark_specials, spare_bytes
 from tcsim.kernels.fast.pack import VALUES, make_contiguous, unpack_rows
 from tcsim.kernels.fast.random import VectorDraws
-from tcsim.kernels.fast.results import NO_SUM, add_c, fold_segment, start, store
+from tcsim.kernels.fast.results import fold_segment, job_of, start, store
 from tcsim.kernels.fast.tile import elements
 
 FE_INEXACT = {"x86_64": 0x20, "AMD64": 0x20, "aarch64": 0x10, "arm64": 0x10}.get(platform.machine(), 0)
@@ -221,7 +221,7 @@ def pack_exact_a(job, t, i0, rows, k0, depth, arrays, spare, double, marks):
         unpack_rows(VALUES, arrays, min(job.a_item, 4), zero, zero, (source, depth, zero, one, zero, zero))
         widen_codes(arrays[0], double[i * job.chunk :], depth)
     if arrays[3][0]:
-        mark_specials(arrays, spare, job.a_item, origin, job.a_row, rows, job.a_k, depth, marks)
+        mark_specials(arrays, spare, job.a_item, origin, job.a_row, rows, job.a_k, depth, marks, 1)
 
 
 @inline
@@ -235,7 +235,7 @@ def pack_exact_b(job, t, j0, columns, k0, depth, arrays, spare, double, marks):
         unpack_rows(VALUES, arrays, min(job.b_item, 4), 0, 0, (source, count, row_step, depth, lanes, np.int64(0)))
         widen_codes(arrays[0], double[j * job.chunk :], depth * LANES)
     if arrays[3][0]:
-        mark_specials(arrays, spare, job.b_item, origin, job.b_column, columns, job.b_k, depth, marks)
+        mark_specials(arrays, spare, job.b_item, origin, job.b_column, columns, job.b_k, depth, marks, 1)
 
 
 @inline
@@ -250,11 +250,12 @@ def keep(c, bad, to, at, pitch, good):
 
 
 @cache
-def exact_driver(kind: int, ranged: int) -> Any:
+def exact_driver(kind: int, ranged: int, sums: int = 0) -> Any:
     """The compiled driver for a kind of rounding: the walk of simd_drive with exact tiles."""
 
-    def work(first, last, job, par, numbers_a, numbers_b, bounds, out, left):
+    def work(first, last, given, par, numbers_a, numbers_b, bounds, out, left):
         """Tasks first … last; left[task] counts outputs written as `unresolved`."""
+        job = job_of(given)
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // ROWS) * ROWS
         pitch = -(-min(job.columns, job.n) // LANES) * LANES
@@ -263,13 +264,13 @@ def exact_driver(kind: int, ranged: int) -> Any:
         spare = spare_bytes(job)
         a, b = zeros(high * job.chunk, np.float64), zeros(pitch * job.chunk, np.float64)
         c, bad = zeros(high * pitch, np.float32), zeros(high * pitch, np.uint8)
-        total = zeros(high * pitch if job.sum != NO_SUM else 0, np.float64)
+        total = zeros(high * pitch if sums else 0, np.float64)
         row_marks, column_marks = zeros(high, np.int64), zeros(pitch, np.int64)
         forget_inexact()
         for task in range(first, last):
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
-            start(job, t, i0, rows, j0, columns, pitch, c, bad, total)
+            start(0, sums, job, t, i0, rows, j0, columns, pitch, c, bad, total)
             row_marks[:], column_marks[:], a[:] = 0, 0, 0
             element = t * job.out_batch + i0 * job.out_row + j0 * job.out_column
             segment, k0, k, k1, step = 0, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
@@ -296,12 +297,10 @@ def exact_driver(kind: int, ranged: int) -> Any:
                 k = stop
                 if stop == bounds[segment + 1]:
                     segment += 1
-                    if job.sum != NO_SUM:
+                    if sums:
                         fold_segment(job, rows * pitch, c, total)
                         forget_inexact()
-            if job.sum != NO_SUM and job.c and not job.c_first:
-                add_c(job, t, i0, rows, j0, columns, pitch, total)
-            left[task] = store(0, job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
+            store(0, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
             forget_inexact()
 
-    return kernel(variant(kind, ranged)(work))
+    return kernel(variant(kind, ranged, sums)(work))

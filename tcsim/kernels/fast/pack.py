@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.directed import has_feature
 from tcsim.codegen.jit import inline_ir
 from tcsim.codegen.scratch import address_of
 from tcsim.codegen.vector_ops import F32, F64, I8, I16, I32, I64, LANES, Emitted, Variable
@@ -135,12 +136,12 @@ def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: An
             b.ret_void()
     together = 1 if way in (ALONE, VALUES) else 32 // width
     down, right = (together, 1) if way == BELOW else (1, together)
-    with ops.loop(b, v["rows"], down) as r:
+    with ops.loop(b, v["rows"], down, small=True) as r:
         rows = [(r + t).call("smin", v["rows"] - 1) for t in range(down)]
         lines = [(v["source"] + row * v["row_step"], (r + t) * v["pitch"]) for t, row in enumerate(rows)]
         code_row = r * v["code_pitch"] if way != BELOW else (r >> (down.bit_length() - 1)) * v["code_pitch"]
 
-        with ops.loop(b, v["count"], LANES * right) as i:
+        with ops.loop(b, v["count"], LANES * right, small=True) as i:
             found = []
             for source, place in lines:
                 for t in range(right):
@@ -157,7 +158,7 @@ def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: An
 
 def _look_up_rows(b: ir.IRBuilder, table: Emitted, v: dict[str, Emitted], values: Any) -> None:
     """The values of codes of 4 bits: one permutation of the table's lanes, for which LLVM has no word but this."""
-    with ops.loop(b, v["rows"]) as r, ops.loop(b, v["count"], LANES) as i:
+    with ops.loop(b, v["rows"], small=True) as r, ops.loop(b, v["count"], LANES, small=True) as i:
         codes = _codes(b, I8, v["source"] + r * v["row_step"] + i, v["count"] - i).cast(I32, "zext") & (LANES - 1)
         found = ir.Constant(table.type, ir.Undefined)
         for lane in range(LANES):
@@ -168,15 +169,42 @@ def _look_up_rows(b: ir.IRBuilder, table: Emitted, v: dict[str, Emitted], values
 
 def _codes(b: ir.IRBuilder, item: ir.Type, address: Emitted, count: Emitted) -> Emitted:
     """16 codes from an address on; where there are fewer, those and zeros."""
-    pointer = b.inttoptr(address.v, item.as_pointer())
-    codes = Variable(b, ops.constant(b, ir.VectorType(item, LANES), 0))
-    with b.if_else(count.compare(">=", LANES).v, likely=True) as (whole, some):
-        with whole:
-            codes.set(ops.emit_load(b, pointer, 0, LANES))
-        with some, ops.loop(b, count) as lane:
-            one = ops.emit_load(b, pointer, lane)
-            codes.set(Emitted(b, b.insert_element(codes.get().v, one.v, lane.cast(I32, "trunc").v)))
-    return codes.get()
+    line = ir.VectorType(item, LANES)
+    if has_feature("avx512bw") and has_feature("avx512vl"):  # one instruction there, a branch for every lane elsewhere
+        return _some_lanes(b, line, address, count)
+    spare = cgutils.alloca_once(b, line)
+    whole, some = b.basic_block, b.append_basic_block("some")
+    ready = b.append_basic_block("ready")
+    pointer = b.inttoptr(address.v, line.as_pointer())
+    likely = b.cbranch(count.compare(">=", LANES).v, ready, some)
+    likely.set_weights([99, 1])
+    b.position_at_end(some)
+    b.store(ir.Constant(line, None), spare)
+    first = b.bitcast(spare, item.as_pointer())
+    arguments = {"source": item.as_pointer(), "count": I64, "target": item.as_pointer()}
+    copy = ops.function(b.module, f"tcsim_some_{item.width}", arguments, _copy)
+    b.call(copy, [b.bitcast(pointer, item.as_pointer()), count.v, first])
+    b.branch(ready)
+    b.position_at_end(ready)
+    chosen = b.phi(line.as_pointer())
+    chosen.add_incoming(pointer, whole)
+    chosen.add_incoming(spare, some)
+    return Emitted(b, b.load(chosen, align=1))
+
+
+def _some_lanes(b: ir.IRBuilder, line: ir.VectorType, address: Emitted, count: Emitted) -> Emitted:
+    """`line` from an address on; its first `count` lanes are read, others 0."""
+    numbers = Emitted(b, ir.Constant(ir.VectorType(I32, LANES), list(range(LANES))))
+    read = numbers.compare("<", count.call("smin", LANES).cast(I32, "trunc").spread(LANES))
+    pointer = b.inttoptr(address.v, line.as_pointer())
+    kind = ir.FunctionType(line, [pointer.type, I32, read.type, line])
+    load = cgutils.get_or_insert_function(b.module, kind, f"llvm.masked.load.v{LANES}i{line.element.width}.p0")
+    return Emitted(b, b.call(load, [pointer, I32(1), read.v, ir.Constant(line, None)]))
+
+
+def _copy(b: ir.IRBuilder, source: Any, count: Any, target: Any) -> None:
+    with ops.loop(b, Emitted(b, count), small=True) as i:
+        ops.emit_store(b, ops.emit_load(b, source, i), target, i)
 
 
 _POINTERS = {"values": I32, "codes": I32, "numbers": I64, "report": I64}
@@ -220,14 +248,14 @@ def _copy_codes(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
         with b.if_then(v["step"].compare("==", 8).v):
             _shorten(b, v, target)
             b.ret_void()
-    with ops.loop(b, v["count"], LANES) as i0, ops.loop(b, v["rows"], LANES) as r0:
+    with ops.loop(b, v["count"], LANES, small=True) as i0, ops.loop(b, v["rows"], LANES, small=True) as r0:
         r1, i1 = (r0 + LANES).call("smin", v["rows"]), (i0 + LANES).call("smin", v["count"])
         whole = b.and_((r1 - r0).compare("==", LANES).v, (i1 - i0).compare("==", LANES).v)
         along = v["row_step"].compare("==", item.width // 8).v
         with b.if_else(b.and_(whole, along)) as (square, some):
             with square:
                 _transpose(b, item, v, target, r0, i0)
-            with some, ops.loop(b, i1, 1, i0) as i, ops.loop(b, r1, 1, r0) as r:
+            with some, ops.loop(b, i1, 1, i0, small=True) as i, ops.loop(b, r1, 1, r0, small=True) as r:
                 address = v["source"] + r * v["row_step"] + i * v["step"]
                 code = ops.emit_load(b, b.inttoptr(address.v, item.as_pointer()), zero)
                 if item == I64:
@@ -241,7 +269,7 @@ def _shorten(b: ir.IRBuilder, v: dict[str, Emitted], target: Any) -> None:
     with ops.loop(b, v["rows"]) as r:
         source = b.inttoptr((v["source"] + r * v["row_step"]).v, F64.as_pointer())
         for stop, start, count in ((whole, 0, LANES), (v["count"], whole, 0)):
-            with ops.loop(b, stop, count or 1, start) as i:
+            with ops.loop(b, stop, count or 1, start, small=True) as i:
                 short = ops.emit_load(b, source, i, count).cast(F32, "fptrunc").bits_as(I32)
                 ops.emit_store(b, short, target, r * v["count"] + i)
 

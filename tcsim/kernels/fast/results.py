@@ -5,18 +5,20 @@ Outputs that the fast arithmetic does not hold are marked in `bad` and written a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from struct import Struct
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import intrinsic
+from numba.np.numpy_support import from_dtype
 
-from tcsim.codegen.jit import inline
+from tcsim.codegen.jit import inline_ir, no_refcount
+from tcsim.codegen.scratch import clear_all
 from tcsim.codegen.vector_memory import bits_of_float, float_of_bits, float_of_half, half_of_double, peek16, peek32
-from tcsim.kernels.fast.pack import HAS_NAN, SPECIAL
-from tcsim.kernels.fast.round import STICKY
-from tcsim.kernels.fast.store import store_rows
+from tcsim.kernels.fast.pack import HAS_NAN
+from tcsim.kernels.fast.store import load_c, store_rows
 
 NO_SUM, SUM16, SUM32, SUM64 = range(4)
-_INFINITE = np.uint32(STICKY)  # float16 accumulator, see simd_round
 
 
 class FastJob(NamedTuple):
@@ -77,14 +79,33 @@ class FastJob(NamedTuple):
     unit_b: int
     scale_least: int  # least exponent of a scale
 
+    def numbers(self) -> np.ndarray[Any, Any]:
+        """The same as an array, which kernels read as a record (`job_of`): an address where calls would pass as many numbers."""
+        return np.frombuffer(bytearray(_PACK(*self)), np.int64)
 
-@inline
+
+_PACK = Struct(f"{len(FastJob._fields)}q").pack
+_JOB = from_dtype(np.dtype([(name, np.int64) for name in FastJob._fields]))
+
+
+@intrinsic
+def job_of(typingctx: Any, numbers: Any) -> Any:
+    """The FastJob whose numbers an array holds."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.bitcast(data, context.get_value_type(_JOB))
+
+    return _JOB(numbers), codegen
+
+
+@no_refcount
 def c_code(job, t, i, j):
     address = job.c + t * job.c_batch + i * job.c_row + j * job.c_column
     return peek16(address) if job.half else peek32(address)
 
 
-@inline
+@no_refcount
 def c_double(job, code):
     """The value of a code of c."""
     if not job.half:
@@ -95,34 +116,7 @@ def c_double(job, code):
     return np.float64(float_of_half(code))
 
 
-@inline
-def start_c(job, t, i0, rows, j0, columns, pitch, c, bad):
-    """Fill the accumulators from c; what the fast arithmetic cannot hold becomes 0 and is marked."""
-    for i in range(rows):
-        for j in range(columns):
-            at = i * pitch + j
-            code = c_code(job, t, i0 + i, j0 + j)
-            if job.half:
-                magnitude = code & 0x7FFF
-                if magnitude > 0x7C00:
-                    bad[at] = HAS_NAN
-                elif magnitude == 0x7C00 and (job.ieee or job.late):
-                    bad[at] = SPECIAL
-                elif magnitude == 0x7C00:
-                    c[at] = float_of_bits(_INFINITE | np.uint32((code & 0x8000) << 16))
-                else:
-                    c[at] = float_of_half(code)
-            else:
-                magnitude = code & 0x7FFFFFFF
-                if magnitude > 0x7F800000:
-                    bad[at] = HAS_NAN
-                elif magnitude > job.c_most or 0 < magnitude < job.c_least or (job.staged and magnitude != code == 0x80000000):
-                    bad[at] = SPECIAL
-                else:
-                    c[at] = float_of_bits(np.uint32(code))
-
-
-@inline
+@no_refcount
 def rounded_sum(job, x):
     """x, the float64 sum of two numbers of the sum format, rounded to it. Rounding twice to float32 does no harm here."""
     if job.sum == SUM32:
@@ -133,7 +127,7 @@ def rounded_sum(job, x):
     return x
 
 
-@inline
+@no_refcount
 def fold_segment(job, size, c, total):
     """Add a segment's results to the sums; the accumulators start over."""
     for at in range(size):
@@ -144,42 +138,19 @@ def fold_segment(job, size, c, total):
         c[at] = np.float32(0)
 
 
-@inline
-def result_code(job, at, c, total):
-    """The code of an accumulator, or of a sum rounded to the output; zeros are +0 unless the unit keeps their sign."""
-    if job.sum != NO_SUM:
-        x = total[at]
-        if np.isnan(x):
-            return np.int64(job.nan)
-        code = half_of_double(x) if job.half else np.int64(bits_of_float(np.float32(x)))
-    else:
-        if np.isnan(c[at]):
-            return np.int64(job.nan)
-        code = half_of_double(np.float64(c[at])) if job.half else np.int64(bits_of_float(c[at]))
+@no_refcount
+def sum_code(job, x):
+    """The code of a sum rounded to the output; zeros are +0 unless the unit keeps their sign."""
+    if np.isnan(x):
+        return np.int64(job.nan)
+    code = half_of_double(x) if job.half else np.int64(bits_of_float(np.float32(x)))
     magnitude = code & (np.int64(0x7FFF) if job.half else np.int64(0x7FFFFFFF))
     return code if magnitude or job.signed_zero else np.int64(0)
 
 
-@inline
-def unmarked(bad, row_marks, column_marks):
-    """Whether no output is marked."""
-    found = 0
-    for mark in row_marks:
-        found |= mark
-    for mark in column_marks:
-        found |= mark
-    for mark in bad:
-        found |= mark
-    return found == 0
-
-
-@inline
-def store(half, job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out):
-    """Write the codes of a task; how many were left as `unresolved`."""
-    if job.sum == NO_SUM and job.out_column == 1 and unmarked(bad, row_marks, column_marks):
-        first = t * job.out_batch + i0 * job.out_row + j0
-        store_rows(half, c, out, (first, rows, columns, pitch, job.out_row, job.nan, job.signed_zero))
-        return 0
+@no_refcount
+def store_sums(job, t, i0, rows, j0, columns, pitch, total, bad, row_marks, column_marks, out):
+    """Write the codes of a task's sums; how many were left as `unresolved`."""
     left = 0
     for i in range(rows):
         for j in range(columns):
@@ -187,7 +158,7 @@ def store(half, job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, 
             mark = bad[at] | row_marks[i] | column_marks[j]
             code = np.int64(0)
             if mark == 0:
-                code = result_code(job, at, c, total)
+                code = sum_code(job, total[at])
             elif mark & HAS_NAN:
                 code = np.int64(job.nan)
             else:
@@ -197,18 +168,42 @@ def store(half, job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, 
     return left
 
 
-@inline
-def start(job, t, i0, rows, j0, columns, pitch, c, bad, total):
+@inline_ir
+def store(half, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left):
+    """Write the codes of a task; left[task]: how many were left as `unresolved`."""
+    if sums:
+        if job.c and not job.c_first:
+            add_c(job, t, i0, rows, j0, columns, pitch, total)
+        left[task] = store_sums(job, t, i0, rows, j0, columns, pitch, total, bad, row_marks, column_marks, out)
+    else:
+        first = t * job.out_batch + i0 * job.out_row + j0 * job.out_column
+        arrays = (c, bad, row_marks, column_marks, left[task:], out)
+        codes = (job.nan, job.unresolved, job.signed_zero)
+        store_rows(half, arrays, (first, rows, columns, pitch, job.out_row, job.out_column, *codes))
+
+
+@inline_ir
+def start(half, sums, job, t, i0, rows, j0, columns, pitch, c, bad, total):
     """Accumulators, sums and marks at the start of a task."""
-    c[:], bad[:] = 0, 0
-    total[:] = -0.0 if job.c and job.c_first else 0.0  # -0 + c is c, a zero's sign included
-    if job.c and job.sum == NO_SUM:
-        start_c(job, t, i0, rows, j0, columns, pitch, c, bad)
-    elif job.c and job.c_first:
+    clear_all(c)
+    clear_all(bad)
+    if sums:
+        start_sums(job, t, i0, rows, j0, columns, pitch, total)
+    elif job.c:
+        source = job.c + t * job.c_batch + i0 * job.c_row + j0 * job.c_column
+        held = (job.c_least, job.c_most, job.ieee | job.late, job.staged)
+        load_c(half, (c, bad), (source, job.c_row, job.c_column, rows, columns, pitch, *held))
+
+
+@no_refcount
+def start_sums(job, t, i0, rows, j0, columns, pitch, total):
+    """Sums at the start of a task: -0 + c is c, a zero's sign included."""
+    total[:] = -0.0 if job.c and job.c_first else 0.0
+    if job.c and job.c_first:
         add_c(job, t, i0, rows, j0, columns, pitch, total)
 
 
-@inline
+@no_refcount
 def add_c(job, t, i0, rows, j0, columns, pitch, total):
     """Add c to the sums; exact where they are zero."""
     for i in range(rows):

@@ -230,11 +230,13 @@ def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_til
     left = np.zeros(tasks, dtype=np.int64)
     bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
     table = scale_table(problem.unit.scale_format) if problem.unit.scale_format is not None else np.zeros(0, np.int64)
-    numbers, runs = (job, par, numbers_a, numbers_b, bounds), runs_of(size, threads)
+    sums = int(job.sum != NO_SUM)
+    numbers, runs = (job.numbers(), par, numbers_a, numbers_b, bounds), runs_of(size, threads)
     if how.width == EXACT:
-        run_tasks(simd_exact.exact_driver(how.kind, int(how.words)), tasks, threads, *numbers, out.reshape(-1), left, runs=runs)
+        work = simd_exact.exact_driver(how.kind, int(how.words), sums)
+        run_tasks(work, tasks, threads, *numbers, out.reshape(-1), left, runs=runs)
     else:
-        work = fast_driver(how.kind, how.width, int(how.words), job.half, how.scaling)
+        work = fast_driver(how.kind, how.width, int(how.words), job.half, how.scaling, sums)
         run_tasks(work, tasks, threads, *numbers, table, out.reshape(-1), left, runs=runs)
     if left.any():
         _unresolved(whole, out, job, np.flatnonzero(left), threads, general_tile)

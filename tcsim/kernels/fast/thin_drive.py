@@ -16,7 +16,7 @@ from tcsim.kernels.fast.drive import chunk_end
 from tcsim.kernels.fast.exact import FE_INEXACT, forget_invalid, was_invalid
 from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, make_contiguous, unpack_rows
 from tcsim.kernels.fast.record import A_OFFSET, FastPlan
-from tcsim.kernels.fast.results import NO_SUM, FastJob, add_c, fold_segment, start, store
+from tcsim.kernels.fast.results import NO_SUM, FastJob, fold_segment, job_of, start, store
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD
 from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, thin_row, widen_codes8
 from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, PLAIN, WIDE
@@ -128,13 +128,14 @@ def gather_panel(job, target, source, count, depth, to, size):
 
 
 @cache
-def thin_driver(form: int, kind: int, width: int, words: int, half: int) -> Any:
+def thin_driver(form: int, kind: int, width: int, words: int, half: int, sums: int) -> Any:
     """The compiled driver for a form of b's codes and what `fast_driver` has."""
     size, item = {BYTES: 1, FLOATS: 4}.get(form, 2), 4 if form == FLOATS else 2
     bytes_, side = form == BYTES, square(size)
 
-    def work(first, last, job, how, par, numbers_a, bounds, out, left, special):
+    def work(first, last, given, how, par, numbers_a, bounds, out, left, special):
         """Tasks first … last; special[task] is set where an operand is infinite or NaN, and nothing is written then."""
+        job = job_of(given)
         right, pitch = -(-job.n // job.columns), -(-min(job.columns, job.n) // PANEL) * PANEL
         line, report = -(-job.chunk // LANES) * LANES, zeros(1, np.int64)
         a = (room(job.m * line, np.float32), room(2 * job.m * line, np.uint16), numbers_a, report)
@@ -142,7 +143,7 @@ def thin_driver(form: int, kind: int, width: int, words: int, half: int) -> Any:
         spare = zeros(job.m * job.chunk * min(job.a_item, 4) + LANES, np.uint8)
         narrow, panel = zeros(PANEL * job.sub if bytes_ else 0, np.uint8), zeros(PANEL * job.sub * item, np.uint8)
         c, bad = zeros(job.m * pitch, np.float32), zeros(job.m * pitch, np.uint8)
-        total = zeros(job.m * pitch if job.sum != NO_SUM else 0, np.float64)
+        total = zeros(job.m * pitch if sums else 0, np.float64)
         row_marks, column_marks = zeros(job.m, np.int64), zeros(pitch, np.int64)
         i0, rows = np.int64(0), np.int64(job.m)
         place, first_place = address_of(panel), address_of(narrow if bytes_ else panel)
@@ -150,7 +151,7 @@ def thin_driver(form: int, kind: int, width: int, words: int, half: int) -> Any:
         for task in range(first, last):
             t, j0 = task // right, task % right * job.columns
             columns = min(job.columns, job.n - j0)
-            start(job, t, i0, rows, j0, columns, pitch, c, bad, total)
+            start(half, sums, job, t, i0, rows, j0, columns, pitch, c, bad, total)
             segment, k0, k, k1 = 0, np.int64(0), np.int64(0), np.int64(0)
             report[0] = 0
             forget_invalid()
@@ -188,17 +189,15 @@ def thin_driver(form: int, kind: int, width: int, words: int, half: int) -> Any:
                 k = stop
                 if stop == bounds[segment + 1]:
                     segment += 1
-                    if job.sum != NO_SUM:
+                    if sums:
                         report[0] |= was_invalid()
                         fold_segment(job, rows * pitch, c, total)
                         forget_invalid()
             special[task] = report[0] | was_invalid()
             if special[task] == 0:
-                if job.sum != NO_SUM and job.c and not job.c_first:
-                    add_c(job, t, i0, rows, j0, columns, pitch, total)
-                left[task] = store(half, job, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out)
+                store(half, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
 
-    return kernel(variant(form, kind, width, words, half)(work))
+    return kernel(variant(form, kind, width, words, half, sums)(work))
 
 
 def flat_job(form: int, job: FastJob, batch: int, threads: int) -> FastJob:
@@ -227,6 +226,6 @@ def multiply_flat(
     """
     tasks = out.shape[0] * -(-job.n // job.columns)
     left, special = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
-    work = thin_driver(form, how.kind, how.width, int(how.words), job.half)
-    run_tasks(work, tasks, shared[0], job, thin, par, row, bounds, out.reshape(-1), left, special, runs=shared[1])
+    work = thin_driver(form, how.kind, how.width, int(how.words), job.half, int(job.sum != NO_SUM))
+    run_tasks(work, tasks, shared[0], job.numbers(), thin, par, row, bounds, out.reshape(-1), left, special, runs=shared[1])
     return None if special.any() else left

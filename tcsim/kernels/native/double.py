@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.codegen.jit import default_threads, kernel, routine, run_tasks, variant
+from tcsim.codegen.jit import default_threads, kernel_uncounted, routine, run_tasks, variant
 from tcsim.codegen.memory import ahead, at, load_code, matrices, store_code
-from tcsim.codegen.scratch import room, zeros
+from tcsim.codegen.scratch import release, room, room_table, zeros
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast.run import cover
 from tcsim.kernels.general.numbers import FINITE, ZERO_E, decode_number, encode_number, round_float64, to_float64
@@ -90,17 +90,17 @@ def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
         """Tiles first … last - 1 of D = C + A·B; left[t, i, j] is 1 where an output is for others to compute."""
         deep = max(CHUNK, spec.period)
         high, wide = tiles.tile_rows, -(-tiles.tile_columns // LANES) * LANES
-        ks, codes = np.empty(deep, np.int64), np.empty(max(deep, high, wide), np.int64)
-        starts, events = np.empty(2 * deep + 2, np.int64), np.empty(2 * deep + 2, np.int64)
+        ks, codes = room(deep, np.int64), room(max(deep, high, wide), np.int64)
+        starts, events = room(2 * deep + 2, np.int64), room(2 * deep + 2, np.int64)
         sig_a, e_a, mark_a = (
-            np.empty((high, deep), np.int64),
-            np.empty((high, deep), np.int64),
-            np.empty((high, deep), np.int64),
+            room_table(high, deep, np.int64),
+            room_table(high, deep, np.int64),
+            room_table(high, deep, np.int64),
         )
         sig_b, e_b, mark_b = (
-            np.empty((deep, wide), np.int64),
-            np.empty((deep, wide), np.int64),
-            np.empty((deep, wide), np.int64),
+            room_table(deep, wide, np.int64),
+            room_table(deep, wide, np.int64),
+            room_table(deep, wide, np.int64),
         )
         fa, ea, za = zeros(high * deep, np.float64), zeros(high * deep, np.int32), zeros(high * deep, np.int64)
         fb, eb, zb = zeros(deep * wide, np.float64), zeros(deep * wide, np.int32), zeros(deep * wide, np.int64)
@@ -121,7 +121,7 @@ def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
             )
             sa, sb = room(high * deep, np.int32), room(deep * wide, np.int32)
         other_sums = zeros(wide, np.float64)
-        bad_rows, bad_columns = np.empty(high, np.int64), np.empty(wide, np.int64)
+        bad_rows, bad_columns = room(high, np.int64), room(wide, np.int64)
         across = -(-tiles.columns // tiles.tile_columns)
         per_batch = across * -(-tiles.rows // high)
         for task in range(first, last):
@@ -232,7 +232,35 @@ def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
                     else:
                         left[t, i0 + r, j0 + j] = 1
 
-    return kernel(variant(name, plain, draws)(run_double_tiles))
+        release((ks, codes, starts, events, sig_a, e_a, mark_a, sig_b, e_b, mark_b, bad_rows, bad_columns))
+        release(
+            (
+                fa,
+                ea,
+                za,
+                fb,
+                eb,
+                zb,
+                values,
+                bad,
+                total,
+                late,
+                scale,
+                sums,
+                words,
+                top,
+                least,
+                other,
+                marks,
+                numbers,
+                terms,
+                other_sums,
+            )
+        )
+        if grouped:
+            release((ga, gb, ha, hb, sa, sb))
+
+    return kernel_uncounted(variant(name, plain, draws)(run_double_tiles))
 
 
 def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Unit | None = None) -> Codes:
