@@ -188,7 +188,7 @@ def start(half, sums, job, t, i0, rows, j0, columns, pitch, c, bad, total):
     clear_all(c)
     clear_all(bad)
     if sums:
-        start_sums(job, t, i0, rows, j0, columns, pitch, total)
+        begin_sums(job, t, i0, rows, j0, columns, pitch, total)
     elif job.c:
         source = job.c + t * job.c_batch + i0 * job.c_row + j0 * job.c_column
         held = (job.c_least, job.c_most, job.ieee | job.late, job.staged)
@@ -196,7 +196,7 @@ def start(half, sums, job, t, i0, rows, j0, columns, pitch, c, bad, total):
 
 
 @no_refcount
-def start_sums(job, t, i0, rows, j0, columns, pitch, total):
+def begin_sums(job, t, i0, rows, j0, columns, pitch, total):
     """Sums at the start of a task: -0 + c is c, a zero's sign included."""
     total[:] = -0.0 if job.c and job.c_first else 0.0
     if job.c and job.c_first:

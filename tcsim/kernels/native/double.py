@@ -233,30 +233,8 @@ def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
                         left[t, i0 + r, j0 + j] = 1
 
         release((ks, codes, starts, events, sig_a, e_a, mark_a, sig_b, e_b, mark_b, bad_rows, bad_columns))
-        release(
-            (
-                fa,
-                ea,
-                za,
-                fb,
-                eb,
-                zb,
-                values,
-                bad,
-                total,
-                late,
-                scale,
-                sums,
-                words,
-                top,
-                least,
-                other,
-                marks,
-                numbers,
-                terms,
-                other_sums,
-            )
-        )
+        release((fa, ea, za, fb, eb, zb, values, bad, total, late, scale))
+        release((sums, words, top, least, other, marks, numbers, terms, other_sums))
         if grouped:
             release((ga, gb, ha, hb, sa, sb))
 
