@@ -11,10 +11,13 @@ import pytest
 
 import tcsim
 from tcsim.fp.explain import explain
-from tcsim.probing.audit import SampledCall
+from tcsim.probing.audit import Audit, SampledCall
+from tcsim.probing.difference import Difference
+from tcsim.probing.predict import Prediction
 from tcsim.probing.result import ProbeResult
 from tcsim.schemes.advise import Advice, Choice
 from tcsim.shown import Shown
+from tcsim.verbs.check import Check
 
 RNG = np.random.default_rng(5)
 A, B = RNG.random((8, 32)).astype(np.float16), RNG.random((32, 8)).astype(np.float16)
@@ -90,7 +93,7 @@ def test_results_without_numpy_arrays_in_their_line() -> None:
         return {kind, *(d for c in kind.__subclasses__() for d in below(c))}
 
     kinds = below(Shown) - {Shown}
-    assert {k.__name__ for k in kinds} >= {"Choice", "ProbeResult", "Prediction", "Check", "Audit", "Difference"}
+    assert kinds >= {Choice, ProbeResult, Prediction, Check, Audit, Difference}
     assert all(k.__repr__ is Shown.__repr__ for k in kinds)
 
 

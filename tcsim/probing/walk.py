@@ -71,11 +71,13 @@ class Walker:
         self.marks = of_few(few, 5, 8)  # what was recorded may hold more
         self.sums = [box.ask(families.sum_batches(rng, known, box.whole(k) if i % 2 else k)) for i, k in enumerate(_LENGTHS)]
         self.cut = not known.a.integer and known.scale is None  # whether it is asked where terms are cut
-        self.steps = [box.ask(ladders(rng, known, _LADDERS)), box.ask(rungs(rng, known, _RUNGS))] if self.cut else []
+        steps = [box.more(ladders(rng, known, _LADDERS)), box.more(rungs(rng, known, _RUNGS))] if self.cut else []
+        self.steps = [x for x in steps if x is not None]
         self.sums += self.steps
         self.left = None if known.a.integer else remainders.answered_remainders(box, rng.spawn(1)[0])
         self.sums += [] if self.left is None else [self.left.batch]
-        self.beside = [box.ask(rungs(rng, known, 1))] if self.cut else []
+        beside = box.more(rungs(rng, known, 1)) if self.cut else None
+        self.beside = [] if beside is None else [beside]
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
         self.begun: list[tuple[bool, Parts]] = []  # whether all kinds were tried once, and numbers from which k was walked then
@@ -146,7 +148,7 @@ class Walker:
         shown = found.parts["block_size"] >= _SHOWN or found.parts["arithmetic"] == "two-stage"
         if found.perfect or not self.steps or not shown or found.score < _LIKELY:
             return found
-        below = apart(self.judge, self._again(found, self.steps), self.steps, likely_cuts(self.steps[1], self.box.formats))
+        below = apart(self.judge, self._again(found, self.steps), self.steps, likely_cuts(self.steps[-1], self.box.formats))
         return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
 
     def read(self, found: Found, batches: list[Batch], sizes: tuple[int, ...] = ()) -> Found:
