@@ -313,3 +313,11 @@ def _holders(known: Formats) -> Iterator[Format]:
         if emin - bits < -1074 or bits > 52 or exponent_bits > 11:
             continue
         yield Format(exponent_bits, bits, bias=1 - emin)
+
+
+def unrounded(parts: Parts) -> list[Parts]:
+    """A sum whose results have a precision of their own without it, in every rounding: one block whose sum fits in that precision
+    does not tell them apart."""
+    if parts["out_precision"] is None or parts["align_rounding"] == "exact":
+        return []
+    return [{**parts, "out_precision": None, "rounding": rounding} for rounding in ROUNDINGS]

@@ -13,7 +13,7 @@ from tcsim.fp.codes import decode
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing import contests, families, marks, remainders, saturation, structure
 from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
-from tcsim.probing.candidates import Parts, unit_of_parts
+from tcsim.probing.candidates import Parts, unit_of_parts, unrounded
 from tcsim.probing.challenge import one_after_another
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
@@ -195,7 +195,8 @@ class Walker:
                 start_from = self.within(found, label, size, length)
                 if start_from.score < _ONE_BLOCK:
                     continue
-            best = self.placed(best, start_from, used, size, length)
+            for begun in (start_from, *(Found(parts, start_from.score) for parts in unrounded(start_from.parts))):
+                best = best if best.perfect else self.placed(best, begun, used, size, length)
             if best.perfect:
                 return best
             if start_from.perfect:
@@ -281,9 +282,9 @@ class Walker:
     def marks_of(self, length: int) -> Batch | None:
         """Marks at every k of so many products."""
         if length not in self.places:
-            self.places[length] = self.box.more(marks.marks(self.rng, self.box.formats, length))
-        answered = self.places[length]
-        return None if answered is None else replace(answered, name="marks")
+            answered = self.box.more(marks.marks(self.rng, self.box.formats, length))
+            self.places[length] = None if answered is None else replace(answered, name="marks")
+        return self.places[length]
 
     def step_of(self, length: int) -> Batch | None:
         """The same from one call for all lengths, with fewer outputs each."""
