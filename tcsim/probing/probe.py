@@ -11,7 +11,7 @@ import numpy as np
 from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.hardware.choices import ROUNDINGS
-from tcsim.probing import families
+from tcsim.probing import families, remainders
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.candidates import Parts, arithmetic_kind, modes, moves, records, scans, unit_of_parts, with_random_words
 from tcsim.probing.challenge import refuted_by
@@ -229,6 +229,8 @@ class Search(Walker):
             found = self.read(found, self.all)
             if not found.perfect:
                 found = self.focused(found)
+            if not found.perfect:
+                found = best_of(self.judge, found, remainders.whole_results(self.left, self.box.formats, found.parts), self.all)
             if not found.perfect:
                 found = self.cuts(self.walk(self._nans(found, self.all)))
             if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":

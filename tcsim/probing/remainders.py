@@ -18,7 +18,7 @@ from tcsim.fp.codes import decode
 from tcsim.fp.formats import Format
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS
 from tcsim.probing.box import Batch, Box, Formats
-from tcsim.probing.candidates import Parts
+from tcsim.probing.candidates import Parts, unrounded
 from tcsim.probing.codes import Ints, Rng, codes_at, fractions
 from tcsim.probing.search import Found, Judge, best_of
 from tcsim.problem import Codes
@@ -235,6 +235,14 @@ def places_read(asked: Remainders, known: Formats) -> list[int]:
         heights = asked.height[shown & (((d & d.dtype.type(sign)) != 0) == minus)]
         found |= {int(heights.min()), int(heights.min()) + 1} if heights.size else set()
     return sorted(place for place in found if place < -_NONE // 2)
+
+
+def whole_results(asked: Remainders | None, known: Formats, parts: Parts) -> list[Parts]:
+    """The candidate without a precision of results, in every rounding, with the least exponents that lone terms show: together, as
+    each hides the others."""
+    width, tried = parts["fraction_bits"], unrounded(parts)
+    places = places_read(asked, known) if tried and width and asked is not None else []
+    return [{**each, "min_exponent": least} for each in tried for least in (None, *(x + width for x in places))]
 
 
 def _answers(asked: Remainders) -> Codes:
