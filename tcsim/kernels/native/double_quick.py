@@ -15,6 +15,7 @@ from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import bits_of_float64
 from tcsim.kernels.native.double_round import SIGN, numbers_of, rounded_pattern, settled_pattern, sum_and_error
 from tcsim.kernels.native.double_rows import RANDOM
+from tcsim.kernels.native.double_tree import copy_line
 
 QUICK = 32  # kept bits up to which few intervals hold a tie
 
@@ -124,13 +125,6 @@ def add_quickly(a, b, steps, pitch, width, total, size):
             total[j], size[j] = add_measured(x, b[first + j], total[j], size[j])
 
 
-@noalias
-def take_back(before, width, c):
-    wide_vectors()
-    for j in range(width):
-        c[j] = before[j]
-
-
 @no_refcount
 def sum_quickly(unit, sides, r, p0, steps, words, width, row):
     """c = the rounded sums of a block, and True; False, and c as it was, where some sum needs the exact way."""
@@ -146,7 +140,7 @@ def sum_quickly(unit, sides, r, p0, steps, words, width, row):
         other = round_both_ends(unit.how, unit.way, width, sums, sizes, words, before, row.c)
     if other == 0:
         return True
-    take_back(before, width, row.c)
+    copy_line(before, width, row.c)
     return False
 
 
@@ -227,5 +221,5 @@ def sum_long_quickly(unit, sides, r, p0, steps, width, row):
         other = round_long(unit.how, steps, width, high, low, size, before, row.c)
     if other == 0:
         return True
-    take_back(before, width, row.c)
+    copy_line(before, width, row.c)
     return False

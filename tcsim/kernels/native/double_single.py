@@ -13,7 +13,6 @@ from tcsim.codegen.jit import inline, inline_ir, no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
-from tcsim.kernels.native.double_quick import take_back
 from tcsim.kernels.native.double_round import (
     FIELD,
     LEAST,
@@ -29,6 +28,7 @@ from tcsim.kernels.native.double_round import (
     settled_pattern,
     sum_and_error,
 )
+from tcsim.kernels.native.double_tree import copy_line
 
 # How a product and c are rounded: by the processor to nearest; one of its two neighbours, or the odd one rounded on by masks or by
 # `round_double`; with the error of the sum to nearest, by a random word or with ties away; by `round_double` from that error; by masks from
@@ -259,7 +259,7 @@ def block_of_one(draws):
             add_by_odd_rounded(how, x, b, width, row.c)
         elif unit.way == TIES_AWAY:
             if add_unless_ties(how, x, b, width, row.total, row.c):
-                take_back(row.total, width, row.c)
+                copy_line(row.total, width, row.c)
                 add_with_ties_away(how, x, b, width, row.c)
         elif draws:
             if unit.way == WORDS and unit.wide:
