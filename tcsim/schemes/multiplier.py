@@ -139,6 +139,8 @@ class Multiplier:
     def _walk(self, function: Product, a: Array, b: Array, c: Array | None, schedule: Schedule) -> Array:
         """A schedule around a callable: the additions between segments are numpy's, to nearest-even."""
         plan = schedule.plan(a.shape[-1])
+        if plan.sum is None:
+            return self._chain(function, a, b, c)
         made: list[Array] = []
 
         def chain(start: Array | None, first: int, last: int) -> Array:

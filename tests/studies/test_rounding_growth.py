@@ -11,7 +11,7 @@ import tcsim
 from tcsim.studies.rounding_growth import STUDY, bound, choices, methods, slopes
 from tcsim.studies.rounding_growth.verdicts import claim, curve, software
 
-pytestmark = pytest.mark.xdist_group("growth")  # one worker makes the module's data
+pytestmark = pytest.mark.xdist_group("rounding_growth")  # one worker makes the module's data, with the kernels of the quick run
 
 
 @pytest.fixture(scope="module")

@@ -73,14 +73,20 @@ class Outcome:
         notes = "".join(f"; {error}" for error in self.errors)
         return f"<{self.study.name}: {self.computed + self.reused} cells{lack}; claims: {self.verdicts}{notes}>"
 
-    def figure(self, stem: str) -> Any:
-        """One of the study's figures, a matplotlib Figure, drawn anew. ValueError names the nearest known stem."""
-
+    def figures(self) -> dict[str, Any]:
+        """All of the study's figures by stem, matplotlib Figures, drawn anew."""
         with style():
             drawn = self.study.figures(self.dataset)
-            if stem not in drawn:
-                raise unknown(f"figure of study {self.study.name}", stem, drawn)
-            note(drawn[stem], self.lack)
+            for figure in drawn.values():
+                note(figure, self.lack)
+        return drawn
+
+    def figure(self, stem: str) -> Any:
+        """One of the study's figures, a matplotlib Figure, drawn anew. ValueError names the nearest known stem."""
+        drawn = self.figures()
+        if stem not in drawn:
+            raise unknown(f"figure of study {self.study.name}", stem, drawn)
+        with style():
             drawn[stem].draw_without_rendering()  # matplotlib makes ticks when it draws: here, in the style
         return drawn[stem]
 

@@ -181,13 +181,12 @@ def kept_figures(folder: Path, name: str, stamp: str) -> list[Path]:
 
 
 def _draw(outcome: Outcome, folder: Path, progress: bool) -> list[Path]:
-    from tcsim.analysis.plot import note, save, style
+    from tcsim.analysis.plot import save, style
 
     if progress:
         print(f"{outcome.study.name}: drawing figures …", file=sys.stderr, flush=True)
     files: list[Path] = []
     with style():
-        for stem, figure in outcome.made("figures", lambda: outcome.study.figures(outcome.dataset), {}).items():
-            note(figure, outcome.lack)
+        for stem, figure in outcome.made("figures", outcome.figures, {}).items():
             files += outcome.made(f"figure {stem}", partial(save, figure, folder / stem), [])
     return files

@@ -44,15 +44,14 @@ def published_curve(how: str, s: int) -> Any:
 
 
 def _two_scale(data: xr.Dataset) -> list[Claim]:
-    taper = {h: {s: data.taper.sel(slices=s, how=h) for s in SLICES} for h in TAPER}
-    first = {h: {s: [_lost(taper[h][s].sel(seed=d)) for d in data.seed] for s in SLICES} for h in TAPER}
-    full = {h: {s: [_full(taper[h][s].sel(seed=d)) for d in data.seed] for s in (8, 10, 12)} for h in TAPER}
+    taper = dict(zip(data.how.values, data.taper.transpose("how", "slices", "seed", "t").values, strict=True))
+    rows = {s: i for i, s in enumerate(data.slices.values)}
+    first = {h: {s: [_lost(errors) for errors in taper[h][rows[s]]] for s in SLICES} for h in TAPER}
+    full = {h: {s: [_full(errors) for errors in taper[h][rows[s]]] for s in (8, 10, 12)} for h in TAPER}
     sizes = published(TWO_SCALE)["slices"]
     theirs = {h: {s: _lost(published_curve(h, s)) for s in sizes} for h in TAPER}
-    off = {
-        h: [float(np.median(published_curve(h, s)[: 7 * s] / taper[h][s].median("seed").values[: 7 * s])) for s in (2, 4, 6)]
-        for h in TAPER
-    }
+    here = {h: {s: np.nanmedian(taper[h][rows[s]], axis=0)[: 7 * s] for s in (2, 4, 6)} for h in TAPER}
+    off = {h: [float(np.median(published_curve(h, s)[: 7 * s] / here[h][s])) for s in (2, 4, 6)] for h in TAPER}
     small = {"kind": "taper"}
     return [
         Claim(
