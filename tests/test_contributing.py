@@ -94,7 +94,7 @@ WHAT_IF = {  # after a text, another
         """        **one_of("parity_split", False, True),
 """: """        **one_of("doubled", False, True),
 """,
-        """for k in ks]
+        """for x, y in pairs]
         if unit.scale is None:
 """: """            return [p._replace(lsb=p.lsb + unit.doubled, exponent=p.exponent + unit.doubled) for p in plain]
         if unit.scale is None:

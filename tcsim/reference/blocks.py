@@ -72,7 +72,7 @@ def align(terms: Sequence[Value], quantum: int, rounding: str, words: Sequence[i
     """Every term rounded to a multiple of 2^quantum; `words` holds the random word of each, for "sr"."""
     random = [0] * len(terms) if words is None else words
     cut = [shift_right(t.significand, quantum - t.lsb, rounding, w) for t, w in zip(terms, random, strict=True)]
-    return [t._replace(significand=s, lsb=quantum) for t, s in zip(terms, cut, strict=True)]
+    return [Value(s, quantum, *t[2:]) for t, s in zip(terms, cut, strict=True)]
 
 
 def largest_exponent(unit: Unit, terms: Sequence[Value]) -> int:

@@ -107,8 +107,12 @@ class Dot:
     def products(self, ks: Sequence[int]) -> list[Value]:
         """The terms of a block: products, scaled products, or exact groups that align by their scales alone."""
         unit = self.unit
-        a, b = (x.emin for x in ((unit.out_format,) * 2 if unit.arithmetic == "paired" else (unit.a_operand, unit.b_operand)))
-        plain = [exact_product(flushed_operand(unit, self.a[k], a), flushed_operand(unit, self.b[k], b)) for k in ks]
+        pairs = [(self.a[k], self.b[k]) for k in ks]
+        if unit.zeros.flush_operands:
+            taken = (unit.out_format,) * 2 if unit.arithmetic == "paired" else (unit.a_operand, unit.b_operand)
+            a, b = (fmt.emin for fmt in taken)
+            pairs = [(flushed_operand(unit, x, a), flushed_operand(unit, y, b)) for x, y in pairs]
+        plain = [exact_product(x, y) for x, y in pairs]
         if unit.scale is None:
             return plain
         if unit.group_size == 1:

@@ -63,7 +63,7 @@ def exact_product(a: Value, b: Value) -> Value:
         invalid = "nan" in (a.special, b.special) or a.zero or b.zero
         return NAN if invalid else infinity(negative)
     significand = a.significand * b.significand
-    return Value(significand, a.lsb + b.lsb, a.exponent + b.exponent, negative, zero=significand == 0)
+    return Value(significand, a.lsb + b.lsb, a.exponent + b.exponent, negative, "", significand == 0)
 
 
 def sum_of_values(terms: Sequence[Value]) -> Value:
@@ -98,15 +98,21 @@ def shift_right(x: int, bits: int, rounding: str, random: int = 0) -> int:
         return x << -bits
     negative, unit = x < 0, 1 << bits
     kept, rest = divmod(abs(x), unit)
-    up = {
-        "rz": False,
-        "rne": 2 * rest > unit or (2 * rest == unit and kept % 2 == 1),
-        "rna": 2 * rest >= unit,
-        "ru": rest > 0 and not negative,
-        "rd": rest > 0 and negative,
-        "ro": rest > 0 and kept % 2 == 0,
-        "sr": (rest << 32 >> bits) + random >= 1 << 32,
-    }[rounding]
+    match rounding:
+        case "rz":
+            up = False
+        case "rne":
+            up = 2 * rest > unit or (2 * rest == unit and kept % 2 == 1)
+        case "rna":
+            up = 2 * rest >= unit
+        case "ru":
+            up = rest > 0 and not negative
+        case "rd":
+            up = rest > 0 and negative
+        case "ro":
+            up = rest > 0 and kept % 2 == 0
+        case "sr":
+            up = (rest << 32 >> bits) + random >= 1 << 32
     return -(kept + up) if negative else kept + up
 
 

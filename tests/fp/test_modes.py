@@ -198,7 +198,7 @@ TOY_EDITS = {
     "tcsim.fp.modes": [('ties toward zero", "zero"),', 'ties toward zero", "zero", "to nearest, ties toward zero"),')],
     "tcsim.reference.values": [
         ('ROUNDINGS = ("rz", "rne", "rna",', 'ROUNDINGS = ("rz", "rne", "rna", "rnz",'),
-        ('        "ru": rest', '        "rnz": 2 * rest > unit,\n        "ru": rest'),
+        ('        case "ru":', '        case "rnz":\n            up = 2 * rest > unit\n        case "ru":'),
     ],
 }
 
