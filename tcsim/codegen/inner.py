@@ -11,6 +11,8 @@ from typing import Any
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
+from tcsim.codegen.lean import lean
+
 
 class _NoEngine:
     """What Numba tells the engine about a compiled function: nobody, as nothing was handed to it."""
@@ -61,6 +63,10 @@ class Whole(Compiler):  # type: ignore[misc]
         if self.state.library is None:
             self.state.library = self.library(self.state.targetctx.codegen(), "tcsim")
             self.state.library.enable_object_caching()
+
+    def _compile_core(self) -> Any:
+        with lean(Inner):
+            return super()._compile_core()
 
 
 class Inner(Whole):

@@ -81,7 +81,7 @@ _store8, _store16, _store32 = _storer(8), _storer(16), _storer(32)
 
 @intrinsic
 def at(typingctx: Any, array: Any, index: Any) -> Any:
-    """A pointer to an element of a 1-D array, which must outlive it: cheaper to hand on than an array."""
+    """A pointer to an element of an array as it lies in memory, which must outlive it: cheaper to hand on than an array."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data

@@ -9,7 +9,7 @@ import numpy as np
 from tcsim.codegen.jit import inline, noalias, routine
 from tcsim.codegen.memory import at, load_code, load_codes
 from tcsim.codegen.scalar_ops import wide_vectors
-from tcsim.codegen.scratch import zeros_table
+from tcsim.codegen.scratch import room, zeros_table
 from tcsim.kernels.general.numbers import FINITE, NAN, ZERO_E, bit_length, decode_number
 
 # What happens around a block, as bits.
@@ -155,8 +155,9 @@ def decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e
     )
     columns, found = side == 1, False
     outer, inner = (positions, lines) if columns else (lines, positions)
-    steps, pitch = np.arange(lines if columns else np.int64(0)), sig.shape[1]
-    sigs, es, marks = sig.reshape(-1), e.reshape(-1), mark.reshape(-1)
+    steps, pitch = room(lines if columns else np.int64(0), np.int64), sig.shape[1]
+    for j in range(steps.size):
+        steps[j] = j
     for i in range(outer):
         if columns:
             start = m.address + t * m.batch + ks[i] * m.row + first * m.column
@@ -172,9 +173,9 @@ def decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e
             precision,
             spec.flush,
             spec.fixed != 0,
-            at(sigs, here),
-            at(es, here),
-            at(marks, here),
+            at(sig, here),
+            at(e, here),
+            at(mark, here),
         )
     return found
 
@@ -189,9 +190,8 @@ def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, s
     if scales.address != 0:
         grouped, columns, pitch = spec.group > 1, side == 1, sig.shape[1]
         outer, inner = (positions, lines) if columns else (lines, positions)
-        sigs, es, marks = sig.reshape(-1), e.reshape(-1), mark.reshape(-1)
         many = lines if columns else 1  # scales are decoded once for the run of positions that have them
-        s, up, bad = np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many, np.int64)
+        s, up, bad = room(many, np.int64), room(many, np.int64), room(many, np.int64)
         start, stop = np.int64(0), np.int64(0)
         for i in range(outer):
             j = np.int64(0)
@@ -212,7 +212,7 @@ def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, s
                     last += 1
                 here = i * pitch + j
                 found |= scale_numbers(
-                    last - j, columns, grouped, at(s, 0), at(up, 0), at(bad, 0), at(sigs, here), at(es, here), at(marks, here)
+                    last - j, columns, grouped, at(s, 0), at(up, 0), at(bad, 0), at(sig, here), at(e, here), at(mark, here)
                 )
                 j = last
     return found
