@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from tcsim.codegen.jit import kernel
+from tcsim.codegen.memory import at
 from tcsim.fp import philox
 from tcsim.fp.compiled.philox import random_word, words
+from tcsim.kernels.native.double_words import draw_lane_words
 
 # Known-answer vectors of Random123 1.14 (kat_vectors, philox4x32 10 rounds): counter, key, output.
 KNOWN = [
@@ -60,3 +62,25 @@ def test_kernel_equals_definition():
 
 def test_words_are_the_four_steps_of_a_group():
     assert [philox.word(5, 9, 8 + i, 2) for i in range(4)] == list(philox.philox((9, 0, 2, 2), (5, 0)))
+
+
+@kernel
+def _fill_lines(found, seed, element, group, first, last, width, pitch):
+    draw_lane_words(seed, element, group, first, last, width, pitch, at(found, 0))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_lines_of_operations(seed):
+    """Sixteen outputs and more abreast, some of them on either side of 2^32: every word of every operation, and no other place."""
+    rng = np.random.default_rng(seed)
+    key, group, width = int(rng.integers(0, 2**64, dtype=np.uint64)), int(rng.integers(0, 2**30)), 16 * int(rng.integers(1, 4))
+    first, pitch = int(rng.integers(0, 40)), width + 16 * int(rng.integers(0, 3))
+    element, last = (2**32 - int(rng.integers(0, width + 1)) if seed % 2 else int(rng.integers(0, 2**40))), first + seed % 5 + 1
+    found = np.full((last - first, 4, pitch), -1)
+    _fill_lines(found.reshape(-1), np.uint64(key), element, group, first, last, width, pitch)
+    counters = [
+        [[philox.word(key, element + j, 4 * group + word, i) for j in range(width)] for word in range(4)]
+        for i in range(first, last)
+    ]
+    assert np.array_equal(found[:, :, :width], counters)
+    assert np.all(found[:, :, width:] == -1)

@@ -59,40 +59,6 @@ def words(seed, element, group, operation):
 
 
 @inline
-def _two_rounds(a, b, k0, k1):
-    """A round of two blocks, side by side: a vector of one would wait for its own multiplications."""
-    a0, a1, a2, a3 = a
-    b0, b1, b2, b3 = b
-    p0, q0 = _M0 * (a0 & _MASK), _M0 * (b0 & _MASK)
-    p1, q1 = _M1 * (a2 & _MASK), _M1 * (b2 & _MASK)
-    return (
-        ((p1 >> _HIGH) ^ a1 ^ k0, p1, (p0 >> _HIGH) ^ a3 ^ k1, p0),
-        ((q1 >> _HIGH) ^ b1 ^ k0, q1, (q0 >> _HIGH) ^ b3 ^ k1, q0),
-        (k0 + _W0) & _MASK,
-        (k1 + _W1) & _MASK,
-    )
-
-
-@inline
-def words_of_two(seed, element, other, group, operation):
-    """`words` of two outputs."""
-    a = element & _MASK, element >> _HIGH, group & _MASK, operation & _MASK
-    b = other & _MASK, other >> _HIGH, group & _MASK, operation & _MASK
-    k0, k1 = seed & _MASK, seed >> _HIGH
-    a, b, k0, k1 = _two_rounds(a, b, k0, k1)
-    a, b, k0, k1 = _two_rounds(a, b, k0, k1)
-    a, b, k0, k1 = _two_rounds(a, b, k0, k1)
-    a, b, k0, k1 = _two_rounds(a, b, k0, k1)
-    a, b, k0, k1 = _two_rounds(a, b, k0, k1)
-    a, b, k0, k1 = _two_rounds(a, b, k0, k1)
-    a, b, k0, k1 = _two_rounds(a, b, k0, k1)
-    a, b, k0, k1 = _two_rounds(a, b, k0, k1)
-    a, b, k0, k1 = _two_rounds(a, b, k0, k1)
-    a, b, _, _ = _two_rounds(a, b, k0, k1)
-    return (a[0] & _MASK, a[1] & _MASK, a[2] & _MASK, a[3] & _MASK), (b[0] & _MASK, b[1] & _MASK, b[2] & _MASK, b[3] & _MASK)
-
-
-@inline
 def random_word(seed, element, step, operation):
     """The 32 random bits of tcsim.philox.word, as a uint64: `words` of step // 4, entry step % 4."""
     w0, w1, w2, w3 = words(seed, element, step >> _TWO, operation)

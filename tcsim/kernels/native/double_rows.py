@@ -13,7 +13,6 @@ import numpy as np
 
 from tcsim.codegen.jit import inline, no_refcount, noalias
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
-from tcsim.fp.compiled.philox import words_of_two
 from tcsim.kernels.general.numbers import ANY_ZERO, ZERO_E, bits_of_float64, float64_of_bits
 from tcsim.kernels.native.double_round import (
     FIELD,
@@ -57,24 +56,6 @@ class DoubleRow(NamedTuple):
 def with_sign(x, sign_of):
     """|x| with another's sign, x >= 0."""
     return float64_of_bits(bits_of_float64(x) | bits_of_float64(sign_of) & SIGN)
-
-
-@noalias
-def draw_lane_words(seed, element, group, first, last, width, pitch, found):
-    """The random words of operations first … last - 1 of four blocks: four lines of `pitch` each, one operation's after another's."""
-    wide_vectors()
-    half = width // 2  # LANES are 16
-    for i in range(last - first):
-        line = 4 * i * pitch
-        for j in range(half):
-            (v0, v1, v2, v3), (w0, w1, w2, w3) = words_of_two(
-                np.uint64(seed), np.uint64(element + j), np.uint64(element + half + j), np.uint64(group), np.uint64(first + i)
-            )
-            at = line + j
-            found[at], found[at + half] = np.int64(v0), np.int64(w0)
-            found[at + pitch], found[at + half + pitch] = np.int64(v1), np.int64(w1)
-            found[at + 2 * pitch], found[at + half + 2 * pitch] = np.int64(v2), np.int64(w2)
-            found[at + 3 * pitch], found[at + half + 3 * pitch] = np.int64(v3), np.int64(w3)
 
 
 @noalias

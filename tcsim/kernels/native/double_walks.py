@@ -22,6 +22,7 @@ from tcsim.kernels.native.double_kinds import Groups, LongProducts, ManyTerms, O
 from tcsim.kernels.native.double_single import block_of_one
 from tcsim.kernels.native.double_stages import block_in_stages
 from tcsim.kernels.native.double_tree import block_of_operations
+from tcsim.kernels.native.double_words import draw_lane_words
 
 TO_HALF = 2 * SEGMENT_END  # an event: results become float16
 
@@ -31,9 +32,9 @@ def draw_words_of_blocks(spec, unit, blocks, starts, block, seed, element, group
     """The random words of the next four blocks."""
     if unit.cut == rows.RANDOM:
         last = np.int64(C_OPERATION + 1 - (-spec.block // spec.group))
-        rows.draw_lane_words(seed, element, group, np.int64(C_OPERATION), last, width, row.width, row.term_words)
+        draw_lane_words(seed, element, group, np.int64(C_OPERATION), last, width, row.width, row.term_words)
     if unit.draws:
-        rows.draw_lane_words(seed, element, group, np.int64(0), np.int64(1), width, row.width, row.words)
+        draw_lane_words(seed, element, group, np.int64(0), np.int64(1), width, row.width, row.words)
 
 
 @no_refcount
@@ -45,7 +46,7 @@ def draw_words_of_operations(spec, unit, blocks, starts, block, seed, element, g
             first = min(first, starts[i + 1] - starts[i])
         first, last = np.int64(0) if unit.product_draws else first, 2 * spec.block if unit.draws else spec.block
         place = ahead(row.term_words, 4 * first * row.width)
-        rows.draw_lane_words(seed, element, group, first, last, width, row.width, place)
+        draw_lane_words(seed, element, group, first, last, width, row.width, place)
 
 
 def double_rows_of(block_of, draw, plain):
