@@ -3,7 +3,7 @@
 Most of a first call is Numba's own Python, not LLVM: it looks at every function's variables after each of its passes, times the passes and
 tells listeners of them, compares all options wherever it looks one up, copies the place in the source of every instruction that it inlines,
 and makes machine code of `max` before that becomes part of a kernel. What is compiled is the same; the compiler's lock is held meanwhile, so
-nobody else finds Numba otherwise than it was.
+nobody else finds Numba otherwise than it was. Versions of Numba whose front end was not read for this do all of their work.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import numba
 from numba.core import compiler_machinery, ir, postproc, transforms
 from numba.core.dispatcher import Dispatcher
 from numba.core.targetconfig import TargetConfig
 from numba.core.typing.templates import _OverloadFunctionTemplate as Overload
+
+FIRST_READ, LAST_READ = (0, 62), (0, 68)  # the functions below are word for word the same in these versions
 
 _numba_compile, _numba_post_process, _numba_decorator = (
     Dispatcher.compile,
@@ -114,11 +117,15 @@ def _swaps(overloads: type[Any]) -> tuple[tuple[Any, str, Any], ...]:
 _DEPTH = [0]
 
 
+def _was_read() -> bool:
+    return FIRST_READ <= tuple(int(part) for part in numba.__version__.split(".")[:2]) <= LAST_READ
+
+
 @contextmanager
 def lean(overloads: type[Any]) -> Iterator[None]:
     """Inside, Numba works so; entered once more there, nothing changes."""
     _DEPTH[0] += 1
-    swaps = _swaps(overloads) if _DEPTH[0] == 1 else ()
+    swaps = _swaps(overloads) if _DEPTH[0] == 1 and _was_read() else ()
     before = [(owner, name, vars(owner).get(name)) for owner, name, _ in swaps]
     try:
         for owner, name, new in swaps:

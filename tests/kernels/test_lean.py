@@ -10,7 +10,7 @@ from numba.core.errors import TypingError
 
 from tcsim.codegen import jit
 from tcsim.codegen.inner import Inner
-from tcsim.codegen.lean import _swaps, lean
+from tcsim.codegen.lean import FIRST_READ, LAST_READ, _swaps, lean
 
 
 def largest(x):  # type: ignore[no-untyped-def]
@@ -43,6 +43,18 @@ def test_numba_is_left_as_it_was() -> None:
             assert _numba_now() == inside != before
         assert _numba_now() == inside
     assert _numba_now() == before
+
+
+@pytest.mark.parametrize("version", ["0.61.2", "0.69.0dev0+12.gabc", "1.0.0"])
+def test_a_version_that_nobody_read_does_all_of_its_work(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _numba_now()
+    monkeypatch.setattr(numba, "__version__", version)
+    with lean(Inner):
+        assert _numba_now() == before
+    monkeypatch.setattr(numba, "__version__", f"{LAST_READ[0]}.{LAST_READ[1]}.1")
+    assert FIRST_READ < LAST_READ
+    with lean(Inner):
+        assert _numba_now() != before
 
 
 def test_variables_and_options_are_numbas() -> None:
