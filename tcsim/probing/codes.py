@@ -90,6 +90,25 @@ def exponents(codes: Codes, fmt: Format) -> Ints:
     return np.where((values > 0) & np.isfinite(values), found, fmt.emin - fmt.mantissa_bits)
 
 
+def negated(codes: Codes, fmt: Format) -> Codes:
+    """Numbers of the other sign, as far as the format has one: a zero whose negative is the NaN stays."""
+    return np.where(_own_negative(codes, fmt), codes, codes ^ codes.dtype.type(fmt.sign_bit))
+
+
+def unsigned(codes: Codes, fmt: Format) -> Codes:
+    """Numbers without their signs; a NaN that is the negative zero stays."""
+    return np.where(_own_negative(codes, fmt), codes, magnitude_codes(codes, fmt))
+
+
+def _own_negative(codes: Codes, fmt: Format) -> npt.NDArray[np.bool_]:
+    return np.equal(magnitude_codes(codes, fmt), 0) & (fmt.nan == "negative-zero")
+
+
+def magnitude_codes(codes: Codes, fmt: Format) -> Codes:
+    """Codes without their sign bits."""
+    return codes & codes.dtype.type(~fmt.sign_bit & ((1 << fmt.width) - 1))
+
+
 def nan_codes(codes: Codes, fmt: Format) -> Codes:
     """The NaN patterns among codes of an IEEE-like format."""
     if fmt.integer or fmt.inf_code is None:

@@ -13,7 +13,7 @@ import numpy as np
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats
-from tcsim.probing.codes import Ints, Rng, codes_at, codes_between, fractions
+from tcsim.probing.codes import Ints, Rng, codes_at, codes_between, fractions, negated, unsigned
 from tcsim.problem import Codes
 
 _NEAR = 3  # places to both sides of a cut
@@ -65,11 +65,11 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     half = against & (rng.random(count) < 0.5)  # wide in one factor
     for codes, fmt, narrow in () if known.a.integer else ((batch.a, known.a, against), (batch.b, known.b, against & ~half)):
         ones, wide = ((1 << fmt.mantissa_bits) - 1) << fmt.padding, full & ~narrow
-        codes[full] &= codes.dtype.type(~_sign(fmt) & ((1 << fmt.width) - 1))
+        codes[full] = unsigned(codes[full], fmt)
         widest = np.minimum(codes[wide] | codes.dtype.type(ones), fmt.max_code)
         codes[wide] = widest ^ (rng.integers(0, 2, widest.shape).astype(codes.dtype) << codes.dtype.type(fmt.padding))
     cancels &= ~full
-    cancel(batch, known.a, rows[cancels], base[cancels], other[cancels])
+    cancel(batch, known, rows[cancels], base[cancels], other[cancels])
     return batch if known.scale is None else _with_scales(rng, known, batch, top, cut)
 
 
@@ -91,7 +91,7 @@ def ladders(rng: Rng, known: Formats, count: int) -> Batch:
     at = np.where((exponent[:, 4] == FAR) & (rng.random(count) < 0.7), 4, 3)
     exponent[rows[based], at[based]] = base[based]
     batch = sums_at(rng, known, exponent, free, minus, "ladders")
-    cancel(batch, a, rows, np.zeros(count, np.int64), np.ones(count, np.int64))
+    cancel(batch, known, rows, np.zeros(count, np.int64), np.ones(count, np.int64))
     return batch
 
 
@@ -105,14 +105,11 @@ def sums_at(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any, nam
     return Batch(name, a[:, None, :], b[:, :, None], start[:, None, None])
 
 
-def cancel(batch: Batch, fmt: Format, rows: Ints, one: Ints, other: Ints) -> None:
-    """The product at `other` made the negative of that at `one`."""
-    batch.a[rows, 0, other] = batch.a[rows, 0, one] ^ batch.a.dtype.type(_sign(fmt))
-    batch.b[rows, other, 0] = batch.b[rows, one, 0]
-
-
-def _sign(fmt: Format) -> int:
-    return fmt.sign_bit if fmt.signed and fmt.nan != "negative-zero" else 0
+def cancel(batch: Batch, known: Formats, rows: Ints, one: Ints, other: Ints) -> None:
+    """The product at `other` made the negative of that at `one`, by the factor that has a sign."""
+    first, second = batch.a[rows, 0, one], batch.b[rows, one, 0]
+    batch.a[rows, 0, other] = negated(first, known.a) if known.a.signed else first
+    batch.b[rows, other, 0] = second if known.a.signed else negated(second, known.b)
 
 
 def _heights(rng: Rng, known: Formats, unit: Unit, count: int) -> tuple[Ints, Ints]:
@@ -156,7 +153,8 @@ def _places(rng: Rng, unit: Unit, k: int, count: int) -> Ints:
     size = min(unit.block_size, k)
     begun = rng.integers(0, max(k // size, 1), count) * size
     begun = np.where(rng.random(count) < 0.5, 0, begun)
-    inside = begun[:, None] + np.argsort(rng.random((count, size)), axis=1)[:, np.arange(wanted) % size]
+    turn = np.append(np.arange(3), -1 - np.arange(_LITTLE)) % size  # little ones where nothing else is, as far as there is room
+    inside = begun[:, None] + np.argsort(rng.random((count, size)), axis=1)[:, turn]
     anywhere = rng.integers(0, k, (count, wanted))
     found = np.where(rng.random((count, 1)) < 0.75, np.minimum(inside, k - 1), anywhere)
     return np.asarray(order[found], np.int64)
@@ -176,7 +174,7 @@ def _factors(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any) ->
     for fmt, height, negative, share in ((a, first, minus, 0.7), (b, second, rng.random(exponent.shape) < 0.5, 0.4)):
         chosen = free & (rng.random(exponent.shape) < share)
         codes = codes_at(fmt, height, np.where(chosen, fractions(rng, fmt, exponent.shape), 0), negative)
-        zero = np.where(negative, np.uint64(_sign(fmt)), np.uint64(0))
+        zero = np.where(negative, np.uint64(fmt.sign_bit if fmt.signed and fmt.nan != "negative-zero" else 0), np.uint64(0))
         made.append(np.where(there, codes, zero).astype(fmt.storage))
     blank = ~there & (rng.random(exponent.shape) < 0.5)  # a zero factor beside one that is none
     filler = codes_at(b, rng.integers(max(b.emin, -3), max(min(b.emax, 3), b.emin) + 1, exponent.shape), 0, minus)

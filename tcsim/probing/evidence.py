@@ -12,6 +12,7 @@ from tcsim.fp.codes import decode
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, C_ENTERS, NAN_FROM, OVERFLOWS, ROUNDINGS, SUBNORMALS, ZERO_SIGNS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, filled, simulated
+from tcsim.probing.codes import magnitude_codes
 
 _CHOICES = {
     "align_rounding": ALIGN_ROUNDINGS, "rounding": ROUNDINGS, "product_rounding": ROUNDINGS, "c_enters": C_ENTERS,
@@ -126,16 +127,13 @@ def counterexample_of_unit(unit: Unit, box: Box, seed: int) -> dict[str, Any] | 
             t, i, j = (int(x) for x in index)
             terms = int(
                 np.count_nonzero(
-                    (_magnitude(batch.a[t, i], box.formats.a) != 0) & (_magnitude(batch.b[t, :, j], box.formats.b) != 0)
+                    (magnitude_codes(batch.a[t, i], box.formats.a) != 0)
+                    & (magnitude_codes(batch.b[t, :, j], box.formats.b) != 0)
                 )
             )
             if worst is None or terms < worst[0]:
                 worst = terms, batch, (t, i, j)
     return None if worst is None else _described(unit, box, _shrunk(unit, box, _lone(worst[1], worst[2]), seed), seed)
-
-
-def _magnitude(codes: Any, fmt: Any) -> Any:
-    return codes & codes.dtype.type(~fmt.sign_bit & ((1 << fmt.width) - 1))
 
 
 def _lone(batch: Batch, index: tuple[int, ...]) -> Batch:
@@ -154,7 +152,7 @@ def _lone(batch: Batch, index: tuple[int, ...]) -> Batch:
 def _shrunk(unit: Unit, box: Box, case: Batch, seed: int) -> Batch:
     for _ in range(8):
         terms = np.flatnonzero(
-            (_magnitude(case.a[0, 0], box.formats.a) != 0) & (_magnitude(case.b[0, :, 0], box.formats.b) != 0)
+            (magnitude_codes(case.a[0, 0], box.formats.a) != 0) & (magnitude_codes(case.b[0, :, 0], box.formats.b) != 0)
         )
         if not terms.size or box.calls >= box.most_calls:
             break
@@ -176,7 +174,7 @@ def _described(unit: Unit, box: Box, case: Batch, seed: int) -> dict[str, Any]:
     known = box.formats
     computed = simulated(unit, case, seed=seed)
     a, b = case.a[0, 0], case.b[0, :, 0]
-    there = np.flatnonzero((_magnitude(a, known.a) != 0) | (_magnitude(b, known.b) != 0))
+    there = np.flatnonzero((magnitude_codes(a, known.a) != 0) | (magnitude_codes(b, known.b) != 0))
     return {
         "k": [int(k) for k in there],
         "length": int(a.size),

@@ -12,7 +12,18 @@ import numpy as np
 
 from tcsim.fp.formats import Format
 from tcsim.probing.box import Batch, Formats
-from tcsim.probing.codes import Rng, codes_at, codes_between, corners, exponents, fractions, integers, uniform_codes
+from tcsim.probing.codes import (
+    Rng,
+    codes_at,
+    codes_between,
+    corners,
+    exponents,
+    fractions,
+    integers,
+    negated,
+    uniform_codes,
+    unsigned,
+)
 from tcsim.problem import Codes
 
 SIDE = 16
@@ -129,10 +140,7 @@ def of_one_sign(batch: Batch, known: Formats) -> Batch:
     """The batch without signs: nothing cancels, and sums grow as wide as they can."""
     if known.a.integer:
         return batch
-    a, b, c = (
-        x & ~x.dtype.type(f.sign_bit if f.signed and f.nan != "negative-zero" else 0)
-        for x, f in ((batch.a, known.a), (batch.b, known.b), (batch.c, known.out))
-    )
+    a, b, c = (unsigned(x, f) for x, f in ((batch.a, known.a), (batch.b, known.b), (batch.c, known.out)))
     return replace(batch, a=a, b=b, c=c)
 
 
@@ -174,12 +182,12 @@ def _sum(rng: Rng, known: Formats, k: int, t: int, side: int) -> tuple[Codes, Co
     if kind == "pairs":
         keep = np.argsort(rng.random(a_shape), axis=1) < 2
         a = np.where(keep, _mid(rng, fa, a_shape, 14), np.zeros((), fa.storage))
-    if kind.startswith("cancel") and k > 1 and fa.signed and fa.nan != "negative-zero":
+    if kind.startswith("cancel") and k > 1:
         half = k // 2
         order = rng.permutation(k)
         first, second = order[:half], order[half : 2 * half]
-        a[:, second] = a[:, first] ^ a.dtype.type(fa.sign_bit)
-        b[second] = np.where(rng.random((half, side)) < 0.3, b[second], b[first])
+        a[:, second] = negated(a[:, first], fa) if fa.signed else a[:, first]
+        b[second] = np.where(rng.random((half, side)) < 0.3, b[second], b[first] if fa.signed else negated(b[first], fb))
     return a, b, c
 
 

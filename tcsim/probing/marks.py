@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.fp.formats import Format
 from tcsim.probing.box import Batch, Formats
-from tcsim.probing.codes import Rng, codes_at, exponents, fractions, integers
+from tcsim.probing.codes import Rng, codes_at, exponents, fractions, integers, negated
 from tcsim.probing.families import middle_numbers, scale
 from tcsim.problem import Codes
 
@@ -76,8 +76,8 @@ def pairs(rng: Rng, known: Formats, k: int, *, columns: int = 5, rows: int = 3, 
     a = np.broadcast_to(a_small[None, :, None], (k * k, rows, k)).copy()
     b = np.broadcast_to(b_small[None, None, :], (k * k, k, columns)).copy()
     problems = np.arange(k * k)
-    sign = a.dtype.type(fa.sign_bit if fa.signed and fa.nan != "negative-zero" else 0)
-    a[problems, :, second], b[problems, second] = a_large ^ sign, b_large
+    a[problems, :, second] = negated(a_large, fa) if fa.signed else a_large
+    b[problems, second] = b_large if fa.signed else negated(b_large, fb)
     a[problems, :, first], b[problems, first] = a_large, b_large
     c = _walked(rng, known, (a_small, a_large), (b_small, b_large), k)
     c = np.where(far | (rng.random(c.shape) < 0.5), np.zeros((), out.storage), c)

@@ -68,7 +68,7 @@ def remainders(rng: Rng, known: Formats) -> Remainders:
     sums = list(_unscaled(rng, known) if known.scale is None else _scaled(rng, known))
     parts = {key: np.concatenate([getattr(s, key) for s in sums]) for key in ("a", "b", "c", "minus", "free", "scale")}
     codes = []
-    signed = 0 if _has_sign(known.a) else 1
+    signed = 0 if known.a.signed else 1
     for i, (fmt, key) in enumerate(((known.a, "a"), (known.b, "b"))):
         fraction = np.where(parts["free"][:, :3], fractions(rng, fmt, parts[key].shape), 0) if i == 0 else 0
         made = codes_at(fmt, parts[key], fraction, parts["minus"][:, :3] if i == signed else False)
@@ -92,10 +92,6 @@ def answered_remainders(box: Box, rng: Rng) -> Remainders | None:
     question = remainders(rng, box.formats)
     answered = box.more(question.batch)
     return None if answered is None else replace(question, batch=answered)
-
-
-def _has_sign(fmt: Format) -> bool:
-    return fmt.signed and fmt.nan != "negative-zero"
 
 
 def _unscaled(rng: Rng, known: Formats) -> Iterator[_Sums]:
@@ -226,10 +222,9 @@ def widths_read(asked: Remainders, known: Formats) -> list[int]:
 
 
 def places_read(asked: Remainders, known: Formats) -> list[int]:
-    """Places at which lone terms are cut: their lowest bit, and where those of either sign begin to show."""
+    """Places at which lone terms are cut: the lowest bit of products, that of c, and where products of either sign begin to show."""
     d, sign = _answers(asked), known.out.sign_bit
-    alone = asked.group < _ALONE
-    found = {int(lowest_bit(d[alone], known.out).min())}
+    found = {int(lowest_bit(d[asked.group == alone], known.out).min()) for alone in range(_ALONE)}  # a late c is never cut
     shown = (asked.group == 0) & ((d & d.dtype.type(~sign & ((1 << known.out.width) - 1))) != 0)
     for minus in (False, True):
         heights = asked.height[shown & (((d & d.dtype.type(sign)) != 0) == minus)]

@@ -51,7 +51,7 @@ def rungs(rng: Rng, known: Formats, k: int) -> Batch:
     free[rows, little] = rng.random(count) < 0.4
     batch = sums_at(rng, known, exponent, free, minus, "rungs")
     pairs, beside_c = rows[kind == 2], rows[kind == 3]
-    cancel(batch, a, pairs, one[pairs], other[pairs])
+    cancel(batch, known, pairs, one[pairs], other[pairs])
     negative = _negative(batch.a[beside_c, 0, one[beside_c]], a) ^ _negative(batch.b[beside_c, one[beside_c], 0], b)
     sign = batch.c.dtype.type(out.sign_bit)
     magnitude = batch.c[beside_c, 0, 0] & ~sign

@@ -9,12 +9,14 @@ import pytest
 from support.recovery import black_box
 
 import tcsim
-from tcsim.fp.formats import Format
+from tcsim.fp.codes import decode
+from tcsim.fp.formats import Format, format_named
 from tcsim.hardware.choices import ALIGN_ROUNDINGS
 from tcsim.hardware.unit import Unit
 from tcsim.probing import remainders
 from tcsim.probing.box import Box, Formats, simulated
 from tcsim.probing.candidates import parts_of
+from tcsim.probing.edges import ladders
 from tcsim.probing.search import Found, Judge
 
 _BF16, _FP16 = tcsim.unit("h200", "bfloat16"), tcsim.unit("h200", "float16")
@@ -29,6 +31,7 @@ UNITS = {
     "float16 sums": (_BF16.replace(min_exponent=None, out="float16"), (56,)),
     "float64": (_WIDE.replace(min_exponent=None), (240, 1200)),
     "wide inputs": (_WIDE.replace(min_exponent=None, out="float32", a=Format(9, 40), b="tfloat32"), (12,)),
+    "no negative zero": (_FP16.replace(min_exponent=None, a="float8_e5m2fnuz", b="float8_e5m2fnuz"), (35,)),
     "scales": (tcsim.unit("b200", "mxfp8_e4m3").replace(min_exponent=None), (90,)),
 }
 
@@ -56,6 +59,32 @@ def test_every_cut_is_read(name: str, rounding: str) -> None:
         }  # no tie
         for other in (_cut(unit, rounding, n) for n in (width - 1, width + 1) if n):
             assert (simulated(other, asked.batch) != asked.batch.d).any()
+
+
+@pytest.mark.parametrize("c_enters", ["aligned", "after"])
+def test_the_place_at_which_lone_products_are_cut_is_read(c_enters: str) -> None:
+    unit = _FP16.replace(
+        a="float8_e5m2fnuz",
+        b="float8_e5m2fnuz",
+        block_size=3,
+        align_rounding="ro",
+        fraction_bits=35,
+        min_exponent=8,
+        c_enters=c_enters,
+    )
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    asked = remainders.answered_remainders(Box(black_box(unit), known), np.random.default_rng(0))
+    assert asked is not None
+    assert 8 - 35 in remainders.places_read(asked, known)
+
+
+@pytest.mark.parametrize("a", ["float8_e4m3fn", "float8_e5m2fnuz", Format(8, 4, signed=False, infinities=False, nan="none")])
+def test_products_cancel_whichever_factor_has_the_sign(a: str | Format) -> None:
+    known = Formats(format_named(a), format_named("float8_e4m3fnuz"), format_named("float32"))
+    batch = ladders(np.random.default_rng(0), known, 300)
+    both = decode(batch.a[:, 0], known.a).astype(np.float64) * decode(batch.b[:, :, 0], known.b)
+    assert (both[:, 0] != 0).all()
+    assert (both[:, 0] == -both[:, 1]).all()
 
 
 def test_the_lowest_bit_of_what_is_no_number_says_nothing() -> None:
