@@ -315,6 +315,12 @@ def _holders(known: Formats) -> Iterator[Format]:
         yield Format(exponent_bits, bits, bias=1 - emin)
 
 
+def other_roundings(parts: Parts) -> list[str]:
+    """How else results may be rounded."""
+    free = parts["arithmetic"] not in ("fused", "paired")
+    return [r for r in ROUNDINGS if free and r not in ("sr", parts["rounding"])]
+
+
 def unrounded(parts: Parts) -> list[Parts]:
     """A sum whose results have a precision of their own without it, in every rounding: one block whose sum fits in that precision
     does not tell them apart."""

@@ -206,7 +206,11 @@ class Search(Walker):
             shared = {key: best[key] for key in ("rounding", "out_precision", "zero_sign")}
             found = max(found, self._again(Found({**found.parts, **shared}, 0.0), [self.small]), key=lambda f: f.score)
         found = improve(
-            self.judge, self.read(self._again(self.read_off(found), [self.small]), [self.small], _SHAPES), [self.small]
+            self.judge,
+            self.read(
+                self._again(self.read_off(found, rounded=self.best_numbers() < 1.0), [self.small]), [self.small], _SHAPES
+            ),
+            [self.small],
         )
         again = self.read(found, [self.small], _SHAPES)
         found = found if again is found else max(found, improve(self.judge, again, [self.small]), key=lambda f: f.score)

@@ -240,6 +240,13 @@ def apart(judge: Judge, found: Found, batches: list[Batch], likely: tuple[int, .
     return best
 
 
+def uncut(judge: Judge, found: Found, batches: list[Batch]) -> Found:
+    """A two-stage sum cut as far down as is cheap, with the best rounding of its results: what results are rounded to, and a cut, may
+    each stand for the other."""
+    begun = {**found.parts, "fraction_bits": _WINDOW, "late_fraction_bits": _WINDOW}
+    return best_of(judge, Found(begun, judge.score(begun, batches)), dict(moves(judge.known, begun))["rounding"], batches)
+
+
 def cut(judge: Judge, found: Found, batches: list[Batch]) -> Found:
     """Terms that seem exact, cut in every way: where what is cut is rarely seen, no first guess leads there."""
     for scan in cuts(judge.known, found.parts):

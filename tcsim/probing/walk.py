@@ -13,7 +13,7 @@ from tcsim.fp.codes import decode
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing import contests, families, marks, remainders, saturation, structure
 from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
-from tcsim.probing.candidates import Parts, unit_of_parts, unrounded
+from tcsim.probing.candidates import Parts, other_roundings, unit_of_parts, unrounded
 from tcsim.probing.challenge import one_after_another
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng, nan_codes
@@ -21,7 +21,7 @@ from tcsim.probing.edges import ladders
 from tcsim.probing.focus import focus, rounds_randomly
 from tcsim.probing.orders import Orders
 from tcsim.probing.rungs import likely_cuts, rungs
-from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, improve
+from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, improve, uncut
 from tcsim.problem import Codes
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
@@ -38,12 +38,6 @@ _SHORTER = 6  # lengths below that of an order at which it is asked
 _NANS = 5  # patterns tried of either kind
 _RUNGS = 4  # products among which rungs are
 _PAIRS = 20  # how many lengths at most
-
-
-def _rounds(parts: Parts) -> list[str]:
-    """How else results may be rounded."""
-    free = parts["arithmetic"] not in ("fused", "paired")
-    return [r for r in ROUNDINGS if free and r not in ("sr", parts["rounding"])]
 
 
 def _nans_of(batch: Batch, known: Formats, made: bool) -> Codes:
@@ -136,12 +130,16 @@ class Walker:
             best = self.order(best, label)
         return self._again(self.exchanged(best, used), self.all)
 
-    def read_off(self, found: Found) -> Found:
-        """A two-stage sum's cuts as every distance between one product and c shows them."""
+    def read_off(self, found: Found, *, rounded: bool) -> Found:
+        """A two-stage sum's cuts as every distance between one product and c shows them; `rounded`: other roundings of results, too."""
         if found.parts["arithmetic"] != "two-stage":
             return found
         used = [*self.beside, self.small]
-        return apart(self.judge, self._again(found, used), used)
+        best = apart(self.judge, self._again(found, used), used)
+        if best.perfect or self.slow(best) or not rounded:
+            return best
+        begun = self._again(uncut(self.judge, found, [self.small]), used)
+        return max(best, apart(self.judge, begun, used), key=lambda f: f.score)
 
     def cuts(self, found: Found) -> Found:
         """Where terms are cut, from what was asked for that: as long as blocks are long enough to show it."""
@@ -241,7 +239,7 @@ class Walker:
                 break
             if parts["k_order"] not in seen:
                 seen.add(parts["k_order"])
-                rounded = [{**parts, "rounding": r} for r in (parts["rounding"], *_rounds(parts))]
+                rounded = [{**parts, "rounding": r} for r in (parts["rounding"], *other_roundings(parts))]
                 begun = best_of(self.judge, Found(parts, -1.0), rounded, used)
                 if parts["arithmetic"] == "rounded" and not begun.perfect:
                     begun = best_of(self.judge, begun, [{"product_rounding": r} for r in ROUNDINGS], used)
