@@ -251,7 +251,8 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
         yield "product rounding", [{"product_rounding": r, "rounding": q} for r in ROUNDINGS for q in ROUNDINGS]
     flush = ("keep", "flush") if kind != "two-stage" else ("keep",)
     yield "zeros", [{"subnormals": s, "zero_sign": z} for s in flush for z in ("positive", "ieee")]
-    yield "operand format", [{"operand_format": f} for f in operand_formats(known)]
+    # factors that a wider format holds as normal numbers are not flushed: neither of both alone explains more
+    yield "operand format", [{"operand_format": f, "subnormals": s} for s in flush for f in operand_formats(known)]
 
 
 def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
