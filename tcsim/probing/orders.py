@@ -14,7 +14,7 @@ from tcsim.probing import contests, marks, structure
 from tcsim.probing.box import Batch, Box, Formats, embedded, simulated
 from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.challenge import one_after_another
-from tcsim.probing.codes import Rng, codes_at, exponents, fractions
+from tcsim.probing.codes import Rng, codes_at, exponents, fractions, negated
 from tcsim.probing.contests import factors
 from tcsim.probing.families import middle_numbers
 from tcsim.probing.halves import Halves
@@ -30,6 +30,7 @@ _ROWS = 32  # lone products at each k
 _TREES = 1500  # pairs within a block that marks are asked for
 _BRANCHES = 40  # the largest tree of random words
 _ACROSS = (4, 8)  # outputs of two products
+_PAIR = 2
 _WALKS = 2  # orders that lone products allow
 
 
@@ -178,15 +179,16 @@ class Orders:
         size, length = parts["block_size"], len(blocks) * parts["block_size"]
         unit = unit_of_parts(self.box.formats, {**parts, "k_order": None})
         inner, at = _beneath(self.rng, self.box.formats, parts, size), np.arange(size)
+        count = inner.a.shape[2]
         found: list[Labels] = []
         for start, block in zip(range(0, length, size), blocks, strict=True):
-            asked = self.box.more(_at(inner, np.stack([block, np.roll(block, -1)], axis=1), length))
+            asked = self.box.more(_at(inner, np.stack([np.roll(block, -i) for i in range(count)], axis=1), length))
             if asked is None or unit is None:
                 return None
             fits = np.zeros((size, size), bool)
             for place in at:
-                beside = np.array([start + place, start + (place + 1) % size])
-                moved = _at(inner, np.broadcast_to(beside, (size, 2)), length)
+                beside = start + (place + np.arange(count)) % size
+                moved = _at(inner, np.broadcast_to(beside, (size, count)), length)
                 self.judge.begin(unit, moved)
                 self.judge.work += moved.size * length
                 fits[:, place] = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(1, 2))
@@ -263,24 +265,31 @@ def _meeting(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
 
 
 def _beneath(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
-    """Problems of a product of which bits are cut, and one that sets where they are, c its negative."""
+    """Problems of a product of which bits are cut, and one that sets where they are, c its negative; or a third product is, where only
+    those reach so far above what an output shows."""
     fa, fb, out = known.a, known.b, known.out
-    top = min(fa.emax + fb.emax, out.emax) - 1
-    down = max(top - (parts["fraction_bits"] or 0), fa.emin + fb.emin)
+    kept, high = parts["fraction_bits"] or 0, fa.emax + fb.emax - 1
+    top = min(high, out.emax - 1)
+    beyond = count > _PAIR and top - kept < out.emin
+    top = min(high, max(top, out.emin + kept)) if beyond else top
+    down = max(top - kept, fa.emin + fb.emin)
     made = []
     for at, fmt, shape in ((0, fa, (count, _ACROSS[0])), (1, fb, (count, _ACROSS[1]))):
-        low, high = factors(known, down)[at], factors(known, top)[at]
-        made.append([codes_at(fmt, low, fractions(rng, fmt, shape), False), codes_at(fmt, high, np.zeros(shape), False)])
+        low, above = factors(known, down)[at], factors(known, top)[at]
+        large = codes_at(fmt, above, np.zeros(shape), False)
+        against = negated(large, fmt) if fa.signed == (at == 0) else large
+        made.append([codes_at(fmt, low, fractions(rng, fmt, shape), False), large, *([against] if beyond else [])])
     a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
-    return Batch("two products", a, b, np.full((count, *_ACROSS), codes_at(out, top, 0, True)))
+    c = np.zeros((), out.storage) if beyond else codes_at(out, top, 0, True)
+    return Batch("two products", a, b, np.full((count, *_ACROSS), c))
 
 
 def _at(pairs: Batch, places: Labels, k: int) -> Batch:
-    """The two products of every problem at its two places of k."""
+    """The products of every problem at its places of k."""
     count = len(places)
     a, b = np.zeros((count, _ACROSS[0], k), pairs.a.dtype), np.zeros((count, k, _ACROSS[1]), pairs.b.dtype)
     problems = np.arange(count)
-    for i in range(2):
+    for i in range(places.shape[1]):
         a[problems, :, places[:, i]], b[problems, places[:, i]] = pairs.a[:, :, i], pairs.b[:, i]
     return replace(pairs, a=a, b=b)
 
