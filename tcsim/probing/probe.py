@@ -10,13 +10,13 @@ import numpy as np
 
 from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
-from tcsim.hardware.choices import ROUNDINGS
+from tcsim.hardware.choices import ROUNDINGS, ZERO_SIGNS
 from tcsim.probing import families, remainders
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.candidates import Parts, arithmetic_kind, modes, moves, records, scans, unit_of_parts, with_random_words
-from tcsim.probing.challenge import refuted_by
+from tcsim.probing.challenge import missed_at_edges, refuted_by
 from tcsim.probing.chance import chance_of
-from tcsim.probing.focus import focus, most_missed
+from tcsim.probing.focus import focus, most_missed, rounds_randomly
 from tcsim.probing.result import ProbeResult, result_of_search
 from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, scanned, starting_points
 from tcsim.probing.walk import Walker
@@ -227,14 +227,15 @@ class Search(Walker):
     def explain(self, found: Found) -> Found:
         """Whatever is left against everything that was seen, and the walk of k again."""
         placed = found.parts["k_order"] is not None
-        if found.score < _ONE_BLOCK and not placed and self.judge.score(found.parts, self.products) == 1.0:
-            found = self.walk(found)  # its numbers explain one product, far from every sum: what is left is how k is taken
+        far = found.score < _ONE_BLOCK or rounds_randomly(found.parts)  # of random words few tell places apart
+        if far and not placed and self.judge.score(found.parts, self.products) == 1.0:
+            found = self.walk(found)  # its numbers explain one product, not every sum: what is left is how k is taken
         for _ in range(2):
             found = self.read(found, self.all)
             if not found.perfect:
-                found = self.focused(found)
-            if not found.perfect:
                 found = best_of(self.judge, found, remainders.whole_results(self.left, self.box.formats, found.parts), self.all)
+            if not found.perfect:
+                found = self.focused(found)
             if not found.perfect:
                 found = self.cuts(self.walk(self._nans(found, self.all)))
             if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":
@@ -307,7 +308,8 @@ class Search(Walker):
         if found.parts["arithmetic"] == "paired":
             changes = [{"nan_code": code, "factor_nan": factor} for code in self.nans for factor in self.nans]
         used = batches or [self.small, self.large]
-        return best_of(self.judge, self._again(found, used), changes, used)
+        named = best_of(self.judge, self._again(found, used), changes, used)
+        return best_of(self.judge, named, [{"zero_sign": sign} for sign in ZERO_SIGNS], used)
 
     def confirm(self, found: Found, outputs: int) -> Batch | None:
         """Its edges, then fresh adversarial sums, `outputs` at least: the first call that refutes the candidate, None where none does."""
