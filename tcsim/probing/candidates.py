@@ -213,9 +213,10 @@ def floors(known: Formats) -> tuple[int, int]:
     """The least exponents that a block's can be kept above, as far as outputs show them."""
     a, b, out = known.a, known.b, known.out
     low = min(out.emin - out.mantissa_bits, a.emin + b.emin - a.mantissa_bits - b.mantissa_bits)
+    high = max(a.emax + b.emax, out.emax)
     if known.scale is not None:
-        low = min(low, 2 * known.scale.emin)
-    return max(low - 2, -1100), min(max(a.emax + b.emax, out.emax) + 8, 1100)
+        low, high = min(low, 2 * known.scale.emin), high + 2 * max(known.scale.emax, 0)
+    return max(low - 2, -1100), min(high + 8, 1100)
 
 
 def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:

@@ -8,12 +8,14 @@ for every change of one part an output must have been seen that the changed reco
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, simulated
+from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.codes import Rng
 from tcsim.probing.edges import edge_sums
 from tcsim.probing.evidence import others
@@ -21,6 +23,7 @@ from tcsim.probing.search import Judge, cost_of, one_by_one
 
 _COUNTS = (1500, 1500, 1000, 300)  # outputs asked of one product, a block, an instruction, more than one
 _SLOW = 20  # times the simplest product: a quarter of them
+_SHORT = 2  # lengths
 _LEFT = 400  # outputs at the edges of a changed record that no output told from it
 _WORK = 4e7  # products simulated for all of them
 
@@ -36,6 +39,17 @@ def refuted_by(box: Box, rng: Rng, judge: Judge, unit: Unit, seen: list[Batch]) 
             return answered
         asked.append(answered)
     return told_apart(box, rng, judge, unit, unshown(judge, unit, [*seen, *asked]))
+
+
+def missed_at_edges(box: Box, rng: Rng, judge: Judge, parts: Parts) -> list[Batch]:
+    """Short sums at the edges of a candidate that explains nearly everything: what it misses there shows where it is wrong."""
+    found: list[Batch] = []
+    unit = unit_of_parts(box.formats, parts)
+    for batch in () if unit is None else islice(edges_of(rng, box.formats, unit), _SHORT):
+        asked = box.more(batch)
+        if unit is not None and asked is not None and not _gives(unit, asked, judge.seed):
+            found.append(asked)
+    return found
 
 
 def _gives(unit: Unit, batch: Batch, seed: int) -> bool:

@@ -150,6 +150,8 @@ class Search(Walker):
             if self.judge.work > _ALL_WORK or (at and found.score < least):
                 continue
             self.judge.allow(work)
+            if found.score > _NEARLY and not at:
+                self.sums += missed_at_edges(self.box, self.rng, self.judge, found.parts)
             explained = self.explain(self._again(found, self.all))
             if (
                 not explained.perfect
@@ -304,6 +306,7 @@ class Search(Walker):
         return found
 
     def _nans(self, found: Found, batches: list[Batch] | None = None) -> Found:
+        """What no number depends on: NaN patterns, and the signs of zeros."""
         changes: list[Parts] = [{"nan_code": code, "nan_from": kept} for code in self.nans for kept in ("code", "operand")]
         if found.parts["arithmetic"] == "paired":
             changes = [{"nan_code": code, "factor_nan": factor} for code in self.nans for factor in self.nans]

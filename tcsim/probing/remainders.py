@@ -32,6 +32,7 @@ _LEFT = 2  # binades between what cancels and the largest value
 _LOWS, _LOW_HEIGHTS = 6, 12  # subnormal factors, and heights beside each
 _NONE = -(1 << 20)
 _ALONE = 2  # first groups: a product alone, c alone
+_BETWEEN = 7  # places that no height was drawn at, at most
 _LIKELY = 6  # numbers of bits, at most
 _NEAR = 2  # bits to both sides of a width
 _KEPT = 3  # cuts beside which least exponents are tried
@@ -228,16 +229,21 @@ def places_read(asked: Remainders, known: Formats) -> list[int]:
     shown = (asked.group == 0) & ((d & d.dtype.type(~sign & ((1 << known.out.width) - 1))) != 0)
     for minus in (False, True):
         heights = asked.height[shown & (((d & d.dtype.type(sign)) != 0) == minus)]
-        found |= {int(heights.min()), int(heights.min()) + 1} if heights.size else set()
+        if heights.size:
+            first = int(heights.min())
+            below = asked.height[(asked.group == 0) & (asked.height < first)]
+            found |= set(range(max(int(below.max(initial=first - 1)) + 1, first - _BETWEEN), first + 2))
     return sorted(place for place in found if place < -_NONE // 2)
 
 
 def whole_results(asked: Remainders | None, known: Formats, parts: Parts) -> list[Parts]:
     """The candidate without a precision of results, in every rounding, with the least exponents that lone terms show: together, as
     each hides the others."""
-    width, tried = parts["fraction_bits"], unrounded(parts)
-    places = places_read(asked, known) if tried and width and asked is not None else []
-    return [{**each, "min_exponent": least} for each in tried for least in (None, *(x + width for x in places))]
+    width = parts["fraction_bits"]
+    if asked is None or not width or parts["arithmetic"] != "aligned":
+        return unrounded(parts)
+    leasts = (None, *(place + width for place in places_read(asked, known)))
+    return [{**parts, "out_precision": None, "rounding": r, "min_exponent": least} for least in leasts for r in ROUNDINGS]
 
 
 def _answers(asked: Remainders) -> Codes:
