@@ -212,14 +212,16 @@ def lowest_bit(d: Any, out: Format) -> Ints:
 
 
 def widths_read(asked: Remainders, known: Formats) -> list[int]:
-    """Numbers of bits kept below what cancels, the most frequent first."""
-    bits, widths = lowest_bit(_answers(asked), known.out), Counter[int]()
+    """Numbers of bits kept below what cancels, the most frequent first; those last that end where the formats do."""
+    bits, widths, ended = lowest_bit(_answers(asked), known.out), Counter[int](), Counter[int]()
+    ends = (_lowest(known), known.out.emin - known.out.mantissa_bits)
     for group in np.unique(asked.group[asked.top != _NONE]):
         chosen = asked.group == group
-        width = int(asked.top[chosen][0]) - int(bits[chosen].min())
+        last = int(bits[chosen].min())
+        width = int(asked.top[chosen][0]) - last
         if 0 < width < -_NONE // 2:
-            widths[width] += 1
-    return [width for width, _ in widths.most_common(_LIKELY)]
+            (ended if last in ends else widths)[width] += 1
+    return list(dict.fromkeys(width for found in (widths, ended) for width, _ in found.most_common(_LIKELY)))[:_LIKELY]
 
 
 def places_read(asked: Remainders, known: Formats) -> list[int]:
