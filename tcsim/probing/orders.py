@@ -10,13 +10,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.probing import contests, marks, structure
-from tcsim.probing.box import Batch, Box, Formats, embedded, simulated
+from tcsim.probing import contests, marks, structure, words
+from tcsim.probing.box import Batch, Box, embedded, simulated
 from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.challenge import one_after_another
-from tcsim.probing.codes import Rng, codes_at, exponents, fractions, negated
-from tcsim.probing.contests import factors
-from tcsim.probing.families import middle_numbers
+from tcsim.probing.codes import Rng
 from tcsim.probing.halves import Halves
 from tcsim.probing.search import Judge
 from tcsim.probing.structure import Labels
@@ -26,11 +24,8 @@ _LONG, _SHORT = 130, 72  # products that contests and lone products are asked of
 _BEHIND = 64  # products of zero behind them
 _EXPLAINED = 0.9  # of sums by an order of whole blocks, if shorter ones are asked for
 _FEW = 4  # contests of a unit that takes long
-_ROWS = 32  # lone products at each k
 _TREES = 1500  # pairs within a block that marks are asked for
 _BRANCHES = 40  # the largest tree of random words
-_ACROSS = (4, 8)  # outputs of two products
-_PAIR = 2
 _WALKS = 2  # orders that lone products allow
 
 
@@ -152,15 +147,15 @@ class Orders:
         both = np.array([(i, j) for i in range(size) for j in range(i)])
         if unit is None or parts["arithmetic"] != "rounded" or not 2 < size <= _BRANCHES:
             return None
-        inner, found = _meeting(self.rng, known, parts, len(both)), []
+        inner, found = words.meeting(self.rng, known, parts, len(both)), []
         meets, ends = _tree(size)
         for start, block in zip(range(0, len(blocks) * size, size), blocks, strict=True):
-            asked = self.box.more(_at(inner, block[both], len(blocks) * size))
+            asked = self.box.more(words.moved_to(inner, block[both], len(blocks) * size))
             if asked is None:
                 return None
             fits = np.zeros((len(ends), len(both)), bool)
             for node, places in enumerate(ends):
-                moved = _at(inner, np.broadcast_to(np.array(places) + start, both.shape), len(blocks) * size)
+                moved = words.moved_to(inner, np.broadcast_to(np.array(places) + start, both.shape), len(blocks) * size)
                 self.judge.begin(unit, moved)
                 self.judge.work += moved.size * len(blocks) * size
                 fits[node] = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(1, 2))
@@ -178,21 +173,21 @@ class Orders:
         """Places within blocks whose terms are cut by random words: what is left of a product beside one that cancels c."""
         size, length = parts["block_size"], len(blocks) * parts["block_size"]
         unit = unit_of_parts(self.box.formats, {**parts, "k_order": None})
-        inner, at = _beneath(self.rng, self.box.formats, parts, size), np.arange(size)
+        inner, at = words.beneath(self.rng, self.box.formats, parts, size), np.arange(size)
         count = inner.a.shape[2]
         found: list[Labels] = []
         for start, block in zip(range(0, length, size), blocks, strict=True):
-            asked = self.box.more(_at(inner, np.stack([np.roll(block, -i) for i in range(count)], axis=1), length))
+            asked = self.box.more(words.moved_to(inner, np.stack([np.roll(block, -i) for i in range(count)], axis=1), length))
             if asked is None or unit is None:
                 return None
             fits = np.zeros((size, size), bool)
             for place in at:
                 beside = start + (place + np.arange(count)) % size
-                moved = _at(inner, np.broadcast_to(beside, (size, count)), length)
+                moved = words.moved_to(inner, np.broadcast_to(beside, (size, count)), length)
                 self.judge.begin(unit, moved)
                 self.judge.work += moved.size * length
                 fits[:, place] = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(1, 2))
-            order = _assigned(fits)
+            order = words.in_turn(fits)
             if order is None:
                 return None
             found.append(block[order])
@@ -204,26 +199,27 @@ class Orders:
         unit = unit_of_parts(known, {**parts, "k_order": None})
         if unit is None or not unit.stochastic or known.scale is not None or parts["c_enters"] != "aligned":
             return
+        of_results = parts["rounding"] == "sr" and parts["arithmetic"] == "aligned"
         kind = repr(
             [parts[key] for key in ("align_rounding", "fraction_bits", "product_rounding", "rounding", "out_precision")]
         )
         if kind not in self._alone:
-            self._alone[kind] = self.box.more(lone(self.rng, known, parts, self.box.whole(_SHORT)))
+            most = _LONG if of_results else _SHORT
+            self._alone[kind] = self.box.more(words.lone(self.rng, known, parts, self.box.whole(most)))
         asked = self._alone[kind]
         if asked is None or asked.d is None:
             return
         count, size = asked.a.shape[2], parts["block_size"]
-        fits = np.zeros((count, count), bool)
-        for step in range(count):
-            moved = replace(asked, a=np.roll(asked.a, step, axis=2), b=np.roll(asked.b, step, axis=1))
-            self.judge.begin(unit, moved)
-            self.judge.work += moved.size * count
-            same = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(0, 1))
-            fits[np.arange(count), (np.arange(count) + step) % count] = same
+        if of_results:  # of whole blocks: with blocks of one product their words say how many blocks came before
+            single = {**parts, "block_size": 1, "chain": 1, "chains": 1}
+            blocks = words.dealt(self._places(single, asked))
+            if blocks is not None:
+                yield self._ordered({**single, "block_size": len(blocks[0])}, blocks)
+        fits = self._places(parts, asked)
         left = _WALKS
         for length in range(size, count + 1, size):
             starts = range(0, count - length + 1, length)
-            order = _assigned(np.logical_and.reduce([fits[i : i + length, i : i + length] for i in starts]))
+            order = words.in_turn(np.logical_and.reduce([fits[i : i + length, i : i + length] for i in starts]))
             if order is None:
                 continue
             yield self._ordered(parts, [np.array(order)])
@@ -233,65 +229,19 @@ class Orders:
             if not left:
                 return
 
-
-def lone(rng: Rng, known: Formats, parts: Parts, k: int) -> Batch:
-    """Column j holds one product, at k = j, beside a c under which bits of it, or of both, are cut."""
-    fa, fb, out = known.a, known.b, known.out
-    kept = parts["out_precision"] or out.precision
-    a = codes_at(fa, rng.integers(*_span(fa), (_ROWS, k)), fractions(rng, fa, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
-    values = codes_at(fb, rng.integers(*_span(fb), k), fractions(rng, fb, (k,)), rng.random(k) < 0.5)
-    b = np.zeros((1, k, k), fb.storage)
-    b[0, np.arange(k), np.arange(k)] = values
-    product = exponents(a, fa) + exponents(values, fb)
-    cut = kept if parts["fraction_bits"] is None else min(kept, parts["fraction_bits"])
-    up = rng.choice(np.array([cut - 2, cut - 1, cut, cut, cut + 1, 1]), (_ROWS, k))
-    c = codes_at(out, product + up, fractions(rng, out, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
-    empty = rng.random((_ROWS, k)) < (0.6 if parts["product_rounding"] == "sr" else 0.1)
-    return Batch("lone products", a[None], b, np.where(empty, np.zeros((), out.storage), c)[None])
-
-
-def _meeting(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
-    """Problems of two products of which one ends about where the other's last place is: a sum of them is rounded."""
-    fa, fb, out = known.a, known.b, known.out
-    kept = parts["out_precision"] or out.precision
-    low, high = fa.emin + fb.emin, min(fa.emax + fb.emax, out.emax) - 2
-    above = min(max((low + high + kept) // 2, low + kept), high)
-    made = []
-    for at, fmt, shape in ((0, fa, (count, _ACROSS[0])), (1, fb, (count, _ACROSS[1]))):
-        up, down = (factors(known, e)[at] for e in (above, max(above - kept, low)))
-        made.append([codes_at(fmt, e, fractions(rng, fmt, shape), False) for e in (up, down)])
-    a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
-    return Batch("two products", a, b, np.zeros((count, *_ACROSS), out.storage))
-
-
-def _beneath(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
-    """Problems of a product of which bits are cut, and one that sets where they are, c its negative; or a third product is, where only
-    those reach so far above what an output shows."""
-    fa, fb, out = known.a, known.b, known.out
-    kept, high = parts["fraction_bits"] or 0, fa.emax + fb.emax - 1
-    top = min(high, out.emax - 1)
-    beyond = count > _PAIR and top - kept < out.emin
-    top = min(high, max(top, out.emin + kept)) if beyond else top
-    down = max(top - kept, fa.emin + fb.emin)
-    made = []
-    for at, fmt, shape in ((0, fa, (count, _ACROSS[0])), (1, fb, (count, _ACROSS[1]))):
-        low, above = factors(known, down)[at], factors(known, top)[at]
-        large = codes_at(fmt, above, np.zeros(shape), False)
-        against = negated(large, fmt) if fa.signed == (at == 0) else large
-        made.append([codes_at(fmt, low, fractions(rng, fmt, shape), False), large, *([against] if beyond else [])])
-    a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
-    c = np.zeros((), out.storage) if beyond else codes_at(out, top, 0, True)
-    return Batch("two products", a, b, np.full((count, *_ACROSS), c))
-
-
-def _at(pairs: Batch, places: Labels, k: int) -> Batch:
-    """The products of every problem at its places of k."""
-    count = len(places)
-    a, b = np.zeros((count, _ACROSS[0], k), pairs.a.dtype), np.zeros((count, k, _ACROSS[1]), pairs.b.dtype)
-    problems = np.arange(count)
-    for i in range(places.shape[1]):
-        a[problems, :, places[:, i]], b[problems, places[:, i]] = pairs.a[:, :, i], pairs.b[:, i]
-    return replace(pairs, a=a, b=b)
+    def _places(self, parts: Parts, asked: Batch) -> npt.NDArray[np.bool_]:
+        """For every k of lone products at which places of a record without an order they would give the same answers."""
+        unit, count = unit_of_parts(self.box.formats, {**parts, "k_order": None}), asked.a.shape[2]
+        fits = np.zeros((count, count), bool)
+        if unit is None:
+            return fits
+        for step in range(count):
+            moved = replace(asked, a=np.roll(asked.a, step, axis=2), b=np.roll(asked.b, step, axis=1))
+            self.judge.begin(unit, moved)
+            self.judge.work += moved.size * count
+            same = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(0, 1))
+            fits[np.arange(count), (np.arange(count) + step) % count] = same
+        return fits
 
 
 def _tree(size: int) -> tuple[Labels, list[tuple[int, int]]]:
@@ -304,23 +254,6 @@ def _tree(size: int) -> tuple[Labels, list[tuple[int, int]]]:
     return meets, ends
 
 
-def _span(fmt: object) -> tuple[int, int]:
-    low, high = middle_numbers(fmt, 3)  # type: ignore[arg-type]
-    return low, high + 1
-
-
 def _rows(found: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """What contests answer, a row for every two places."""
     return np.ascontiguousarray(found.transpose(1, 2, 0).reshape(-1, found.shape[0]))
-
-
-def _assigned(fits: npt.NDArray[np.bool_]) -> list[int] | None:
-    """Place after place the first k left that fits; None where none does."""
-    left, order = np.ones(len(fits), bool), []
-    for place in range(len(fits)):
-        able = left & fits[:, place]
-        if not able.any():
-            return None
-        order.append(int(able.argmax()))
-        left[order[-1]] = False
-    return order

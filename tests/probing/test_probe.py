@@ -154,12 +154,13 @@ FOUND_SHARE = 0.9
 # then least exponents and roundings that only a record's own edges show, NaN patterns beside many kept ones, two deep cuts of which one hides
 # the other, cuts of a block in an order of k, random words far down; orders of k that only contests of two products, random words of lone ones,
 # marks within a block, or the NaN that a lane keeps show; halves of blocks, trees of long orders; numbers whose negative zero is a NaN;
-# results rounded and cut at once, factors flushed in a wider format, least exponents among scales, random words far above outputs.
+# results rounded and cut at once, factors flushed in a wider format, least exponents among scales, random words far above outputs,
+# blocks that only random words tell, cuts beside the ends of formats.
 REGRESSIONS = (
     (21, 78), (6, 60), (21, 1), (6, 77), (6, 9), (6, 11), (6, 30), (5, 4), (6, 59), (2, 53), (1, 8), (1, 14), (1, 36), (1, 51), (3, 27), (1, 77), (2, 63), (2, 140), (2, 144), (3, 26), (3, 57), (3, 64),
     (22, 23), (22, 87), (21, 49), (22, 154), (52, 198), (22, 214),
     (101, 194), (101, 247), (101, 377), (101, 847), (101, 1349), (404, 569), (404, 77), (51, 274), (51, 204), (52, 222), (51, 299), (4, 35), (4, 59), (52, 256), (3, 16), (6, 27), (52, 68), (81, 327), (5, 28),
-    (404, 43), (101, 319), (101, 683), (404, 520), (404, 414), (404, 294), (61, 355), (101, 983),
+    (404, 43), (101, 319), (101, 683), (404, 520), (501, 46), (501, 24), (101, 857), (62, 263), (404, 414), (404, 294), (61, 355), (101, 983),
 )  # fmt: skip
 _QUICK_ONES = 7  # the first take about a second each
 

@@ -19,6 +19,7 @@ from tcsim.probing.rungs import likely_cuts, rungs
 from tcsim.probing.search import Found, Judge, apart
 from tcsim.probing.structure import branches
 from tcsim.probing.trees import Trees, at_places, clusters_of
+from tcsim.probing.words import dealt
 
 
 def _unit(arithmetic: str, size: int, seed: int, blocks: int = 1, **changes: Any) -> Unit:
@@ -122,3 +123,25 @@ def test_contests_see_through_blocks_that_cut_c() -> None:
     label = Orders(box, np.random.default_rng(0), judge, []).blocks(parts_of(unit), slow=False)
     assert label is not None
     assert label[:8].tolist() == [1, 1, 0, 0, 3, 3, 2, 2]
+
+
+@pytest.mark.parametrize(("size", "blocks"), [(4, 3), (1, 5), (7, 1), (25, 5)])
+def test_random_words_of_results_tell_blocks(size: int, blocks: int) -> None:
+    """Two products of a block are rounded with the same word, those of any two blocks with different ones."""
+    unit = _unit("aligned", size, size, blocks, rounding="sr", late_fraction_bits=None)
+    box, judge = Box(black_box(unit), _known(unit)), Judge(_known(unit))
+    parts = {**parts_of(unit), "block_size": 3, "k_order": None}
+    found = next(Orders(box, np.random.default_rng(0), judge, []).alone(parts))
+    assert found["block_size"] == size
+    told = found["k_order"] or range(size)
+    assert [sorted(told[i : i + size]) for i in range(0, len(told), size)] == [x.tolist() for x in _blocks(unit)]
+
+
+def test_words_that_fit_several_places_are_dealt_out() -> None:
+    before = np.array([1, 0, 1, 2, 0, 2])
+    fits = np.arange(18)[None] == (before + 3 * np.arange(3)[:, None]).reshape(-1, 1)
+    fits[4, :] = True
+    blocks = dealt(fits)
+    assert blocks is not None
+    assert [x.tolist() for x in blocks] == [[1, 4], [0, 2], [3, 5]]
+    assert dealt(np.zeros((6, 6), bool)) is None

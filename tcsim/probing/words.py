@@ -1,0 +1,127 @@
+"""What is asked about random words: lone products, two that meet, one beneath another; and who is where by what they answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.probing.box import Batch, Formats
+from tcsim.probing.candidates import Parts
+from tcsim.probing.codes import Rng, codes_at, exponents, fractions, negated
+from tcsim.probing.contests import factors
+from tcsim.probing.families import middle_numbers
+
+Labels = npt.NDArray[np.int64]
+Fits = npt.NDArray[np.bool_]
+_ROWS = 32  # lone products at each k
+_ACROSS = (4, 8)  # outputs of two products
+_PAIR = 2
+
+
+def lone(rng: Rng, known: Formats, parts: Parts, k: int) -> Batch:
+    """Column j holds one product, at k = j, beside a c under which bits of it, or of both, are cut."""
+    fa, fb, out = known.a, known.b, known.out
+    kept = parts["out_precision"] or out.precision
+    a = codes_at(fa, rng.integers(*_span(fa), (_ROWS, k)), fractions(rng, fa, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
+    values = codes_at(fb, rng.integers(*_span(fb), k), fractions(rng, fb, (k,)), rng.random(k) < 0.5)
+    b = np.zeros((1, k, k), fb.storage)
+    b[0, np.arange(k), np.arange(k)] = values
+    product = exponents(a, fa) + exponents(values, fb)
+    cut = kept if parts["fraction_bits"] is None else min(kept, parts["fraction_bits"])
+    up = rng.choice(np.array([cut - 2, cut - 1, cut, cut, cut + 1, 1]), (_ROWS, k))
+    if parts["align_rounding"] == "sr" and cut < (parts["fraction_bits"] or 0) and parts["rounding"] not in ("rne", "rna"):
+        up = parts["fraction_bits"] + rng.integers(1, 4, up.shape)  # whether anything is left tips the rounding, far below
+    height = np.where(product + up > out.emax, product - up // 2, product + up)  # below, where the output ends
+    c = codes_at(out, height, fractions(rng, out, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
+    empty = rng.random((_ROWS, k)) < (0.6 if parts["product_rounding"] == "sr" else 0.1)
+    return Batch("lone products", a[None], b, np.where(empty, np.zeros((), out.storage), c)[None])
+
+
+def meeting(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
+    """Problems of two products of which one ends about where the other's last place is: a sum of them is rounded."""
+    fa, fb, out = known.a, known.b, known.out
+    kept = parts["out_precision"] or out.precision
+    low, high = fa.emin + fb.emin, min(fa.emax + fb.emax, out.emax) - 2
+    above = min(max((low + high + kept) // 2, low + kept), high)
+    made = []
+    for at, fmt, shape in ((0, fa, (count, _ACROSS[0])), (1, fb, (count, _ACROSS[1]))):
+        up, down = (factors(known, e)[at] for e in (above, max(above - kept, low)))
+        made.append([codes_at(fmt, e, fractions(rng, fmt, shape), False) for e in (up, down)])
+    a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
+    return Batch("two products", a, b, np.zeros((count, *_ACROSS), out.storage))
+
+
+def beneath(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
+    """Problems of a product of which bits are cut, and one that sets where they are, c its negative; or a third product is, where only
+    those reach so far above what an output shows."""
+    fa, fb, out = known.a, known.b, known.out
+    kept, high = parts["fraction_bits"] or 0, fa.emax + fb.emax - 1
+    top = min(high, out.emax - 1)
+    beyond = count > _PAIR and top - kept < out.emin
+    top = min(high, max(top, out.emin + kept)) if beyond else top
+    down = max(top - kept, fa.emin + fb.emin)
+    made = []
+    for at, fmt, shape in ((0, fa, (count, _ACROSS[0])), (1, fb, (count, _ACROSS[1]))):
+        low, above = factors(known, down)[at], factors(known, top)[at]
+        large = codes_at(fmt, above, np.zeros(shape), False)
+        against = negated(large, fmt) if fa.signed == (at == 0) else large
+        made.append([codes_at(fmt, low, fractions(rng, fmt, shape), False), large, *([against] if beyond else [])])
+    a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
+    c = np.zeros((), out.storage) if beyond else codes_at(out, top, 0, True)
+    return Batch("two products", a, b, np.full((count, *_ACROSS), c))
+
+
+def moved_to(pairs: Batch, places: Labels, k: int) -> Batch:
+    """The products of every problem at its places of k."""
+    count = len(places)
+    a, b = np.zeros((count, _ACROSS[0], k), pairs.a.dtype), np.zeros((count, k, _ACROSS[1]), pairs.b.dtype)
+    problems = np.arange(count)
+    for i in range(places.shape[1]):
+        a[problems, :, places[:, i]], b[problems, places[:, i]] = pairs.a[:, :, i], pairs.b[:, i]
+    return replace(pairs, a=a, b=b)
+
+
+def in_turn(fits: npt.NDArray[np.bool_]) -> list[int] | None:
+    """Place after place the first k left that fits; None where none does."""
+    left, order = np.ones(len(fits), bool), []
+    for place in range(len(fits)):
+        able = left & fits[:, place]
+        if not able.any():
+            return None
+        order.append(int(able.argmax()))
+        left[order[-1]] = False
+    return order
+
+
+def _span(fmt: object) -> tuple[int, int]:
+    low, high = middle_numbers(fmt, 3)  # type: ignore[arg-type]
+    return low, high + 1
+
+
+def dealt(fits: Fits) -> list[Labels] | None:
+    """The blocks, of the shortest order of k, in which so many blocks come before every k as `fits` (k, blocks before) allows."""
+    count = len(fits)
+    for length in range(1, count + 1):
+        for size in (n for n in range(length, 0, -1) if length % n == 0):
+            blocks, able = length // size, np.ones((length, length // size), bool)
+            for start in range(0, count - length + 1, length):  # of a last one cut short, blocks may be left out
+                before = start // size
+                able &= fits[start : start + length, before : before + blocks]
+            label = _shared_out(able, size)
+            if label is not None:
+                return [np.flatnonzero(label == block) for block in range(blocks)]
+    return None
+
+
+def _shared_out(able: Fits, size: int) -> Labels | None:
+    """A block for every k, `size` of them in each: those that fit few first."""
+    room, label = np.full(able.shape[1], size), np.full(len(able), -1)
+    for k in np.argsort(able.sum(axis=1), kind="stable"):
+        left = np.flatnonzero(able[k] & (room > 0))
+        if not left.size:
+            return None
+        label[k] = left[0]
+        room[left[0]] -= 1
+    return label
