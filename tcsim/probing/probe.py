@@ -18,11 +18,10 @@ from tcsim.probing.challenge import missed_at_edges, refuted_by
 from tcsim.probing.chance import chance_of
 from tcsim.probing.focus import focus, most_missed, rounds_randomly
 from tcsim.probing.result import ProbeResult, result_of_search
-from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, scanned, starting_points
+from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, scanned, starting_points, uncut
 from tcsim.probing.walk import Walker
 
-_TRIES = 4
-_FOCUSES = 4
+_TRIES, _FOCUSES = 4, 4
 _FEW = 8  # picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 2e8, 4e8  # products simulated for one kind of arithmetic
@@ -218,6 +217,7 @@ class Search(Walker):
         found = found if again is found else max(found, improve(self.judge, again, [self.small]), key=lambda f: f.score)
         if found.score < _ONE_BLOCK:  # what was changed while numbers were far off may hold them there
             plain = self._again(Found({**found.parts, **_PLAIN}, 0.0), [self.small])
+            plain = uncut(self.judge, plain, [self.small])
             found = max(found, improve(self.judge, plain, [self.small]), key=lambda f: f.score)
         if found.score < min(self.best_numbers(), _ONE_BLOCK) - _FAR_BEHIND:
             return found

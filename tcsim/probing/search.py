@@ -241,10 +241,18 @@ def apart(judge: Judge, found: Found, batches: list[Batch], likely: tuple[int, .
 
 
 def uncut(judge: Judge, found: Found, batches: list[Batch]) -> Found:
-    """A two-stage sum cut as far down as is cheap, with the best rounding of its results: what results are rounded to, and a cut, may
-    each stand for the other."""
-    begun = {**found.parts, "fraction_bits": _WINDOW, "late_fraction_bits": _WINDOW}
-    return best_of(judge, Found(begun, judge.score(begun, batches)), dict(moves(judge.known, begun))["rounding"], batches)
+    """An exact sum, or a two-stage one cut as far down as is cheap, with the best rounding of its results, where that explains more:
+    what results are rounded to, and a cut, may each stand for the other."""
+    whole: dict[str, Parts] = {
+        "aligned": {"align_rounding": "exact", "fraction_bits": None, "min_exponent": None},
+        "two-stage": {"fraction_bits": _WINDOW, "late_fraction_bits": _WINDOW},
+    }
+    if found.parts["arithmetic"] not in whole:
+        return found
+    begun = {**found.parts, **whole[found.parts["arithmetic"]]}
+    rounded = dict(moves(judge.known, begun))["rounding"]
+    best = best_of(judge, Found(begun, judge.score(begun, batches)), rounded, batches)
+    return max(found, best, key=lambda f: f.score)
 
 
 def cut(judge: Judge, found: Found, batches: list[Batch]) -> Found:

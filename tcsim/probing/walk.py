@@ -138,7 +138,7 @@ class Walker:
         best = apart(self.judge, self._again(found, used), used)
         if best.perfect or self.slow(best) or not rounded:
             return best
-        begun = self._again(uncut(self.judge, found, [self.small]), used)
+        begun = self._again(uncut(self.judge, self._again(found, [self.small]), [self.small]), used)
         return max(best, apart(self.judge, begun, used), key=lambda f: f.score)
 
     def cuts(self, found: Found) -> Found:
