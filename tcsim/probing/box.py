@@ -10,12 +10,13 @@ import numpy as np
 
 from tcsim import composed
 from tcsim.errors import unknown
-from tcsim.fp.codes import encode
+from tcsim.fp.codes import decode, encode
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch
 from tcsim.kernels.general import run as general
 from tcsim.operands import accumulator, native
+from tcsim.probing.codes import nan_codes
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Composed, Schedule, Sequential
 
@@ -206,3 +207,14 @@ def simulator(unit: Unit, backend: str = "cpu", seed: int = 0) -> Callable[..., 
         return matmul(a, b, c, unit=unit, backend=backend, seed=seed, scale_a=scale_a, scale_b=scale_b, codes=integer)
 
     return f
+
+
+def nans_of(batch: Batch, known: Formats, made: bool) -> Codes:
+    """The NaN patterns of answers; `made`: only of those to which no operand brought one."""
+    assert batch.d is not None
+    if not made or known.a.integer:
+        return nan_codes(batch.d, known.out)
+    of_a, of_b = (np.isnan(decode(x, f)) for x, f in ((batch.a, known.a), (batch.b, known.b)))
+    brought = np.any(of_a, axis=2)[:, :, None] | np.any(of_b, axis=1)[:, None, :]
+    clean = np.logical_not(brought | np.isnan(decode(batch.c, known.out)))
+    return nan_codes(batch.d[clean], known.out)

@@ -29,6 +29,7 @@ _ALL_WORK = 2.5e9  # beyond which nothing is looked into any further: about ten 
 _ONE_BLOCK = 0.99
 _FAR = 0.9  # of what begins further off, another kind that explains one product is asked first
 _MARGIN = 0.015  # zeros that fill k up can show in one product
+_HOPELESS = 0.3  # what its own numbers leave so far behind another kind is asked for remainders last
 _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
 _NEARLY = 0.998  # another order of k would change more than is left to explain
@@ -95,7 +96,7 @@ class Search(Walker):
             if self.confirm(found, confirm) is None:
                 return self.result(found)
         begun = [f for mode in modes(self.box.formats) for f in starting_points(self.judge, mode, [self.small], self.nans[0])]
-        later: list[Found] = []
+        later = self.put_off
         for found in sorted(begun, key=lambda f: -f.score):
             if found.score < _FAR and self.best_numbers() == 1.0:
                 later.append(found)
@@ -157,6 +158,7 @@ class Search(Walker):
                 and work > _WORK
                 and explained.parts["arithmetic"] == "rounded"
                 and explained.parts["k_order"] is None
+                and not self.ascending
             ):
                 explained = max(explained, self._again(self.order(explained, self.label), self.all), key=lambda f: f.score)
             explained = self.settled(explained, confirm)
@@ -206,18 +208,16 @@ class Search(Walker):
             best = max(self.tried, key=lambda f: f.score).parts
             shared = {key: best[key] for key in ("rounding", "out_precision", "zero_sign")}
             found = max(found, self._again(Found({**found.parts, **shared}, 0.0), [self.small]), key=lambda f: f.score)
-        found = improve(
-            self.judge,
-            self.read(
-                self._again(self.read_off(found, rounded=self.best_numbers() < 1.0), [self.small]), [self.small], _SHAPES
-            ),
-            [self.small],
-        )
+        found = self._again(self.read_off(found, rounded=self.best_numbers() < 1.0), [self.small])
+        least = self.best_numbers() - _HOPELESS
+        if least > 0 and not self.deep and improve(self.judge, found, [self.small], 1).score < least:
+            self.put_off.append(found)
+            return Found(found.parts, -1.0)
+        found = improve(self.judge, self.read(found, [self.small], _SHAPES), [self.small])
         again = self.read(found, [self.small], _SHAPES)
         found = found if again is found else max(found, improve(self.judge, again, [self.small]), key=lambda f: f.score)
         if found.score < _ONE_BLOCK:  # what was changed while numbers were far off may hold them there
-            plain = self._again(Found({**found.parts, **_PLAIN}, 0.0), [self.small])
-            plain = uncut(self.judge, plain, [self.small])
+            plain = uncut(self.judge, self._again(Found({**found.parts, **_PLAIN}, 0.0), [self.small]), [self.small])
             found = max(found, improve(self.judge, plain, [self.small]), key=lambda f: f.score)
         if found.score < min(self.best_numbers(), _ONE_BLOCK) - _FAR_BEHIND:
             return found

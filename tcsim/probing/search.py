@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, of_problems, simulated
-from tcsim.probing.candidates import Parts, Scan, all_moves, cuts, moves, scans, starts, unit_of_parts
+from tcsim.probing.candidates import USUAL, Parts, Scan, all_moves, cuts, moves, scans, starts, unit_of_parts
 
 _QUICK = ("zeros", "cut and least exponent")  # few changes, each cheap: before numbers are scanned
 _WINDOW = 50  # bits beyond which kernels leave their words of 64
@@ -21,11 +21,9 @@ _NEEDLES = 130  # values of a number, all of them, where none but the right one 
 _DEEP_NEEDLES = 300  # of fraction bits
 _KICKS = 3  # changes of a group
 _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up early
-_MANY, _APART, _AT_ALL = (
-    100,
-    11,
-    0.97,
-)  # of so many problems every eleventh first, and the rest where these are explained nearly all
+# Of so many problems every eleventh first, or some two hundred, and the rest where these are explained nearly all.
+_MANY, _APART, _PILOTS, _AT_ALL = 100, 11, 200, 0.97
+_DEAR = 5000  # products of a batch from which on it is kept which of its outputs a candidate misses
 _CALL, _PROBLEM = 8e4, 8e3  # what a candidate costs before its first product, and for a problem by itself
 
 
@@ -54,6 +52,9 @@ class Judge:
     work: float = 0.0  # products simulated so far, those that take longer counted as several
     most: float = 0.0
     _kept: dict[tuple[Unit, int], int] = field(default_factory=dict)
+    _units: dict[tuple[object, ...], Unit | None] = field(default_factory=dict)
+    _wrong: dict[tuple[Unit, int], npt.NDArray[np.uint8]] = field(default_factory=dict)  # of what takes long, a bit an output
+    _rows: dict[tuple[Unit, int], list[bytes]] = field(default_factory=dict)
     _held: list[Batch] = field(default_factory=list)
     _pilots: dict[int, Batch] = field(default_factory=dict)
     orders: dict[tuple[Unit, int], tuple[int, ...] | None] = field(default_factory=dict)  # that pairs of marks showed
@@ -78,12 +79,36 @@ class Judge:
         self._held.append(batch)
         return batch
 
+    def unit(self, parts: Parts) -> Unit | None:
+        """`unit_of_parts`, checked once."""
+        key = tuple([parts.get(name, usual) for name, usual in USUAL.items()])
+        if key not in self._units:
+            self._units[key] = unit_of_parts(self.known, parts)
+        return self._units[key]
+
     def missed(self, parts: Parts, batch: Batch) -> npt.NDArray[np.bool_]:
         """Which outputs of a batch a candidate does not give; it must be one that can be written."""
-        unit = unit_of_parts(self.known, parts)
+        unit = self.unit(parts)
         assert unit is not None
+        return self._missed(unit, batch)
+
+    def _missed(self, unit: Unit, batch: Batch) -> npt.NDArray[np.bool_]:
         assert batch.d is not None
-        return np.asarray(simulated(unit, batch, seed=self.seed) != batch.d)
+        if (unit, id(batch)) in self._wrong:
+            bits = np.unpackbits(self._wrong[unit, id(batch)], count=batch.size)
+            return bits.reshape(batch.d.shape).astype(bool)
+        wrong = np.asarray(simulated(unit, batch, seed=self.seed) != batch.d)
+        if batch.size * batch.a.shape[2] > _DEAR:
+            self._wrong[unit, id(batch)] = np.packbits(wrong)
+        return wrong
+
+    def rows(self, unit: Unit, batch: Batch) -> list[bytes]:
+        """What a unit answers to each problem of a batch."""
+        self.begin(unit, batch)
+        self.work += batch.size * batch.a.shape[2]
+        if (unit, id(batch)) not in self._rows:
+            self._rows[unit, id(batch)] = [d.tobytes() for d in simulated(unit, batch, seed=self.seed)]
+        return self._rows[unit, id(batch)]
 
     def begin(self, unit: Unit, batch: Batch) -> None:
         """Count what computing a batch costs before its first product."""
@@ -95,14 +120,15 @@ class Judge:
         if key not in self._kept:
             self.begin(unit, batch)
             self.work += batch.size * (batch.a.shape[2] + 10) * cost_of(unit)
-            self._kept[key] = int(np.count_nonzero(simulated(unit, batch, seed=self.seed) == batch.d))
+            self._kept[key] = batch.size - int(np.count_nonzero(self._missed(unit, batch)))
         return self._kept[key]
 
     def share(self, unit: Unit, batch: Batch) -> float:
         """The share of a batch's outputs that agree; of a few problems among many where those are far off already."""
         if batch.only is None and len(batch.c) >= _MANY:
             if id(batch) not in self._pilots:
-                self._pilots[id(batch)] = self.hold(of_problems(batch, range(_APART // 2, len(batch.c), _APART)))
+                step = max(_APART, len(batch.c) // _PILOTS | 1)
+                self._pilots[id(batch)] = self.hold(of_problems(batch, range(step // 2, len(batch.c), step)))
             few = self._pilots[id(batch)]
             share = self.matched(unit, few) / few.size
             if share < _AT_ALL:
@@ -111,7 +137,7 @@ class Judge:
 
     def score(self, parts: Parts, batches: list[Batch], above: float = -2.0) -> float:
         """The mean share of outputs that agree; -1 for parts that go together in no unit, and as soon as it cannot exceed `above`."""
-        unit = unit_of_parts(self.known, parts)
+        unit = self.unit(parts)
         if unit is None:
             return -1.0
         missed, most = 0.0, (1.0 - above) * len(batches)

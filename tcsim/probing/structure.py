@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tcsim.probing.box import Batch, simulated
 from tcsim.probing.candidates import Parts, unit_of_parts
-from tcsim.probing.focus import focus
+from tcsim.probing.focus import focus, rounds_randomly
 from tcsim.probing.search import Found, Judge
 from tcsim.problem import Codes
 
@@ -47,6 +47,13 @@ def runs(label: npt.NDArray[np.int64]) -> list[int]:
 def ascending(label: npt.NDArray[np.int64]) -> bool:
     """Whether every set of k that answer alike is one run."""
     return len(runs(label)) == int(label.max()) + 1
+
+
+def all_in_place(judge: Judge, marks: Batch, parts: Parts) -> bool:
+    """Whether marks are all different, by no random words, and each is that of its place: of a wrong order two at least are not."""
+    if rounds_randomly(parts) or int(labels(marks).max()) < len(marks.c) - 1:
+        return False
+    return int(np.count_nonzero(judge.missed(parts, marks).any(axis=(1, 2)))) < 2
 
 
 def shapes(found: Parts, sizes: list[int], scale_block: int, longest: int, *, only: bool = False) -> Iterator[Parts]:
@@ -138,10 +145,8 @@ def placed(
             batch = marks(n) if left and n > 1 else None
             if batch is None or unit is None or batch.d is None:
                 continue
-            judge.begin(unit, batch)
-            judge.work += batch.size * batch.a.shape[2]
             seen = [row.tobytes() for row in answer_rows(batch.d)]
-            places = [row.tobytes() for row in answer_rows(simulated(unit, batch, seed=judge.seed))]
+            places = judge.rows(unit, batch)
             if sorted(seen) == sorted(places):
                 yield {**found.parts, **shape, "k_order": _matching(seen, places)}, n
                 if n == 2:  # two marks may answer alike in either order

@@ -9,20 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.fp.codes import decode
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing import contests, families, marks, remainders, saturation, structure
-from tcsim.probing.box import Batch, Box, Formats, embedded, of_few
+from tcsim.probing.box import Batch, Box, embedded, nans_of, of_few
 from tcsim.probing.candidates import Parts, other_roundings, unit_of_parts, unrounded
 from tcsim.probing.challenge import one_after_another
 from tcsim.probing.chance import Chance
-from tcsim.probing.codes import Rng, nan_codes
+from tcsim.probing.codes import Rng
 from tcsim.probing.edges import ladders
 from tcsim.probing.focus import focus, rounds_randomly
 from tcsim.probing.orders import Orders
 from tcsim.probing.rungs import likely_cuts, rungs
 from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, improve, uncut
-from tcsim.problem import Codes
 
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
 _PERIODS = 8
@@ -38,17 +36,6 @@ _SHORTER = 6  # lengths below that of an order at which it is asked
 _NANS = 5  # patterns tried of either kind
 _RUNGS = 4  # products among which rungs are
 _PAIRS = 20  # how many lengths at most
-
-
-def _nans_of(batch: Batch, known: Formats, made: bool) -> Codes:
-    """The NaN patterns of answers; `made`: only of those to which no operand brought one."""
-    assert batch.d is not None
-    if not made or known.a.integer:
-        return nan_codes(batch.d, known.out)
-    of_a, of_b = (np.isnan(decode(x, f)) for x, f in ((batch.a, known.a), (batch.b, known.b)))
-    brought = np.any(of_a, axis=2)[:, :, None] | np.any(of_b, axis=1)[:, None, :]
-    clean = np.logical_not(brought | np.isnan(decode(batch.c, known.out)))
-    return nan_codes(batch.d[clean], known.out)
 
 
 class Walker:
@@ -74,16 +61,19 @@ class Walker:
         self.beside = [] if beside is None else [beside]
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
+        self.put_off: list[Found] = []  # kinds that are tried after all others
         self.begun: list[tuple[bool, Parts]] = []  # whether all kinds were tried once, and numbers from which k was walked then
         self.confirmed = self.wanted = 0
         self.pairs: dict[int, Batch | None] = {}
         self.places: dict[int, Batch | None] = {}
         self.climbed: dict[bool, Batch | None] = {}
+        self.steps_of: dict[tuple[bool, int], Batch | None] = {}
         self.contested: Batch | None = None
         self.shortened: dict[int, list[Batch]] = {}
         self.asked_orders = Orders(box, rng, judge, self.sums)
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
+        self.ascending = False  # whether marks show that k is taken upwards
         self.far = False  # whether marks are to be so large that no random word matters
         self.blocks: dict[tuple[int, ...], Batch | None] = {}
 
@@ -100,7 +90,7 @@ class Walker:
         known = self.box.formats
         usual, codes = known.out.nan_code, []
         for made in (True, False):
-            found = [_nans_of(batch, known, made).ravel() for batch in (self.small, self.large)]
+            found = [nans_of(batch, known, made).ravel() for batch in (self.small, self.large)]
             values, counts = np.unique(np.concatenate(found), return_counts=True)
             codes += [int(v) for v in values[np.argsort(-counts, kind="stable")][:_NANS]]
         return list(dict.fromkeys([*(None if code == usual else code for code in codes), None]))
@@ -116,8 +106,9 @@ class Walker:
         if best.parts["overflow"] == "saturate" and not best.perfect:
             best = self.saturating(best, used)
         runs = structure.ascending(label)
-        open_ = int(label.max()) in (0, label.size - 1)  # marks tell all places apart, or none
-        if not best.perfect and (self.deep or open_ or not runs):
+        each = int(label.max()) == label.size - 1  # marks tell all places apart
+        self.ascending |= each and structure.all_in_place(self.judge, self.marks, best.parts)
+        if not best.perfect and not self.ascending and (self.deep or each or not label.any() or not runs):
             best = self.told(best, used)
         if not runs and not best.perfect:
             best = self.order(best, label)
@@ -135,18 +126,19 @@ class Walker:
         if found.parts["arithmetic"] != "two-stage":
             return found
         used = [*self.beside, self.small]
-        best = apart(self.judge, self._again(found, used), used)
+        begun = uncut(self.judge, self._again(found, [self.small]), [self.small]) if rounded else found
+        best = apart(self.judge, self._again(begun, used), used)
         if best.perfect or self.slow(best) or not rounded:
             return best
-        begun = self._again(uncut(self.judge, self._again(found, [self.small]), [self.small]), used)
-        return max(best, apart(self.judge, begun, used), key=lambda f: f.score)
+        return max(best, apart(self.judge, self._again(found, used), used), key=lambda f: f.score)
 
     def cuts(self, found: Found) -> Found:
         """Where terms are cut, from what was asked for that: as long as blocks are long enough to show it."""
         shown = found.parts["block_size"] >= _SHOWN or found.parts["arithmetic"] == "two-stage"
         if found.perfect or not self.steps or not shown or found.score < _LIKELY:
             return found
-        below = apart(self.judge, self._again(found, self.steps), self.steps, likely_cuts(self.steps[-1], self.box.formats))
+        used = [*self.steps, *self.beside] if found.parts["arithmetic"] == "two-stage" else self.steps
+        below = apart(self.judge, self._again(found, used), used, likely_cuts(self.steps[-1], self.box.formats))
         return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
 
     def read(self, found: Found, batches: list[Batch], sizes: tuple[int, ...] = ()) -> Found:
@@ -181,7 +173,8 @@ class Walker:
         other = any(f.score > _NEARLY > found.score for f in self.tried)
         one_product = self.judge.score(found.parts, self.products)
         nearly = other or found.score > _NEARLY or one_product < _ONE_BLOCK
-        return self.deep and self.box.formats.scale is None and not nearly and not self.judge.tired
+        able = self.deep and not self.ascending and self.box.formats.scale is None
+        return able and not nearly and not self.judge.tired
 
     def order(self, found: Found, label: Any) -> Found:
         """The order of k of a unit that does not take it upwards, from marks; from pairs of marks where those leave it open."""
@@ -289,7 +282,8 @@ class Walker:
         if self.far not in self.climbed:
             self.climbed[self.far] = self.box.more(marks.stairs(self.rng, self.box.formats, structure.LONG, far=self.far))
         stairs = self.climbed[self.far]
-        return None if stairs is None else structure.step_of(stairs, length)
+        found = None if stairs is None else structure.step_of(stairs, length)
+        return self.steps_of.setdefault((self.far, length), found)
 
     def placed(self, best: Found, begun: Found, used: list[Batch], size: int = 1, length: int | None = None) -> Found:
         """The best order of k among those that marks allow, each made finer by pairs where it does not explain everything."""
