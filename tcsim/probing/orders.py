@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ _EXPLAINED = 0.9  # of sums by an order of whole blocks, if shorter ones are ask
 _FEW = 4  # contests of a unit that takes long
 _TREES = 1500  # pairs within a block that marks are asked for
 _BRANCHES = 40  # the largest tree of random words
+_DEALT = 6  # orders that their random words allow
 _WALKS = 2  # orders that lone products allow
 
 
@@ -212,8 +214,7 @@ class Orders:
         count, size = asked.a.shape[2], parts["block_size"]
         if of_results:  # of whole blocks: with blocks of one product their words say how many blocks came before
             single = {**parts, "block_size": 1, "chain": 1, "chains": 1}
-            blocks = words.dealt(self._places(single, asked))
-            if blocks is not None:
+            for blocks in islice(words.dealt(self._places(single, asked)), _DEALT):
                 yield self._ordered({**single, "block_size": len(blocks[0])}, blocks)
         fits = self._places(parts, asked)
         left = _WALKS

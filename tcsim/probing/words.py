@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -100,8 +101,8 @@ def _span(fmt: object) -> tuple[int, int]:
     return low, high + 1
 
 
-def dealt(fits: Fits) -> list[Labels] | None:
-    """The blocks, of the shortest order of k, in which so many blocks come before every k as `fits` (k, blocks before) allows."""
+def dealt(fits: Fits) -> Iterator[list[Labels]]:
+    """The blocks, of the shortest order of k first, in which so many blocks come before every k as `fits` (k, blocks before) allows."""
     count = len(fits)
     for length in range(1, count + 1):
         for size in (n for n in range(length, 0, -1) if length % n == 0):
@@ -111,8 +112,7 @@ def dealt(fits: Fits) -> list[Labels] | None:
                 able &= fits[start : start + length, before : before + blocks]
             label = _shared_out(able, size)
             if label is not None:
-                return [np.flatnonzero(label == block) for block in range(blocks)]
-    return None
+                yield [np.flatnonzero(label == block) for block in range(blocks)]
 
 
 def _shared_out(able: Fits, size: int) -> Labels | None:
