@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from typing import Any
 
@@ -51,6 +52,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="a soak runs by `pytest -m soak`, minutes given by --soak-minutes"))
         if item.get_closest_marker("site") and "site" not in asked:
             item.add_marker(pytest.mark.skip(reason="the documentation is built by `pytest -m site`"))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: Python's collector of cycles need not walk through it again and again."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session")
