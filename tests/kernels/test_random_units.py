@@ -12,17 +12,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
-from support import special_units
-from support.random_problems import Tally, check
+from support.compared import compared
+from support.random_problems import Tally
 
 PATHS = {"general", "fast", "double", "fused", "paired", "library", "integers", "native", "payload"}
-
-
-def compared(seed: int, first: int, count: int, which: str = "any") -> Tally:
-    tally, draw = Tally(), {"any": check, "special": special_units.check}[which]
-    for number in range(first, first + count):
-        draw(seed, number, tally)
-    return tally
 
 
 def test_fixed_units() -> None:
