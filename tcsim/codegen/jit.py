@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
@@ -66,6 +67,9 @@ def variant(*made_of: object) -> Callable[[Callable[..., Any]], Callable[..., An
     return named
 
 
+_CACHE_DIR = (
+    threading.Lock()
+)  # two threads that make a kernel at once would each find the other's folder, and leave it to everybody
 _COMMON = {"error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
 
 
@@ -76,12 +80,13 @@ def _check_name(function: Callable[..., Any]) -> None:
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     _check_name(function)
-    previous = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_folder())
-    try:
-        made = numba.njit(function, cache=True, pipeline_class=Whole, **_COMMON, **options)
-    finally:
-        config.CACHE_DIR = previous
+    with _CACHE_DIR:
+        previous = config.CACHE_DIR
+        config.CACHE_DIR = str(cache_folder())
+        try:
+            made = numba.njit(function, cache=True, pipeline_class=Whole, **_COMMON, **options)
+        finally:
+            config.CACHE_DIR = previous
     made._cache._cache_file = KeyedFiles(made._cache.cache_path, made._cache._impl.filename_base)
     return made
 

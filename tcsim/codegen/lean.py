@@ -1,9 +1,9 @@
 """Numba's front end without the part of its work that nobody reads, while it compiles a kernel.
 
 Most of a first call is Numba's own Python, not LLVM: it looks at every function's variables after each of its passes, times the passes and
-tells listeners of them, compares all options wherever it looks one up, copies the place in the source of every instruction that it inlines,
-and makes machine code of `max` before that becomes part of a kernel. What is compiled is the same; the compiler's lock is held meanwhile, so
-nobody else finds Numba otherwise than it was. Versions of Numba whose front end was not read for this do all of their work.
+tells listeners of them, compares all options wherever it looks one up, copies a function twice before it inlines it, and makes machine
+code of `max` before that becomes part of a kernel. What is compiled is the same; the compiler's lock is held meanwhile, so nobody else
+finds Numba otherwise than it was. Versions of Numba whose front end was not read for this do all of their work.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from functools import cache
 from typing import Any
 
 import numba
-from numba.core import compiler_machinery, ir, postproc, transforms
+from numba.core import compiler_machinery, event, ir, postproc, transforms
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.inline_closurecall import InlineWorker
 from numba.core.targetconfig import TargetConfig
 from numba.core.typing.templates import _OverloadFunctionTemplate as Overload
 
@@ -26,6 +28,7 @@ _numba_compile, _numba_post_process, _numba_decorator = (
     postproc.PostProcessor.run,
     Overload._get_jit_decorator,
 )
+_numba_start, _numba_end = event.start_event, event.end_event
 
 
 def _compile(self: Any, signature: Any) -> Any:
@@ -96,6 +99,30 @@ def _same(self: Any, memo: dict[int, Any]) -> Any:
     return self
 
 
+def _told_by_others(tell: Callable[..., None]) -> Callable[..., None]:
+    """No event of the thread that compiles: of every call of LLVM every function that is being compiled would be told, how long it took.
+
+    Another thread, which waits for the compiler's lock or has just left it, tells of that as ever: whoever hears a start hears the end.
+    """
+    ours = global_compiler_lock.is_locked
+
+    def told(*args: Any, **kwargs: Any) -> None:
+        if not ours():
+            tell(*args, **kwargs)
+
+    return told
+
+
+def _inline_function(self: Any, caller_ir: Any, block: Any, i: int, function: Any, arg_typs: Any = None) -> Any:
+    """A function read for this call alone is not copied first, twice and each block with all variables of the function."""
+    callee = self.run_untyped_passes(function)
+    ir.Block.__deepcopy__ = _same
+    try:
+        return self.inline_ir(caller_ir, block, i, callee, function.__code__.co_freevars, arg_typs=arg_typs)
+    finally:
+        del ir.Block.__deepcopy__
+
+
 def _swaps(overloads: type[Any]) -> tuple[tuple[Any, str, Any], ...]:
     """What is replaced: where, its name, and by what. Numba's own overloads are compiled by `overloads`, as functions that only kernels call."""
 
@@ -110,6 +137,9 @@ def _swaps(overloads: type[Any]) -> tuple[tuple[Any, str, Any], ...]:
         (TargetConfig, "values", _values),
         (ir.Inst, "_rec_list_vars", _variables),
         (ir.Loc, "__deepcopy__", _same),
+        (event, "start_event", _told_by_others(_numba_start)),
+        (event, "end_event", _told_by_others(_numba_end)),
+        (InlineWorker, "inline_function", _inline_function),
         (Overload, "_get_jit_decorator", decorator),
     )
 

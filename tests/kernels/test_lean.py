@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import numba
 import numpy as np
 import pytest
-from numba.core import compiler, ir
+from numba.core import compiler, config, event, ir
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import TypingError
 
-from tcsim.codegen import jit
+from tcsim.codegen import jit, start
 from tcsim.codegen.inner import Inner
 from tcsim.codegen.lean import FIRST_READ, LAST_READ, _swaps, lean
 
@@ -23,6 +31,24 @@ def largest(x):  # type: ignore[no-untyped-def]
 
 def no_sum(x):  # type: ignore[no-untyped-def]
     return x + "one"
+
+
+@numba.njit(inline="always")
+def steps(x, most):  # type: ignore[no-untyped-def]
+    """A loop and branches with variables of their own, inlined."""
+    count = 0
+    while x > 1 and count < most:
+        x = x // 2 if x % 2 == 0 else 3 * x + 1
+        count += 1
+    return count
+
+
+def inlined_often(x):  # type: ignore[no-untyped-def]
+    """One function inlined at three places, one of them within a loop, beside variables of the same names."""
+    count = steps(x, 5)
+    for i in range(3):
+        count += steps(x + i, 100) * (i + 1)
+    return count * 1000 + steps(7, x)
 
 
 def _numba_now() -> list[object]:
@@ -43,6 +69,60 @@ def test_numba_is_left_as_it_was() -> None:
             assert _numba_now() == inside != before
         assert _numba_now() == inside
     assert _numba_now() == before
+
+
+@pytest.mark.parametrize("x", [1, 6, 27])
+def test_a_function_inlined_at_many_places(x: int) -> None:
+    """Each place has variables of its own, though nothing was copied for it; afterwards blocks are copied as ever."""
+    assert jit.kernel(inlined_often)(x) == inlined_often(x) == numba.njit(inlined_often)(x)
+    assert "__deepcopy__" not in vars(ir.Block)
+
+
+def test_another_thread_tells_of_its_waiting() -> None:
+    """One that comes for the compiler's lock while a kernel is compiled: whoever heard that it starts hears that it ended.
+
+    The collector of cycles is such a listener: it stays at rest until the last is done, and is at work again then.
+    """
+    waits = threading.Thread(target=numba.njit(largest).compile, args=((numba.float64[:],),))
+    with event.install_recorder("numba:compiler_lock") as heard:
+        with global_compiler_lock, lean(Inner):
+            waits.start()
+            until = time.monotonic() + 60
+            while len(heard.buffer) < 2 and time.monotonic() < until:  # its start, beside our own
+                time.sleep(0.001)
+            with global_compiler_lock:
+                pass
+            assert len(heard.buffer) == 2
+        waits.join()
+    told = [each.is_start for _, each in heard.buffer]
+    assert sum(told) == len(told) / 2 >= 2
+    assert gc.isenabled()
+
+
+def _one_more(step: int):  # type: ignore[no-untyped-def]
+    @jit.variant("of_test_lean", step)
+    def added(x):  # type: ignore[no-untyped-def]
+        return steps(x, 9) + step
+
+    return jit.kernel(added)
+
+
+def test_threads_that_make_and_compile_kernels_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each gets its own kernel, and what they share is left as it was: Numba's functions and folder, the collector of cycles."""
+    monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path)
+    before, folder = _numba_now(), config.CACHE_DIR
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda i: _one_more(i)(i), range(24)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == [steps.py_func(i, 9) + i for i in range(24)]
+    assert _numba_now() == before
+    assert folder == config.CACHE_DIR
+    assert gc.isenabled()
+    assert not start._RESTING
 
 
 @pytest.mark.parametrize("version", ["0.61.2", "0.69.0dev0+12.gabc", "1.0.0"])
