@@ -76,6 +76,23 @@ def nearest(data: Any) -> Any:
     return data.assign(error=error)
 
 
+def as_good_as(scheme: str, other: str, variable: str, factor: float = 1.0) -> Callable[[Any], Any]:
+    """One scheme's numbers are another's, times a factor."""
+
+    def change(data: Any) -> Any:
+        changed = data[variable].copy(deep=True)
+        changed.loc[{"scheme": scheme}] = data[variable].sel(scheme=other) * factor
+        return data.assign({variable: changed})
+
+    return change
+
+
+def a_product_a_slice(data: Any) -> Any:
+    """CR mode takes as many products as A has slices."""
+    far = last_k(10240)(data)
+    return far.assign(cr_gemms=far.cr_a + 0 * far.cr_gemms)
+
+
 def table_1(data: Any) -> Any:
     """24 products of float64 slices."""
     return data.assign(wide_gemms=data.wide_gemms * 0 + 24).assign_coords(k=[*data.k.values[:-1], 10240])
@@ -85,7 +102,13 @@ def table_1(data: Any) -> Any:
 STARTS: dict[str, tuple[Callable[[Any], Any], ...]] = {
     "narrow-range": (last_k(10**6), lambda d: published_slopes(last_k(10**6)(d)), published_slopes, grown),
     "fabsum": (last_k(2**20), crossing, level, flat),
-    "ozaki-slices": (last_k(10240), table_1, lambda d: d.assign(dp=d.dp + 1)),
+    "ozaki-slices": (last_k(10240), table_1, lambda d: d.assign(dp=d.dp + 1), a_product_a_slice),
+    "methods": (
+        as_good_as("Ootomo TF32", "fp16", "capped"),
+        as_good_as("Markidis TF32", "fp16", "capped"),
+        as_good_as("Markidis, scaled, outside", "Markidis, scaled, outside", "capped", 1e-9),
+    ),
+    "float32-emulation": (as_good_as("BF16x9, staged", "1xTF32", "error"),),
     "ozaki-integers": (nearest,),
     "ozaki-residues": (lambda d: d.assign_attrs(k=1024),),
     "mantissa": (rarer,),
