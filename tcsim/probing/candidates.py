@@ -228,6 +228,10 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
         return
     if kind == "paired":
         yield "zeros", [{"term_cut": t, "subnormals": s} for t in TERM_CUTS for s in ("keep", "flush")]
+        if now["min_exponent"] is not None:  # the grid of a zero c shows their difference
+            least, kept = now["min_exponent"], now["late_fraction_bits"]
+            steps = sorted((n for n in range(1 - kept, _DEEP) if n), key=abs)
+            yield "cut and least exponent", [{"min_exponent": least + n, "late_fraction_bits": kept + n} for n in steps]
     if kind == "aligned" and now["fraction_bits"] is not None:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
         yield "align rounding", [{"align_rounding": r, "fraction_bits": f} for r in ALIGN_ROUNDINGS[:-1] for f in near]
@@ -254,6 +258,19 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
     yield "zeros", [{"subnormals": s, "zero_sign": z} for s in flush for z in ("positive", "ieee")]
     # factors that a wider format holds as normal numbers are not flushed: neither of both alone explains more
     yield "operand format", [{"operand_format": f, "subnormals": s} for s in flush for f in operand_formats(known)]
+
+
+def alike_alone(parts: Parts) -> list[Parts]:
+    """What gives the same for every single product: terms of a paired sum that are floored one by one, or first by twos."""
+    other = {"floor": "pairs", "pairs": "floor"}.get(parts["term_cut"]) if parts["arithmetic"] == "paired" else None
+    return [] if other is None else [{**parts, "term_cut": other}]
+
+
+def group_sizes(known: Formats, block_size: int) -> list[int]:
+    """Sizes of groups in which scaled products may be added, none of their own and all that share a scale first."""
+    sizes = [g for g in range(1, known.scale_block + 1) if block_size % g == 0 == known.scale_block % g]
+    sizes = sizes[1:] if known.scale is None or known.scale.mantissa_bits else sizes
+    return sorted(sizes, key=lambda g: (g not in (1, known.scale_block), g))
 
 
 def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:

@@ -14,17 +14,19 @@ from typing import Any
 import numpy as np
 
 from tcsim.hardware.unit import Unit
-from tcsim.probing.box import Batch, Box, Formats, simulated
+from tcsim.probing.box import Batch, Box, Formats, of_problems, simulated
 from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.codes import Rng
 from tcsim.probing.edges import edge_sums
 from tcsim.probing.evidence import others
-from tcsim.probing.search import Judge, cost_of, one_by_one
+from tcsim.probing.search import Judge, cost_of
 
 _COUNTS = (1500, 1500, 1000, 300)  # outputs asked of one product, a block, an instruction, more than one
 _SLOW = 20  # times the simplest product: a quarter of them
 _SHORT = 2  # lengths
+_ALONG = (-9, -4, -2, -1, 1, 2, 4, 9)  # places that a cut and a least exponent are moved
 _LEFT = 400  # outputs at the edges of a changed record that no output told from it
+_LARGE = 4e6  # products simulated of a batch that was asked before
 _WORK = 4e7  # products simulated for all of them
 
 
@@ -39,6 +41,18 @@ def refuted_by(box: Box, rng: Rng, judge: Judge, unit: Unit, seen: list[Batch]) 
             return answered
         asked.append(answered)
     return told_apart(box, rng, judge, unit, unshown(judge, unit, [*seen, *asked]))
+
+
+def refuted_before(box: Box, judge: Judge, unit: Unit) -> Batch | None:
+    """A batch, answered when another candidate was asked, that a record does not explain; None where it explains all. Of the largest
+    ones some problems are looked at."""
+    for batch in box.asked:
+        products = batch.size * batch.a.shape[2] * cost_of(unit)
+        step = max(1, int(products // _LARGE))
+        looked_at = batch if step == 1 else of_problems(batch, range(0, len(batch.c), step))
+        if not _gives(unit, looked_at, judge.seed):
+            return looked_at
+    return None
 
 
 def missed_at_edges(box: Box, rng: Rng, judge: Judge, parts: Parts) -> list[Batch]:
@@ -63,7 +77,7 @@ def lengths_of(unit: Unit) -> tuple[int, ...]:
 
 def edges_of(rng: Rng, known: Formats, unit: Unit) -> Iterator[Batch]:
     """Questions at the edges of a record, one of each length."""
-    slow = cost_of(unit) > _SLOW or one_by_one(unit.arithmetic)
+    slow = cost_of(unit) > _SLOW
     done = set()
     for k, count in zip(lengths_of(unit), _COUNTS, strict=True):
         if k not in done:
@@ -72,11 +86,20 @@ def edges_of(rng: Rng, known: Formats, unit: Unit) -> Iterator[Batch]:
 
 
 def unshown(judge: Judge, unit: Unit, batches: list[Batch]) -> list[Unit]:
-    """The records changed in one part that give every output seen as well."""
+    """The records changed in one part, or cut at the same place under another least exponent, that give every output seen as well."""
     return [
-        other for _, _, other in others(unit)
+        other for other in (*(other for _, _, other in others(unit)), *along(unit))
         if all(np.array_equal(simulated(other, batch, seed=judge.seed), batch.d) for batch in batches)  # type: ignore[arg-type]
     ]  # fmt: skip
+
+
+def along(unit: Unit) -> Iterator[Unit]:
+    """The record with its cut and its least exponent moved together: what lies below that exponent does not tell them apart."""
+    if unit.arithmetic != "aligned" or unit.fraction_bits is None or unit.min_exponent is None:
+        return
+    for step in _ALONG:
+        if unit.fraction_bits + step > 0:
+            yield unit.replace(fraction_bits=unit.fraction_bits + step, min_exponent=unit.min_exponent + step)
 
 
 def told_apart(box: Box, rng: Rng, judge: Judge, unit: Unit, left: list[Unit]) -> Batch | None:

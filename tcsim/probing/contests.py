@@ -105,7 +105,8 @@ def period(label: Labels) -> tuple[int, int] | None:
             continue
         whole = label.size // length
         shifted = begun[None] + counts.size * np.arange(whole)[:, None]
-        if np.array_equal(label[: whole * length].reshape(whole, length), shifted):
+        later = label[whole * length :] >= counts.size * whole  # what is left is of blocks yet to come
+        if later.all() and np.array_equal(label[: whole * length].reshape(whole, length), shifted):
             return length, int(counts[0])
     return None
 

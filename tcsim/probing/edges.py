@@ -20,6 +20,8 @@ _NEAR = 3  # places to both sides of a cut
 FAR = -(1 << 20)  # no exponent
 _LITTLE = 3  # terms near a cut
 _FULL = 0.2  # outputs all of whose products are as high and of one sign: sums then carry as far as they can
+_TIED = 0.25  # outputs that something little tips
+_HALVES = 64  # products half-way between two results, drawn
 _DEEPEST = 300  # bits below the terms that cancel
 
 
@@ -43,16 +45,26 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     c = np.full(count, k)
     base_is_c = rng.random(count) < 0.4
     base = np.where(base_is_c, c, base)
+    tips = (kind >= 2) & (rng.random(count) < 0.75) & (k > 1)
+    tipped = _TIED if unit.late_fraction_bits is not None else 0.0  # a sum cut twice: by what c is beside them as well
+    tied = (rng.random(count) < tipped) & ~base_is_c & tips  # two products half-way between two results, c alone tips them
+    low, high = known.a.emin + known.b.emin, known.a.emax + known.b.emax
+    up = np.where(tied, np.clip(low - last + 1, 0, np.maximum(high - top, 0)), 0)
+    over = (rng.random(count) < tipped) & base_is_c & tips  # c so high that half its last place is a highest product
+    up = np.where(over, np.minimum(high - rng.integers(0, 3, count) - last + 1, known.out.emax - top), up)
+    top, cut, last = top + up, cut + up, last + up
     put(kind != 0, base, top, 0.6)
     cancels = (kind == 1) & (k > 1) & ~base_is_c & (other != base)
-    tips = (kind >= 2) & (rng.random(count) < 0.75) & (k > 1)
     put(tips, places[:, 2], last - 1, 0.15)
+    alone = (kind > 1) & ~base_is_c & (rng.random(count) < (tipped if k == 1 else 0.0))  # one such product
+    tied |= alone
+    put(tied, c, cut + rng.integers(-1, 2, count), 0.3)
     for i in range(_LITTLE):
         there = rng.random(count) < (1.0 if i == 0 else 0.4)
         height = cut + rng.integers(-_NEAR, _NEAR + 1, count)
         at = places[:, 3 + i]
         at = np.where((rng.random(count) < 0.3) & ~base_is_c & (i == 0), c, at)
-        put(there & (exponent[rows, at] == FAR), at, height, 0.5)
+        put(there & ~tied & (exponent[rows, at] == FAR), at, height, 0.5)
     rest = (rng.random(count) < 0.12) & ~base_is_c & (exponent[rows, c] == FAR)
     put(rest, c, np.where(rng.random(count) < 0.5, last, top), 0.6)
     full = rng.random(count) < (0.0 if known.a.integer else _FULL)
@@ -62,6 +74,9 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     exponent[against, k] = top[against] + k.bit_length() + rng.integers(-1, 2, int(against.sum()))
     fraction_free[against, k], minus[against, k] = True, True
     batch = sums_at(rng, known, exponent, fraction_free, minus, "edges")
+    alone &= ~full
+    half_way(rng, batch, known, unit.out_precision or known.out.precision, rows[alone], base[alone])
+    without_signs(batch, known, tied & ~full & (rng.random(count) < 0.75))
     half = against & (rng.random(count) < 0.5)  # wide in one factor
     for codes, fmt, narrow in () if known.a.integer else ((batch.a, known.a, against), (batch.b, known.b, against & ~half)):
         ones, wide = ((1 << fmt.mantissa_bits) - 1) << fmt.padding, full & ~narrow
@@ -110,6 +125,30 @@ def cancel(batch: Batch, known: Formats, rows: Ints, one: Ints, other: Ints) -> 
     first, second = batch.a[rows, 0, one], batch.b[rows, one, 0]
     batch.a[rows, 0, other] = negated(first, known.a) if known.a.signed else first
     batch.b[rows, other, 0] = second if known.a.signed else negated(second, known.b)
+
+
+def half_way(rng: Rng, batch: Batch, known: Formats, precision: int, rows: Ints, places: Ints) -> None:
+    """The products at these places with fractions of factors of which each is half-way between two numbers of a precision, where the
+    formats have such: odd multiples of 2^-precision."""
+    a, b = known.a.precision, known.b.precision
+    least, most, pairs = max(precision + 1 - a, 1), min(b, precision + 1), []
+    for _ in range(_HALVES if least <= most and rows.size and not known.a.integer else 0):
+        y = int(rng.integers(1 << (width := int(rng.integers(least, most + 1))) - 1, 1 << width)) | 1
+        x = int(rng.integers(-(-(1 << precision) // y), (1 << (precision + 1)) // y + 1)) | 1
+        if (x * y).bit_length() == precision + 1 and x.bit_length() <= a:
+            pairs.append(((x << (a - x.bit_length())) - (1 << (a - 1)), (y << (b - y.bit_length())) - (1 << (b - 1))))
+    if not pairs:
+        return
+    chosen = np.array(pairs, np.uint64)[rng.integers(0, len(pairs), rows.size)]
+    for i, (codes, fmt) in enumerate(((batch.a[:, 0], known.a), (batch.b[:, :, 0], known.b))):
+        kept = codes.dtype.type(((1 << fmt.width) - 1) & ~(((1 << fmt.mantissa_bits) - 1) << fmt.padding))
+        codes[rows, places] = (codes[rows, places] & kept) | (chosen[:, i] << np.uint64(fmt.padding)).astype(codes.dtype)
+
+
+def without_signs(batch: Batch, known: Formats, which: Any) -> None:
+    """These outputs with operands of no sign: what is little then tips a result half-way upwards."""
+    for codes, fmt in ((batch.a, known.a), (batch.b, known.b), (batch.c, known.out)):
+        codes[which] = codes[which] if fmt.integer else unsigned(codes[which], fmt)
 
 
 def _heights(rng: Rng, known: Formats, unit: Unit, count: int) -> tuple[Ints, Ints]:

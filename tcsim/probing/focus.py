@@ -13,11 +13,11 @@ import numpy as np
 
 from tcsim.probing.box import Batch, cut_out, of_problems
 from tcsim.probing.candidates import Parts
-from tcsim.probing.search import Judge, one_by_one
+from tcsim.probing.search import Judge
 
 _OUTPUTS = 32  # missed ones of a batch, and as many explained ones
 _BATCHES = 3
-_PROBLEMS = 4  # whole problems of a batch instead, for what is random or computed one problem after another
+_PROBLEMS = 4  # whole problems of a batch instead, for what is random
 _PRODUCTS = 20_000  # of these problems together, where one has fewer
 _LONG = 40  # products from which on a batch is looked at only where shorter ones leave nothing
 
@@ -33,7 +33,7 @@ def focus(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:
     of_interest = [(at, batch) for at, batch in missed if at.any()]
     of_interest.sort(key=lambda pair: (pair[1].a.shape[2] > _LONG, -float(pair[0].mean())))
     chosen = of_interest[:_BATCHES]
-    pick = _picked if not rounds_randomly(parts) and not one_by_one(parts["arithmetic"]) else most_missed
+    pick = most_missed if rounds_randomly(parts) else _picked
     return [judge.hold(pick(batch, at)) for at, batch in chosen]
 
 

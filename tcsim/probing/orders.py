@@ -3,7 +3,7 @@ products for the place of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -11,6 +11,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.hardware.unit import Unit
 from tcsim.probing import contests, marks, structure, words
 from tcsim.probing.box import Batch, Box, embedded, simulated
 from tcsim.probing.candidates import Parts, unit_of_parts
@@ -24,7 +25,7 @@ from tcsim.probing.trees import Trees
 _LONG, _SHORT = 130, 72  # products that contests and lone products are asked of
 _BEHIND = 64  # products of zero behind them
 _EXPLAINED = 0.9  # of sums by an order of whole blocks, if shorter ones are asked for
-_FEW = 4  # contests of a unit that takes long
+_FEW, _FIRST = 4, 3  # contests of a unit that takes long, and those asked first
 _TREES = 1500  # pairs within a block that marks are asked for
 _BRANCHES = 40  # the largest tree of random words
 _DEALT = 6  # orders that their random words allow
@@ -36,9 +37,10 @@ class Orders:
 
     def __init__(self, box: Box, rng: Rng, judge: Judge, sums: list[Batch]) -> None:
         self.box, self.rng, self.judge, self.sums = box, rng, judge, sums
-        self._contests: dict[int, tuple[tuple[contests.Contest, ...], Batch | None]] = {}
+        self._contests: dict[int, dict[contests.Contest, npt.NDArray[np.uint64]]] = {}  # of each its answers, (first, second)
         self.halves, self.trees = Halves(box, judge), Trees(box, rng)
         self._alone: dict[str, Batch | None] = {}
+        self._fitting: dict[tuple[Unit | None, int], npt.NDArray[np.bool_]] = {}
         self._inner: dict[tuple[object, ...], list[Batch]] = {}
 
     def blocks(self, parts: Parts, *, slow: bool) -> Labels | None:
@@ -46,24 +48,39 @@ class Orders:
         known = self.box.formats
         if known.a.integer or known.scale is not None or parts["c_enters"] != "aligned":
             return None
-        kept = parts["out_precision"] or known.out.precision
-        if kept not in self._contests:
-            chosen = contests.contests_of(known, kept)[: _FEW if slow else None]
-            at = np.arange(self.box.whole(_LONG))
-            self._contests[kept] = (
-                chosen,
-                self.box.more(contests.contests_at(known, chosen, at, at, self.box.whole(_LONG + _BEHIND))) if chosen else None,
-            )
-        chosen, asked = self._contests[kept]
-        size = parts["block_size"]
-        ends = np.array([size, 2 * size])  # blocks of zeros before and behind, which may cut c
+        size, kept = parts["block_size"], parts["out_precision"] or known.out.precision
+        chosen = contests.contests_of(known, kept)[: _FEW if slow else None]
         unit = unit_of_parts(known, {**parts, "k_order": None})
-        if asked is None or unit is None:
+        if not chosen or unit is None:
             return None
-        small = contests.contests_at(known, chosen, ends, ends, 4 * size)
+        ends = np.array([size, 2 * size])  # blocks of zeros before and behind, which may cut c
+        either = self._simulated(unit, chosen, ends, 4 * size)
+        able = [i for i in range(len(chosen)) if either[i, 0, 1] != either[i, 1, 0]]
+        for count in dict.fromkeys((min(_FIRST, len(able)), len(able))):
+            told = able[:count]
+            seen = self._seen(kept, [chosen[i] for i in told])
+            label = None if seen is None or not told else contests.blocks(seen, either[told, 0, 1], either[told, 1, 0])
+            if seen is None or label is not None:
+                return label
+        return None
+
+    def _simulated(self, unit: Unit, chosen: Sequence[contests.Contest], at: Labels, k: int) -> npt.NDArray[np.uint64]:
+        """What a unit answers to contests at these places."""
+        small = contests.contests_at(self.box.formats, chosen, at, at, k)
         self.judge.begin(unit, small)
-        either = contests.answers(replace(small, d=simulated(unit, small, seed=self.judge.seed)), len(chosen))
-        return contests.blocks(contests.answers(asked, len(chosen)), either[:, 0, 1], either[:, 1, 0])
+        return contests.answers(replace(small, d=simulated(unit, small, seed=self.judge.seed)), len(chosen))
+
+    def _seen(self, kept: int, chosen: Sequence[contests.Contest]) -> npt.NDArray[np.uint64] | None:
+        """What the black box answers to contests at all k, asked together where it was not before; None where it is asked no more."""
+        known = self._contests.setdefault(kept, {})
+        fresh = [contest for contest in chosen if contest not in known]
+        if fresh:
+            at, k = np.arange(self.box.whole(_LONG)), self.box.whole(_LONG + _BEHIND)
+            asked = self.box.more(contests.contests_at(self.box.formats, fresh, at, at, k))
+            if asked is None:
+                return None
+            known.update(zip(fresh, contests.answers(asked, len(fresh)), strict=True))
+        return np.stack([known[contest] for contest in chosen]) if chosen else np.empty((0, 1, 1), np.uint64)
 
     def within(self, parts: Parts, label: Labels, length: int) -> Iterator[Parts]:
         """The order of these blocks, each in ascending k; then as contests, and marks, show the places within a block."""
@@ -76,13 +93,9 @@ class Orders:
         unit = unit_of_parts(known, {**parts, "k_order": None})
         if size < 2 or unit is None:
             return
-        chosen, asked = self._contests[parts["out_precision"] or known.out.precision]
-        assert asked is not None
-        at = np.arange(size)
-        small = contests.contests_at(known, chosen, at, at, 2 * size)
-        self.judge.begin(unit, small)
-        wanted = contests.answers(replace(small, d=simulated(unit, small, seed=self.judge.seed)), len(chosen))
-        seen = contests.answers(asked, len(chosen))
+        told = self._contests[parts["out_precision"] or known.out.precision]
+        chosen, seen = list(told), np.stack(list(told.values()))
+        wanted = self._simulated(unit, chosen, np.arange(size), 2 * size)
         for some in (slice(None), *(slice(v, v + 1) for v in range(len(chosen)))):  # not all, where a number is not yet right
             found = [structure.matched(_rows(seen[some][:, x][:, :, x]), _rows(wanted[some]), size) for x in blocks]
             if all(order is not None for order in found):
@@ -233,9 +246,12 @@ class Orders:
     def _places(self, parts: Parts, asked: Batch) -> npt.NDArray[np.bool_]:
         """For every k of lone products at which places of a record without an order they would give the same answers."""
         unit, count = unit_of_parts(self.box.formats, {**parts, "k_order": None}), asked.a.shape[2]
+        if (unit, id(asked)) in self._fitting:
+            return self._fitting[unit, id(asked)]
         fits = np.zeros((count, count), bool)
         if unit is None:
             return fits
+        self._fitting[unit, id(asked)] = fits
         for step in range(count):
             moved = replace(asked, a=np.roll(asked.a, step, axis=2), b=np.roll(asked.b, step, axis=1))
             self.judge.begin(unit, moved)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
 
 from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
-from tcsim.hardware.choices import ROUNDINGS, ZERO_SIGNS
+from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing import families, remainders
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import Parts, arithmetic_kind, modes, moves, records, scans, unit_of_parts, with_random_words
-from tcsim.probing.challenge import missed_at_edges, refuted_by
+from tcsim.probing.candidates import Parts, arithmetic_kind, modes, records, unit_of_parts, with_random_words
+from tcsim.probing.challenge import missed_at_edges, refuted_before, refuted_by
 from tcsim.probing.chance import chance_of
 from tcsim.probing.focus import focus, most_missed, rounds_randomly
 from tcsim.probing.result import ProbeResult, result_of_search
-from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, scanned, starting_points, uncut
+from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, starting_points, uncut
+from tcsim.probing.singly import moved_singly, scanned_singly
 from tcsim.probing.walk import Walker
 
 _TRIES, _FOCUSES = 4, 4
@@ -27,9 +28,10 @@ _DEEP = 3  # kinds of arithmetic looked into further when none explains everythi
 _WORK, _DEEP_WORK = 2e8, 4e8  # products simulated for one kind of arithmetic
 _ALL_WORK = 2.5e9  # beyond which nothing is looked into any further: about ten seconds
 _ONE_BLOCK = 0.99
+_SCALED = 0.97  # the same of scaled products, which are many ways wide
 _FAR = 0.9  # of what begins further off, another kind that explains one product is asked first
 _MARGIN = 0.015  # zeros that fill k up can show in one product
-_HOPELESS = 0.3  # what its own numbers leave so far behind another kind is asked for remainders last
+_HOPELESS = 0.2  # what its own numbers leave so far behind another kind is asked for remainders last
 _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
 _NEARLY = 0.998  # another order of k would change more than is left to explain
@@ -95,7 +97,9 @@ class Search(Walker):
         for found in self.recorded() if table else ():
             if self.confirm(found, confirm) is None:
                 return self.result(found)
-        begun = [f for mode in modes(self.box.formats) for f in starting_points(self.judge, mode, [self.small], self.nans[0])]
+        starts = [starting_points(self.judge, mode, [self.small], self.nans[0]) for mode in modes(self.box.formats)]
+        begun = [f for nth in zip_longest(*starts) for f in nth if f is not None]  # every kind once, then from elsewhere
+        begun = [self.begun_of_pairs(f) if f.parts["arithmetic"] == "paired" else f for f in begun]
         later = self.put_off
         for found in sorted(begun, key=lambda f: -f.score):
             if found.score < _FAR and self.best_numbers() == 1.0:
@@ -122,16 +126,21 @@ class Search(Walker):
         numbers, best = self.numbers(found), self.best_numbers()
         if numbers.score < min(best, 0.99) - _MARGIN:
             return False  # one product already refutes it more than another kind
+        if best == 1.0 and numbers.score < _ONE_BLOCK and not self.deep:
+            self.put_off.append(found)
+            return False
         if (self.deep, numbers.parts) in self.begun:
             return False
         self.begun.append((self.deep, numbers.parts))
         if numbers.score > _ONE_BLOCK:
             self.judge.allow(_WORK)
         walked = self.walk(self._again(numbers, self.all))
-        below = self.cuts(walked)
+        scaled = self.box.formats.scale is not None
+        below = self.grouped(walked) if scaled else self.cuts(walked)
         walked = self.walk(below) if below.score > walked.score and not below.perfect else below
         walked = self.read(walked, self.all)
-        if walked.score > _ONE_BLOCK and not walked.perfect:
+        if walked.score > (_SCALED if scaled else _ONE_BLOCK) and not walked.perfect:
+            self.judge.allow(_WORK)
             walked = self.focused(walked, kicked=False)  # sums show cuts that one product does not
         walked = self.settled(walked, confirm)
         self.tried.append(walked)
@@ -224,7 +233,14 @@ class Search(Walker):
         found = self._again(found, self.products)
         if self.slow(found):
             return self._nans(self.focused(found, self.products, kicked=False))
-        return self._nans(improve(self.judge, found, self.products, 2))
+        return self.plainly(self._nans(improve(self.judge, found, self.products, 2)))
+
+    def plainly(self, found: Found) -> Found:
+        """Numbers of scaled products without what their every output is explained without: chance may have set it."""
+        for name in ("out_precision", "min_exponent") if self.box.formats.scale is not None else ():
+            plain = self._again(Found({**found.parts, name: None}, 0.0), self.products)
+            found = plain if plain.perfect else found
+        return found
 
     def explain(self, found: Found) -> Found:
         """Whatever is left against everything that was seen, and the walk of k again."""
@@ -232,8 +248,11 @@ class Search(Walker):
         far = found.score < _ONE_BLOCK or rounds_randomly(found.parts)  # of random words few tell places apart
         if far and not placed and self.judge.score(found.parts, self.products) == 1.0:
             found = self.walk(found)  # its numbers explain one product, not every sum: what is left is how k is taken
+        before = 2.0
         for _ in range(2):
-            found = self.read(found, self.all)
+            if found.score > before:
+                self.judge.allow(_WORK)
+            before, found = found.score, self.read(found, self.all)
             if not found.perfect:
                 found = best_of(self.judge, found, remainders.whole_results(self.left, self.box.formats, found.parts), self.all)
             if not found.perfect:
@@ -243,8 +262,8 @@ class Search(Walker):
             if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":
                 exact = {**found.parts, "align_rounding": "exact", "fraction_bits": None, "operand_format": None}
                 found = max(found, self.walk(self._again(Found(exact, 0.0), self.all)), key=lambda f: f.score)
-            if not found.perfect and found.parts["group_size"] > 1:
-                found = self.groups(found)
+            if not found.perfect and self.box.formats.scale is not None:
+                found = self.grouped(found)
         return found
 
     def focused(self, found: Found, batches: list[Batch] | None = None, *, kicked: bool = True) -> Found:
@@ -254,7 +273,8 @@ class Search(Walker):
             few = focus(self.judge, found.parts, used)
             if not few or self.judge.tired:
                 break
-            better = self.singly(found, few, used)
+            better = scanned_singly(self.judge, found, few, used) if found.score > _ONE_BLOCK else found
+            better = better if better.score > found.score else moved_singly(self.judge, found, few, used)
             if better.score > found.score:
                 found = better
                 continue
@@ -278,46 +298,13 @@ class Search(Walker):
             )  # whole: words are those of an output's place
         return found
 
-    def singly(self, found: Found, few: list[Batch], used: list[Batch]) -> Found:
-        """The change of one part that explains most of everything, of those that explain more of a few outputs: a few are often
-        explained by a wrong change as well."""
-        begun, best = self._again(found, few), found
-        for change in chain.from_iterable(changes for _, changes in moves(self.box.formats, found.parts)):
-            parts = {**found.parts, **change}
-            if self.judge.score(parts, few, begun.score) > begun.score:
-                best = max(best, self._again(Found(parts, 0.0), used, best.score), key=lambda f: f.score)
-                if best.perfect:
-                    break
-        return best
-
-    def groups(self, found: Found) -> Found:
-        """Other groups of scaled products, each with the least exponent that goes with it."""
-        sizes = [
-            g
-            for g in range(2, self.box.formats.scale_block + 1)
-            if found.parts["block_size"] % g == 0 == self.box.formats.scale_block % g
-        ]
-        for size in sizes:
-            scan = next((s for s in scans(self.box.formats, found.parts) if s.name == "min_exponent"), None)
-            begun = self._again(Found({**found.parts, "group_size": size}, 0.0), self.all)
-            if scan is not None and begun.score >= found.score - 0.01:
-                begun = scanned(self.judge, begun, scan, self.all)
-            found = max(found, begun, key=lambda f: f.score)
-        return found
-
-    def _nans(self, found: Found, batches: list[Batch] | None = None) -> Found:
-        """What no number depends on: NaN patterns, and the signs of zeros."""
-        changes: list[Parts] = [{"nan_code": code, "nan_from": kept} for code in self.nans for kept in ("code", "operand")]
-        if found.parts["arithmetic"] == "paired":
-            changes = [{"nan_code": code, "factor_nan": factor} for code in self.nans for factor in self.nans]
-        used = batches or [self.small, self.large]
-        named = best_of(self.judge, self._again(found, used), changes, used)
-        return best_of(self.judge, named, [{"zero_sign": sign} for sign in ZERO_SIGNS], used)
-
     def confirm(self, found: Found, outputs: int) -> Batch | None:
-        """Its edges, then fresh adversarial sums, `outputs` at least: the first call that refutes the candidate, None where none does."""
+        """All answers so far, its edges, then fresh sums, `outputs` at least: a batch that refutes it, None where none does."""
         unit = unit_of_parts(self.box.formats, found.parts)
         assert unit is not None
+        refuted = refuted_before(self.box, self.judge, unit)
+        if refuted is not None:
+            return refuted
         refuted = refuted_by(self.box, self.rng, self.judge, unit, [self.small, *self.sums, self.large])
         if refuted is not None:
             return refuted

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.hardware.unit import Unit
-from tcsim.probing.box import Batch, Formats, of_problems, simulated
+from tcsim.probing.box import Batch, Formats, of_problems, problems_at_once, simulated
 from tcsim.probing.candidates import USUAL, Parts, Scan, all_moves, cuts, moves, scans, starts, unit_of_parts
 
 _QUICK = ("zeros", "cut and least exponent")  # few changes, each cheap: before numbers are scanned
@@ -28,7 +28,7 @@ _CALL, _PROBLEM = 8e4, 8e3  # what a candidate costs before its first product, a
 
 
 def one_by_one(arithmetic: str) -> bool:
-    """Whether the problems of a batch are computed one after another: many small ones take long."""
+    """Whether the problems of a batch are computed one after another, small ones side by side."""
     return arithmetic in ("paired", "fused")
 
 
@@ -113,7 +113,7 @@ class Judge:
     def begin(self, unit: Unit, batch: Batch) -> None:
         """Count what computing a batch costs before its first product."""
         problems = batch.c.shape[0] if batch.only is None else len(batch.only)
-        self.work += _CALL + (_PROBLEM * problems if one_by_one(unit.arithmetic) else 0)
+        self.work += _CALL + (_PROBLEM * problems / problems_at_once(batch) if one_by_one(unit.arithmetic) else 0)
 
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import combinations, permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ LONG = 130  # the longest order of k looked for
 _ORDERS = 3  # lengths of an order of k that are tried for a shape
 _NEARLY = 0.99
 _SMALL = 8  # places of a tree of which any two are exchanged
+_BRIEF = 6  # products of which every order is tried
+_PAIR, _FEW_PAIRS = 2, 9
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
 Labels = npt.NDArray[np.int64]
 
@@ -154,24 +157,58 @@ def placed(
                 left -= 1
 
 
+def brief(judge: Judge, found: Found, batches: list[Batch]) -> Found:
+    """The order of a few products that explains most, of all of them: formats of small range show little of an order at once."""
+    size, best = found.parts["block_size"], found
+    if size > 1 and found.parts["arithmetic"] != "rounded":
+        return found
+    few = focus(judge, found.parts, batches)
+    least = judge.score(found.parts, few) if few else 1.0
+    for length in range(size, _BRIEF + 1, size) if few else ():
+        for order in permutations(range(length)) if length > 1 else ():
+            parts = {**found.parts, "k_order": order}
+            if judge.score(parts, few, least) > least:
+                score = judge.score(parts, batches, best.score)
+                best = Found(parts, score) if score > best.score else best
+                if best.perfect:
+                    return best
+    return best
+
+
 Change = Callable[[tuple[int, ...]], tuple[int, ...]]
 
 
 def exchanges(parts: Parts) -> Iterator[Change]:
     """Changes of an order that a whole block does not show in any number: two of its lanes, or two equal branches of its tree,
-    exchanged. Which NaN a lane's sum keeps shows them, and a block of which only some products are left."""
-    order, size, lanes = parts["k_order"], parts["block_size"], parts["lanes"]
+    exchanged, or two pairs. Which NaN a lane's sum keeps shows them, and a block of which only some products are left."""
+    size, lanes = parts["block_size"], parts["lanes"]
+    order = parts["k_order"] or tuple(range(size))
     inner: list[tuple[list[int], list[int]]] = []
     if parts["arithmetic"] == "fused":
         inner = [(list(range(i, size, lanes)), list(range(j, size, lanes))) for i in range(lanes) for j in range(i)]
     elif parts["arithmetic"] == "rounded":
         inner = [(x, y) for x, y in branches(size) if len(x) == len(y)]
         inner += [([i], [j]) for i in range(size) for j in range(i) if size <= _SMALL]  # what marks left open
+    elif parts["term_cut"] == "pairs":
+        inner = [([i], [i + 1]) for i in range(0, size - 1, _PAIR)]
+        yield from _pairs_moved(len(order), size)
     for start in range(0, len(order), size):
         for x, y in inner:
             places = np.arange(len(order))
             places[start + np.array(x)], places[start + np.array(y)] = start + np.array(y), start + np.array(x)
             yield partial(_moved, places)
+
+
+def _pairs_moved(length: int, size: int) -> Iterator[Change]:
+    """Pairs of a block, as many as lie beside each other, taken later."""
+    last = size // _PAIR + 1
+    for start in range(0, length, size):
+        for i, j, k in combinations(range(last), 3):
+            if last <= _FEW_PAIRS or 1 in (j - i, k - j):
+                places = np.arange(length)
+                i, j, k = (start + _PAIR * n for n in (i, j, k))
+                places[i:k] = np.roll(places[i:k], k - j)
+                yield partial(_moved, places)
 
 
 def _moved(places: Labels, order: tuple[int, ...]) -> tuple[int, ...]:

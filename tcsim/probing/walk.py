@@ -9,33 +9,36 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.hardware.choices import ROUNDINGS
-from tcsim.probing import contests, families, marks, remainders, saturation, structure
+from tcsim.hardware.choices import ROUNDINGS, ZERO_SIGNS
+from tcsim.probing import contests, families, groups, marks, remainders, saturation, structure
 from tcsim.probing.box import Batch, Box, embedded, nans_of, of_few
-from tcsim.probing.candidates import Parts, other_roundings, unit_of_parts, unrounded
+from tcsim.probing.candidates import Parts, alike_alone, other_roundings, unit_of_parts, unrounded
 from tcsim.probing.challenge import one_after_another
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng
 from tcsim.probing.edges import ladders
-from tcsim.probing.focus import focus, rounds_randomly
+from tcsim.probing.focus import rounds_randomly
 from tcsim.probing.orders import Orders
 from tcsim.probing.rungs import likely_cuts, rungs
-from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, improve, uncut
+from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, descend, improve, uncut
+from tcsim.probing.shortened import Shortened
+from tcsim.probing.singly import narrow
 
-_LENGTHS = (2, 3, 5, 9, 18, 35, 70)
-_PERIODS = 8
+_FAR = 0.9  # what begins further off
+_WORK = 2e8  # products simulated
+_LENGTHS, _PERIODS = (2, 3, 5, 9, 18, 35, 70), 8
 _ONE_BLOCK = 0.99
 _SLOW = 20  # times the simplest product: marks wait until sums are explained
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _PAIRED = 64  # the longest order of k that pairs of marks are asked for
 _LADDERS = 600  # outputs
 _LIKELY = 0.85  # of everything explained by a kind whose cuts are worth it
+_BEHIND = 0.03  # the nearest kind so far, at most
 _SHOWN = 3  # products that a block must have for them
 _ORDERED = 0.9  # of everything explained by an order that numbers are looked for beside
-_SHORTER = 6  # lengths below that of an order at which it is asked
 _NANS = 5  # patterns tried of either kind
-_RUNGS = 4  # products among which rungs are
-_PAIRS = 20  # how many lengths at most
+_TOLD = 0.8  # of one product, explained by what is asked for an order at first
+_RUNGS, _PAIRS = 4, 20  # products among which rungs are; how many lengths at most
 
 
 class Walker:
@@ -69,7 +72,7 @@ class Walker:
         self.climbed: dict[bool, Batch | None] = {}
         self.steps_of: dict[tuple[bool, int], Batch | None] = {}
         self.contested: Batch | None = None
-        self.shortened: dict[int, list[Batch]] = {}
+        self.short = Shortened(box, rng, judge, self.sums)
         self.asked_orders = Orders(box, rng, judge, self.sums)
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
@@ -98,6 +101,23 @@ class Walker:
     def _again(self, found: Found, batches: list[Batch], above: float = -2.0) -> Found:
         return Found(found.parts, self.judge.score(found.parts, batches, above))
 
+    def _nans(self, found: Found, batches: list[Batch] | None = None) -> Found:
+        """What no number depends on: NaN patterns, and the signs of zeros."""
+        changes: list[Parts] = [{"nan_code": code, "nan_from": kept} for code in self.nans for kept in ("code", "operand")]
+        if found.parts["arithmetic"] == "paired":
+            usual = self.box.formats.out.nan_code
+            factors = [usual if code is None else code for code in self.nans]
+            changes = [{"nan_code": code, "factor_nan": factor} for code in self.nans for factor in factors]
+        used = batches or [self.small, self.large]
+        named = best_of(self.judge, self._again(found, used), changes, used)
+        return best_of(self.judge, named, [{"zero_sign": sign} for sign in ZERO_SIGNS], used)
+
+    def begun_of_pairs(self, found: Found) -> Found:
+        """A paired sum with its NaN patterns, and its numbers where those of the table are far off, which says nothing of its kind."""
+        self.judge.allow(_WORK)
+        found = self._nans(found, [self.small])
+        return improve(self.judge, found, [self.small], 1) if found.score < _FAR else found
+
     def walk(self, found: Found) -> Found:
         """The block size and what goes with it; the order of k where it is not ascending."""
         label = self.label
@@ -108,18 +128,28 @@ class Walker:
         runs = structure.ascending(label)
         each = int(label.max()) == label.size - 1  # marks tell all places apart
         self.ascending |= each and structure.all_in_place(self.judge, self.marks, best.parts)
-        if not best.perfect and not self.ascending and (self.deep or each or not label.any() or not runs):
+        early = self.deep or each or not label.any() or not runs
+        likely = self.deep or self.judge.score(best.parts, self.products) > _TOLD
+        if not best.perfect and likely and early and not self.ascending:
             best = self.told(best, used)
         if not runs and not best.perfect:
             best = self.order(best, label)
         if not best.perfect:
             longest = structure.REACH if best.parts["c_enters"] == "after" else structure.REACH // 2
-            best = structure.walked_upwards(self.judge, best, used, structure.runs(label), longest)
+            for begun in (best, *(self._again(Found(parts, 0.0), used) for parts in alike_alone(best.parts))):
+                if not best.perfect:
+                    walked = structure.walked_upwards(self.judge, begun, used, structure.runs(label), longest)
+                    best = max(best, walked, key=lambda f: f.score)
+        if not (best.perfect or self.ascending or early) and best.parts["arithmetic"] == "paired":
+            best = self.told(best, used)  # nothing else is like one product of these: no other kind is asked first
         if not best.perfect and runs and best.parts["parity_split"]:
             best = self.first_best(best, self.asked_orders.halved(best.parts), used)
         if not best.perfect and runs and self.orders(best):
             best = self.order(best, label)
-        return self._again(self.exchanged(best, used), self.all)
+        nearly = not best.perfect and best.score > _ORDERED and best.parts["c_enters"] == "aligned"
+        if nearly and self.deep and not self.ascending and self.box.formats.scale is None:
+            best = structure.brief(self.judge, best, used)
+        return self._again(self.short.exchanged(best, used), self.all)
 
     def read_off(self, found: Found, *, rounded: bool) -> Found:
         """A two-stage sum's cuts as every distance between one product and c shows them; `rounded`: other roundings of results, too."""
@@ -127,6 +157,7 @@ class Walker:
             return found
         used = [*self.beside, self.small]
         begun = uncut(self.judge, self._again(found, [self.small]), [self.small]) if rounded else found
+        begun = max(begun, narrow(self.judge, found, [self.small]), key=lambda f: f.score) if rounded else begun
         best = apart(self.judge, self._again(begun, used), used)
         if best.perfect or self.slow(best) or not rounded:
             return best
@@ -134,12 +165,20 @@ class Walker:
 
     def cuts(self, found: Found) -> Found:
         """Where terms are cut, from what was asked for that: as long as blocks are long enough to show it."""
+        if found.parts["arithmetic"] == "paired" and not found.perfect and self.steps:
+            below = descend(self.judge, self._again(found, self.steps), self.steps)
+            return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
         shown = found.parts["block_size"] >= _SHOWN or found.parts["arithmetic"] == "two-stage"
         if found.perfect or not self.steps or not shown or found.score < _LIKELY:
             return found
         used = [*self.steps, *self.beside] if found.parts["arithmetic"] == "two-stage" else self.steps
         below = apart(self.judge, self._again(found, used), used, likely_cuts(self.steps[-1], self.box.formats))
         return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
+
+    def grouped(self, found: Found) -> Found:
+        """Scaled products in groups of every size, unless another kind is much nearer."""
+        nearest = max((f.score for f in self.tried), default=0.0)
+        return found if found.score < max(_LIKELY, nearest - _BEHIND) else groups.grouped(self.judge, found, self.all)
 
     def read(self, found: Found, batches: list[Batch], sizes: tuple[int, ...] = ()) -> Found:
         """With the cut that remainders show, where that explains more; of these block sizes as that which explains most."""
@@ -236,39 +275,8 @@ class Walker:
                 begun = best_of(self.judge, Found(parts, -1.0), rounded, used)
                 if parts["arithmetic"] == "rounded" and not begun.perfect:
                     begun = best_of(self.judge, begun, [{"product_rounding": r} for r in ROUNDINGS], used)
-                found = max(found, self.exchanged(begun, used), key=lambda f: f.score)
+                found = max(found, self.short.exchanged(begun, used), key=lambda f: f.score)
         return self._again(found, used)
-
-    def exchanged(self, found: Found, used: list[Batch]) -> Found:
-        """Equal parts of a block exchanged where that explains more, as often as it does; blocks that are cut short are asked for it."""
-        if found.parts["k_order"] is None or found.score < _ORDERED or next(structure.exchanges(found.parts), None) is None:
-            return found
-        used = [*used, *self.cut_short(len(found.parts["k_order"]))]
-        found, before = self._again(found, used), -1.0
-        while before < found.score < 1.0 and not self.judge.tired:
-            before, few = found.score, focus(self.judge, found.parts, used)
-            begun = self._again(found, few)
-            for change in structure.exchanges(found.parts):
-                parts = {**found.parts, "k_order": change(found.parts["k_order"])}
-                if self.judge.score(parts, few, begun.score) > begun.score:
-                    better = self._again(Found(parts, 0.0), used, found.score)
-                    found = max(found, better, key=lambda f: f.score)
-                    if found.perfect:
-                        return found
-                    few = focus(self.judge, found.parts, used)
-                    begun = self._again(found, few)
-        return found
-
-    def cut_short(self, length: int) -> list[Batch]:
-        """Sums of fewer products than an order has: of its blocks some places are left, in the order in which they are taken."""
-        if length not in self.shortened:
-            fewer = {int(k) for k in np.linspace(length - 1, 2, _SHORTER)} if self.box.k_step == 1 else set()
-            asked = [
-                self.box.more(families.sum_batches(self.rng, self.box.formats, k, name="cut short")) for k in sorted(fewer)
-            ]
-            self.shortened[length] = [batch for batch in asked if batch is not None]
-            self.sums += self.shortened[length]
-        return self.shortened[length]
 
     def marks_of(self, length: int) -> Batch | None:
         """Marks at every k of so many products."""

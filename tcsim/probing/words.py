@@ -85,15 +85,21 @@ def moved_to(pairs: Batch, places: Labels, k: int) -> Batch:
 
 
 def in_turn(fits: npt.NDArray[np.bool_]) -> list[int] | None:
-    """Place after place the first k left that fits; None where none does."""
-    left, order = np.ones(len(fits), bool), []
-    for place in range(len(fits)):
-        able = left & fits[:, place]
-        if not able.any():
-            return None
-        order.append(int(able.argmax()))
-        left[order[-1]] = False
-    return order
+    """For place after place the first k left that fits; where none does, those of places before are moved on. None where that does not help."""
+    place_of = np.full(len(fits), -1)
+
+    def put(place: int, tried: npt.NDArray[np.bool_]) -> bool:
+        able = np.flatnonzero(fits[:, place])
+        for k in [*able[place_of[able] < 0], *able[place_of[able] >= 0]]:
+            if not tried[k]:
+                tried[k] = True
+                if place_of[k] < 0 or put(place_of[k], tried):
+                    place_of[k] = place
+                    return True
+        return False
+
+    every = all(put(place, np.zeros(len(fits), bool)) for place in range(len(fits)))
+    return np.argsort(place_of).tolist() if every else None
 
 
 def _span(fmt: object) -> tuple[int, int]:

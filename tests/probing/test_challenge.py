@@ -16,6 +16,7 @@ from tcsim.probing import challenge
 from tcsim.probing.box import Box, Formats, simulated
 from tcsim.probing.edges import edge_sums
 from tcsim.probing.evidence import others
+from tcsim.probing.families import sum_batches
 from tcsim.probing.search import Judge
 
 H200, BF16, MX = tcsim.unit("h200", "float16"), tcsim.unit("h200", "bfloat16"), tcsim.unit("b200", "nvfp4")
@@ -28,6 +29,21 @@ CONFUSED: list[tuple[Unit, dict[str, Any]]] = [
     (
         MX.replace(out="float64", align_rounding="sr", fraction_bits=12, min_exponent=-139),
         {"min_exponent": -143, "rounding": "rne"},
+    ),
+    (
+        Unit(
+            "random",
+            "mma",
+            "float16",
+            "float16",
+            "float64",
+            34,
+            153,
+            arithmetic="two-stage",
+            rounding="rne",
+            late_fraction_bits=141,
+        ),
+        {"late_fraction_bits": 90},
     ),
 ]
 
@@ -44,6 +60,19 @@ def test_a_wrong_record_is_refuted_at_its_edges(unit: Unit, change: dict[str, An
     assert refuted.d is not None
     assert np.array_equal(simulated(unit, refuted), refuted.d)
     assert challenge.refuted_by(box, np.random.default_rng(3), Judge(box.formats), unit, box.asked.copy()) is None
+
+
+def test_what_refuted_one_record_is_held_against_the_next() -> None:
+    """Of a large batch, too, and without another call; the unit itself stands."""
+    box = _asked(H200)
+    box.ask(sum_batches(np.random.default_rng(1), box.formats, 35, batches=64, side=64))
+    judge = Judge(box.formats)
+    refuted = challenge.refuted_before(box, judge, H200.replace(fraction_bits=23))
+    assert refuted is not None
+    assert refuted.d is not None
+    assert np.array_equal(simulated(H200, refuted), refuted.d)
+    assert challenge.refuted_before(box, judge, H200) is None
+    assert box.calls == 1
 
 
 @pytest.mark.parametrize("name", ["fraction_bits", "min_exponent", "rounding", "block_size", "align_rounding"])

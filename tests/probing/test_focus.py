@@ -11,7 +11,7 @@ from support.recovery import black_box
 import tcsim
 from tcsim.hardware.unit import Unit
 from tcsim.probing import families
-from tcsim.probing.box import Box, Formats, cut_out, simulated
+from tcsim.probing.box import Batch, Box, Formats, cut_out, problems_at_once, simulated
 from tcsim.probing.candidates import parts_of
 from tcsim.probing.focus import focus
 from tcsim.probing.search import Judge
@@ -58,3 +58,13 @@ def test_random_words_are_looked_at_where_they_fell() -> None:
     assert np.array_equal(simulated(unit, picked), asked.d[list(picked.only)])
     assert not np.array_equal(simulated(unit, cut_out(picked)), asked.d[list(picked.only)])
     assert not np.array_equal(simulated(unit.replace(fraction_bits=12), picked), asked.d[list(picked.only)])
+
+
+@pytest.mark.parametrize(("gpu", "instruction"), [("rdna3", "wmma"), ("rdna4", "wmma"), ("x86", "tdpbf16ps")])
+def test_problems_side_by_side_give_what_each_gives_alone(gpu: str, instruction: str) -> None:
+    unit = tcsim.unit(gpu, "bfloat16", instruction=instruction)
+    known, rng = Formats(unit.a_format, unit.b_format, unit.out_format), np.random.default_rng(3)
+    for batch in (families.one_product(rng, known, 3), families.sum_batches(rng, known, 5, side=2)):
+        assert problems_at_once(batch) > 1
+        each = [Batch("one", batch.a[t : t + 1], batch.b[t : t + 1], batch.c[t : t + 1]) for t in range(len(batch.c))]
+        np.testing.assert_array_equal(simulated(unit, batch), np.concatenate([simulated(unit, one) for one in each]))

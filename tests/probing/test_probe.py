@@ -155,12 +155,17 @@ FOUND_SHARE = 0.9
 # the other, cuts of a block in an order of k, random words far down; orders of k that only contests of two products, random words of lone ones,
 # marks within a block, or the NaN that a lane keeps show; halves of blocks, trees of long orders; numbers whose negative zero is a NaN;
 # results rounded and cut at once, factors flushed in a wider format, least exponents among scales, random words far above outputs,
-# blocks that only random words tell, cuts beside the ends of formats.
+# blocks that only random words tell, cuts beside the ends of formats; a late cut that only products half-way between two results show,
+# least exponents and few bits of a first stage that other parts explained nearly as well; paired sums whose terms are cut by twos, far up or
+# with NaNs of their own, groups of scaled products beside what chance had set, factors in a wider format among them, short orders of narrow
+# outputs, orders seen once.
 REGRESSIONS = (
-    (21, 78), (6, 60), (21, 1), (6, 77), (6, 9), (6, 11), (6, 30), (5, 4), (6, 59), (2, 53), (1, 8), (1, 14), (1, 36), (1, 51), (3, 27), (1, 77), (2, 63), (2, 140), (2, 144), (3, 26), (3, 57), (3, 64),
+    (21, 78), (6, 60), (21, 1), (6, 77), (1123, 463), (1123, 438), (6, 30), (6, 9), (6, 11), (5, 4), (6, 59), (2, 53), (1, 8), (1, 14), (1, 36), (1, 51), (3, 27), (1, 77), (2, 63), (2, 140), (2, 144), (3, 26), (3, 57), (3, 64),
     (22, 23), (22, 87), (21, 49), (22, 154), (52, 198), (22, 214),
     (101, 194), (101, 247), (101, 377), (101, 847), (101, 1349), (404, 569), (404, 77), (51, 274), (51, 204), (52, 222), (51, 299), (4, 35), (4, 59), (52, 256), (3, 16), (6, 27), (52, 68), (81, 327), (5, 28),
-    (404, 43), (101, 319), (101, 683), (404, 520), (501, 46), (501, 24), (101, 857), (62, 263), (404, 545), (404, 414), (404, 294), (61, 355), (101, 983),
+    (404, 43), (101, 319), (101, 683), (501, 46), (404, 520), (501, 24), (101, 857), (62, 263), (404, 414), (404, 545), (404, 294), (61, 355), (101, 983),
+    (1123, 169), (1123, 668), (1123, 549), (1123, 418), (1123, 2), (1123, 392), (1123, 1032),
+    (1123, 627), (1123, 1018), (1123, 1127), (7001, 140), (7001, 1113), (1123, 29), (1123, 803), (1123, 476), (1123, 814), (909, 40), (9001, 64),
 )  # fmt: skip
 _QUICK_ONES = 7  # the first take about a second each
 

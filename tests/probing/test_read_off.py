@@ -13,13 +13,14 @@ from tcsim.hardware.unit import Unit
 from tcsim.probing import families
 from tcsim.probing.box import Box, Formats, simulated
 from tcsim.probing.candidates import parts_of, unit_of_parts
+from tcsim.probing.contests import period
 from tcsim.probing.halves import Halves
 from tcsim.probing.orders import Orders
 from tcsim.probing.rungs import likely_cuts, rungs
 from tcsim.probing.search import Found, Judge, apart
 from tcsim.probing.structure import branches
 from tcsim.probing.trees import Trees, at_places, clusters_of
-from tcsim.probing.words import dealt
+from tcsim.probing.words import dealt, in_turn
 
 
 def _unit(arithmetic: str, size: int, seed: int, blocks: int = 1, **changes: Any) -> Unit:
@@ -114,6 +115,13 @@ def test_rungs_show_both_cuts(cut: int, late: int, size: int) -> None:
         assert judge.score({**found.parts, "fraction_bits": other}, [asked]) < 1.0
 
 
+def test_products_half_way_between_results_show_the_late_cut() -> None:
+    unit = _unit("two-stage", 8, 0, fraction_bits=160, late_fraction_bits=141).replace(a="float16", b="float16", out="float64")
+    asked = rungs(np.random.default_rng(1), _known(unit), 4)
+    for late in (90, 120, 152):
+        assert (simulated(unit, asked) != simulated(unit.replace(late_fraction_bits=late), asked)).any(), late
+
+
 def test_contests_see_through_blocks_that_cut_c() -> None:
     unit = Unit(
         "random", "mma", "float16", "float16", "float64", 2, 49, arithmetic="two-stage", rounding="rne", late_fraction_bits=53,
@@ -137,6 +145,17 @@ def test_random_words_of_results_tell_blocks(size: int, blocks: int) -> None:
     assert [sorted(told[i : i + size]) for i in range(0, len(told), size)] == [x.tolist() for x in _blocks(unit)]
 
 
+@pytest.mark.parametrize(("size", "blocks"), [(37, 3), (39, 2), (7, 10)])
+def test_an_order_seen_once_has_its_length(size: int, blocks: int) -> None:
+    """Fewer of every block would be as full; what is left of a shorter one is of blocks before."""
+    order = np.random.default_rng(size).permutation(size * blocks)
+    label = np.empty(130, np.int64)
+    for begun in (0, order.size):
+        at = order[begun + order < label.size]
+        label[begun + at] = begun // size + np.flatnonzero(begun + order < label.size) // size
+    assert period(label) == (order.size, size)
+
+
 def test_words_that_fit_several_places_are_dealt_out() -> None:
     before = np.array([1, 0, 1, 2, 0, 2])
     fits = np.arange(18)[None] == (before + 3 * np.arange(3)[:, None]).reshape(-1, 1)
@@ -144,3 +163,13 @@ def test_words_that_fit_several_places_are_dealt_out() -> None:
     blocks = next(dealt(fits))
     assert [x.tolist() for x in blocks] == [[1, 4], [0, 2], [3, 5]]
     assert not list(dealt(np.zeros((6, 6), bool)))
+
+
+def test_places_that_chance_lets_fit_as_well_are_moved_on() -> None:
+    order = np.array([2, 0, 3, 1])
+    fits = np.arange(4)[:, None] == order
+    fits[0, 0] = fits[1, 1] = fits[3, 3] = True  # the first that fits would leave nothing for the last
+    assert in_turn(fits) == order.tolist()
+    assert in_turn(np.ones((5, 5), bool)) == [0, 1, 2, 3, 4]
+    fits[:, 2] = False
+    assert in_turn(fits) is None

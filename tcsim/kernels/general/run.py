@@ -7,7 +7,7 @@ value of the unit; `total` carries the schedule's additions outside it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,12 +52,11 @@ class Tiles(NamedTuple):
     columns: int
     tile_rows: int
     tile_columns: int
-    first_batch: int
 
 
 @kernel
-def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, seed):
-    """Tiles first … last - 1 of D = C + A·B."""
+def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, chosen, seed):
+    """Tiles first … last - 1 of D = C + A·B, of the batch elements `chosen`."""
     capacity = max(CHUNK, spec.period)
     rows, width = tiles.tile_rows, -(-tiles.tile_columns // LANES) * LANES
     ks = room(capacity, np.int64)
@@ -71,7 +70,7 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
     across = -(-tiles.columns // tiles.tile_columns)
     per_batch = across * -(-tiles.rows // rows)
     for task in range(first, last):
-        t = tiles.first_batch + task // per_batch
+        t = chosen[task // per_batch]
         i0 = tiles.row + task % per_batch // across * rows
         j0 = tiles.column + task % across * tiles.tile_columns
         ni, nj = min(rows, tiles.row + tiles.rows - i0), min(tiles.tile_columns, tiles.column + tiles.columns - j0)
@@ -157,14 +156,22 @@ def multiply_general(problem: Problem, out: Codes, threads: int | None = None) -
     count = threads or default_threads()
     across = -(-n // COLUMNS)
     high = max(1, min(ROWS, m, -(-batch * m * across // (4 * count))))
-    _run(problem, out, threads, batch, Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n), 0))
+    _run(problem, out, threads, np.arange(batch), Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n)))
+
+
+def run_elements(problem: Problem, out: Codes, chosen: Any) -> None:
+    """Write only these elements of the batch, on the calling thread."""
+    _, m, n, _ = problem.shape
+    tiles = Tiles(m, n, 0, m, 0, n, min(ROWS, m), min(COLUMNS, n))
+    _run(problem, out, 1, np.array(chosen, np.int64), tiles)
 
 
 def run_part(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int, j1: int) -> None:
     """Write only rows i0 … i1 - 1 and columns j0 … j1 - 1 of batch element t, on the calling thread."""
     _, m, n, _ = problem.shape
     rows, columns = i1 - i0, j1 - j0
-    _run(problem, out, 1, 1, Tiles(m, n, i0, rows, j0, columns, min(ROWS, rows), min(COLUMNS, columns), t))
+    tiles = Tiles(m, n, i0, rows, j0, columns, min(ROWS, rows), min(COLUMNS, columns))
+    _run(problem, out, 1, np.array([t]), tiles)
 
 
 def _check_sums(problem: Problem) -> None:
@@ -177,12 +184,12 @@ def _check_sums(problem: Problem) -> None:
         )
 
 
-def _run(problem: Problem, out: Codes, threads: int | None, batches: int, tiles: Tiles) -> None:
+def _run(problem: Problem, out: Codes, threads: int | None, chosen: Any, tiles: Tiles) -> None:
     _check_sums(problem)
-    tasks = batches * -(-tiles.rows // tiles.tile_rows) * -(-tiles.columns // tiles.tile_columns)
+    tasks = chosen.size * -(-tiles.rows // tiles.tile_rows) * -(-tiles.columns // tiles.tile_columns)
     kind, spec = spec_of(problem)
     run_tasks(
         run_tiles, tasks, threads, kind, matrices(problem.a.codes), matrices(problem.b.codes), matrices(problem.c), matrices(out),
         matrices(problem.scale_a), matrices(problem.scale_b), spec, sums_of(problem), order_of(problem.unit),
-        problem.plan.bounds, tiles, np.uint64(problem.seed),
+        problem.plan.bounds, tiles, chosen, np.uint64(problem.seed),
     )  # fmt: skip

@@ -252,7 +252,7 @@ def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Uni
     columns = COLUMNS // 2 if numbers["cut"] == rows.RANDOM and unit.block_size > SHALLOW else COLUMNS
     parts = 4 * count if count > 1 else 1  # each decodes columns of b anew
     high = max(1, min(ROWS, m, -(-batch * m * -(-n // columns) // parts)))
-    tiles = Tiles(m, n, 0, m, 0, n, high, min(columns, n), 0)
+    tiles = Tiles(m, n, 0, m, 0, n, high, min(columns, n))
     left = np.zeros(out.shape, np.uint8)
     plain = problem.plan.sum is None and outer is None and unit.scale is None and unit.c_enters == "aligned"
     draws = bool(numbers["cut"] == rows.RANDOM or numbers["draws"] or numbers["product_draws"]) or not plain

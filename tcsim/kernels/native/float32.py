@@ -199,7 +199,7 @@ def multiply_float32(problem: Problem, out: Codes, threads: int | None = None) -
         for x, fmt in ((problem.a, unit.a_operand), (problem.b, unit.b_operand))
     ]
     high = max(1, min(ROWS, m, -(-batch * m * -(-n // COLUMNS) // (4 * count))))
-    tiles = Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n), 0)
+    tiles = Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n))
     run_tasks(
         run_float32_tiles, batch * -(-m // high) * -(-n // COLUMNS), threads, matrices(problem.a.codes), matrices(problem.b.codes),
         matrices(problem.c), matrices(out), *tables, spec_of(problem)[1], sums_of(problem), order_of(problem.unit), problem.plan.bounds, tiles,
