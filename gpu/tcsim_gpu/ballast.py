@@ -5,22 +5,28 @@ Slower than the emulator on products of both signs, which `multiply_ballast` the
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from tcsim.fp.codes import decode
 from tcsim.gates import LABELS, ONE_NAN, Gate, any_format, one_of, only, operands, schedules, up_to
 from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
+from tcsim_gpu import device, emulator
 from tcsim_gpu.emulator import k_places
 from tcsim_gpu.launch import GPU, PresentGpu, argument_struct, on_device
 from tcsim_gpu.native import arranged
 from tcsim_gpu.source import kernel_text
 
+Floats = npt.NDArray[np.float64]
 Survey = argument_struct("Survey", "codes tops stages facts rows pitch groups stage_count")
 Ballast = argument_struct(
     "Ballast",
@@ -29,8 +35,9 @@ Ballast = argument_struct(
 BOTH = 2  # signs occur among products
 SPECIAL, POSITIVE, NEGATIVE = 1, 2, 4  # facts of an operand, as kernels/survey.cuh finds them
 MOST_PRODUCTS = 8  # of a block: the instruction has 16, two of which are ballast
-TILE, STAGES = 128, 3  # as in kernels/ballast.cuh
-STAGE, STAGE_BYTES = 64, 2 * 8 * (TILE + 1) * 16 + 2 * 4 * 8  # places along k, and bytes of shared memory
+TILE_M = 128  # as in kernels/ballast.cuh
+STAGE = 64  # places along k
+HEAD = {4: 128, 8: 0}  # by the width of a block: products of very different sizes that the emulator adds first, in less time
 LIMIT = 4  # instructions a block of 16 x 8 outputs, on average, from which on the emulator is as fast
 ROOM = 1 << 22  # outputs left over that are listed; with more, all are recomputed
 
@@ -116,11 +123,31 @@ def ballast_width(unit: Unit) -> int:
     return 4 if unit.block_size <= 4 else MOST_PRODUCTS
 
 
-def source(unit: Unit, by: int) -> str:
+class WarpShape(NamedTuple):
+    """How many columns a warp has, in eights: fewer share an exponent sooner, more fetch less."""
+
+    eights: int
+
+    @property
+    def tile(self) -> int:
+        """Columns of a tile, which two warps share."""
+        return 16 * self.eights
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory: stages, as many as two tiles of a processor have room for, and where threads meet."""
+        stages = 3 if self.eights == 8 else 4
+        return stages * (8 * (TILE_M + self.tile + 2) * 16 + (TILE_M + self.tile) // 32 * 8 + 16) + 8
+
+
+ALIKE, SPREAD = WarpShape(8), WarpShape(4)  # for products of about one size, and of very different ones
+
+
+def source(unit: Unit, by: int, shape: WarpShape = ALIKE) -> str:
     """The kernels `survey` and `ballast_gemm`."""
     fmt, (low, high) = unit.a_format, reach(unit, by)
-    values = {"W": ballast_width(unit), "SHIFT": by, "LOW": f"({low})", "HIGH": high, "MB": fmt.mantissa_bits, "BIAS": fmt.bias,
-              "INF_CODE": fmt.inf_code, "TYPE": f'"{FORMATS[fmt.name]}"'}  # fmt: skip
+    values = {"YS": shape.eights, "W": ballast_width(unit), "SHIFT": by, "LOW": f"({low})", "HIGH": high, "MB": fmt.mantissa_bits,
+              "BIAS": fmt.bias, "INF_CODE": fmt.inf_code, "TYPE": f'"{FORMATS[fmt.name]}"'}  # fmt: skip
     return "".join(f"#define {key} {value}\n" for key, value in values.items()) + kernel_text(
         "survey.cuh", "ballast_steps.cuh", "ballast.cuh"
     )
@@ -164,12 +191,22 @@ def products_sign(a: int, b: int) -> int:
     return BOTH if a & mixed == mixed or b & mixed == mixed else int(bool(a & NEGATIVE) != bool(b & NEGATIVE))
 
 
-def mixed_signs(operand: Operand) -> bool:
+def corner_values(operand: Operand) -> Floats:
+    """The values of an operand's first 64 rows and columns, one of them from each of up to eight matrices of a batch."""
+    codes = operand.codes[:, :64, :64][:: max(1, operand.codes.shape[0] // 8)]
+    return decode(device.cupy().asnumpy(codes) if not isinstance(codes, np.ndarray) else codes, operand.stored)
+
+
+def mixed_signs(x: Floats) -> bool:
     """Whether a corner of an operand has numbers of both signs, which is cheaper to see than all of it."""
-    x, sign = operand.codes[:, :64, :64], operand.codes.dtype.type(operand.stored.sign_bit)
-    numbers = (x & ~sign) != 0
-    negative = (x & sign) != 0
-    return bool((numbers & negative).any()) and bool((numbers & ~negative).any())
+    return bool((x > 0).any()) and bool((x < 0).any())
+
+
+def differ_in_size(a: Floats, b: Floats) -> bool:
+    """Whether some products of two corners are larger than most sums of as many products as the corners have."""
+    with np.errstate(all="ignore"):
+        a, b = np.abs(a), np.abs(b)
+        return bool((a.max(axis=1) * b.max(axis=2)).max() > np.median(a @ b))
 
 
 def multiply(
@@ -185,6 +222,7 @@ def multiply(
     sign: int = BOTH,
     limit: int = LIMIT,
     machine: PresentGpu = GPU,
+    shape: WarpShape = ALIKE,
 ) -> None:
     """c + a·b into out (m, n); outputs without a certificate are added to `left`: their number, and the first of them.
 
@@ -192,7 +230,7 @@ def multiply(
     in a stage sum to at most |row|·|column| in magnitude (Cauchy, Schwarz), cut toward zero to no more; `survey_operands` rounds
     lengths up. 2. A block's rounding toward zero takes less than a last place; `slack` is above 16 of them. 3. So where outputs of one
     sign and exponent are farther than both from the next power of two, above, and from their own unless products have c's sign, they
-    have that exponent before each block; where none reaches 2^(e+2), it is e or e + 1, and c says which. 4. No product of the stage
+    have that exponent before each block; where none reaches 2^(e+4), it is e to e + 3, and c says which. 4. No product of the stage
     (of rows and columns together, place by place) has an exponent above e, so that the block's largest is c's own. 5. Everything
     else is looked at block by block: c's exponents where no product's is larger, those of every output otherwise.
 
@@ -204,8 +242,28 @@ def multiply(
     job = Ballast().set(a=a.codes, b=b.codes, a_tops=a.tops, b_tops=b.tops, a_stages=a.stages, b_stages=b.stages)
     job.set(c=c, d=out, count=count, list=listed, m=m, n=n, pitch=pitch, blocks=blocks)
     job.set(a_groups=a.tops.shape[0], b_groups=b.tops.shape[0], room=listed.size, offset=offset, limit=limit, sign=sign)
-    grid = (ceil(m / TILE) * ceil(n / TILE),)
-    machine.launch(source(unit, by), "ballast_gemm", grid, 256, job, shared=STAGES * STAGE_BYTES)
+    grid = (ceil(m / TILE_M) * ceil(n / shape.tile),)
+    machine.launch(source(unit, by, shape), "ballast_gemm", grid, 256, job, shared=shape.shared)
+
+
+def after_head(
+    problem: Problem, head: int, multiply: Callable[[Problem], Any] = emulator.multiply_emulated_on_device
+) -> Problem:
+    """What remains of a problem once `multiply` has added its first `head` products to c: whole walks of the unit's order."""
+    a, b = problem.a, problem.b
+    first = replace(
+        problem,
+        plan=Sequential().plan(head),
+        a=Operand(a.codes[:, :, :head], a.stored),
+        b=Operand(b.codes[:, :head], b.stored),
+    )
+    return replace(
+        problem,
+        plan=Sequential().plan(problem.shape[3] - head),
+        a=Operand(a.codes[:, :, head:], a.stored),
+        b=Operand(b.codes[:, head:], b.stored),
+        c=multiply(first),
+    )
 
 
 def multiply_ballast(problem: Problem, by: int, out: Any, any_sign: bool = False) -> tuple[Any, int] | None:
@@ -216,9 +274,15 @@ def multiply_ballast(problem: Problem, by: int, out: Any, any_sign: bool = False
     """
     xp = GPU.xp
     unit, (batch, m, n, k) = problem.unit, problem.shape
-    if not any_sign and (mixed_signs(problem.a) or mixed_signs(problem.b)):
+    corners = corner_values(problem.a), corner_values(problem.b)
+    if not any_sign and any(map(mixed_signs, corners)):
         return None
+    spread = differ_in_size(*corners)
+    head = ceil(HEAD[ballast_width(unit)] / unit.instruction_k) * unit.instruction_k if spread else 0
     left = xp.zeros(2, xp.uint64), xp.empty(min(ROOM, out.size), xp.int64)
+    if 0 < 2 * head <= k:
+        problem = after_head(problem, head)
+        k -= head
     order = xp.asarray(ballast_places(unit, k))
     columns = Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored)
     for z in range(batch):
@@ -227,6 +291,7 @@ def multiply_ballast(problem: Problem, by: int, out: Any, any_sign: bool = False
         if (of_a | of_b) & SPECIAL or not (any_sign or products_sign(of_a, of_b) != BOTH):
             return None
         c = None if problem.c is None else xp.ascontiguousarray(on_device(problem.c)[z])
-        multiply(unit, by, a, b, c, out[z], left, z * m * n, k, products_sign(of_a, of_b), 1 << 20 if any_sign else LIMIT)
+        multiply(unit, by, a, b, c, out[z], left, z * m * n, k, products_sign(of_a, of_b), 1 << 20 if any_sign else LIMIT,
+                 shape=SPREAD if spread else ALIKE)  # fmt: skip
     without, stopped = (int(x) for x in xp.asarray(left[0]).tolist())
     return None if stopped else (left[1], without)

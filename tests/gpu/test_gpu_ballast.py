@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.ballast_draws import A100, BF16, FLOAT16, FLOAT32, V100, drawn_problem, drawn_unit
 from support.ballast_on_host import on_host
 from support.fresh import seeds
 from support.random_units import written
@@ -20,7 +21,7 @@ from tcsim_gpu.source import kernel_text
 
 import tcsim
 from tcsim import reference
-from tcsim.fp.formats import Format, format_named
+from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.problem import Operand, Problem
@@ -30,47 +31,6 @@ from tcsim.schedule import Sequential
 SEEDS = seeds(20261122)
 CORES = {f: tcsim.unit("h200", f, instruction="mma") for f in ("float16", "bfloat16")}
 CORE = CORES["float16"]
-FLOAT16, FLOAT32 = format_named("float16"), format_named("float32")
-A100, V100, BF16 = tcsim.unit("a100", "float16"), tcsim.unit("v100", "float16"), tcsim.unit("a100", "bfloat16")
-
-
-def drawn_unit(draw: what_ifs.Draw) -> Unit:
-    """A100's or V100's fp16, A100's bf16, or a what-if of them that the gate takes."""
-    base = draw.of((A100, V100, BF16))
-    size = draw.between(1, 8)
-    changes = {
-        "gpu": "any",
-        "block_size": size,
-        "fraction_bits": draw.of((23, 24)),
-        "min_exponent": draw.of((None, -126, -133, -200)),
-        "k_order": tuple(int(k) for k in draw.rng.permutation(size * draw.between(1, 3))),
-    }
-    return (
-        base
-        if draw.chance(0.5)
-        else base.replace(**{k: v for k, v in changes.items() if draw.chance(0.6) or k == "block_size"})
-    )
-
-
-def drawn_problem(draw: what_ifs.Draw, unit: Unit, most: int = 3) -> Problem:
-    """Operands without specials; c of any size, zeros of both signs and specials among it."""
-    m, n, k = draw.between(1, most), draw.between(1, most), draw.between(1, 40)
-    kind = draw.of(("mid", "any", "zeros", "close", "tiny", "huge", "cancel"))
-    fmt = unit.a_format
-    a, b = what_ifs.codes_of_kind(draw, fmt, (1, m, k), kind), what_ifs.codes_of_kind(draw, fmt, (1, k, n), kind)
-    if draw.chance(0.3):
-        a, b = a & 0x7FFF, b & 0x7FFF
-    if kind == "cancel" and k > 1:
-        half = k // 2 * 2
-        a[:, :, 1:half:2] = a[:, :, 0:half:2] ^ 0x8000
-        b[:, 1:half:2] = b[:, 0:half:2]
-    field = np.clip(127 + draw.between(-36, 36) + draw.rng.integers(-5, 6, (1, m, n)), 0, 255).astype(np.uint32)
-    bits = draw.rng.integers(0, 2**32, (1, m, n), dtype=np.uint32)
-    c = np.where(draw.rng.random((1, m, n)) < 0.15, bits & 0x80000000, bits & 0x807FFFFF | field << 23)
-    if draw.chance(0.2):
-        c = what_ifs.codes_of_kind(draw, FLOAT32, (1, m, n), draw.of(("any", "special", "tiny", "huge")))
-    x, y = Operand(a, fmt), Operand(b, fmt)
-    return Problem(unit, Sequential().plan(k), x, y, None if draw.chance(0.2) else c.astype(np.uint32))
 
 
 def exponent(codes: list[tuple[int, int]], fmt: Format = FLOAT16) -> int | None:
@@ -194,7 +154,7 @@ def test_the_kernel_on_the_host(seed: int) -> None:
     left = 0
     for index in range(9):
         draw = what_ifs.Draw((seed, 1, index))
-        unit = (A100, V100, BF16)[index // 3]
+        unit, shape = (A100, V100, BF16)[index // 3], (ballast.ALIKE, ballast.SPREAD)[index % 2]
         problem = drawn_problem(draw, unit, 12)
         if index % 3 == 0:  # ordinary data, which share their exponents sooner or later
             m, n, k = draw.between(1, 34), draw.between(1, 40), draw.between(40, 60)
@@ -202,7 +162,7 @@ def test_the_kernel_on_the_host(seed: int) -> None:
             bits = [v.view(np.uint32) >> 16 if unit is BF16 else v.astype(np.float16).view(np.uint16) for v in (x, y)]
             operands = [Operand(v.astype(np.uint16), unit.a_format) for v in bits]
             problem = Problem(unit, Sequential().plan(k), *operands, None)
-        found = on_host(problem)
+        found = on_host(problem, shape=shape)
         assert found is not None
         out, without = found
         left += int(without.sum())
@@ -241,7 +201,7 @@ def test_sums_that_cross_a_power_of_two(seed: int) -> None:
         draw = what_ifs.Draw((seed, 3, index))
         unit = (A100, V100, BF16, V100)[index % 4]
         problem = at_an_edge(draw, unit, draw.between(1, 34), draw.between(1, 70), draw.between(20, 100))
-        found = on_host(problem)
+        found = on_host(problem, shape=(ballast.ALIKE, ballast.SPREAD)[index // 4])
         assert found is not None
         wrong = (found[0] != reference.multiply_reference(problem)[0]) & ~found[1]
         assert not wrong.any(), f"seed {(seed, 3, index)}: {unit.label} {np.argwhere(wrong)[:4]}"
@@ -315,17 +275,3 @@ def test_ballast_gives_the_emulators_bits(seed: int) -> None:
         wrong[found[0][: found[1]]] = False
         assert not wrong.any(), f"seed {(seed, 2, index)}: {written(problem.unit)}"
         assert (proofs.multiply_cuda_on_device(moved) == expected).all()
-
-
-def test_places_are_whole_chunks() -> None:
-    for unit, k in ((A100, 1), (A100, 17), (V100, 5), (V100, 8), (V100.replace(block_size=3), 7)):
-        order = ballast.ballast_places(unit, k)
-        assert order.size % 8 == 0
-        assert sorted(order[order >= 0].tolist()) == list(range(k))
-        first = order.reshape(-1, ballast.ballast_width(unit))[0]
-        assert first[first >= 0].tolist() == list(range(min(k, unit.block_size)))
-
-
-def test_a_corner_of_both_signs_is_seen() -> None:
-    for codes, both in (([0x3C00, 0xBC00], True), ([0x3C00, 0x8000], False), ([0xBC00, 0], False), ([1, 0x8001], True)):
-        assert ballast.mixed_signs(Operand(np.array([[codes]], np.uint16), FLOAT16)) == both

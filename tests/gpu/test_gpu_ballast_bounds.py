@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from support.ballast_on_host import on_host
+from support.ballast_draws import A100, BF16, V100
+from support.ballast_on_host import CORES, on_host
 from support.fresh import seeds
 from tcsim_gpu import ballast, host, what_ifs
 
@@ -13,14 +14,13 @@ from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 
 SEEDS = seeds(20261122)
-A100, V100, BF16 = tcsim.unit("a100", "float16"), tcsim.unit("v100", "float16"), tcsim.unit("a100", "bfloat16")
-BOUNDS = ("sum", "fall", "columns", "two", "product")
+BOUNDS = ("sum", "fall", "columns", "two", "three", "four", "product", "bottom")
 
 
 def at_the_bound(draw: what_ifs.Draw, unit: Unit, kind: str) -> Problem:
     """Outputs that pass a power of two by a few hundredths of what a stage's norms allow, in the first of its blocks; in the others
-    products whose last bits are cut. "fall": downwards, "columns": where the second 32 are larger, "two": of two exponents,
-    "product": one that is larger than c."""
+    products whose last bits are cut. "fall": downwards, "columns": where the second 32 are larger, "two" and so on: of as many
+    exponents, "product": one that is larger than c, "bottom": of the four least exponents that have ballast."""
     m, n, k, top = 32, 64, 128, 8
     order = ballast.ballast_places(unit, k)
     places = order[draw.between(0, 1) * 64 :][:64]
@@ -37,8 +37,12 @@ def at_the_bound(draw: what_ifs.Draw, unit: Unit, kind: str) -> Problem:
     c = 2.0**top + (away if kind == "fall" else -away)
     if kind == "columns":
         c[:, :32] = 2.0**top - 3 * total[:, :32]
-    if kind == "two":
-        c[:, ::2] = 1.2 * 2.0 ** (top - 2)
+    if kind in ("two", "three", "four"):
+        c[:, ::2] = 1.2 * 2.0 ** (top - ("two", "three", "four").index(kind) - 2)
+    if kind == "bottom":
+        low = ballast.reach(unit, ballast.shift(unit, CORES[str(unit.a)]) or 0)[0]
+        a, b = (2.0 ** ((low - 8 + i) // 2) * (1 + draw.rng.random(x.shape)) for i, x in enumerate((a, b)))
+        c = 2.0 ** (low + draw.rng.integers(0, 4, (m, n))) * draw.rng.uniform(1, 1.5, (m, n))
     if kind == "product":
         c = 16 * draw.rng.uniform(1, 1.2, (m, n))
     of_c, of_a = draw.of((1, -1)), draw.of((1, -1))
@@ -52,9 +56,9 @@ def at_the_bound(draw: what_ifs.Draw, unit: Unit, kind: str) -> Problem:
 @pytest.mark.parametrize("kind", BOUNDS)
 def test_stages_whose_bounds_are_nearly_met(kind: str) -> None:
     draw = what_ifs.Draw((SEEDS["fresh"], 4, BOUNDS.index(kind)))
-    for unit in (A100, V100, BF16):
+    for unit, shape in ((A100, ballast.ALIKE), (V100, ballast.SPREAD), (BF16, ballast.ALIKE), (V100, ballast.ALIKE)):
         problem = at_the_bound(draw, unit, kind)
-        found = on_host(problem)
+        found = on_host(problem, shape=shape)
         assert found is not None
         assert not found[1].any()
         wrong = found[0] != cpu.multiply_cpu(problem, 1)[0]

@@ -9,7 +9,9 @@ from tcsim.problem import Problem
 CORES = {f: tcsim.unit("h200", f, instruction="mma") for f in ("float16", "bfloat16")}
 
 
-def on_host(problem: Problem, limit: int = 1 << 20) -> tuple[np.ndarray, np.ndarray] | None:
+def on_host(
+    problem: Problem, limit: int = 1 << 20, shape: ballast.WarpShape = ballast.ALIKE
+) -> tuple[np.ndarray, np.ndarray] | None:
     """The kernels' result (m, n), and which outputs they left over; None where they gave up."""
     machine, unit = host.Host(for_any=False), problem.unit
     by, order = ballast.shift(unit, CORES[str(unit.a)]), ballast.ballast_places(unit, problem.shape[3])
@@ -20,7 +22,7 @@ def on_host(problem: Problem, limit: int = 1 << 20) -> tuple[np.ndarray, np.ndar
     _, m, n, k = problem.shape
     out, left = np.zeros((m, n), np.uint32), (np.zeros(2, np.uint64), np.zeros(m * n, np.int64))
     c = None if problem.c is None else np.ascontiguousarray(problem.c[0])
-    ballast.multiply(unit, by, a, b, c, out, left, 0, k, ballast.products_sign(of_a, of_b), limit, machine)
+    ballast.multiply(unit, by, a, b, c, out, left, 0, k, ballast.products_sign(of_a, of_b), limit, machine, shape)
     if left[0][1]:
         return None
     without = np.zeros(m * n, bool)

@@ -1,9 +1,10 @@
 // One block of a warp's outputs on the tensor core with ballast, which kernels/ballast.cuh explains. Stands after survey.cuh and before it.
 
 // The ballast's factors as a lane holds them: products 8 and 9 of an instruction of 16, 4 and 5 of one of 8, and zeros in the lanes of
-// others. a serves the exponents e ... e + count - 1, b the exponent e; each next one's is STEP more.
+// others. a serves the exponents e ... e + count - 1, b the exponent e; each next one's is STEP more. `mine` are the bits of a lane's
+// words of operands: none where it holds ballast in their place.
 struct Pair {
-  u32 a, b;
+  u32 a, b, mine;
 };
 
 #define STEP ((1u << MB) * 0x10001u)
@@ -13,26 +14,26 @@ DEV bool holds_ballast(int lane) { return lane % 4 == (W == 8 ? 0 : 2); }
 DEV Pair ballast(int e, int count, int lane) {
   const int s = e + SHIFT, half = (s + count - 1) >> 1;
   const u32 x = (u32)(half + BIAS) << MB, y = (u32)(s - half + BIAS) << MB;
-  Pair p = {holds_ballast(lane) ? x * 0x10001u : 0, holds_ballast(lane) ? (y | (y | 0x8000u) << 16) : 0};
+  Pair p = {holds_ballast(lane) ? x * 0x10001u : 0, holds_ballast(lane) ? (y | (y | 0x8000u) << 16) : 0, W == 8 || lane % 4 < W / 2 ? ~0u : 0};
   return p;
 }
 
 // d = c + a·b of a 16 x 8 tile and the ballast, by the tensor core: 16 products where a block has up to 8, 8 where it has up to 4.
-DEV void mma(float (&d)[4], u32 a0, u32 a1, u32 b0, u32 with_a, u32 with_b, const float (&c)[4]) {
+DEV void mma(float (&d)[4], u32 a0, u32 a1, u32 b0, const Pair &with, const float (&c)[4]) {
 #ifdef __CUDACC__
 #if W == 8
   asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %6}, {%7, %8}, {%9, %10, %11, %12};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a0), "r"(a1), "r"(with_a), "r"(b0), "r"(with_b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+      : "r"(a0), "r"(a1), "r"(with.a), "r"(b0), "r"(with.b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 #else
   asm("mma.sync.aligned.m16n8k8.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a0 | with_a), "r"(a1 | with_a), "r"(b0 | with_b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+      : "r"(a0 & with.mine | with.a), "r"(a1 & with.mine | with.a), "r"(b0 & with.mine | with.b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 #endif
 #elif W == 8
-  host_mma(d, a0, a1, with_a, with_a, b0, with_b, c);
+  host_mma(d, a0, a1, with.a, with.a, b0, with.b, c);
 #else
-  host_mma(d, a0 | with_a, a1 | with_a, 0, 0, b0 | with_b, 0, c);
+  host_mma(d, a0 & with.mine | with.a, a1 & with.mine | with.a, 0, 0, b0 & with.mine | with.b, 0, c);
 #endif
 }
 
@@ -89,8 +90,8 @@ DEV int any_block(float (&upper)[4], float (&lower)[4], const u32 (&a)[2][2], u3
     if (next < LOW) break;
     const Pair with = ballast(next, 1, lane);
     float d[2][4];
-    mma(d[0], a[0][0], a[0][1], b, with.a, with.b, upper);
-    mma(d[1], a[1][0], a[1][1], b, with.a, with.b, lower);
+    mma(d[0], a[0][0], a[0][1], b, with, upper);
+    mma(d[1], a[1][0], a[1][1], b, with, lower);
 #pragma unroll
     for (int x = 0; x < 2; x++)
 #pragma unroll
@@ -108,12 +109,12 @@ struct Range {
   bool one_sign, negative;
 };
 
-DEV Range range_of(const float (&acc)[2][8][4]) {
+DEV Range range_of(const float (&acc)[2][YS][4]) {
   int least = 0x7FFFFFFF, most = -0x7FFFFFFF - 1;
 #pragma unroll
   for (int x = 0; x < 2; x++)
 #pragma unroll
-    for (int y = 0; y < 8; y++)
+    for (int y = 0; y < YS; y++)
 #pragma unroll
       for (int i = 0; i < 4; i += 2) {
         const int first = (int)__float_as_uint(acc[x][y][i]), second = (int)__float_as_uint(acc[x][y][i + 1]);

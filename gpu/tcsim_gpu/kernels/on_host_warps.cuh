@@ -48,13 +48,7 @@ template <class Last> static void meet(Meeting &at, Last last) {
   while (at.turn == turn) give_way();
 }
 static void __syncthreads() { meet(everyone, [] {}); }
-
-static int any_in, any_out;
-static int __syncthreads_or(int x) {
-  any_in |= x;
-  meet(everyone, [] { any_out = any_in, any_in = 0; });
-  return any_out;
-}
+static void __syncwarp() { meet(warps[threadIdx.x / 32], [] {}); }
 
 // Every lane's words to all lanes of its warp.
 static void together(const unsigned *mine, int count) {
