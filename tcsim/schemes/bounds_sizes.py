@@ -39,10 +39,8 @@ def magnitudes(a: npt.ArrayLike, b: npt.ArrayLike) -> Doubles:
     k = x.shape[1]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         result = above(x @ y, k)
-        small = float(np.max(np.where(x > 0, -np.log2(np.where(x > 0, x, 1.0)), 0.0), initial=0.0)) + float(
-            np.max(np.where(y > 0, -np.log2(np.where(y > 0, y, 1.0)), 0.0), initial=0.0)
-        )
-    if small < 1000.0:
+        least = [float(np.min(z, where=z > 0, initial=1.0)) for z in (x, y)]
+    if np.log2(least).sum() > -1000.0:
         return result
     nonzero: Doubles = (x != 0).astype(np.float64) @ (y != 0).astype(np.float64)
     lifted: Doubles = result + nonzero * LEAST

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from inspect import signature
 from typing import Any, TypeAlias
 
@@ -66,14 +67,19 @@ def check_options(scheme: str, options: Iterable[str]) -> None:
     """ValueError names the nearest match of a scheme, or of an option, that does not exist."""
     if scheme not in SCHEMES:
         raise unknown("scheme", scheme, SCHEMES)
-    slices = scheme.startswith("ozaki-") and scheme.removeprefix("ozaki-") in ozaki.MODES
-    takes: Callable[..., Any] = ozaki.gemm if slices else RECIPES.get(scheme) or SCHEMES[scheme].run
-    known = [
-        p.name for p in signature(takes).parameters.values() if p.kind is p.KEYWORD_ONLY and not (slices and p.name == "mode")
-    ]
+    known = _options(scheme)
     for option in options:
         if option not in known:
             raise unknown(f"option of scheme {scheme}", option, known)
+
+
+@cache
+def _options(scheme: str) -> list[str]:
+    """The names of a scheme's options."""
+    slices = scheme.startswith("ozaki-") and scheme.removeprefix("ozaki-") in ozaki.MODES
+    takes: Callable[..., Any] = ozaki.gemm if slices else RECIPES.get(scheme) or SCHEMES[scheme].run
+    named = (p.name for p in signature(takes).parameters.values() if p.kind is p.KEYWORD_ONLY)
+    return [name for name in named if not (slices and name == "mode")]
 
 
 @door("a", "b", multiplies=True)

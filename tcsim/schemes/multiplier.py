@@ -8,7 +8,7 @@ error of the splitting from that of the accumulation.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -24,6 +24,7 @@ from tcsim.schedule import Blocked, Schedule, Sequential, walk_plan
 
 Array: TypeAlias = npt.NDArray[Any]
 Product: TypeAlias = Callable[..., Array]
+MOST_AT_ONCE = 1 << 20  # numbers of operands and results that products of a batch have together
 
 # The CUDA cores' float32 product: a chain of fused multiply-adds in ascending k, every one rounded to nearest-even.
 SIMT = Unit("simt", "ffma", "float32", "float32", "float32", block_size=1, align_rounding="exact", rounding="rne",
@@ -130,6 +131,18 @@ class Multiplier:
             options = {**self.options, "seed": (self.options["seed"] + calls) % 2**64}
             return np.asarray(matmul(a, b, c, unit=self.source, schedule=plan, **options))
         return self._walk(self.source, a, b, c, plan)
+
+    def each(self, pairs: Sequence[tuple[Array, Array]]) -> Iterator[Array]:
+        """a·b of each pair, all of one shape; small ones as one batch, where none depends on how many are asked at once."""
+        alone = self.source is not double if self.unit is None else self.unit.stochastic
+        if alone or len(pairs) < 2 or sum(a.size + b.size + len(a) * b.shape[1] for a, b in pairs) > MOST_AT_ONCE:
+            for a, b in pairs:
+                yield self(a, b)
+            return
+        made = self(*(np.stack(side) for side in zip(*pairs, strict=True)), count=len(pairs))
+        self.calls += len(pairs) - 1
+        self.macs += (len(pairs) - 1) * pairs[0][0].size * pairs[0][1].shape[1]
+        yield from made
 
     @cached_property
     def _takes_c(self) -> bool:

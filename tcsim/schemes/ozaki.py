@@ -193,12 +193,11 @@ def _block(
         return _exact_sum(cut, multiply, (x.shape[0], y.shape[1]), width), counts, width
     total = np.zeros((x.shape[0], y.shape[1]), dtype=x.dtype)
     for left, right, depth, triangle in cut:
-        for q in range(len(right.parts)):
-            for p in range(len(left.parts)):
-                if triangle and p + q + 2 > depth + 1:
-                    continue
-                part = multiply(left.parts[p], right.parts[q]).astype(x.dtype)
-                total = total + np.ldexp(part, left.exponents[p][:, None] + right.exponents[q][None, :])
+        every = ((p, q) for q in range(len(right.parts)) for p in range(len(left.parts)))
+        kept = [(p, q) for p, q in every if not (triangle and p + q + 2 > depth + 1)]
+        made = multiply.each([(left.parts[p], right.parts[q]) for p, q in kept])
+        for (p, q), part in zip(kept, made, strict=True):
+            total = total + np.ldexp(part.astype(x.dtype), left.exponents[p][:, None] + right.exponents[q][None, :])
     return total, counts, width
 
 
@@ -224,8 +223,10 @@ def _exact_sum(cut: list[tuple[Slices, Slices, int, bool]], multiply: Multiplier
     span = int(np.max(np.max(rows, axis=0)[:, None] + np.max(columns, axis=0)[None, :] - base)) + 64
     total = ExactSum(base, span)
     for left, right, *_ in cut:
-        for p, q in np.ndindex(len(left.parts), len(right.parts)):
-            part = np.ldexp(multiply(left.parts[p], right.parts[q]).astype(np.float64), 2 * bits)
+        pairs = list(np.ndindex(len(left.parts), len(right.parts)))
+        made = multiply.each([(left.parts[p], right.parts[q]) for p, q in pairs])
+        for (p, q), product in zip(pairs, made, strict=True):
+            part = np.ldexp(product.astype(np.float64), 2 * bits)
             total.add(part, left.exponents[p][:, None] + right.exponents[q][None, :] - 2 * bits - base)
     return total.rounded("float64")
 

@@ -12,6 +12,7 @@ H = nearest and grouped.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -102,23 +103,33 @@ def gemm(
         counts = _counts(slices)
     left, right = int_slices(x, counts[0], bits, axis=1, how=how), int_slices(y, counts[1], bits, axis=0, how=how)
     most = group_size(k, bits) if grouped else 1
+    levels = [
+        [(p, level - p) for p in range(max(1, level - counts[1]), min(counts[0], level - 1) + 1)]
+        for level in range(2, (max(counts) + 1 if triangle else sum(counts)) + 1)
+    ]
+    groups = [pairs[first : first + most] for pairs in levels for first in range(0, len(pairs), most)]
+    sides = [[(left.parts[p - 1], right.parts[q - 1]) for p, q in group] for group in groups]
     total = np.zeros((m, n))
-    additions = 0
-    products: list[tuple[int, int]] = []
-    for level in range(2, (max(counts) + 1 if triangle else sum(counts)) + 1):
-        pairs = [(p, level - p) for p in range(max(1, level - counts[1]), min(counts[0], level - 1) + 1)]
-        for first in range(0, len(pairs), most):
-            part: Array | None = None
-            for p, q in pairs[first : first + most]:
-                part = multiply(left.parts[p - 1], right.parts[q - 1], part)
-            total += np.ldexp(np.asarray(part, dtype=np.float64), -bits * level)
-            additions += 1
-        products += pairs
+    for group, part in zip(groups, _sums(sides, multiply), strict=True):
+        total += np.ldexp(np.asarray(part, dtype=np.float64), -bits * sum(group[0]))
     with np.errstate(over="ignore", under="ignore"):
         c = np.ldexp(total, left.exponent[:, None] + right.exponent[None, :])
-    details = {"variant": variant, "bits": bits, "float64_additions": additions, "group": most}
-    record = multiply.record("ozaki-int8", m, n, k, words=counts, scale=2.0**bits, products=tuple(products), details=details)
+    details = {"variant": variant, "bits": bits, "float64_additions": len(groups), "group": most}
+    products = tuple(pair for pairs in levels for pair in pairs)
+    record = multiply.record("ozaki-int8", m, n, k, words=counts, scale=2.0**bits, products=products, details=details)
     return SchemeProduct(c, record)
+
+
+def _sums(groups: list[list[tuple[Array, Array]]], multiply: Multiplier) -> Iterator[Array]:
+    """The sum of each group's products, on the accumulators of the one before."""
+    if all(len(group) == 1 for group in groups):
+        yield from multiply.each([group[0] for group in groups])
+        return
+    for (a, b), *more in groups:
+        part = multiply(a, b)
+        for x, y in more:
+            part = multiply(x, y, part)
+        yield part
 
 
 def auto_slices(x: npt.ArrayLike, bits: int, *, axis: int, threshold: float = 0.0, precision: int = 53, most: int = 18) -> int:

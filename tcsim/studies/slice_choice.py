@@ -97,6 +97,7 @@ def compute(cell: Cell) -> Result:
     }
 
 
+@cache
 def _pairs(triangle: bool) -> list[tuple[tuple[int, int], int]]:
     """Every (s_A, s_B) up to 18 slices a side with its number of products."""
     found = []
