@@ -40,7 +40,7 @@ class Orders:
         self._contests: dict[int, dict[contests.Contest, npt.NDArray[np.uint64]]] = {}  # of each its answers, (first, second)
         self.halves, self.trees = Halves(box, judge), Trees(box, rng)
         self._alone: dict[str, Batch | None] = {}
-        self._fitting: dict[tuple[Unit | None, int], npt.NDArray[np.bool_]] = {}
+        self._fitting: dict[tuple[Unit, int], npt.NDArray[np.bool_]] = {}
         self._inner: dict[tuple[object, ...], list[Batch]] = {}
 
     def blocks(self, parts: Parts, *, slow: bool) -> Labels | None:
@@ -244,21 +244,14 @@ class Orders:
                 return
 
     def _places(self, parts: Parts, asked: Batch) -> npt.NDArray[np.bool_]:
-        """For every k of lone products at which places of a record without an order they would give the same answers."""
-        unit, count = unit_of_parts(self.box.formats, {**parts, "k_order": None}), asked.a.shape[2]
-        if (unit, id(asked)) in self._fitting:
-            return self._fitting[unit, id(asked)]
-        fits = np.zeros((count, count), bool)
+        """For every k of lone products at which places of a record without an order they would give the same answers; of these no
+        NaN is one."""
+        unit, count = unit_of_parts(self.box.formats, {**parts, "k_order": None, "nan_from": "code"}), asked.a.shape[2]
         if unit is None:
-            return fits
-        self._fitting[unit, id(asked)] = fits
-        for step in range(count):
-            moved = replace(asked, a=np.roll(asked.a, step, axis=2), b=np.roll(asked.b, step, axis=1))
-            self.judge.begin(unit, moved)
-            self.judge.work += moved.size * count
-            same = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(0, 1))
-            fits[np.arange(count), (np.arange(count) + step) % count] = same
-        return fits
+            return np.zeros((count, count), bool)
+        if (unit, id(asked)) not in self._fitting:
+            self._fitting[unit, id(asked)] = words.fitting(self.judge, unit, asked)
+        return self._fitting[unit, id(asked)]
 
 
 def _tree(size: int) -> tuple[Labels, list[tuple[int, int]]]:

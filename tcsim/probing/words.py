@@ -8,27 +8,29 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.probing.box import Batch, Formats
+from tcsim.hardware.unit import Unit
+from tcsim.probing.box import Batch, Formats, simulated
 from tcsim.probing.candidates import Parts
 from tcsim.probing.codes import Rng, codes_at, exponents, fractions, negated
 from tcsim.probing.contests import factors
 from tcsim.probing.families import middle_numbers
+from tcsim.probing.search import Judge, cost_of
 
 Labels = npt.NDArray[np.int64]
 Fits = npt.NDArray[np.bool_]
-_ROWS = 32  # lone products at each k
+_ROWS, _TURNS = 32, 8  # lone products at each k, and parts of them that are looked at one after another
+_COLUMNS = 8  # places of a problem
 _ACROSS = (4, 8)  # outputs of two products
 _PAIR = 2
 
 
 def lone(rng: Rng, known: Formats, parts: Parts, k: int) -> Batch:
-    """Column j holds one product, at k = j, beside a c under which bits of it, or of both, are cut."""
+    """_ROWS products at each k, beside a c under which bits of them, or of both, are cut: each turn problems of some rows of them, in
+    column j of problem i that at k = i · _COLUMNS + j."""
     fa, fb, out = known.a, known.b, known.out
     kept = parts["out_precision"] or out.precision
     a = codes_at(fa, rng.integers(*_span(fa), (_ROWS, k)), fractions(rng, fa, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
     values = codes_at(fb, rng.integers(*_span(fb), k), fractions(rng, fb, (k,)), rng.random(k) < 0.5)
-    b = np.zeros((1, k, k), fb.storage)
-    b[0, np.arange(k), np.arange(k)] = values
     product = exponents(a, fa) + exponents(values, fb)
     cut = kept if parts["fraction_bits"] is None else min(kept, parts["fraction_bits"])
     up = rng.choice(np.array([cut - 2, cut - 1, cut, cut, cut + 1, 1]), (_ROWS, k))
@@ -37,7 +39,44 @@ def lone(rng: Rng, known: Formats, parts: Parts, k: int) -> Batch:
     height = np.where(product + up > out.emax, product - up // 2, product + up)  # below, where the output ends
     c = codes_at(out, height, fractions(rng, out, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
     empty = rng.random((_ROWS, k)) < (0.6 if parts["product_rounding"] == "sr" else 0.1)
-    return Batch("lone products", a[None], b, np.where(empty, np.zeros((), out.storage), c)[None])
+    c = np.where(empty, np.zeros((), out.storage), c)
+    turn, row, at = np.indices((_TURNS, _ROWS // _TURNS, k))
+    problem, column = turn * -(-k // _COLUMNS) + at // _COLUMNS, at % _COLUMNS
+    count = -(-k // _COLUMNS) * _TURNS
+    left, right = np.zeros((count, _ROWS // _TURNS, k), fa.storage), np.zeros((count, k, _COLUMNS), fb.storage)
+    beside = np.zeros((count, _ROWS // _TURNS, _COLUMNS), out.storage)
+    left[problem, row, at], beside[problem, row, column] = a.reshape(turn.shape), c.reshape(turn.shape)
+    right[problem[:, 0], at[:, 0], column[:, 0]] = values
+    return Batch("lone products", left, right, beside)
+
+
+def fitting(judge: Judge, unit: Unit, asked: Batch) -> Fits:
+    """For every k of answered lone products at which places of a unit they would give the same answers, looked at turn by turn as
+    long as they do."""
+    assert asked.d is not None
+    count, problems = asked.a.shape[2], len(asked.a) // _TURNS
+    turn, at = np.indices((_TURNS, count))
+    problem, column = turn * problems + at // _COLUMNS, at % _COLUMNS
+    left, right = asked.a[problem, :, at], asked.b[problem, at, column]
+    moved = replace(asked, a=np.zeros_like(asked.a), b=np.zeros_like(asked.b))
+    fits = np.zeros((count, count), bool)
+    for step in range(count):
+        places = (at + step) % count
+        moved.a[problem, :, places], moved.b[problem, places, column] = left, right
+        able = np.arange(count)
+        for first in range(0, len(asked.a), problems):
+            some = first + np.unique(able // _COLUMNS)
+            looked_at = replace(moved, only=tuple(some.tolist()))
+            judge.begin(unit, looked_at)
+            judge.work += looked_at.size * count * cost_of(unit)
+            same = np.zeros((problems, _COLUMNS), bool)
+            same[some - first] = (simulated(unit, looked_at, seed=judge.seed) == asked.d[some]).all(axis=1)
+            able = able[same.ravel()[able]]
+            if not able.size:
+                break
+        fits[able, (able + step) % count] = True
+        moved.a[problem, :, places], moved.b[problem, places, column] = 0, 0
+    return fits
 
 
 def meeting(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
