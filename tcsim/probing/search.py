@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import fsum
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +58,9 @@ class Judge:
     _rows: dict[tuple[Unit, int], list[bytes]] = field(default_factory=dict)
     _held: list[Batch] = field(default_factory=list)
     _pilots: dict[int, Batch] = field(default_factory=dict)
+    _refuting: dict[int, float] = field(
+        default_factory=dict
+    )  # of each batch how often it was the last one asked, for what it costs
     orders: dict[tuple[Unit, int], tuple[int, ...] | None] = field(default_factory=dict)  # that pairs of marks showed
 
     @property
@@ -140,12 +144,13 @@ class Judge:
         unit = self.unit(parts)
         if unit is None:
             return -1.0
-        missed, most = 0.0, (1.0 - above) * len(batches)
-        for batch in batches:
-            missed += 1.0 - self.share(unit, batch)
-            if missed >= most and missed > 0:
+        missed, most = [], (1.0 - above) * len(batches)
+        for batch in sorted(batches, key=lambda x: -self._refuting.get(id(x), 0.0)):  # those first that end it soonest
+            missed.append(1.0 - self.share(unit, batch))
+            if missed[-1] > 0 and fsum(missed) >= most:
+                self._refuting[id(batch)] = self._refuting.get(id(batch), 0.0) + 1.0 / (batch.size * batch.a.shape[2])
                 return -1.0
-        return 1.0 - missed / len(batches)
+        return 1.0 - fsum(missed) / len(batches)
 
 
 @dataclass
