@@ -20,7 +20,7 @@ from tcsim.problem import Codes
 
 _DEEPEST = 300
 _LIKELY = 4
-_BESIDE, _AMONG = 6, 8  # outputs at every distance of one product and c, and of several
+_BESIDE, _AMONG = 6, 10  # outputs at every distance of one product and c, and of several
 
 
 def rungs(rng: Rng, known: Formats, k: int) -> Batch:
@@ -38,23 +38,25 @@ def rungs(rng: Rng, known: Formats, k: int) -> Batch:
     c = np.full(count, k)
     exponent, minus = np.full((count, k + 1), FAR), rng.random((count, k + 1)) < 0.5
     free = np.zeros((count, k + 1), bool)
-    kind = rng.integers(0, 3 if k == 1 else 7, count)
+    kind = rng.integers(0, 3 if k == 1 else 9, count)
     # what is highest, the little one, and what cancels the highest or is half its last place
-    highest = np.choose(kind, [one, c, one, one, c, one, one])
-    little = np.choose(kind, [c, one, c, other, other, other, c])
-    third = np.choose(kind, [c, one, other, c, one, c, other])
+    highest = np.choose(kind, [one, c, one, one, c, one, one, one, one])
+    little = np.choose(kind, [c, one, c, other, other, other, c, other, other])
+    third = np.choose(kind, [c, one, other, c, one, c, other, c, c])
     above = (kind == 4) & (rng.random(count) < 0.5)  # so far that half its last place is the highest product
     top = np.where(above, np.minimum(top + out.precision, out.emax - 1), top)
     half = top - out.precision + rng.integers(-1, 1, count) * (rng.random(count) < 0.3)
-    three, cancels = (kind >= 2) & (k > 1), (kind == 2) | (kind == 3)
+    three, cancels = (kind >= 2) & (kind < 7) & (k > 1), (kind == 2) | (kind == 3)
     exponent[rows[three], third[three]] = np.where(cancels, top, half)[three]
-    exponent[rows, little] = top - down
+    both = kind == 8  # little, of which the sign of the sum says whether both are cut
+    top = np.where(both, high - down * (high - low) // deepest, top)
+    exponent[rows, little] = top - np.where(both, rng.integers(0, 2, count), down)
     exponent[rows, highest] = top
     free[rows, little] = rng.random(count) < 0.4
     batch = sums_at(rng, known, exponent, free, minus, "rungs")
-    alone = (kind == 2) & (k == 1)  # one product half-way between two results
+    alone = kind == (2 if k == 1 else 7)  # one product half-way between two results
     half_way(rng, batch, known, out.precision, rows[alone], one[alone])
-    without_signs(batch, known, (alone | (kind == 6)) & (rng.random(count) < 0.75))
+    without_signs(batch, known, (alone & (k == 1) | (kind == 6)) & (rng.random(count) < 0.75))
     pairs, beside_c = rows[(kind == 2) & (k > 1)], rows[kind == 3]
     cancel(batch, known, pairs, one[pairs], other[pairs])
     negative = _negative(batch.a[beside_c, 0, one[beside_c]], a) ^ _negative(batch.b[beside_c, one[beside_c], 0], b)

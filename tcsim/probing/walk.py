@@ -19,6 +19,7 @@ from tcsim.probing.codes import Rng
 from tcsim.probing.edges import ladders
 from tcsim.probing.focus import rounds_randomly
 from tcsim.probing.orders import Orders
+from tcsim.probing.placed import Placed
 from tcsim.probing.rungs import likely_cuts, rungs
 from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, descend, improve, uncut
 from tcsim.probing.shortened import Shortened
@@ -30,15 +31,14 @@ _LENGTHS, _PERIODS = (2, 3, 5, 9, 18, 35, 70), 8
 _ONE_BLOCK = 0.99
 _SLOW = 20  # times the simplest product: marks wait until sums are explained
 _NEARLY = 0.998  # another order of k would change more than is left to explain
-_PAIRED = 64  # the longest order of k that pairs of marks are asked for
 _LADDERS = 600  # outputs
 _LIKELY = 0.85  # of everything explained by a kind whose cuts are worth it
 _BEHIND = 0.03  # the nearest kind so far, at most
-_SHOWN = 3  # products that a block must have for them
+_SHOWN = 2  # products that a block must have for them
 _ORDERED = 0.9  # of everything explained by an order that numbers are looked for beside
 _NANS = 5  # patterns tried of either kind
 _TOLD = 0.8  # of one product, explained by what is asked for an order at first
-_RUNGS, _PAIRS = 4, 20  # products among which rungs are; how many lengths at most
+_RUNGS = 4  # products among which rungs are
 
 
 class Walker:
@@ -64,20 +64,19 @@ class Walker:
         self.beside = [] if beside is None else [beside]
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
+        self.waiting: list[Found] = []  # numbers of kinds that do not explain one product
         self.put_off: list[Found] = []  # kinds that are tried after all others
         self.begun: list[tuple[bool, Parts]] = []  # whether all kinds were tried once, and numbers from which k was walked then
         self.confirmed = self.wanted = 0
-        self.pairs: dict[int, Batch | None] = {}
-        self.places: dict[int, Batch | None] = {}
-        self.climbed: dict[bool, Batch | None] = {}
-        self.steps_of: dict[tuple[bool, int], Batch | None] = {}
-        self.contested: Batch | None = None
+        self.saturated: Batch | None = None
         self.short = Shortened(box, rng, judge, self.sums)
-        self.asked_orders = Orders(box, rng, judge, self.sums)
+        self.asked_orders, self.placed = Orders(box, rng, judge, self.sums), Placed(box, rng, judge)
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
         self.ascending = False  # whether marks show that k is taken upwards
-        self.far = False  # whether marks are to be so large that no random word matters
+        self.taken: tuple[Any, int, int] | None = (
+            None  # every k's block, the length of the order, the blocks' size, as contests show
+        )
         self.blocks: dict[tuple[int, ...], Batch | None] = {}
 
     @property
@@ -113,10 +112,12 @@ class Walker:
         return best_of(self.judge, named, [{"zero_sign": sign} for sign in ZERO_SIGNS], used)
 
     def begun_of_pairs(self, found: Found) -> Found:
-        """A paired sum with its NaN patterns, and its numbers where those of the table are far off, which says nothing of its kind."""
+        """A paired sum with its NaN patterns, and its numbers where those of the table are far off, which says nothing of its kind; no
+        nearer than before where its best numbers are far off as well: other kinds begin without theirs."""
         self.judge.allow(_WORK)
         found = self._nans(found, [self.small])
-        return improve(self.judge, found, [self.small], 1) if found.score < _FAR else found
+        better = improve(self.judge, found, [self.small], 1) if found.score < _FAR else found
+        return better if better.score >= _FAR else Found(better.parts, found.score)
 
     def walk(self, found: Found) -> Found:
         """The block size and what goes with it; the order of k where it is not ascending."""
@@ -130,16 +131,14 @@ class Walker:
         self.ascending |= each and structure.all_in_place(self.judge, self.marks, best.parts)
         early = self.deep or each or not label.any() or not runs
         likely = self.deep or self.judge.score(best.parts, self.products) > _TOLD
-        if not best.perfect and likely and early and not self.ascending:
+        random = rounds_randomly(best.parts)  # whose marks differ, ordered or not
+        best = self.upwards(best, used) if random else best
+        nearly = random and best.score > _ONE_BLOCK and not self.deep
+        if not (best.perfect or nearly or self.ascending) and likely and early:
             best = self.told(best, used)
-        if not runs and not best.perfect:
+        if not runs and likely and not best.perfect:
             best = self.order(best, label)
-        if not best.perfect:
-            longest = structure.REACH if best.parts["c_enters"] == "after" else structure.REACH // 2
-            for begun in (best, *(self._again(Found(parts, 0.0), used) for parts in alike_alone(best.parts))):
-                if not best.perfect:
-                    walked = structure.walked_upwards(self.judge, begun, used, structure.runs(label), longest)
-                    best = max(best, walked, key=lambda f: f.score)
+        best = best if random and best.parts["k_order"] is None else self.upwards(best, used)
         if not (best.perfect or self.ascending or early) and best.parts["arithmetic"] == "paired":
             best = self.told(best, used)  # nothing else is like one product of these: no other kind is asked first
         if not best.perfect and runs and best.parts["parity_split"]:
@@ -150,6 +149,15 @@ class Walker:
         if nearly and self.deep and not self.ascending and self.box.formats.scale is None:
             best = structure.brief(self.judge, best, used)
         return self._again(self.short.exchanged(best, used), self.all)
+
+    def upwards(self, found: Found, used: list[Batch]) -> Found:
+        """The best of it and of blocks and chains taken in ascending k."""
+        longest = structure.REACH if found.parts["c_enters"] == "after" else structure.REACH // 2
+        for begun in (found, *(self._again(Found(parts, 0.0), used) for parts in alike_alone(found.parts))):
+            if not found.perfect:
+                walked = structure.walked_upwards(self.judge, begun, used, structure.runs(self.label), longest)
+                found = max(found, walked, key=lambda f: f.score)
+        return found
 
     def read_off(self, found: Found, *, rounded: bool) -> Found:
         """A two-stage sum's cuts as every distance between one product and c shows them; `rounded`: other roundings of results, too."""
@@ -198,8 +206,8 @@ class Walker:
     def saturating(self, found: Found, used: list[Batch]) -> Found:
         """The blocks and the order of k of integers that saturate."""
         known = self.box.formats
-        self.contested = self.contested or self.box.more(saturation.contests(known, self.box.whole(structure.REACH)))
-        shapes = [] if self.contested is None else saturation.taken(self.contested, known)
+        self.saturated = self.saturated or self.box.more(saturation.contests(known, self.box.whole(structure.REACH)))
+        shapes = [] if self.saturated is None else saturation.taken(self.saturated, known)
         return best_of(self.judge, found, list(shapes), used)
 
     def slow(self, found: Found) -> bool:
@@ -216,36 +224,46 @@ class Walker:
         return able and not nearly and not self.judge.tired
 
     def order(self, found: Found, label: Any) -> Found:
-        """The order of k of a unit that does not take it upwards, from marks; from pairs of marks where those leave it open."""
+        """The order of k of a unit that does not take it upwards, from marks; from pairs of marks where those leave it open. Of the
+        length that contests show, unless every kind was tried with that."""
         used = [*self.sums, self.marks]
-        best = found
-        for length, size in structure.likely(label)[:_PERIODS]:
+        best, likely = found, structure.likely(label)[:_PERIODS]
+        told = None if self.deep or found.parts["c_enters"] != "aligned" else self.taken
+        label, likely = (label, likely) if told is None else (told[0], [told[1:]])
+        for length, size in likely:
             start_from = found
             if found.parts["arithmetic"] == "aligned":
                 start_from = self.within(found, label, size, length)
                 if start_from.score < _ONE_BLOCK:
                     continue
             for begun in (start_from, *(Found(parts, start_from.score) for parts in unrounded(start_from.parts))):
-                best = best if best.perfect else self.placed(best, begun, used, size, length)
+                best = best if best.perfect else self.placed.best(best, begun, used, size, length)
             if best.perfect:
                 return best
             if start_from.perfect:
                 found = start_from  # more products share a longer block: begin there with what a shorter one showed
-        return best if structure.likely(label) and found.parts["arithmetic"] == "aligned" else self.placed(best, found, used)
+        if told is not None or (likely and found.parts["arithmetic"] == "aligned"):
+            return best
+        return self.placed.best(best, found, used)
 
-    def told(self, found: Found, used: list[Batch], *, again: bool = True) -> Found:
+    def told(self, found: Found, used: list[Batch]) -> Found:
         """The best order of k that contests of two products tell, or random words of lone ones."""
-        best, parts = found, found.parts
-        if rounds_randomly(parts):
-            best = self.first_best(best, self.asked_orders.alone(parts), used)
-        label = None if best.perfect else self.asked_orders.blocks(parts, slow=self.slow(found))
+        best = self.contested(found, used)
+        random = not best.perfect and rounds_randomly(best.parts)
+        return self.first_best(best, self.asked_orders.alone(best.parts), used) if random else best
+
+    def contested(self, found: Found, used: list[Batch], *, again: bool = True) -> Found:
+        """The best order of k that contests of two products tell."""
+        parts = found.parts
+        label = self.asked_orders.blocks(parts, slow=self.slow(found))
         taken = None if label is None else contests.period(label)
         if label is None or taken is None:
-            return best
+            return found
         length, size = taken
+        self.taken = label, length, size
         plain = parts["arithmetic"] == "aligned" and parts["align_rounding"] != "sr"
         if length == size == parts["block_size"] and parts["k_order"] is None and plain:
-            return best  # upwards, in blocks that are known
+            return found  # upwards, in blocks that are known
         begun = [parts]
         if parts["arithmetic"] in ("aligned", "two-stage") and size > 1:
             begun.append(self.within(found, label, size, length).parts)
@@ -259,8 +277,8 @@ class Walker:
                 made = self.first_best(made, self.asked_orders.within(shape, label, length), used)
         if made.score > max(found.score, _ORDERED) and not made.perfect and again:
             better = improve(self.judge, made, used, 1)  # with numbers that are right the order within blocks is seen better
-            made = better if better.perfect else self.told(better, used, again=False)
-        return max(best, made, key=lambda f: f.score)
+            made = better if better.perfect else self.contested(better, used, again=False)
+        return max(found, made, key=lambda f: f.score)
 
     def first_best(self, found: Found, tried: Iterator[Parts], used: list[Batch]) -> Found:
         """The best of these, as far as one explains everything: what comes later may have to be asked for. Results that were rounded
@@ -278,42 +296,6 @@ class Walker:
                 found = max(found, self.short.exchanged(begun, used), key=lambda f: f.score)
         return self._again(found, used)
 
-    def marks_of(self, length: int) -> Batch | None:
-        """Marks at every k of so many products."""
-        if length not in self.places:
-            answered = self.box.more(marks.marks(self.rng, self.box.formats, length))
-            self.places[length] = None if answered is None else replace(answered, name="marks")
-        return self.places[length]
-
-    def step_of(self, length: int) -> Batch | None:
-        """The same from one call for all lengths, with fewer outputs each."""
-        if self.far not in self.climbed:
-            self.climbed[self.far] = self.box.more(marks.stairs(self.rng, self.box.formats, structure.LONG, far=self.far))
-        stairs = self.climbed[self.far]
-        found = None if stairs is None else structure.step_of(stairs, length)
-        return self.steps_of.setdefault((self.far, length), found)
-
-    def placed(self, best: Found, begun: Found, used: list[Batch], size: int = 1, length: int | None = None) -> Found:
-        """The best order of k among those that marks allow, each made finer by pairs where it does not explain everything."""
-        random = "sr" in (begun.parts["rounding"], begun.parts["product_rounding"], begun.parts["align_rounding"])
-        answers = self.step_of if random or length is None else self.marks_of
-        treelike = begun.parts["arithmetic"] != "aligned"
-        if random and not self.far:
-            self.far, self.pairs = True, {}
-        for parts, n in structure.placed(self.judge, answers, begun, [size], length):
-            ordered = Found(parts, self.judge.score(parts, used))
-            if treelike and not ordered.perfect and n <= _PAIRED and (n in self.pairs or len(self.pairs) < _PAIRS):
-                if n not in self.pairs:
-                    self.pairs[n] = self.box.more(marks.pairs(self.rng, self.box.formats, n, far=self.far))
-                asked = self.pairs[n]
-                paired = None if asked is None else structure.by_pairs(self.judge, asked, n, parts)
-                if paired is not None:
-                    ordered = max(ordered, Found(paired, self.judge.score(paired, used)), key=lambda f: f.score)
-            best = max(best, ordered, key=lambda f: f.score)
-            if best.perfect or self.judge.tired:
-                break
-        return best
-
     def within(self, found: Found, label: Any, size: int, length: int) -> Found:
         """Numbers from sums of products that share a block, wherever along k that is."""
         of = next(int(x) for x in label if np.count_nonzero(label[:length] == x) == size)
@@ -326,7 +308,7 @@ class Walker:
         if asked is None:
             return found
         parts = {**found.parts, "block_size": size * found.parts["group_size"]}
-        used = [self.upwards(asked, members), *self.products]
+        used = [self.as_first(asked, members), *self.products]
         begun = improve(self.judge, self._again(Found(parts, 0.0), used), used, 2)
         staged = found.parts["arithmetic"] == "two-stage"
         if not self.steps or (size <= _SHOWN and not staged) or (begun.score < _ONE_BLOCK and not staged):
@@ -340,11 +322,11 @@ class Walker:
         asked = self.blocks[(*key, -1)]
         if asked is None:
             return begun
-        cuts = self.upwards(asked, members[:count])
+        cuts = self.as_first(asked, members[:count])
         begun = apart(self.judge, self._again(begun, [cuts]), [cuts], likely_cuts(asked, self.box.formats))
         return improve(self.judge, self._again(begun, [cuts, *used]), [cuts, *used], 2)
 
-    def upwards(self, asked: Batch, members: npt.NDArray[np.int64]) -> Batch:
+    def as_first(self, asked: Batch, members: npt.NDArray[np.int64]) -> Batch:
         """What was asked of products at these places, as if they had been the first: answers of one block are the same."""
         inner = replace(asked, a=asked.a[:, :, members], b=asked.b[:, members], d=None)
         return self.judge.hold(replace(embedded(inner, np.arange(members.size), asked.a.shape[2]), d=asked.d))
