@@ -10,10 +10,9 @@ import numpy as np
 
 from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
-from tcsim.hardware.choices import ROUNDINGS
-from tcsim.probing import families, remainders
+from tcsim.probing import families, remainders, simpler
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import Parts, arithmetic_kind, modes, records, unit_of_parts, with_random_words
+from tcsim.probing.candidates import arithmetic_kind, modes, records, unit_of_parts, with_random_words
 from tcsim.probing.challenge import missed_at_edges, refuted_before, refuted_by
 from tcsim.probing.chance import chance_of
 from tcsim.probing.focus import focus, most_missed, rounds_randomly
@@ -22,13 +21,13 @@ from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks,
 from tcsim.probing.singly import moved_singly, scanned_singly
 from tcsim.probing.walk import Walker
 
-_TRIES, _FOCUSES = 4, 4
+_TRIES, _FOCUSES = 6, 4
 _FEW = 8  # picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 2e8, 4e8  # products simulated for one kind of arithmetic
 _ALL_WORK = 2.5e9  # beyond which nothing is looked into any further: about ten seconds
 _ONE_BLOCK = 0.99
-_SCALED = 0.97  # the same of scaled products, which are many ways wide
+_SCALED = 0.97  # the same of scaled products, which are many ways wide, and of what a cut explained better
 _FAR = 0.9  # of what begins further off, another kind that explains one product is asked first
 _MARGIN = 0.015  # zeros that fill k up can show in one product
 _HOPELESS = 0.2  # what its own numbers leave so far behind another kind is asked for remainders last
@@ -36,7 +35,6 @@ _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _SHAPES = (3, 1)  # block sizes for which remainders are read before blocks are known
-_PLAIN: Parts = {"subnormals": "keep", "operand_format": None, "min_exponent": None, "out_precision": None}
 _CORNERS, _ONE_SIGN = 3, 2  # which calls of a confirmation hold every corner, and no signs
 CONFIRM = 100_000
 
@@ -106,6 +104,8 @@ class Search(Walker):
                 later.append(found)
             elif self.attempt(found, confirm):
                 return self.result(self.tried[-1])
+        if any(self.likely(f) and self.walked(f, confirm) for f in sorted(self.waiting, key=lambda f: -f.score)):
+            return self.result(self.tried[-1])
         if self.looked_into(confirm, _WORK, _ONE_BLOCK) or any(self.attempt(found, confirm) for found in later):
             return self.result(self.tried[-1])
         if later and self.looked_into(confirm, _WORK, _ONE_BLOCK):
@@ -118,30 +118,47 @@ class Search(Walker):
 
     def best_numbers(self) -> float:
         """How much of one product the best kind of arithmetic explained so far."""
-        return max((self.judge.score(f.parts, self.products) for f in self.tried), default=0.0)
+        return max((self.judge.score(f.parts, self.products) for f in (*self.tried, *self.waiting)), default=0.0)
 
     def attempt(self, found: Found, confirm: int) -> bool:
-        """A kind of arithmetic tried from where it begins: its numbers, then its walk of k; whether it is confirmed."""
+        """A kind of arithmetic tried from where it begins: its numbers, then its walk of k, which waits for the numbers of other kinds
+        where they explain one product no better than others might; whether it is confirmed."""
         self.judge.allow(_WORK)
-        numbers, best = self.numbers(found), self.best_numbers()
-        if numbers.score < min(best, 0.99) - _MARGIN:
-            return False  # one product already refutes it more than another kind
-        if best == 1.0 and numbers.score < _ONE_BLOCK and not self.deep:
-            self.put_off.append(found)
+        numbers = self.numbers(found)
+        if not self.likely(numbers):
             return False
+        if numbers.score < _NEARLY and not self.deep:
+            self.waiting.append(numbers)
+            return False
+        return self.walked(numbers, confirm)
+
+    def likely(self, numbers: Found) -> bool:
+        """Whether one product does not already refute numbers more than those of another kind."""
+        best = self.best_numbers()
+        if best == 1.0 and _ONE_BLOCK > numbers.score >= 0.99 - _MARGIN and not self.deep:
+            self.put_off.append(numbers)
+            return False
+        return numbers.score >= min(best, 0.99) - _MARGIN
+
+    def walked(self, numbers: Found, confirm: int) -> bool:
+        """Numbers of a kind walked along k, and what is left of sums looked for in them; whether it is confirmed."""
         if (self.deep, numbers.parts) in self.begun:
             return False
         self.begun.append((self.deep, numbers.parts))
-        if numbers.score > _ONE_BLOCK:
-            self.judge.allow(_WORK)
+        self.judge.allow(_WORK)
         walked = self.walk(self._again(numbers, self.all))
-        scaled = self.box.formats.scale is not None
+        scaled, least = self.box.formats.scale is not None, _ONE_BLOCK
         below = self.grouped(walked) if scaled else self.cuts(walked)
+        if scaled or below.score > walked.score:
+            least = _SCALED
         walked = self.walk(below) if below.score > walked.score and not below.perfect else below
         walked = self.read(walked, self.all)
-        if walked.score > (_SCALED if scaled else _ONE_BLOCK) and not walked.perfect:
+        if walked.score > least and not walked.perfect:
             self.judge.allow(_WORK)
             walked = self.focused(walked, kicked=False)  # sums show cuts that one product does not
+        if walked.score > _NEARLY and not walked.perfect:
+            self.sums += missed_at_edges(self.box, self.rng, self.judge, walked.parts)
+            walked = self.focused(self.read(self._again(walked, self.all), self.all), kicked=False)
         walked = self.settled(walked, confirm)
         self.tried.append(walked)
         return walked.perfect and self.confirmed >= confirm
@@ -191,7 +208,7 @@ class Search(Walker):
         for _ in range(_TRIES):
             if not found.perfect:
                 return found
-            simplest = self.simplest(found)
+            simplest = simpler.exact(self.judge, found, self.all)
             refuted = self.confirm(simplest, confirm)
             if refuted is None:
                 return simplest
@@ -202,19 +219,10 @@ class Search(Walker):
                 found = self.explain(found)
         return found
 
-    def simplest(self, found: Found) -> Found:
-        """The same with exact sums where those explain everything as well: they have no numbers that chance could have set."""
-        if found.parts["arithmetic"] != "aligned" or found.parts["align_rounding"] == "exact":
-            return found
-        exact = {**found.parts, **_PLAIN, "align_rounding": "exact", "fraction_bits": None}
-        exact["out_precision"] = found.parts["out_precision"]
-        tried = (self._again(Found({**exact, "rounding": r}, 0.0), self.all, 0.9999999) for r in ROUNDINGS)
-        return next((f for f in tried if f.perfect), found)
-
     def numbers(self, found: Found) -> Found:
         """What one product beside c shows; begun with how the best kind so far rounds results, where that explains more."""
-        if self.tried:
-            best = max(self.tried, key=lambda f: f.score).parts
+        if self.tried or self.waiting:
+            best = max(self.tried or self.waiting, key=lambda f: f.score).parts
             shared = {key: best[key] for key in ("rounding", "out_precision", "zero_sign")}
             found = max(found, self._again(Found({**found.parts, **shared}, 0.0), [self.small]), key=lambda f: f.score)
         found = self._again(self.read_off(found, rounded=self.best_numbers() < 1.0), [self.small])
@@ -226,21 +234,14 @@ class Search(Walker):
         again = self.read(found, [self.small], _SHAPES)
         found = found if again is found else max(found, improve(self.judge, again, [self.small]), key=lambda f: f.score)
         if found.score < _ONE_BLOCK:  # what was changed while numbers were far off may hold them there
-            plain = uncut(self.judge, self._again(Found({**found.parts, **_PLAIN}, 0.0), [self.small]), [self.small])
+            plain = uncut(self.judge, self._again(Found({**found.parts, **simpler.PLAIN}, 0.0), [self.small]), [self.small])
             found = max(found, improve(self.judge, plain, [self.small]), key=lambda f: f.score)
         if found.score < min(self.best_numbers(), _ONE_BLOCK) - _FAR_BEHIND:
             return found
         found = self._again(found, self.products)
         if self.slow(found):
             return self._nans(self.focused(found, self.products, kicked=False))
-        return self.plainly(self._nans(improve(self.judge, found, self.products, 2)))
-
-    def plainly(self, found: Found) -> Found:
-        """Numbers of scaled products without what their every output is explained without: chance may have set it."""
-        for name in ("out_precision", "min_exponent") if self.box.formats.scale is not None else ():
-            plain = self._again(Found({**found.parts, name: None}, 0.0), self.products)
-            found = plain if plain.perfect else found
-        return found
+        return simpler.without_scaled(self.judge, self._nans(improve(self.judge, found, self.products, 2)), self.products)
 
     def explain(self, found: Found) -> Found:
         """Whatever is left against everything that was seen, and the walk of k again."""
@@ -249,7 +250,7 @@ class Search(Walker):
         if far and not placed and self.judge.score(found.parts, self.products) == 1.0:
             found = self.walk(found)  # its numbers explain one product, not every sum: what is left is how k is taken
         before = 2.0
-        for _ in range(2):
+        for _ in range(2 if self.deep else 1):
             if found.score > before:
                 self.judge.allow(_WORK)
             before, found = found.score, self.read(found, self.all)
@@ -263,6 +264,7 @@ class Search(Walker):
                 exact = {**found.parts, "align_rounding": "exact", "fraction_bits": None, "operand_format": None}
                 found = max(found, self.walk(self._again(Found(exact, 0.0), self.all)), key=lambda f: f.score)
             if not found.perfect and self.box.formats.scale is not None:
+                self.judge.allow(_WORK)
                 found = self.grouped(found)
         return found
 
