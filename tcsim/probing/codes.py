@@ -13,6 +13,7 @@ from tcsim.problem import Codes
 
 Rng = np.random.Generator
 Ints = npt.NDArray[np.int64]
+_NEARLY_ALL = 0.995
 
 
 def codes_at(fmt: Format, exponent: Any, fraction: Any, negative: Any) -> Codes:
@@ -107,6 +108,17 @@ def _own_negative(codes: Codes, fmt: Format) -> npt.NDArray[np.bool_]:
 def magnitude_codes(codes: Codes, fmt: Format) -> Codes:
     """Codes without their sign bits."""
     return codes & codes.dtype.type(~fmt.sign_bit & ((1 << fmt.width) - 1))
+
+
+def kept_bits(codes: Codes, fmt: Format) -> int:
+    """How many significant bits nearly all normal numbers among codes have at most; those of the largest number are of no rounding."""
+    magnitude = magnitude_codes(codes, fmt).ravel()
+    normal = (exponents(codes, fmt).ravel() >= fmt.emin) & (magnitude < fmt.max_code) & np.isfinite(decode(codes, fmt).ravel())
+    if fmt.integer or not normal.any():
+        return fmt.precision
+    mantissa = (magnitude[normal].astype(np.int64) >> fmt.padding) | (1 << fmt.mantissa_bits)
+    ends = np.log2((mantissa & -mantissa).astype(np.float64)).astype(np.int64)
+    return fmt.mantissa_bits + 1 - int(np.quantile(ends, 1 - _NEARLY_ALL, method="lower"))
 
 
 def nan_codes(codes: Codes, fmt: Format) -> Codes:

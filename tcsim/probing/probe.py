@@ -15,6 +15,7 @@ from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.candidates import arithmetic_kind, modes, records, unit_of_parts, with_random_words
 from tcsim.probing.challenge import missed_at_edges, refuted_before, refuted_by
 from tcsim.probing.chance import chance_of
+from tcsim.probing.codes import kept_bits
 from tcsim.probing.focus import focus, most_missed, rounds_randomly
 from tcsim.probing.result import ProbeResult, result_of_search
 from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, starting_points, uncut
@@ -95,7 +96,8 @@ class Search(Walker):
         for found in self.recorded() if table else ():
             if self.confirm(found, confirm) is None:
                 return self.result(found)
-        starts = [starting_points(self.judge, mode, [self.small], self.nans[0]) for mode in modes(self.box.formats)]
+        kept = max(kept_bits(batch.d, self.box.formats.out) for batch in self.products if batch.d is not None)
+        starts = [starting_points(self.judge, mode, [self.small], self.nans[0], kept) for mode in modes(self.box.formats)]
         begun = [f for nth in zip_longest(*starts) for f in nth if f is not None]  # every kind once, then from elsewhere
         begun = [self.begun_of_pairs(f) if f.parts["arithmetic"] == "paired" else f for f in begun]
         later = self.put_off
@@ -233,7 +235,8 @@ class Search(Walker):
         found = improve(self.judge, self.read(found, [self.small], _SHAPES), [self.small])
         again = self.read(found, [self.small], _SHAPES)
         found = found if again is found else max(found, improve(self.judge, again, [self.small]), key=lambda f: f.score)
-        if found.score < _ONE_BLOCK:  # what was changed while numbers were far off may hold them there
+        nearest = _NEARLY if found.score >= self.best_numbers() else _ONE_BLOCK
+        if found.score < nearest:  # what was changed while numbers were far off may hold them there
             plain = uncut(self.judge, self._again(Found({**found.parts, **simpler.PLAIN}, 0.0), [self.small]), [self.small])
             found = max(found, improve(self.judge, plain, [self.small]), key=lambda f: f.score)
         if found.score < min(self.best_numbers(), _ONE_BLOCK) - _FAR_BEHIND:

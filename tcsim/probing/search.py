@@ -165,22 +165,32 @@ class Found:
         return self.score == 1.0
 
 
-def starting_points(judge: Judge, mode: Parts, batches: list[Batch], nan_code: int | None) -> list[Found]:
-    """The best of a mode's starting points, with another rounding where none explains everything; several where one product
-    beside a late c does not tell them apart."""
+def starting_points(judge: Judge, mode: Parts, batches: list[Batch], nan_code: int | None, kept: int) -> list[Found]:
+    """The best of a mode's starting points, with another rounding, and with as many bits of results as answers have, where none explains
+    everything; several where one product beside a late c does not tell them apart."""
     tried = [{**parts, "nan_code": nan_code} for parts in starts(judge.known, mode)]
     scored = [(judge.score(parts, batches), i) for i, parts in enumerate(tried)]
+    if kept < judge.known.out.precision and max(scored)[0] < 1.0:
+        shorter = [{**parts, "out_precision": kept} for parts in tried if parts["out_precision"] is None]
+        scored += [(judge.score(parts, batches), len(tried) + i) for i, parts in enumerate(shorter)]
+        tried += shorter
     if mode.get("arithmetic") not in ("integer", "fused", "paired") and max(scored)[0] < 1.0:
         products = ROUNDINGS if mode.get("arithmetic") == "rounded" else (None,)
         more = [
             {**parts, "rounding": r, **({} if q is None else {"product_rounding": q})}
-            for parts in tried[: 2 if len(products) > 1 else None] for r in ROUNDINGS for q in products
+            for parts in (tried if len(products) == 1 else _with_others(tried)) for r in ROUNDINGS for q in products
         ]  # fmt: skip
         scored += [(judge.score(parts, batches), len(tried) + i) for i, parts in enumerate(more)]
         tried += more
     ranked = sorted(scored, key=lambda pair: (-pair[0], pair[1]))
     count = 3 if mode.get("c_enters") == "after" else 1
     return [Found(tried[i], score) for score, i in ranked[:count] if score >= 0 and score == ranked[0][0]]
+
+
+def _with_others(tried: list[Parts]) -> list[Parts]:
+    """Two of each precision of results: what other roundings of products are tried beside."""
+    kinds = dict.fromkeys(parts["out_precision"] for parts in tried)
+    return [parts for kind in kinds for parts in [x for x in tried if x["out_precision"] == kind][:2]]
 
 
 def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -> Found:

@@ -7,6 +7,7 @@ from itertools import chain
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing.box import Batch
 from tcsim.probing.candidates import Parts, moves, scans
+from tcsim.probing.codes import kept_bits
 from tcsim.probing.search import Found, Judge, best_of, scanned
 
 _FEW_BITS = 50  # that kernels compute fast
@@ -45,8 +46,11 @@ def _best_of_used(judge: Judge, found: Found, changes: list[Parts], few: list[Ba
 
 
 def narrow(judge: Judge, found: Found, batches: list[Batch]) -> Found:
-    """A two-stage sum of few bits with results rounded in every way: c floored to so few looks like a precision of results."""
+    """A two-stage sum of few bits with results rounded in every way, with as many bits as answers have, too: c floored to so few looks like
+    a precision of results."""
     bits = range(1, min(judge.known.out.precision + 2, _FEW_BITS))
-    begun = {**found.parts, "out_precision": None, "late_fraction_bits": _FEW_BITS}
-    tried = [{**begun, "fraction_bits": n, "rounding": r} for n in bits for r in ROUNDINGS]
+    begun = {**found.parts, "late_fraction_bits": _FEW_BITS}
+    kept = min(kept_bits(batch.d, judge.known.out) for batch in batches if batch.d is not None)
+    widths = [None, kept] if kept < judge.known.out.precision else [None]
+    tried = [{**begun, "fraction_bits": n, "rounding": r, "out_precision": p} for p in widths for n in bits for r in ROUNDINGS]
     return best_of(judge, Found(found.parts, judge.score(found.parts, batches)), tried, batches)
