@@ -210,7 +210,7 @@ class Search(Walker):
         for _ in range(_TRIES):
             if not found.perfect:
                 return found
-            simplest = simpler.exact(self.judge, found, self.all)
+            simplest = simpler.with_exact_sums(self.judge, found, self.all)
             refuted = self.confirm(simplest, confirm)
             if refuted is None:
                 return simplest

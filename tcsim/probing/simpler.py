@@ -11,7 +11,7 @@ PLAIN: Parts = {"subnormals": "keep", "operand_format": None, "min_exponent": No
 _ALL = 0.9999999  # nothing that misses an output
 
 
-def exact(judge: Judge, found: Found, batches: list[Batch]) -> Found:
+def with_exact_sums(judge: Judge, found: Found, batches: list[Batch]) -> Found:
     """A candidate that explains everything, with exact sums where those do as well."""
     if found.parts["arithmetic"] != "aligned" or found.parts["align_rounding"] == "exact":
         return found

@@ -68,3 +68,20 @@ def test_problems_side_by_side_give_what_each_gives_alone(gpu: str, instruction:
         assert problems_at_once(batch) > 1
         each = [Batch("one", batch.a[t : t + 1], batch.b[t : t + 1], batch.c[t : t + 1]) for t in range(len(batch.c))]
         np.testing.assert_array_equal(simulated(unit, batch), np.concatenate([simulated(unit, one) for one in each]))
+
+
+def test_a_score_is_the_same_in_whatever_order_batches_were_asked() -> None:
+    """Those that refute soonest come first, which no score depends on."""
+    unit = tcsim.unit("a100", "float16")
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    box, rng = Box(black_box(unit), known), np.random.default_rng(3)
+    asked = [box.ask(families.sum_batches(rng, known, k)) for k in (2, 5, 18, 35)]
+    wrong = [{**parts_of(unit), **change} for change in ({"fraction_bits": 20}, {"block_size": 4}, {"rounding": "rne"})]
+    plain = [Judge(known).score(parts, asked) for parts in wrong]
+    judge = Judge(known)
+    for parts in wrong:
+        assert judge.score(parts, asked, 1.0 - 1e-9) == -1.0
+    assert [judge.score(parts, asked) for parts in wrong] == plain
+    assert [judge.score(parts, asked[::-1]) for parts in wrong] == plain
+    assert 0 < min(plain) <= max(plain) < 1
+    assert judge.score(parts_of(unit), asked) == 1.0

@@ -13,6 +13,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.probing import families
 from tcsim.probing.box import Box, Formats, simulated
 from tcsim.probing.candidates import parts_of, unit_of_parts
+from tcsim.probing.codes import kept_bits
 from tcsim.probing.contests import period
 from tcsim.probing.halves import Halves
 from tcsim.probing.orders import Orders
@@ -20,7 +21,7 @@ from tcsim.probing.rungs import likely_cuts, rungs
 from tcsim.probing.search import Found, Judge, apart
 from tcsim.probing.structure import branches
 from tcsim.probing.trees import Trees, at_places, clusters_of
-from tcsim.probing.words import dealt, in_turn
+from tcsim.probing.words import dealt, fitting, in_turn, lone
 
 
 def _unit(arithmetic: str, size: int, seed: int, blocks: int = 1, **changes: Any) -> Unit:
@@ -173,3 +174,30 @@ def test_places_that_chance_lets_fit_as_well_are_moved_on() -> None:
     assert in_turn(np.ones((5, 5), bool)) == [0, 1, 2, 3, 4]
     fits[:, 2] = False
     assert in_turn(fits) is None
+
+
+@pytest.mark.parametrize("places", [12, 19])
+def test_random_words_of_lone_products_are_those_of_their_places(places: int) -> None:
+    """Every k fits its place, which few others do by chance; as many products as no turn has whole problems of, too."""
+    unit = _unit("aligned", places, 5, align_rounding="sr", fraction_bits=16, late_fraction_bits=None)
+    known = _known(unit)
+    parts = parts_of(unit)
+    asked = lone(np.random.default_rng(2), known, parts, places)
+    read = unit_of_parts(known, {**parts, "k_order": None})
+    assert read is not None
+    assert unit.k_order is not None
+    fits = fitting(Judge(known), read, Box(black_box(unit), known).ask(asked))
+    assert fits[np.array(unit.k_order), np.arange(places)].all()
+    assert np.count_nonzero(fits) < 2 * places
+
+
+@pytest.mark.parametrize("out", ["float32", "float16", "tfloat32", "float64"])
+@pytest.mark.parametrize("kept", [None, 1, 6, 9])
+def test_answers_show_how_many_bits_results_keep(out: str, kept: int | None) -> None:
+    unit = tcsim.unit("a100", "float16").replace(out=out, out_precision=kept)
+    answered = Box(black_box(unit), _known(unit)).ask(families.one_product(np.random.default_rng(4), _known(unit)))
+    assert answered.d is not None
+    found = kept_bits(answered.d, unit.out_format)
+    assert found == min(kept or unit.out_format.precision, found)
+    if kept is not None or unit.fraction_bits is None or unit.out_format.precision <= unit.fraction_bits:
+        assert found == (kept or unit.out_format.precision)
