@@ -308,11 +308,11 @@ def _swapped(order: tuple[int, ...]) -> Iterator[list[int]]:
 
 @lru_cache(maxsize=64)
 def operand_formats(known: Formats) -> list[str | Format | None]:
-    """Formats that hold both inputs, one for every exponent at which their subnormals would align."""
+    """Formats that hold both inputs, one for every exponent at which their subnormals, or small numbers that are some there, would align."""
     found: dict[tuple[int, ...], str | Format | None] = {}
     a, b = known.a, known.b
     for fmt in _holders(known):
-        effect = tuple(max(min(fmt.emin, f.emin), f.emin - f.mantissa_bits) for f in (a, b))
+        effect = tuple(max(fmt.emin, f.emin - f.mantissa_bits) for f in (a, b))
         if effect != (a.emin, b.emin):
             found.setdefault(effect, _named(fmt))
     return [None, *found.values()]

@@ -12,7 +12,7 @@ import tcsim
 from tcsim.hardware.unit import Unit
 from tcsim.probing import families
 from tcsim.probing.box import Box, Formats, simulated
-from tcsim.probing.candidates import parts_of, unit_of_parts
+from tcsim.probing.candidates import operand_formats, parts_of, unit_of_parts
 from tcsim.probing.codes import kept_bits
 from tcsim.probing.contests import period
 from tcsim.probing.halves import Halves
@@ -201,3 +201,13 @@ def test_answers_show_how_many_bits_results_keep(out: str, kept: int | None) -> 
     assert found == min(kept or unit.out_format.precision, found)
     if kept is not None or unit.fraction_bits is None or unit.out_format.precision <= unit.fraction_bits:
         assert found == (kept or unit.out_format.precision)
+
+
+def test_formats_in_which_small_factors_are_subnormal_are_tried() -> None:
+    """2^-15 is a normal number of float8_e5m2fnuz, and none of float16."""
+    unit = tcsim.unit("a100", "float16").replace(a="float8_e5m2fnuz", b="float8_e5m2fnuz", subnormals="flush")
+    held = unit.replace(operand_format="float16")
+    batch = families.one_product(np.random.default_rng(1), _known(unit))
+    assert not np.array_equal(simulated(unit, batch), simulated(held, batch))
+    tried = [unit.replace(operand_format=fmt) for fmt in operand_formats(_known(unit))]
+    assert any(np.array_equal(simulated(other, batch), simulated(held, batch)) for other in tried)
