@@ -235,7 +235,7 @@ class Search(Walker):
         found = improve(self.judge, self.read(found, [self.small], _SHAPES), [self.small])
         again = self.read(found, [self.small], _SHAPES)
         found = found if again is found else max(found, improve(self.judge, again, [self.small]), key=lambda f: f.score)
-        nearest = _NEARLY if found.score >= self.best_numbers() else _ONE_BLOCK
+        nearest = _NEARLY if found.score >= self.best_numbers() - _MARGIN else _ONE_BLOCK
         if found.score < nearest:  # what was changed while numbers were far off may hold them there
             plain = uncut(self.judge, self._again(Found({**found.parts, **simpler.PLAIN}, 0.0), [self.small]), [self.small])
             found = max(found, improve(self.judge, plain, [self.small]), key=lambda f: f.score)
@@ -265,7 +265,9 @@ class Search(Walker):
                 found = self.cuts(self.walk(self._nans(found, self.all)))
             if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":
                 exact = {**found.parts, "align_rounding": "exact", "fraction_bits": None, "operand_format": None}
-                found = max(found, self.walk(self._again(Found(exact, 0.0), self.all)), key=lambda f: f.score)
+                begun = self._again(Found(exact, 0.0), self.all)
+                able = found.score < _NEARLY or begun.score > _ONE_BLOCK  # what nearly everything is explained with is cut
+                found = max(found, self.walk(begun), key=lambda f: f.score) if able else found
             if not found.perfect and self.box.formats.scale is not None:
                 self.judge.allow(_WORK)
                 found = self.grouped(found)
