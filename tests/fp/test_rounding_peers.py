@@ -38,7 +38,8 @@ def test_equal_to_ml_dtypes_from_float32(fmt):
         theirs = x.astype(getattr(ml_dtypes, fmt.name)).astype(np.float64)
     ours = wide(round_to(x, fmt))
     if fmt.name in ML_DTYPES_DIFFER:
-        excused = ML_DTYPES_DIFFER[fmt.name][0](x)
+        with np.errstate(invalid="ignore"):  # of signalling NaN, as some processors say
+            excused = ML_DTYPES_DIFFER[fmt.name][0](x)
         differ = excused & (ours != theirs)
         assert differ.any(), "the entry is no longer needed"
         x, ours, theirs = x[~differ], ours[~differ], theirs[~differ]

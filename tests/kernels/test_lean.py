@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -78,24 +78,38 @@ def test_a_function_inlined_at_many_places(x: int) -> None:
     assert "__deepcopy__" not in vars(ir.Block)
 
 
+class Heard(event.Listener):  # type: ignore[misc]
+    """How often the compiler's lock was asked for and left, by thread; `other` once another thread has asked."""
+
+    def __init__(self) -> None:
+        self.starts, self.ends = Counter[int](), Counter[int]()
+        self.other, self.mine = threading.Event(), threading.get_ident()
+
+    def on_start(self, happening: object) -> None:
+        self.starts[threading.get_ident()] += 1
+        if threading.get_ident() != self.mine:
+            self.other.set()
+
+    def on_end(self, happening: object) -> None:
+        self.ends[threading.get_ident()] += 1
+
+
 def test_another_thread_tells_of_its_waiting() -> None:
     """One that comes for the compiler's lock while a kernel is compiled: whoever heard that it starts hears that it ended.
 
     The collector of cycles is such a listener: it stays at rest until the last is done, and is at work again then.
     """
-    waits = threading.Thread(target=numba.njit(largest).compile, args=((numba.float64[:],),))
-    with event.install_recorder("numba:compiler_lock") as heard:
+    waits, heard = threading.Thread(target=numba.njit(largest).compile, args=((numba.float64[:],),)), Heard()
+    with event.install_listener("numba:compiler_lock", heard):
         with global_compiler_lock, lean(Inner):
             waits.start()
-            until = time.monotonic() + 60
-            while len(heard.buffer) < 2 and time.monotonic() < until:  # its start, beside our own
-                time.sleep(0.001)
+            assert heard.other.wait(60)
             with global_compiler_lock:
                 pass
-            assert len(heard.buffer) == 2
+            assert heard.starts[heard.mine] == 1
         waits.join()
-    told = [each.is_start for _, each in heard.buffer]
-    assert sum(told) == len(told) / 2 >= 2
+    assert heard.starts == heard.ends
+    assert len(heard.starts) == 2
     assert gc.isenabled()
 
 
