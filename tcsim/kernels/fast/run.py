@@ -36,7 +36,7 @@ from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL
 from tcsim.problem import Codes, Problem
 
 _WORK = 1 << 16  # operands packed at a time by a task: a quarter of a megabyte, which caches keep beside all else
-_START = 1 << 19  # multiply-adds that take as long as handing a run of tasks to another thread: some 40 microseconds
+_START = 1 << 20  # multiply-adds that take as long as handing a run of tasks to another thread: 40 to 80 microseconds
 _RUN = 1 << 23  # those of a run that is handed over without loss
 _PACKED, _FLAT = 8, 3  # multiply-adds that take as long as packing an operand, and as one of a flat product
 _SHARE = 1 << 16  # outputs of a thread from which on it takes two tasks, so that a slow one does not hold up all
