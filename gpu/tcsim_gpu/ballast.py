@@ -124,9 +124,11 @@ def ballast_width(unit: Unit) -> int:
 
 
 class WarpShape(NamedTuple):
-    """How many columns a warp has, in eights: fewer share an exponent sooner, more fetch less."""
+    """How many columns a warp has, in eights: fewer share an exponent sooner, more fetch less; and how many stages two tiles of a
+    processor have room for."""
 
     eights: int
+    stages: int
 
     @property
     def tile(self) -> int:
@@ -135,18 +137,17 @@ class WarpShape(NamedTuple):
 
     @property
     def shared(self) -> int:
-        """Bytes of shared memory: stages, as many as two tiles of a processor have room for, and where threads meet."""
-        stages = 3 if self.eights == 8 else 4
-        return stages * (8 * (TILE_M + self.tile + 2) * 16 + (TILE_M + self.tile) // 32 * 8 + 16) + 8
+        """Bytes of shared memory: stages, and where threads meet."""
+        return self.stages * (8 * (TILE_M + self.tile + 2) * 16 + (TILE_M + self.tile) // 32 * 8 + 16) + 8
 
 
-ALIKE, SPREAD = WarpShape(8), WarpShape(4)  # for products of about one size, and of very different ones
+ALIKE, SPREAD = WarpShape(8, 3), WarpShape(4, 4)  # for products of about one size, and of very different ones
 
 
 def source(unit: Unit, by: int, shape: WarpShape = ALIKE) -> str:
     """The kernels `survey` and `ballast_gemm`."""
     fmt, (low, high) = unit.a_format, reach(unit, by)
-    values = {"YS": shape.eights, "W": ballast_width(unit), "SHIFT": by, "LOW": f"({low})", "HIGH": high, "MB": fmt.mantissa_bits,
+    values = {"YS": shape.eights, "STAGES": shape.stages, "W": ballast_width(unit), "SHIFT": by, "LOW": f"({low})", "HIGH": high, "MB": fmt.mantissa_bits,
               "BIAS": fmt.bias, "INF_CODE": fmt.inf_code, "TYPE": f'"{FORMATS[fmt.name]}"'}  # fmt: skip
     return "".join(f"#define {key} {value}\n" for key, value in values.items()) + kernel_text(
         "survey.cuh", "ballast_steps.cuh", "ballast.cuh"
@@ -192,7 +193,7 @@ def products_sign(a: int, b: int) -> int:
 
 
 def corner_values(operand: Operand) -> Floats:
-    """The values of an operand's first 64 rows and columns, one of them from each of up to eight matrices of a batch."""
+    """The values of an operand's first 64 rows and columns, of no more than fifteen matrices of a batch."""
     codes = operand.codes[:, :64, :64][:: max(1, operand.codes.shape[0] // 8)]
     return decode(device.cupy().asnumpy(codes) if not isinstance(codes, np.ndarray) else codes, operand.stored)
 
@@ -280,7 +281,7 @@ def multiply_ballast(problem: Problem, by: int, out: Any, any_sign: bool = False
     spread = differ_in_size(*corners)
     head = ceil(HEAD[ballast_width(unit)] / unit.instruction_k) * unit.instruction_k if spread else 0
     left = xp.zeros(2, xp.uint64), xp.empty(min(ROOM, out.size), xp.int64)
-    if 0 < 2 * head <= k:
+    if 0 < 8 * head <= k:  # an eighth more than the emulator's time at most, where ballast gives up
         problem = after_head(problem, head)
         k -= head
     order = xp.asarray(ballast_places(unit, k))

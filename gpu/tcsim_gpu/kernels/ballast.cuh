@@ -7,7 +7,7 @@
 // computes it with one to four instructions a block, and looks at nothing else. Other stages are looked at block by block. Warps wait
 // for a stage to come, not for each other, as long as nobody is more than all but one of the stages in memory behind.
 //
-// The host defines YS, a warp's columns in eights, W, the products of a block in memory (4 or 8), SHIFT = F' - F, LOW and HIGH, the
+// The host defines YS, a warp's columns in eights, STAGES, of which one is fetched while warps work on others, W, the products of a block in memory (4 or 8), SHIFT = F' - F, LOW and HIGH, the
 // least and the largest e that have ballast, of the operands' format MB, BIAS, INF_CODE and TYPE, its name in PTX, and, but for CUDA,
 // what CUDA's words mean.
 
@@ -28,7 +28,6 @@ struct Ballast {
 #define TILE_N (16 * YS)      // a warp's columns are YS times eight
 #define GROUPS_A (TILE_M / 32)  // of rows in a tile
 #define GROUPS_B (TILE_N / 32)  // of columns
-#define STAGES (YS == 8 ? 3 : 4)  // of which one is fetched while warps, each at its own pace, work on others
 #define PLANE(ROWS) (CHUNKS * ((ROWS) + 1) * 16)  // one more row in a chunk, so that copies of eight chunks meet in no bank
 #define KNOWN (PLANE(TILE_M) + PLANE(TILE_N))     // codes of a, of b, and then what is known of their groups
 #define STAGE_BYTES (KNOWN + (GROUPS_A + GROUPS_B) * 8)
