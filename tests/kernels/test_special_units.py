@@ -17,6 +17,8 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.choice import chosen
 from tcsim.kernels.fast import run as simd
+from tcsim.kernels.fast.plan import fast_plan
+from tcsim.kernels.fast.tile import WIDE
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Sequential
 
@@ -40,6 +42,18 @@ def test_small_problems(name: str, fresh_seed: int) -> None:
         assert np.array_equal(got, expected), f"{name}: seed {fresh_seed}, problem {number}, shape {problem.shape}"
 
 
+@pytest.mark.parametrize("name", ["fp8 mma", "fp8 mma to fp16", "mxfp8"])
+def test_sums_of_64_bits(name: str, fresh_seed: int) -> None:
+    """Their own walks of k with so many fraction bits that 32 do not hold a block's sum."""
+    rounding = str(np.random.default_rng(fresh_seed).choice(["rz", "rne", "rna", "sr"]))
+    units = (UNITS[name].replace(rounding=rounding, fraction_bits=f) for f in range(12, 30))
+    unit = next(u for u in units if (how := fast_plan(u)) is not None and how.width == WIDE)
+    for number in range(4):
+        problem = larger_problem(np.random.default_rng([fresh_seed, number]), unit)
+        got, expected = cpu.multiply_cpu(problem, 1), by_general(problem)
+        assert np.array_equal(got, expected), f"{unit}: seed {fresh_seed}, problem {number}, shape {problem.shape}"
+
+
 @pytest.mark.parametrize("name", ["nvfp4", "mxfp4", "nvfp4 rne", "nvfp4 L=16"])
 def test_at_the_edge_of_the_proof(name: str, fresh_seed: int) -> None:
     for number in range(100):
@@ -49,7 +63,6 @@ def test_at_the_edge_of_the_proof(name: str, fresh_seed: int) -> None:
 
 def test_wrong_proofs_are_found() -> None:
     """The edge is reached: with a norm that may be a little larger, the block as one sum is wrong somewhere."""
-    from tcsim.kernels.fast.plan import fast_plan
     from tcsim.kernels.fast.round import Par
 
     how = fast_plan(NVFP4)

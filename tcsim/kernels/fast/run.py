@@ -32,7 +32,7 @@ from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
 from tcsim.kernels.fast.scales import LIMIT, scale_table
 from tcsim.kernels.fast.special import TO_HALF
 from tcsim.kernels.fast.thin_drive import flat_job, is_flat, multiply_flat, thin_form
-from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL
+from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL, WIDE
 from tcsim.problem import Codes, Problem
 
 _WORK = 1 << 16  # operands packed at a time by a task: a quarter of a megabyte, which caches keep beside all else
@@ -148,11 +148,14 @@ def _numbers(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarra
 
 
 def taken_in_order(how: FastPlan, problem: Problem) -> tuple[FastPlan, Problem]:
-    """What computes a problem of a unit with an order of k: a kernel that walks so, or k put in that order beforehand."""
+    """What computes a problem of a unit with an order of k: a kernel that walks so, or k put in that order beforehand.
+
+    WIDE walks groups of neighbours, in ascending order alone.
+    """
     unit = problem.unit
     if unit.k_order is None:
         return how, problem
-    paired = how.late and (unit.k_order, unit.block_size, unit.instruction_k) == (PAIRS, 16, 32)
+    paired = how.late and how.width != WIDE and (unit.k_order, unit.block_size, unit.instruction_k) == (PAIRS, 16, 32)
     if paired and not np.any(np.diff(problem.plan.bounds) % len(PAIRS)):
         return how._replace(scaling=PAIRED), problem
     return how, in_order(problem)
