@@ -175,3 +175,30 @@ def test_ordinary_numbers_are_summed_here(base: tuple[str, str], fresh_seed: int
                     left, outputs = left + some, outputs + got.size
                     np.testing.assert_array_equal(got, by_general(problem), err_msg=f"{changed}, {whole}")
     assert left < outputs // 50
+
+
+@pytest.mark.parametrize("rounding", UNIT_MODES)
+@pytest.mark.parametrize(
+    "base", [("v100", "float16"), ("mi300x", "tfloat32"), ("a100", "bfloat16"), ("mi210", "float16"), ("mi100", "float32")]
+)
+def test_results_around_the_least_normal_number(base: tuple[str, str], rounding: str, fresh_seed: int) -> None:
+    """Of float16, in all its bits and fewer, kept and flushed: sums in lanes of every kind tie, cancel and lose bits there."""
+    rng, unit = np.random.default_rng(fresh_seed), tcsim.unit(*base).replace(out="float16", rounding=rounding, nan_code=None)
+    unit = unit.replace(block_size=3) if unit.block_size == 1 else unit
+    changes = [{}, {"out_precision": 5}, {"zero_sign": "ieee"}]
+    changes += [{"subnormals": "flush"}] if unit.arithmetic != "two-stage" else []
+    changes += [{"align_rounding": "exact"}, {"c_enters": "after"}] if unit.arithmetic == "aligned" else []
+    fmt = unit.a_format
+    for number, change in enumerate(changes):
+        changed, k = unit.replace(**change), int(rng.integers(1, 20))
+        a, b, c = (near_ties(rng, 5, shape) * 2.0**-7 for shape in ((1, 20, k), (1, k, 24), (1, 20, 24)))
+        if fmt.emin < -100:  # sums far below any result, and such beside others
+            b[:, :, ::2] *= rng.choice([1, 2.0**-30, 2.0**-60], b[:, :, ::2].shape)
+            b[:, :, 1::4] *= 2.0**-60
+            c[:, :, 1::4] = 0
+        a, b = (Operand(tcsim.encode(tcsim.round_to(x, fmt), fmt), fmt) for x in (a, b))
+        start = tcsim.encode(tcsim.round_to(c * 2.0**-7, "float16", rounding="rz"), "float16")
+        problem = Problem(changed, Sequential().plan(k), a, b, start, seed=fresh_seed + number)
+        got, left = by_double(problem)
+        np.testing.assert_array_equal(got, by_general(problem), err_msg=str(changed))
+        assert left < got.size // 2 or changed.align_rounding == "exact"  # whose far terms are for others

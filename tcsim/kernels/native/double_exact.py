@@ -18,12 +18,13 @@ from tcsim.kernels.native.double_round import (
     SIGN,
     numbers_of,
     round_double,
+    round_lifted,
     rounded_pattern,
     settled,
     settled_pattern,
     sum_and_error,
 )
-from tcsim.kernels.native.double_rows import MACHINE, without_sign_of_zero
+from tcsim.kernels.native.double_rows import LIFTED, MACHINE, without_sign_of_zero
 from tcsim.kernels.native.double_single import PROCESSOR, any_of, far_product
 
 
@@ -115,6 +116,19 @@ def to_any(how, width, high, mid, low, size, words, c, bad):
 
 
 @noalias
+def to_lifted(how, width, high, mid, low, size, words, c, bad):
+    """The same to 2 to 50 bits."""
+    wide_vectors()
+    how = numbers_of(how)
+    for j in range(width):
+        h, m, rest, doubt = without_sign_of_zero(high[j]), mid[j], low[j], size[j]
+        first = round_lifted(how, h, m if m != 0.0 else rest - doubt, words[j])
+        last = round_lifted(how, h, m if m != 0.0 else rest + doubt, words[j])
+        bad[j] |= np.int64(1) if first != last else np.int64(0)
+        c[j] = first
+
+
+@noalias
 def settle_sums(how, width, c):
     wide_vectors()
     how = numbers_of(how)
@@ -143,5 +157,7 @@ def block_of_exact_sums(spec, unit, sides, r, block, p0, steps, word, width, row
             settle_sums(unit.how, width, row.c)
     elif unit.way == MACHINE:
         to_fewer(unit.how, width, high, mid, low, row.c)
+    elif unit.way == LIFTED:
+        to_lifted(unit.how, width, high, mid, low, size, ahead(row.words, word * row.width), row.c, row.bad)
     else:
         to_any(unit.how, width, high, mid, low, size, ahead(row.words, word * row.width), row.c, row.bad)

@@ -15,9 +15,18 @@ from tcsim.codegen.scalar_ops import fused_multiply_add, use_rounding, wide_vect
 from tcsim.codegen.vector_ops import NEAREST
 from tcsim.kernels.general.numbers import FINITE, ZERO_E, bits_of_float64, to_float64
 from tcsim.kernels.general.panel import block_scale
-from tcsim.kernels.native.double_round import numbers_of, round_double, rounded_pattern, settled, settled_pattern, sum_and_error
+from tcsim.kernels.native.double_round import (
+    numbers_of,
+    round_double,
+    round_lifted,
+    rounded_pattern,
+    settled,
+    settled_pattern,
+    sum_and_error,
+)
 from tcsim.kernels.native.double_rows import (
     AWAY,
+    LIFTED,
     MACHINE,
     ODD,
     RANDOM,
@@ -155,6 +164,10 @@ def round_two(how, way, high, low, width, words, c):
         for j in range(width):
             s, e = sum_and_error(high[j], low[j])
             c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(s), e, how), how, False)
+    elif way == LIFTED:
+        for j in range(width):
+            s, e = sum_and_error(high[j], low[j])
+            c[j] = round_lifted(how, without_sign_of_zero(s), e, words[j])
     else:
         for j in range(width):
             s, e = sum_and_error(high[j], low[j])
@@ -164,7 +177,7 @@ def round_two(how, way, high, low, width, words, c):
 @no_refcount
 def block_of_groups(spec, unit, sides, r, block, p0, steps, word, width, row):
     """One block of exact groups."""
-    start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, row.top, row.least)
+    start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, 0, row.top, row.least)
     for j in range(width):
         row.marks[j] = 0
     if unit.machine != NEAREST:
@@ -183,7 +196,7 @@ def block_of_groups(spec, unit, sides, r, block, p0, steps, word, width, row):
         mark_negative_zeros(row.c, width, row.top, row.bad)
     if unit.floored:
         raise_where_zero(row.c, row.marks, width, np.int32(unit.floor), row.top)
-    scales_of(width, unit.fraction, 0, 0, row.top, row.least, row.scale, row.bad)
+    scales_of(width, unit.fraction, unit.tame, 0, 0, row.top, row.least, row.scale, row.bad)
     if unit.cut == RANDOM:
         start_by_words(row.c, width, ahead(row.term_words, word * row.width), row.scale, row.total)
     else:

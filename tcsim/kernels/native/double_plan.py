@@ -52,6 +52,15 @@ def _narrow(unit: Unit) -> bool:
     return _held(a) and _held(b) and a.precision + b.precision <= 53 and (scale is None or scale.emax - scale.emin <= _REACH)
 
 
+@lru_cache(maxsize=256)
+def _tame(unit: Unit) -> bool:
+    """Whether neither terms nor results can leave the exponents from -900 to 900."""
+    a, b, out, scale = unit.a_operand, unit.b_operand, unit.out_format, unit.scale_format
+    down, up = (0, 0) if scale is None else (2 * scale.emin, 2 * scale.emax + 2)
+    least = min(a.emin - a.mantissa_bits + b.emin - b.mantissa_bits + down, out.emin - out.mantissa_bits)
+    return least >= -900 and max(a.emax + b.emax + 2 + up, out.emax + 1) <= 900
+
+
 def _group_bits(unit: Unit) -> tuple[int, int]:
     """(bits of a group's sum, how far it may reach above its scales' exponents), as wide as the formats are."""
     a, b, scale = unit.a_format, unit.b_format, unit.scale_format
@@ -93,13 +102,12 @@ def _by_masks(kept: int, out: Format) -> bool:
     return 1 < kept <= 50 and out.emin <= _NORMAL
 
 
-def _masked(unit: Unit, rounding: str) -> int:
-    """How sums are rounded to the output: by masks or words where they are normal numbers, or by `round_double`."""
-    if not _by_masks(unit.kept_bits, unit.out_format):
-        return rows.UNCUT
-    if mode(rounding).toward != "random":
-        return rows.MACHINE
-    return rows.RANDOM if unit.kept_bits >= 21 else rows.UNCUT
+def _masked(unit: Unit, rounding: str, bits: int | None = None) -> int:
+    """How sums are rounded to the output: by masks or words where they are normal numbers, by `round_lifted`, or by `round_double`."""
+    kept, drawn = bits or unit.kept_bits, mode(rounding).toward == "random"
+    if _by_masks(kept, unit.out_format) and (kept >= 21 or not drawn):
+        return rows.RANDOM if drawn else rows.MACHINE
+    return rows.LIFTED if _tame(unit) and 1 < kept <= (20 if drawn else 50) else rows.UNCUT
 
 
 def _way(unit: Unit, kind: Kind) -> int:
@@ -270,6 +278,7 @@ class DoubleSpec(NamedTuple):
     way: int  # how sums are rounded, by masks, words or neither; of a single product as `double_single` says
     product_way: int
     late_way: int
+    tame: int  # no term or result leaves the exponents from -900 to 900
     halves: int  # blocks of an instruction inside one whose results are rounded to float16; 0 for none
     half_sign: int  # the mask of the sign that their zeros keep
     a_emin: int  # of the numbers in groups
@@ -323,7 +332,8 @@ def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
             fine=min(fraction, room) if two else 0,
             way=way,
             product_way=_product_way(unit),
-            late_way=rows.MACHINE if _by_masks(unit.out_format.precision, unit.out_format) else rows.UNCUT,
+            late_way=_masked(unit, "rne", unit.out_format.precision),
+            tame=int(_tame(unit)),
             halves=0 if outer is None else unit.chain,
             half_sign=-(1 << 63) if outer is not None and outer.zeros.signed else 0,
             a_emin=unit.a_format.emin,

@@ -45,6 +45,8 @@ class DoubleRounding(NamedTuple):
     minus: int
     even: int
     odd_ones: int  # the mask `ones` where what is cut makes the last bit kept odd
+    raised: int  # how far a random word goes up to stand at the top of what is cut
+    lift: int  # the pattern of the least normal number: smaller ones are rounded from as much above it
 
 
 def rounding_of(name: str, unit: Unit, kept: int | None = None) -> DoubleRounding:
@@ -64,6 +66,7 @@ def rounding_of(name: str, unit: Unit, kept: int | None = None) -> DoubleRoundin
         positive, negative, never if how.odd else 0, tie_even, tie_odd, bits, 0 if bits == 53 else -1, max(out.emin, -900),
         (min(out.emax + 1, 900) + 1023) << 52, (out.emin + 1023) << 52 if unit.zeros.flush_results else 0,
         ((max(out.emin, -900) + 1023) << 52) + (share == 16), drop, ones, near + (ones & how.up), near + (ones & how.down), how.even & (ones > 0), ones * how.odd,
+        max(drop - 32, 0), (max(out.emin, -900) + 1023) << 52,
     )  # fmt: skip
 
 
@@ -75,7 +78,7 @@ def numbers_of(how):
     """A record's numbers, read once before a loop: where a lane chooses one of two, it would gather it from memory."""
     return DoubleRounding(
         how.positive, how.negative, how.odd, how.tie_even, how.tie_odd, how.kept, how.guard, how.emin, how.beyond, how.normal, how.least,
-        how.drop, how.ones, how.plus, how.minus, how.even, how.odd_ones,
+        how.drop, how.ones, how.plus, how.minus, how.even, how.odd_ones, how.raised, how.lift,
     )  # fmt: skip
 
 
@@ -134,13 +137,32 @@ def settled_pattern(found, how, wrong):
 
 
 @inline
-def rounded_pattern(s, e, how):
+def rounded_pattern(s, e, how, word=0):
     """The pattern of s + e rounded by masks: s is cut to odd where it is not exact, which rounds as the sum does."""
     pattern = bits_of_float64(s)
     cut = (pattern - (((pattern ^ bits_of_float64(e)) >> 63) & 1)) | 1
     pattern = cut if e != 0.0 else pattern
-    more = by_sign(pattern, how.plus, how.minus) + ((pattern >> how.drop) & how.even)
+    more = by_sign(pattern, how.plus, how.minus) + ((pattern >> how.drop) & how.even) + (word << how.raised)
     return ((pattern + more) | ((pattern & how.odd_ones) + how.odd_ones)) & ~how.ones
+
+
+@inline
+def round_lifted(how, h, low, word):
+    """h + low, which is less than half an ulp of h, rounded to 2 to 50 bits, by a random word to 20 at most, of tame formats.
+
+    Below 2^emin the last place is that of 2^emin: as much is added, and taken away again from the result. What this addition loses is told
+    by its sign alone, however the processor rounds.
+    """
+    pattern = bits_of_float64(h)
+    sign = pattern & SIGN
+    below = (pattern & MAGNITUDE) - (np.int64(1) if float64_of_bits(bits_of_float64(low) ^ sign) < 0.0 else np.int64(0))
+    base = float64_of_bits((how.lift if below < how.lift else np.int64(0)) | sign)
+    s = h + base
+    lost = h - (s - base)
+    raised = float64_of_bits(rounded_pattern(s, lost if lost != 0.0 else low, how, word)) - base
+    found = bits_of_float64(raised) & MAGNITUDE
+    found = np.int64(0) if found < how.normal else found
+    return np.inf if found >= how.beyond else float64_of_bits(found | sign)
 
 
 @inline

@@ -21,6 +21,7 @@ from tcsim.kernels.native.double_round import (
     near_pattern,
     numbers_of,
     round_double,
+    round_lifted,
     rounded_pattern,
     settled,
     settled_pattern,
@@ -28,7 +29,7 @@ from tcsim.kernels.native.double_round import (
 )
 
 # How terms are cut: by the processor's rounding, or by it toward zero and what is told in `add_cut_terms`.
-MACHINE, AWAY, ODD, RANDOM, UNCUT = range(5)
+MACHINE, AWAY, ODD, RANDOM, UNCUT, LIFTED = range(6)
 FAR = np.int32(1 << 24)
 
 
@@ -59,15 +60,16 @@ def with_sign(x, sign_of):
 
 
 @noalias
-def start_exponents(c, width, emin, mantissa, top, least):
-    """c as the first term."""
+def start_exponents(c, width, emin, mantissa, deep, top, least):
+    """c as the first term; its least place where sums are deep."""
     wide_vectors()
+    if deep:
+        for j in range(width):
+            magnitude = bits_of_float64(c[j]) & MAGNITUDE
+            least[j] = FAR if magnitude == 0 else np.int32(max((magnitude >> 52) - 1023, emin) - mantissa)
     for j in range(width):
         magnitude = bits_of_float64(c[j]) & MAGNITUDE
-        e = max((magnitude >> 52) - 1023, emin)
-        zero = magnitude == 0
-        top[j] = np.int32(ZERO_E if zero else e)
-        least[j] = FAR if zero else np.int32(e - mantissa)
+        top[j] = np.int32(ZERO_E if magnitude == 0 else max((magnitude >> 52) - 1023, emin))
 
 
 @noalias
@@ -80,9 +82,14 @@ def mark_negative_zeros(c, width, top, bad):
 
 
 @noalias
-def scales_of(width, fraction, deep, room, top, least, scale, bad):
-    """s of each column; marks what leaves the exponents or the bits of float64."""
+def scales_of(width, fraction, tame, deep, room, top, least, scale, bad):
+    """s of each column; marks what leaves the exponents or the bits of float64: no exponent of tame formats, no bit of cut terms."""
     wide_vectors()
+    if tame and not deep:
+        for j in range(width):
+            place = max(top[j], np.int32(-900)) + np.int32(52 + 1023 - fraction)
+            scale[j] = float64_of_bits(np.int64(place) << 52)
+        return
     for j in range(width):
         e = np.int64(top[j])
         some = e > ANY_ZERO
@@ -110,7 +117,8 @@ def cut_lane(t, s, kind):
 def cut_by_word(t, s, word):
     """t cut at 2^-52·s by 32 random bits, the processor truncating."""
     s = with_sign(s, t)
-    return (fused_multiply_add(np.float64(word), s * 2.0**-84, t) + s) - s
+    number = float64_of_bits(word | np.int64((52 + 1023) << 52)) - 2.0**52
+    return (fused_multiply_add(number, s * 2.0**-84, t) + s) - s
 
 
 @inline
@@ -159,6 +167,9 @@ def round_totals(how, way, total, width, words, c):
     if way == MACHINE:
         for j in range(width):
             c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(total[j]), 0.0, how), how, False)
+    elif way == LIFTED:
+        for j in range(width):
+            c[j] = round_lifted(how, without_sign_of_zero(total[j]), 0.0, words[j])
     else:
         for j in range(width):
             x = round_double(how, total[j], 0.0, 0.0, words[j])
@@ -197,6 +208,10 @@ def add_kept(how, way, late, width, c):
         for j in range(width):
             s, e = sum_and_error(late[j], c[j])
             c[j] = settled_pattern(rounded_pattern(s, e, how), how, False)
+    elif way == LIFTED:
+        for j in range(width):
+            s, e = sum_and_error(late[j], c[j])
+            c[j] = round_lifted(how, s, e, np.int64(0))
     elif how.kept == 53:
         for j in range(width):
             c[j] = settled_pattern(bits_of_float64(late[j] + c[j]), how, False)

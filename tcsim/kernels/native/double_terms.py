@@ -150,7 +150,7 @@ def block_of_terms(draws):
             return
         a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
         b, eb = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide)
-        start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, row.top, row.least)
+        start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, unit.deep, row.top, row.least)
         largest_exponents32(ea, eb, steps, sides.wide, width, row.top)
         if unit.deep:
             least_places32(ea, eb, steps, sides.wide, width, np.int32(spec.weight), row.least)
@@ -159,7 +159,7 @@ def block_of_terms(draws):
         if unit.floored:
             zeros = ahead(sides.zb, block * sides.wide)
             raise_floor(row.c, sides.za[r * sides.deep + block], zeros, width, np.int32(unit.floor), row.top)
-        scales_of(width, unit.fraction, unit.deep, unit.room, row.top, row.least, row.scale, row.bad)
+        scales_of(width, unit.fraction, unit.tame, unit.deep, unit.room, row.top, row.least, row.scale, row.bad)
         if draws:
             if unit.cut == RANDOM:
                 cut_terms_by_words(a, b, steps, word, width, sides, row)

@@ -17,12 +17,13 @@ from tcsim.kernels.native.double_round import (
     near_pattern,
     numbers_of,
     round_double,
+    round_lifted,
     rounded_pattern,
     settled,
     settled_pattern,
     sum_and_error,
 )
-from tcsim.kernels.native.double_rows import MACHINE, RANDOM
+from tcsim.kernels.native.double_rows import LIFTED, MACHINE, RANDOM
 
 EXACT, CHECKED = 8, 9  # products that are numbers of the output; that are, but for its range
 NEAR, BELOW, DRAWN = 10, 11, 12  # sums of two: the processor's own to nearest, or rounding down, or truncating, rounded on
@@ -62,6 +63,10 @@ def add_two(how, way, left, right, width, words, sums):
             s, e = sum_and_error(left[j], right[j])
             found, edge = drawn_pattern(s, e, 0.0, how, words[j])
             sums[j] = settled_pattern(found, how, edge)
+    elif way == LIFTED:
+        for j in range(width):
+            s, e = sum_and_error(left[j], right[j])
+            sums[j] = round_lifted(how, s, e, words[j])
     else:
         for j in range(width):
             s, e = sum_and_error(left[j], right[j])
