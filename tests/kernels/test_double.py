@@ -188,6 +188,7 @@ def test_results_around_the_least_normal_number(base: tuple[str, str], rounding:
     changes = [{}, {"out_precision": 5}, {"zero_sign": "ieee"}]
     changes += [{"subnormals": "flush"}] if unit.arithmetic != "two-stage" else []
     changes += [{"align_rounding": "exact"}, {"c_enters": "after"}] if unit.arithmetic == "aligned" else []
+    changes += [{"block_size": 1}, {"block_size": 1, "out_precision": 5}] if unit.align_rounding == "exact" else []
     fmt = unit.a_format
     for number, change in enumerate(changes):
         changed, k = unit.replace(**change), int(rng.integers(1, 20))

@@ -148,7 +148,7 @@ def rounded_pattern(s, e, how, word=0):
 
 @inline
 def round_lifted(how, h, low, word):
-    """h + low, which is less than half an ulp of h, rounded to 2 to 50 bits, by a random word to 20 at most, of tame formats.
+    """h + low, which is less than half an ulp of h, rounded to 2 to 50 bits, by a random word to 20 at most, where neither leaves 2^-900 to 2^900.
 
     Below 2^emin the last place is that of 2^emin: as much is added, and taken away again from the result. What this addition loses is told
     by its sign alone, however the processor rounds.

@@ -23,6 +23,7 @@ from tcsim.kernels.native.double_round import (
     near_pattern,
     numbers_of,
     round_double,
+    round_lifted,
     rounded_pattern,
     settled,
     settled_pattern,
@@ -30,12 +31,12 @@ from tcsim.kernels.native.double_round import (
 )
 from tcsim.kernels.native.double_tree import copy_line
 
-# How a product and c are rounded: by the processor to nearest; one of its two neighbours, or the odd one rounded on by masks or by
-# `round_double`; with the error of the sum to nearest, by a random word or with ties away; by `round_double` from that error; by masks from
-# the processor's own sum, truncated as the mode is, or to nearest where terms are too short for it to be or hide a tie.
-PROCESSOR, NEIGHBOUR, ODD_MASKED, ODD_ROUNDED, WORDS, TIES_AWAY, ROUNDED, MASKED = range(10, 18)
+# How a product and c are rounded: by the processor to nearest; one of its two neighbours, or the odd one rounded on by masks, also below the
+# normal numbers; with the error of the sum to nearest, by a random word or with ties away; by `round_double` from that error; by masks from the
+# processor's own sum, truncated as the mode is, or to nearest where terms are too short for it to be or hide a tie.
+PROCESSOR, NEIGHBOUR, ODD_MASKED, ODD_LIFTED, WORDS, TIES_AWAY, ROUNDED, MASKED = range(10, 18)
 DRAWN = 32  # kept bits up to which what a truncated sum of float64 lacks hardly ever decides what a word makes of it
-FROM_BELOW = (NEIGHBOUR, ODD_MASKED, ODD_ROUNDED)  # with the processor rounding down
+FROM_BELOW = (NEIGHBOUR, ODD_MASKED, ODD_LIFTED)  # with the processor rounding down
 
 
 @inline
@@ -100,13 +101,13 @@ def add_by_masks(how, x, b, width, c):
 
 
 @noalias
-def add_by_odd_rounded(how, x, b, width, c):
-    """To at most 50 bits, also below the normal numbers."""
+def add_by_odd_lifted(how, x, b, width, c):
+    """To 2 to 50 bits, also below the normal numbers."""
     wide_vectors()
     how = numbers_of(how)
     for j in range(width):
         v = odd_sum(x, b[j], c[j])
-        c[j] = settled(v, round_double(how, v, 0.0, 0.0, np.int64(0)), how, False)
+        c[j] = settled(v, round_lifted(how, v, 0.0, np.int64(0)), how, False)
 
 
 @noalias
@@ -255,8 +256,8 @@ def block_of_one(draws):
             add_by_odd_masked(how, x, b, width, row.c)
         elif unit.way == MASKED:
             add_by_masks(how, x, b, width, row.c)
-        elif unit.way == ODD_ROUNDED:
-            add_by_odd_rounded(how, x, b, width, row.c)
+        elif unit.way == ODD_LIFTED:
+            add_by_odd_lifted(how, x, b, width, row.c)
         elif unit.way == TIES_AWAY:
             if add_unless_ties(how, x, b, width, row.total, row.c):
                 copy_line(row.total, width, row.c)
