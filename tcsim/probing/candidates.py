@@ -286,17 +286,6 @@ def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
         yield "swaps", [{"k_order": tuple(order)} for order in _swapped(now["k_order"])]
 
 
-def with_random_words(now: Parts) -> list[Parts]:
-    """What can be rounded stochastically, each so. Terms are also cut a little higher or lower then."""
-    found: list[Parts] = [{"rounding": "sr"}]
-    if now["arithmetic"] == "rounded":
-        found += [{"product_rounding": "sr"}, {"product_rounding": "sr", "rounding": "sr"}]
-    if now["arithmetic"] == "aligned" and now["fraction_bits"] is not None:
-        near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
-        found += [{"align_rounding": "sr", "fraction_bits": f} for f in near]
-    return found
-
-
 def _swapped(order: tuple[int, ...]) -> Iterator[list[int]]:
     """Every order in which two places are exchanged: marks and pairs may leave a few open."""
     for i in range(len(order)):

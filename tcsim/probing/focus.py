@@ -8,6 +8,7 @@ are looked at, where they stand.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations, product
 
 import numpy as np
 
@@ -19,12 +20,39 @@ _OUTPUTS = 32  # missed ones of a batch, and as many explained ones
 _BATCHES = 3
 _PROBLEMS = 4  # whole problems of a batch instead, for what is random
 _PRODUCTS = 20_000  # of these problems together, where one has fewer
+_BRIEF = 4  # products before a late c of which every order is tried
 _LONG = 40  # products from which on a batch is looked at only where shorter ones leave nothing
 
 
 def rounds_randomly(parts: Parts) -> bool:
     """Whether a record rounds anything stochastically."""
     return "sr" in (parts["rounding"], parts["product_rounding"], parts["align_rounding"])
+
+
+def with_random_words(now: Parts) -> list[Parts]:
+    """What can be rounded stochastically, each so. Terms are also cut a little higher or lower then, and, where c comes late and no
+    product alone is cut, a few of them in every order."""
+    found: list[Parts] = [{"rounding": "sr"}]
+    if now["arithmetic"] == "rounded":
+        found += [{"product_rounding": "sr"}, {"product_rounding": "sr", "rounding": "sr"}]
+    if now["arithmetic"] == "aligned" and now["fraction_bits"] is not None:
+        near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
+        cut: list[Parts] = [{"align_rounding": "sr", "fraction_bits": f} for f in near]
+        found += [*cut, *({**x, **order} for order in _brief_orders(now) for x in cut)]
+    return found
+
+
+def _brief_orders(now: Parts) -> list[Parts]:
+    """Every order of the few products before a late c, in blocks of every size."""
+    whole = now["block_size"] * now["chain"]
+    if now["c_enters"] != "after" or now["chains"] > 1 or now["group_size"] > 1 or not 1 < whole <= _BRIEF:
+        return []
+    sizes = [n for n in range(whole, 0, -1) if whole % n == 0]
+    return [
+        {"block_size": n, "chain": whole // n, "k_order": order}
+        for n, order in product(sizes, permutations(range(whole)))
+        if n > 1
+    ]
 
 
 def focus(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:

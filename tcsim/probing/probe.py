@@ -12,11 +12,11 @@ from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.probing import families, remainders, simpler
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import arithmetic_kind, modes, records, unit_of_parts, with_random_words
+from tcsim.probing.candidates import arithmetic_kind, modes, records, unit_of_parts
 from tcsim.probing.challenge import missed_at_edges, refuted_before, refuted_by
 from tcsim.probing.chance import chance_of
 from tcsim.probing.codes import kept_bits
-from tcsim.probing.focus import focus, most_missed, rounds_randomly
+from tcsim.probing.focus import focus, most_missed, rounds_randomly, with_random_words
 from tcsim.probing.result import ProbeResult, result_of_search
 from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, starting_points, uncut
 from tcsim.probing.singly import moved_singly, scanned_singly
@@ -299,7 +299,8 @@ class Search(Walker):
             if better.score <= found.score:
                 break
             found = better
-        if kicked and not found.perfect and found.parts["arithmetic"] in ("aligned", "two-stage", "rounded"):
+        random = (kicked or found.score > _ONE_BLOCK) and found.parts["arithmetic"] in ("aligned", "two-stage", "rounded")
+        if random and not found.perfect:
             return best_of(
                 self.judge, found, with_random_words(found.parts), used
             )  # whole: words are those of an output's place

@@ -11,6 +11,7 @@ from itertools import combinations, permutations
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing.box import Batch, simulated
 from tcsim.probing.candidates import Parts, unit_of_parts
 from tcsim.probing.focus import focus, rounds_randomly
@@ -47,6 +48,11 @@ def runs(label: npt.NDArray[np.int64]) -> list[int]:
     return [int(n) for n in np.diff([0, *edges, label.size])]
 
 
+def whole_runs(label: npt.NDArray[np.int64]) -> list[int]:
+    """The same without the last, which may go on beyond what was asked."""
+    return runs(label)[:-1]
+
+
 def ascending(label: npt.NDArray[np.int64]) -> bool:
     """Whether every set of k that answer alike is one run."""
     return len(runs(label)) == int(label.max()) + 1
@@ -77,6 +83,16 @@ def shapes(found: Parts, sizes: list[int], scale_block: int, longest: int, *, on
                         yield {"block_size": size, "group_size": group, "chain": chain, "chains": chains, "k_order": None}
 
 
+def other_chains(parts: Parts) -> list[Parts]:
+    """Shapes of as many products before a late c, with results rounded in every way: where every product alone is exact, none of them
+    shows a rounding, and a wrong one may look nearest beside a wrong shape."""
+    if parts["c_enters"] != "after" or parts["k_order"] is not None:
+        return []
+    whole = parts["block_size"] * parts["chain"]
+    sizes = [n for n in range(parts["group_size"], whole + 1, parts["group_size"]) if whole % n == 0]
+    return [{"block_size": n, "chain": whole // n, "rounding": r} for n in sizes for r in ROUNDINGS]
+
+
 def _lanes(likely: list[int], longest: int) -> Iterator[Parts]:
     """Fused chains: one, or several side by side with blocks of some of their steps."""
     usual: Parts = {"group_size": 1, "chain": 1, "chains": 1, "k_order": None}
@@ -92,8 +108,9 @@ def walked_upwards(judge: Judge, found: Found, batches: list[Batch], sizes: list
     likely = [n for n, _ in Counter(sizes).most_common(3)]
     for shape in shapes(found.parts, sizes, judge.known.scale_block, longest):
         usual = found.parts["c_enters"] == "aligned" and found.parts["group_size"] == 1
-        if judge.spent or (best.score > _NEARLY and shape["block_size"] not in likely and usual):
-            break  # the runs were right, the numbers are not
+        right = best.score > _NEARLY and best.parts["block_size"] in likely  # the runs, so that the numbers are not
+        if judge.spent or (right and shape["block_size"] not in likely and usual):
+            break
         parts = {**found.parts, **shape}
         if few is None:
             few = focus(judge, best.parts, batches)

@@ -155,9 +155,9 @@ class Walker:
         longest = structure.REACH if found.parts["c_enters"] == "after" else structure.REACH // 2
         for begun in (found, *(self._again(Found(parts, 0.0), used) for parts in alike_alone(found.parts))):
             if not found.perfect:
-                walked = structure.walked_upwards(self.judge, begun, used, structure.runs(self.label), longest)
+                walked = structure.walked_upwards(self.judge, begun, used, structure.whole_runs(self.label), longest)
                 found = max(found, walked, key=lambda f: f.score)
-        return found
+        return best_of(self.judge, found, structure.other_chains(found.parts), used) if not found.perfect else found
 
     def read_off(self, found: Found, *, rounded: bool) -> Found:
         """A two-stage sum's cuts as every distance between one product and c shows them; `rounded`: other roundings of results, too."""
@@ -235,7 +235,9 @@ class Walker:
             if found.parts["arithmetic"] == "aligned":
                 start_from = self.within(found, label, size, length)
                 if start_from.score < _ONE_BLOCK:
-                    continue
+                    if found.parts["min_exponent"] is None or self.judge.score(found.parts, self.products) < 1.0:
+                        continue
+                    start_from = found  # blocks of zeros beside the one that was asked may have cut c
             for begun in (start_from, *(Found(parts, start_from.score) for parts in unrounded(start_from.parts))):
                 best = best if best.perfect else self.placed.best(best, begun, used, size, length)
             if best.perfect:
