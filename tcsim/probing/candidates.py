@@ -67,10 +67,14 @@ def modes(known: Formats) -> list[Parts]:
     return found
 
 
+def mode_of(parts: Parts) -> tuple[Any, ...]:
+    """What a mode fixes: parts of equal modes differ in numbers and in how k is walked."""
+    return tuple(parts[name] for name in ("arithmetic", "c_enters", "sum_format", "parity_split", "group_size"))
+
+
 def arithmetic_kind(parts: Parts) -> tuple[Any, ...]:
-    """What the modes fix: parts of equal kinds differ in numbers and in how k is walked."""
-    exact = parts["align_rounding"] == "exact"
-    return parts["arithmetic"], parts["c_enters"], parts["sum_format"], parts["parity_split"], parts["group_size"], exact
+    """The same and whether sums are exact."""
+    return *mode_of(parts), parts["align_rounding"] == "exact"
 
 
 _FUSED: Parts = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -68,9 +69,11 @@ def contests_at(known: Formats, chosen: Sequence[Contest], first: Labels, second
     return Batch("contests", a.reshape(-1, 1, k), b.reshape(-1, k, second.size), c)
 
 
-def factors(known: Formats, exponent: int) -> tuple[int, int]:
-    """Exponents of two factors with this product."""
-    first = max(known.a.emin, exponent - known.b.emax)
+def factors(known: Formats, exponent: Any) -> tuple[Any, Any]:
+    """Exponents of two factors with this product, subnormal ones where no others reach it."""
+    a, b = known.a, known.b
+    low = np.maximum(exponent - b.emin, a.emin - a.mantissa_bits)
+    first = np.where(np.less(exponent, a.emin + b.emin), low, np.maximum(a.emin, exponent - b.emax))
     return first, exponent - first
 
 

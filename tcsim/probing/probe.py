@@ -12,7 +12,7 @@ from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.probing import families, remainders, simpler
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import arithmetic_kind, modes, records, unit_of_parts
+from tcsim.probing.candidates import arithmetic_kind, mode_of, modes, records, unit_of_parts
 from tcsim.probing.challenge import missed_at_edges, refuted_before, refuted_by
 from tcsim.probing.chance import chance_of
 from tcsim.probing.codes import kept_bits
@@ -102,7 +102,7 @@ class Search(Walker):
         begun = [self.begun_of_pairs(f) if f.parts["arithmetic"] == "paired" else f for f in begun]
         later = self.put_off
         for found in sorted(begun, key=lambda f: -f.score):
-            if found.score < _FAR and self.best_numbers() == 1.0:
+            if (found.score < _FAR and self.best_numbers() == 1.0) or self.reached.get(mode_of(found.parts), 1.0) < _ONE_BLOCK:
                 later.append(found)
             elif self.attempt(found, confirm):
                 return self.result(self.tried[-1])
@@ -127,6 +127,7 @@ class Search(Walker):
         where they explain one product no better than others might; whether it is confirmed."""
         self.judge.allow(_WORK)
         numbers = self.numbers(found)
+        self.reached[mode_of(found.parts)] = numbers.score
         if not self.likely(numbers):
             return False
         if numbers.score < _NEARLY and not self.deep:

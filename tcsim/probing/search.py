@@ -17,6 +17,7 @@ from tcsim.probing.candidates import USUAL, Parts, Scan, all_moves, cuts, moves,
 
 _QUICK = ("zeros", "cut and least exponent")  # few changes, each cheap: before numbers are scanned
 _WINDOW = 50  # bits beyond which kernels leave their words of 64
+_BELOW = 12  # bits below those of results
 _CHEAP = (*_QUICK, "align rounding", "both cuts", "groups", "swaps")
 _NEEDLES = 130  # values of a number, all of them, where none but the right one shows
 _DEEP_NEEDLES = 300  # of fraction bits
@@ -282,11 +283,12 @@ def apart(judge: Judge, found: Found, batches: list[Batch], likely: tuple[int, .
 
 
 def uncut(judge: Judge, found: Found, batches: list[Batch]) -> Found:
-    """An exact sum, or a two-stage one cut as far down as is cheap, with the best rounding of its results, where that explains more:
-    what results are rounded to, and a cut, may each stand for the other."""
+    """An exact sum, or a two-stage one cut as far down as is cheap and below all that results keep, with the best rounding of its
+    results, where that explains more: what results are rounded to, and a cut, may each stand for the other."""
+    window = max(_WINDOW, judge.known.out.precision + _BELOW)
     whole: dict[str, Parts] = {
         "aligned": {"align_rounding": "exact", "fraction_bits": None, "min_exponent": None},
-        "two-stage": {"fraction_bits": _WINDOW, "late_fraction_bits": _WINDOW},
+        "two-stage": {"fraction_bits": window, "late_fraction_bits": window},
     }
     if found.parts["arithmetic"] not in whole:
         return found

@@ -35,27 +35,34 @@ def always(orders: list[Labels]) -> bool:
 def heights(known: Formats, parts: Parts) -> tuple[int, int] | None:
     """Exponents of the large products and of the little one, which a sum with either loses; None where there are none."""
     a, b, out = known.a, known.b, known.out
-    high = min(a.emax + b.emax, out.emax)
-    least = out.emin if parts["subnormals"] == "flush" else out.emin - out.mantissa_bits
-    low = max(a.emin + b.emin, least)
     kept = parts["out_precision"] or out.precision
-    return (high, low) if high - low > kept and (a.signed or b.signed) else None
+    high = min(a.emax + b.emax, out.emax)
+    far = kept if a.mantissa_bits or b.mantissa_bits else kept + 1
+    flushed = parts["subnormals"] == "flush"
+    for down in (
+        (0,) if flushed else (0, a.mantissa_bits + b.mantissa_bits)
+    ):  # subnormal factors where others are not far enough
+        low = max(a.emin + b.emin - down, out.emin - (0 if flushed else kept - 1))
+        if high - low >= far and (a.signed or b.signed):
+            return high, low
+    return None
 
 
 def cancelling(known: Formats, high: int, low: int, blocks: list[Labels], k: int) -> Batch:
     """For every two places of every block, one after the other: large products at both that cancel, and in column l a little one at
-    the block's place l."""
+    the block's place l. Large ones are no powers of two where a format has others: below one of those there is a bit more."""
     a, b, out = known.a, known.b, known.out
     columns = max(map(len, blocks))
     pairs = [(block, i, j) for block in blocks for i in range(len(block)) for j in range(i)]
     left, right = np.zeros((len(pairs), 1, k), a.storage), np.zeros((len(pairs), k, columns), b.storage)
     (a_high, b_high), (a_low, b_low) = factors(known, high), factors(known, low)
     little_a, little_b = codes_at(a, a_low, 0, False), codes_at(b, b_low, 0, False)
+    half_a, half_b = 1 << a.mantissa_bits >> 1, 0 if a.mantissa_bits else 1 << b.mantissa_bits >> 1
     for at, (block, i, j) in enumerate(pairs):
         left[at, 0, block] = little_a
         right[at, block, np.arange(len(block))] = little_b
-        left[at, 0, block[[i, j]]] = codes_at(a, a_high, 0, [False, not b.signed])
-        right[at, block[[i, j]]] = codes_at(b, b_high, 0, [False, b.signed])[:, None]
+        left[at, 0, block[[i, j]]] = codes_at(a, a_high, half_a, [False, not b.signed])
+        right[at, block[[i, j]]] = codes_at(b, b_high, half_b, [False, b.signed])[:, None]
     return Batch("trees", left, right, np.zeros((len(pairs), 1, columns), out.storage))
 
 

@@ -24,6 +24,7 @@ from tcsim.probing.rungs import likely_cuts, rungs
 from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, descend, improve, uncut
 from tcsim.probing.shortened import Shortened
 from tcsim.probing.singly import narrow
+from tcsim.probing.tides import Tides
 
 _FAR = 0.9  # what begins further off
 _WORK = 2e8  # products simulated
@@ -66,11 +67,13 @@ class Walker:
         self.tried: list[Found] = []
         self.waiting: list[Found] = []  # numbers of kinds that do not explain one product
         self.put_off: list[Found] = []  # kinds that are tried after all others
+        self.reached: dict[tuple[Any, ...], float] = {}  # of one product by numbers of each mode, from where it began last
         self.begun: list[tuple[bool, Parts]] = []  # whether all kinds were tried once, and numbers from which k was walked then
         self.confirmed = self.wanted = 0
         self.saturated: Batch | None = None
         self.short = Shortened(box, rng, judge, self.sums)
         self.asked_orders, self.placed = Orders(box, rng, judge, self.sums), Placed(box, rng, judge)
+        self.tides = Tides(box, rng)
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
         self.ascending = False  # whether marks show that k is taken upwards
@@ -136,6 +139,9 @@ class Walker:
         nearly = random and best.score > _ONE_BLOCK and not self.deep
         if not (best.perfect or nearly or self.ascending) and likely and early:
             best = self.told(best, used)
+        if likely and not best.perfect and best.parts["c_enters"] == "after":
+            best = self.upwards(best, used)
+            best = best if best.perfect else self.first_best(best, self.tides.ordered(best.parts), used)
         if not runs and likely and not best.perfect:
             best = self.order(best, label)
         best = best if random and best.parts["k_order"] is None else self.upwards(best, used)
