@@ -33,9 +33,11 @@ _LOWS, _LOW_HEIGHTS = 6, 12  # subnormal factors, and heights beside each
 _NONE = -(1 << 20)
 _ALONE = 2  # first groups: a product alone, c alone
 _BETWEEN = 7  # places that no height was drawn at, at most
+_LOWEST = 2  # exponents of what cancels
 _LIKELY = 6  # numbers of bits, at most
 _NEAR = 2  # bits to both sides of a width
 _KEPT = 3  # cuts beside which least exponents are tried
+_FAR_DOWN = 40  # bits below a least exponent above every term's
 _SLACK = 0.1  # cuts that explain so much less than the best are given up early
 
 
@@ -225,17 +227,29 @@ def widths_read(asked: Remainders, known: Formats) -> list[int]:
 
 
 def places_read(asked: Remainders, known: Formats) -> list[int]:
-    """Places at which lone terms are cut: the lowest bit of products, that of c, and where products of either sign begin to show."""
+    """Places at which lone terms are cut: the lowest bit of products, that of c, and where products of either sign begin to show; and
+    where little ones do beside the lowest that cancel."""
     d, sign = _answers(asked), known.out.sign_bit
     found = {int(lowest_bit(d[asked.group == alone], known.out).min()) for alone in range(_ALONE)}  # a late c is never cut
-    shown = (asked.group == 0) & ((d & d.dtype.type(~sign & ((1 << known.out.width) - 1))) != 0)
-    for minus in (False, True):
-        heights = asked.height[shown & (((d & d.dtype.type(sign)) != 0) == minus)]
-        if heights.size:
-            first = int(heights.min())
-            below = asked.height[(asked.group == 0) & (asked.height < first)]
-            found |= set(range(max(int(below.max(initial=first - 1)) + 1, first - _BETWEEN), first + 2))
+    there = (d & d.dtype.type(~sign & ((1 << known.out.width) - 1))) != 0
+    minus = (d & d.dtype.type(sign)) != 0
+    for negative in (False, True):
+        found |= _begin_to_show(asked.height[asked.group == 0], (there & (minus == negative))[asked.group == 0])
+    scaled = known.scale is not None
+    for top in np.unique(asked.top[asked.top != _NONE])[:_LOWEST]:
+        of_top = asked.top == top
+        seen = _begin_to_show(asked.height[of_top] + (int(top) if scaled else 0), there[of_top])
+        found |= {place - down for place in seen for down in range(_NEAR)}  # of the sign of what cancels they may all be lost
     return sorted(place for place in found if place < -_NONE // 2)
+
+
+def _begin_to_show(height: Ints, shown: Any) -> set[int]:
+    """The heights at which the first of these may show: that, one above, and those between it and the last that does not."""
+    if not shown.any():
+        return set()
+    first = int(height[shown].min())
+    below = height[height < first]
+    return set(range(max(int(below.max(initial=first - 1)) + 1, first - _BETWEEN), first + 2))
 
 
 def whole_results(asked: Remainders | None, known: Formats, parts: Parts) -> list[Parts]:
@@ -271,6 +285,10 @@ def read(judge: Judge, asked: Remainders, found: Found) -> Found:
         scored.append(Found({**parts, **change}, judge.score({**parts, **change}, used, best.score - _SLACK)))
         best = max(best, scored[-1], key=lambda f: f.score)
     places = places_read(asked, known)
+    if best is begun and parts["align_rounding"] == "exact" and not best.perfect:  # cut below a least exponent alone
+        deep = [(n + _FAR_DOWN, r) for n in places for r in ALIGN_ROUNDINGS[:-1]]
+        alone: list[Parts] = [{"fraction_bits": _FAR_DOWN, "align_rounding": r, "min_exponent": n} for n, r in deep]
+        best = best_of(judge, begun, alone, used)
     for start in sorted([begun, *scored], key=lambda f: -f.score)[:_KEPT] if not best.perfect else ():
         width, rounded = start.parts["fraction_bits"], best_of(judge, start, [{"rounding": r} for r in ROUNDINGS], used)
         near = range(max(width - _NEAR, 1), width + _NEAR + 1) if width else ()  # the lowest bit may not have been drawn
