@@ -18,6 +18,7 @@ from tcsim.probing.box import Batch, Formats
 from tcsim.probing.codes import codes_at
 
 Labels = npt.NDArray[np.int64]
+_TWICE = 2
 _BESIDE = 4  # bits below the last place of an output: lost beside the first product, whatever is rounded
 
 
@@ -49,6 +50,12 @@ def contests_of(known: Formats, kept: int) -> tuple[Contest, ...]:
     ones = ((1 << (kept - 1)) - 1) << (out.mantissa_bits - kept + 1)
     below = int(codes_at(out, at + kept - 1, ones, False))
     return (Contest(at + 1, at, False, below), *found[:3], Contest(at, at - 1, True, below), *found[3:])
+
+
+def of_small_range(known: Formats) -> bool:
+    """Whether products are hardly further apart than results have bits: contests may then tell nothing."""
+    a, b, out = known.a, known.b, known.out
+    return min(a.emax + b.emax, out.emax) - max(a.emin + b.emin, out.emin) < _TWICE * out.precision
 
 
 def contests_at(known: Formats, chosen: Sequence[Contest], first: Labels, second: Labels, k: int) -> Batch:

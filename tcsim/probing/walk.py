@@ -152,7 +152,8 @@ class Walker:
         if not best.perfect and runs and self.orders(best):
             best = self.order(best, label)
         nearly = not best.perfect and best.score > _ORDERED and best.parts["c_enters"] == "aligned"
-        if nearly and self.deep and not self.ascending and self.box.formats.scale is None:
+        brief = self.box.formats.scale is None and contests.of_small_range(self.box.formats)
+        if nearly and self.deep and not self.ascending and brief:
             best = structure.brief(self.judge, best, used)
         return self._again(self.short.exchanged(best, used), self.all)
 
