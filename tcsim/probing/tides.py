@@ -7,7 +7,7 @@ and keeps the second, the first is in an earlier block; questions of many signs 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -34,12 +34,14 @@ class Tides:
         self.box, self.rng = box, rng
         self._asked: dict[tuple[int, int, bool], list[Before]] = {}
 
-    def ordered(self, parts: Parts) -> Iterator[Parts]:
-        """The candidate with the blocks that show, in their order."""
+    def ordered(self, parts: Parts, lengths: Iterable[int] = ()) -> Iterator[Parts]:
+        """The candidate with the blocks that show, in their order: of so many products before c, the first few, or of multiples of
+        its own."""
         known, whole = self.box.formats, parts["block_size"] * parts["chain"] * parts["chains"]
         if parts["c_enters"] != "after" or known.scale is not None or not (known.a.signed or known.b.signed):
             return
-        for count in (whole * n for n in _MULTIPLES):
+        likely = [count for count in lengths if count >= _FEWEST][: len(_MULTIPLES)]
+        for count in likely or [whole * n for n in _MULTIPLES]:
             if _FEWEST <= count <= _LONGEST and self.box.whole(count) == count:
                 for before in self._before(parts, count):
                     blocks = in_turn(before)

@@ -139,12 +139,15 @@ class Walker:
         nearly = random and best.score > _ONE_BLOCK and not self.deep
         if not (best.perfect or nearly or self.ascending) and likely and early:
             best = self.told(best, used)
-        if likely and not best.perfect and best.parts["c_enters"] == "after":
-            best = self.upwards(best, used)
-            best = best if best.perfect else self.first_best(best, self.tides.ordered(best.parts), used)
+        late = best.parts["c_enters"] == "after"
+        if likely and not best.perfect and late:
+            best = self.upwards(best, used) if runs else best
+            lengths = () if runs else (length for length, _ in structure.likely(label))
+            best = best if best.perfect else self.first_best(best, self.tides.ordered(best.parts, lengths), used)
         if not runs and likely and not best.perfect:
             best = self.order(best, label)
-        best = best if random and best.parts["k_order"] is None else self.upwards(best, used)
+        ordered = best.parts["k_order"] is not None
+        best = best if (random and not ordered) or (late and ordered and not runs) else self.upwards(best, used)
         if not (best.perfect or self.ascending or early) and best.parts["arithmetic"] == "paired":
             best = self.told(best, used)  # nothing else is like one product of these: no other kind is asked first
         if not best.perfect and runs and best.parts["parity_split"]:
