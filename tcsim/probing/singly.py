@@ -18,7 +18,7 @@ def moved_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]
     """The best change of one part of `used`, of those that explain more of a few outputs: a few are often explained by a wrong change
     as well."""
     changes = chain.from_iterable(changes for _, changes in moves(judge.known, found.parts))
-    return _best_of_used(judge, found, list(changes), few, used)
+    return best_of_used(judge, found, list(changes), few, used)
 
 
 def scanned_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]) -> Found:
@@ -30,11 +30,12 @@ def scanned_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batc
         now = found.parts[scan.name]
         near = [] if now is None else [v for v in range(now - _NEAR, now + _NEAR + 1) if scan.least <= v <= scan.most]
         changes = [likely, *(scan.parts(v) for v in (*near, *scan.coarse)), *scan.besides]
-        best = max(best, _best_of_used(judge, found, changes, few, used), key=lambda f: f.score)
+        best = max(best, best_of_used(judge, found, changes, few, used), key=lambda f: f.score)
     return best
 
 
-def _best_of_used(judge: Judge, found: Found, changes: list[Parts], few: list[Batch], used: list[Batch]) -> Found:
+def best_of_used(judge: Judge, found: Found, changes: list[Parts], few: list[Batch], used: list[Batch]) -> Found:
+    """The best of these changes of `used`, of those that explain more of a few outputs."""
     begun, best = judge.score(found.parts, few), found
     for change in changes:
         parts = {**found.parts, **change}

@@ -17,13 +17,13 @@ from tcsim.probing.challenge import one_after_another
 from tcsim.probing.chance import Chance
 from tcsim.probing.codes import Rng
 from tcsim.probing.edges import ladders
-from tcsim.probing.focus import rounds_randomly
+from tcsim.probing.focus import focus, rounds_randomly
 from tcsim.probing.orders import Orders
 from tcsim.probing.placed import Placed
 from tcsim.probing.rungs import likely_cuts, rungs
 from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, descend, improve, uncut
 from tcsim.probing.shortened import Shortened
-from tcsim.probing.singly import narrow
+from tcsim.probing.singly import best_of_used, narrow
 from tcsim.probing.tides import Tides
 
 _FAR = 0.9  # what begins further off
@@ -167,7 +167,9 @@ class Walker:
             if not found.perfect:
                 walked = structure.walked_upwards(self.judge, begun, used, structure.whole_runs(self.label), longest)
                 found = max(found, walked, key=lambda f: f.score)
-        return best_of(self.judge, found, structure.other_chains(found.parts), used) if not found.perfect else found
+        chains = [] if found.perfect else structure.other_chains(found.parts)
+        few = focus(self.judge, found.parts, used) if chains else []
+        return best_of_used(self.judge, found, chains, few, used) if few else found
 
     def read_off(self, found: Found, *, rounded: bool) -> Found:
         """A two-stage sum's cuts as every distance between one product and c shows them; `rounded`: other roundings of results, too."""
