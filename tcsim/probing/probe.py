@@ -218,8 +218,6 @@ class Search(Walker):
             self.sums.append(self.judge.hold(most_missed(refuted, self.judge.missed(simplest.parts, refuted), len(refuted.c))))
             self.judge.allow(_WORK)
             found = max((self._again(f, self.all) for f in (found, simplest)), key=lambda f: f.score)
-            if self.box.formats.scale is not None:
-                found = self.grouped(found)  # groups of another size may have explained everything as well
             if not found.perfect:
                 found = self.explain(found)
         return found

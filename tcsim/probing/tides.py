@@ -20,7 +20,7 @@ from tcsim.probing.contests import factors
 
 Before = npt.NDArray[np.bool_]
 _FEWEST, _LONGEST = 4, 130  # products before c
-_SIGNS = 40  # questions of each depth
+_SIGNS = 96  # questions of each depth
 _DEPTHS = range(-4, 3)  # of what is little below the large ones, from where it is lost beside one of them
 _ONES = 3  # bits of a factor that is nearly a power of two
 _ROOM = 4  # binades for sums of large products

@@ -160,7 +160,8 @@ FOUND_SHARE = 0.9
 # with NaNs of their own, groups of scaled products beside what chance had set, factors in a wider format among them, short orders of narrow
 # outputs, orders seen once; cuts of late blocks that only signs of zeros show, few bits of a first stage beside a precision of results,
 # numbers that one product leaves nearer for a wrong kind, orders that a wrong kind looked for at every length,
-# small numbers that a wider format of factors flushes.
+# small numbers that a wider format of factors flushes; blocks before a late c that only what they lose tells, blocks longer than what marks
+# end with, trees down to subnormals, roundings and random words before a late c of which no product shows anything.
 REGRESSIONS = (
     (21, 78), (6, 60), (21, 1), (6, 77), (1123, 463), (1123, 438), (6, 30), (6, 9), (6, 11), (5, 4), (6, 59), (2, 53), (1, 8), (1, 14), (1, 36), (1, 51), (3, 27), (1, 77), (2, 63), (2, 140), (2, 144), (3, 26), (3, 57), (3, 64),
     (22, 23), (22, 87), (21, 49), (22, 154), (52, 198), (22, 214),
@@ -169,6 +170,8 @@ REGRESSIONS = (
     (1123, 169), (1123, 668), (1123, 549), (1123, 418), (1123, 2), (1123, 392), (1123, 1032),
     (1123, 627), (1123, 1018), (1123, 1127), (7001, 140), (7001, 1113), (1123, 29), (1123, 803), (1123, 476), (1123, 814), (909, 40), (9001, 64),
     (1311, 347), (1311, 192), (1311, 284), (9001, 73), (4177, 43), (2311, 16), (1311, 307), (2311, 91),
+    (2411, 105), (2411, 272), (2411, 438), (2411, 469), (3101, 106), (8001, 1077), (1123, 1073), (1311, 217), (1311, 397), (2411, 241),
+    (2411, 140), (3102, 15),
 )  # fmt: skip
 _QUICK_ONES = 7  # the first take about a second each
 
