@@ -44,7 +44,7 @@ class Tides:
         for count in likely or [whole * n for n in _MULTIPLES]:
             if _FEWEST <= count <= _LONGEST and self.box.whole(count) == count:
                 for before in self._before(parts, count):
-                    blocks = in_turn(before)
+                    blocks = blocks_behind(before)
                     if blocks is not None:
                         order = tuple(int(k) for k in np.concatenate(blocks))
                         shape = {"block_size": len(blocks[0]), "chain": len(blocks), "chains": 1}
@@ -119,7 +119,7 @@ def lost_before(asked: Batch, known: Formats, little: int, places: Ints, depth: 
     return found
 
 
-def in_turn(before: Before) -> list[Ints] | None:
+def blocks_behind(before: Before) -> list[Ints] | None:
     """Blocks of one size, each place in the first that is behind all that was seen before it; None where there are none."""
     block = np.zeros(len(before), np.int64)
     for _ in range(len(before)):
