@@ -13,6 +13,7 @@ from support.special_units import LATE, NVFP4, UNITS, at_the_edge, larger_proble
 
 import tcsim
 from tcsim import reference
+from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.choice import chosen
@@ -52,6 +53,27 @@ def test_sums_of_64_bits(name: str, fresh_seed: int) -> None:
         problem = larger_problem(np.random.default_rng([fresh_seed, number]), unit)
         got, expected = cpu.multiply_cpu(problem, 1), by_general(problem)
         assert np.array_equal(got, expected), f"{unit}: seed {fresh_seed}, problem {number}, shape {problem.shape}"
+
+
+@pytest.mark.parametrize("fraction", [8, 12, 22, 23, 25])
+def test_short_instructions_in_an_order(fraction: int, fresh_seed: int) -> None:
+    """A block that a short instruction lacks cuts nothing: what came before has more bits than the fraction, or as many."""
+    for number, k in enumerate((2, 3, 30, 33, 66)):
+        rng = np.random.default_rng([fresh_seed, number])
+        a, b = (tcsim.encode(rng.standard_normal(shape), LATE.a_format, rounding="rne") for shape in ((1, 40, k), (1, k, 40)))
+        unit = LATE.replace(fraction_bits=fraction)
+        problem = Problem(unit, Sequential().plan(k), Operand(a, LATE.a_format), Operand(b, LATE.b_format), None)
+        assert np.array_equal(cpu.multiply_cpu(problem, 1), by_general(problem)), f"k {k}: seed {fresh_seed}"
+
+
+def test_scales_of_zero(fresh_seed: int) -> None:
+    """Of a format without significand bits whose first code is zero."""
+    unit = UNITS["mxfp8"].replace(scale=Format(3, 0, name="e3m0", bias=3, signed=False, infinities=False, nan="none"))
+    rng, k = np.random.default_rng(fresh_seed), 64
+    a, b = (tcsim.encode(rng.standard_normal(shape), unit.a_format, rounding="rne") for shape in ((1, 40, k), (1, k, 40)))
+    scales = (rng.integers(0, 4, shape).astype(np.uint8) for shape in ((1, 40, k // 32), (1, k // 32, 40)))
+    problem = Problem(unit, Sequential().plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), None, *scales)
+    assert np.array_equal(cpu.multiply_cpu(problem, 1), by_general(problem))
 
 
 @pytest.mark.parametrize("name", ["nvfp4", "mxfp4", "nvfp4 rne", "nvfp4 L=16"])

@@ -13,7 +13,8 @@ def in_order(problem: Problem) -> Problem:
     """An equal problem of the same unit with ascending k: every instruction's products in the unit's order.
 
     What a segment's last instruction lacks is filled with zeros, so that no block moves. Zero terms change nothing there: the
-    instruction starts from a zero, so that the unit's floor holds anyhow (the gate asks for whole ones elsewhere).
+    instruction starts from a zero, so that the unit's floor holds anyhow, and blocks of zeros alone cut nothing off its sum (the gate asks
+    for whole ones elsewhere).
     """
     unit, bounds = problem.unit, problem.plan.bounds
     if unit.k_order is None:

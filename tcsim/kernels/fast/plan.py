@@ -68,18 +68,23 @@ def _partial_sums(asked: Asked) -> bool:
 
 
 def _scale(unit: Unit) -> bool:
+    """None, or powers of two, of which none is zero: they are exponents."""
     form = unit.scale_format
-    return form is None or (scale_held(form) and form.mantissa_bits == 0 and unit.c_enters == "aligned")
+    return form is None or (scale_held(form) and form.mantissa_bits == 0 and not form.zero and unit.c_enters == "aligned")
 
 
 def _segments(asked: Asked) -> bool:
-    """Whole instructions where scales are counted by them, and where an order of k may not be filled with zeros."""
+    """Whole instructions where scales are counted by them, and where an order of k may not be filled with zeros.
+
+    A block of zeros draws a word, and cuts a sum of more bits than its fraction has.
+    """
     unit = asked.unit
     if unit.scale is not None and not whole_instructions(asked):
         return False
     if unit.k_order is None or asked.lengths % len(unit.k_order) == 0:
         return True
-    return unit.c_enters == "after" and unit.rounding != "sr"
+    whole = unit.chain == 1 or (unit.fraction_bits or 0) >= unit.kept_bits - 1
+    return unit.c_enters == "after" and unit.rounding != "sr" and whole
 
 
 GATE = Gate(
