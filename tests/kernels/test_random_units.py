@@ -13,7 +13,7 @@ from multiprocessing import get_context
 
 import pytest
 from support.compared import compared
-from support.random_problems import Tally
+from support.random_problems import Tally, check
 
 PATHS = {"general", "fast", "double", "fused", "paired", "library", "integers", "native", "payload"}
 
@@ -27,6 +27,17 @@ def test_fixed_units() -> None:
 def test_fresh_units(fresh_seed: int) -> None:
     tally = compared(fresh_seed, 0, 400)
     assert not tally.found, "\n".join([f"{tally}", *tally.found])
+
+
+@pytest.mark.parametrize(
+    ("seed", "number"),
+    [(922334665, 362), (2249160065, 1274471), (2249160065, 1458697), (2249160065, 1580981), (1195769674, 1108606)],
+)
+def test_units_that_differed_once(seed: int, number: int) -> None:
+    """Pairs of products in sums of 64 bits, short instructions in an order (twice), scales of zero, 53 bits of few exponents."""
+    tally = Tally()
+    check(seed, number, tally)
+    assert not tally.found, tally.found
 
 
 @pytest.mark.soak
