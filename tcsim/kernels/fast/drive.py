@@ -21,9 +21,9 @@ from tcsim.kernels.fast.flush import flush
 from tcsim.kernels.fast.late import add_late
 from tcsim.kernels.fast.pack import ALONE, BELOW, BESIDE, VALUES, make_contiguous, unpack_rows
 from tcsim.kernels.fast.results import fold_segment, job_of, start, store
-from tcsim.kernels.fast.round import TREE
 from tcsim.kernels.fast.scales import pack_scales
-from tcsim.kernels.fast.tile import FOLDED, NO_SCALES, PAIRED, PANEL, SHIFTED, VECTORS, strip
+from tcsim.kernels.fast.strips import call_strip
+from tcsim.kernels.fast.tile import FOLDED, PAIRED, PANEL, SHIFTED, VECTORS
 
 
 @inline_ir
@@ -144,15 +144,16 @@ def settle_task(job, columns, depth, rows, pitch, a, b):
 
 
 @cache
-def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_SCALES, sums: int = 0) -> Any:
-    """The compiled driver for a kind of rounding (simd_round), a width of sums (simd_tile), a use of scales (scales), and whether the schedule sums."""
+def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> Any:
+    """The compiled driver of all strips (`strips`) that do the machine's own operations or not, have a size of codes and of results and a use
+    of scales, and whether the schedule sums.
+    """
     code, per_lane = (np.uint16, 2) if words else (np.uint8, 4)
-    ieee = kind >= TREE
     values_only, scaled = scaling == FOLDED or ieee, scaling in (SHIFTED, FOLDED)
     clear = int(scaling != PAIRED)
 
-    def work(first, last, given, par, numbers_a, numbers_b, bounds, table, out, left):
-        """Tasks first … last; left[task] counts outputs written as `unresolved`."""
+    def work(first, last, strip_wide, strip_narrow, given, par, numbers_a, numbers_b, bounds, table, out, left):
+        """Tasks first … last, by strips at two addresses; left[task] counts outputs written as `unresolved`."""
         job = job_of(given)
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // VECTORS) * VECTORS
@@ -224,13 +225,13 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
                         now, codes = step + (p + k0 - k) // job.block, panel * groups * LANES * job.chunk
                         block = (p // job.block) * job.fields
                         if wide:
-                            strip(PANEL, kind, width, words, half, scaling, (a[0], a[1], b[0], b[1], c, bad, sa, sb, par),
-                                  (p, p, j * job.chunk + p * PANEL, codes + p * groups * LANES, j, j, block, j * slots + block * PANEL,
-                                   line, pitch, rows, depth, place, job.out_row, job.out_column, now, slots, fields))  # fmt: skip
+                            call_strip(strip_wide, (a[0], a[1], b[0], b[1], c, bad, sa, sb, par),
+                                       (p, p, j * job.chunk + p * PANEL, codes + p * groups * LANES, j, j, block, j * slots + block * PANEL,
+                                        line, pitch, rows, depth, place, job.out_row, job.out_column, now, slots, fields))  # fmt: skip
                         else:
-                            strip(LANES, kind, width, words, half, scaling, (a[0], edge, b[0], b[1], c, bad, sa, sb, par),
-                                  (p, p, j * job.chunk + p * LANES, codes + p * LANES, j, j, block, j * slots + block * LANES,
-                                   line, pitch, rows, depth, place, job.out_row, job.out_column, now, slots, fields))  # fmt: skip
+                            call_strip(strip_narrow, (a[0], edge, b[0], b[1], c, bad, sa, sb, par),
+                                       (p, p, j * job.chunk + p * LANES, codes + p * LANES, j, j, block, j * slots + block * LANES,
+                                        line, pitch, rows, depth, place, job.out_row, job.out_column, now, slots, fields))  # fmt: skip
                         if job.late:
                             add_late(half, clear, (late, c, bad), j, (rows, PANEL if wide else LANES, pitch))
                     j, panel = j + (PANEL if wide else LANES), panel + 1
@@ -249,4 +250,4 @@ def fast_driver(kind: int, width: int, words: int, half: int, scaling: int = NO_
 
         release((*a[:2], report, *b[:2], edge, *scratch, c, bad, total, row_marks, column_marks, sa, sb, *found, late))
 
-    return kernel_uncounted(variant(kind, width, words, half, scaling, sums)(work))
+    return kernel_uncounted(variant(ieee, words, half, scaling, sums)(work))

@@ -24,7 +24,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.jit import inline, kernel, variant
+from tcsim.codegen.jit import inline, kernel, kernel_uncounted, variant
+from tcsim.codegen.parts import addresses, emit_address, emit_call, emit_given
 from tcsim.codegen.scratch import zeros
 from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.modes import masks
@@ -167,26 +168,45 @@ _POINTERS = {"a": F64, "bm": F64, "c": F32, "to": F32, "report": I64, "par": I64
 _NUMBERS = ("lda", "ldc", "row", "depth", "element", "row_step", "column_step", "step")
 
 
+_ARGUMENTS = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
+
+
 @intrinsic(prefer_literal=True)
-def exact_tile(typingctx, kind, ranged, careful, arrays, numbers):
-    """One tile of 4 x 16 outputs; arrays: (a, b, c, to, report, par); numbers: places in a, b and c, then _NUMBERS."""
+def exact_address(typingctx, kind, ranged, careful):
+    """The address of a tile; all numbers are literal."""
     chosen = (kind.literal_value, bool(ranged.literal_value), bool(careful.literal_value))
-    arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
 
     def body(b: ir.IRBuilder, **arg: Any) -> None:
         _tile(b, *chosen, **arg)
 
     def codegen(context, builder, signature, args):
-        emitted = ops.function(builder.module, "tcsim_exact_" + "_".join(str(int(x)) for x in chosen), arguments, body)
-        kinds = signature.args[3].types
-        found = [builder.extract_value(args[3], i) for i in range(len(kinds))]
-        pointers = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
-        values = [builder.extract_value(args[4], i) for i in range(len(signature.args[4]))]
+        return emit_address(builder, "tcsim_exact_" + "_".join(str(int(x)) for x in chosen), _ARGUMENTS, body)
+
+    return types.int64(kind, ranged, careful), codegen
+
+
+@cache
+def exact_tiles_of(kind: int, ranged: int) -> tuple[int, ...]:
+    """Addresses of the quick and the careful tile of a kind of rounding."""
+
+    def tiles(careful):
+        """The address of a tile of 4 x 16 outputs."""
+        return exact_address(kind, ranged, 1) if careful else exact_address(kind, ranged, 0)
+
+    return addresses(kernel_uncounted(variant(kind, ranged)(tiles)), 0, 1)
+
+
+@intrinsic
+def call_tile(typingctx, address, arrays, numbers):
+    """One tile of 4 x 16 outputs; arrays: (a, b, c, to, report, par); numbers: places in a, b and c, then _NUMBERS."""
+
+    def codegen(context, builder, signature, args):
+        pointers, values = emit_given(context, builder, signature, args)
         moved = [builder.gep(p, [offset]) for p, offset in zip(pointers[:3], values[:3], strict=True)]
-        builder.call(emitted, [*moved, *pointers[3:], *values[3:]])
+        emit_call(builder, args[0], _ARGUMENTS, [*moved, *pointers[3:], *values[3:]])
         return context.get_dummy_value()
 
-    return types.void(kind, ranged, careful, arrays, numbers), codegen
+    return types.void(types.int64, arrays, numbers), codegen
 
 
 def _flag(name: str, flag: int = FE_INEXACT):
@@ -250,10 +270,10 @@ def keep(c, bad, to, at, pitch, good):
 
 
 @cache
-def exact_driver(kind: int, ranged: int, sums: int = 0) -> Any:
-    """The compiled driver for a kind of rounding: the walk of simd_drive with exact tiles."""
+def exact_driver(sums: int) -> Any:
+    """The compiled driver of exact tiles: the walk of `drive`, tiles at two addresses."""
 
-    def work(first, last, given, par, numbers_a, numbers_b, bounds, out, left):
+    def work(first, last, quick, careful, given, par, numbers_a, numbers_b, bounds, out, left):
         """Tasks first … last; left[task] counts outputs written as `unresolved`."""
         job = job_of(given)
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
@@ -288,9 +308,9 @@ def exact_driver(kind: int, ranged: int, sums: int = 0) -> Any:
                             numbers = (i * job.chunk + p, j * job.chunk + p * LANES, np.int64(j), job.chunk, pitch, np.int64(i),
                                        min(job.sub, stop - k0 - p), element + j * job.out_column, job.out_row, job.out_column,
                                        now)  # fmt: skip
-                            exact_tile(kind, ranged, 0, (a, b, c, to, flaw, par), numbers)
+                            call_tile(quick, (a, b, c, to, flaw, par), numbers)
                             if was_inexact():
-                                exact_tile(kind, ranged, 1, (a, b, c, to, flaw, par), numbers)
+                                call_tile(careful, (a, b, c, to, flaw, par), numbers)
                                 forget_inexact()
                             keep(c, bad, to, j + i * pitch, pitch, flaw[0] == 0)
                 step += -(-(stop - k) // job.block)
@@ -303,4 +323,4 @@ def exact_driver(kind: int, ranged: int, sums: int = 0) -> Any:
             store(0, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
             forget_inexact()
 
-    return kernel(variant(kind, ranged, sums)(work))
+    return kernel(variant(sums)(work))

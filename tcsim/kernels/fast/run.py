@@ -1,7 +1,7 @@
 """The fast path: which problems it holds, how they are cut into tasks, and what it leaves to the general kernel.
 
 `fast.plan` says which units it holds. The arithmetic is told in `fast.tile` and `fast.round`, packing in `fast.pack`, the
-walk along k in `simd_drive`.
+walk along k in `fast.drive`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
 from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
 from tcsim.kernels.fast.scales import LIMIT, scale_table
 from tcsim.kernels.fast.special import TO_HALF
+from tcsim.kernels.fast.strips import strips_of
 from tcsim.kernels.fast.thin_drive import flat_job, is_flat, multiply_flat, thin_form
 from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL, WIDE
 from tcsim.problem import Codes, Problem
@@ -236,11 +237,12 @@ def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_til
     sums = int(job.sum != NO_SUM)
     numbers, runs = (job.numbers(), par, numbers_a, numbers_b, bounds), runs_of(size, threads)
     if how.width == EXACT:
-        work = simd_exact.exact_driver(how.kind, int(how.words), sums)
-        run_tasks(work, tasks, threads, *numbers, out.reshape(-1), left, runs=runs)
+        tiles, work = simd_exact.exact_tiles_of(how.kind, int(how.words)), simd_exact.exact_driver(sums)
+        run_tasks(work, tasks, threads, *tiles, *numbers, out.reshape(-1), left, runs=runs)
     else:
-        work = fast_driver(how.kind, how.width, int(how.words), job.half, how.scaling, sums)
-        run_tasks(work, tasks, threads, *numbers, table, out.reshape(-1), left, runs=runs)
+        strips = strips_of(how.kind, how.width, int(how.words), job.half, how.scaling)
+        work = fast_driver(int(how.kind >= TREE), int(how.words), job.half, how.scaling, sums)
+        run_tasks(work, tasks, threads, *strips, *numbers, table, out.reshape(-1), left, runs=runs)
     if left.any():
         _unresolved(whole, out, job, np.flatnonzero(left), threads, general_tile)
 

@@ -17,7 +17,7 @@ problems to others. A chain's accumulators stay in memory while a few blocks of 
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from llvmlite import ir
@@ -25,6 +25,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.jit import kernel_uncounted, variant
+from tcsim.codegen.parts import addresses, emit_address, emit_call, emit_given
 from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.kernels.fast.round import Par
 from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, WIDE, Range, Tile
@@ -153,8 +155,33 @@ _POINTERS = {"a": F32, "ea": I32, "mask": I32, "c": F32, "bad": I8, "par": I64}
 _NUMBERS = ("source", "step", "columns", "depth", "least", "rebase")
 
 
+_ARGUMENTS = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
+
+
 @intrinsic(prefer_literal=True)
-def thin_row(typingctx, form, kind, width, words, half, arrays, numbers):
+def thin_address(typingctx, form, kind, width, words, half):
+    """The address of a row's walk; all numbers are literal."""
+    chosen = [x.literal_value for x in (form, kind, width, words, half)]
+    body = partial(_walk, **dict(zip(("form", "kind", "width", "words", "half"), chosen, strict=True)))
+
+    def codegen(context, builder, signature, args):
+        return emit_address(builder, "tcsim_thin_" + "_".join(map(str, chosen)), _ARGUMENTS, body)
+
+    return types.int64(form, kind, width, words, half), codegen
+
+
+@cache
+def thin_row_of(form: int, kind: int, width: int, words: int, half: int) -> int:
+    """Address of the walk of a row for a form of b's codes and what `strips_of` has."""
+
+    def row(number):
+        return thin_address(form, kind, width, words, half)
+
+    return addresses(kernel_uncounted(variant(form, kind, width, words, half)(row)), 0)[0]
+
+
+@intrinsic
+def call_row(typingctx, address, arrays, numbers):
     """Walk a row against `columns` columns, a multiple of 64, whose codes lie side by side; c and bad are updated in place.
 
     arrays: (a, ea, mask, c, bad, par): a in float32, its exponents where codes have theirs, in each half of 32 bits where codes
@@ -162,22 +189,15 @@ def thin_row(typingctx, form, kind, width, words, half, arrays, numbers):
     address of the first code, bytes from line to line, columns, lines, the code of the least normal number, what makes e + 127
     of a sum of fields.
     """
-    chosen = [x.literal_value for x in (form, kind, width, words, half)]
-    arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
 
     def codegen(context, builder, signature, args):
-        body = partial(_walk, **dict(zip(("form", "kind", "width", "words", "half"), chosen, strict=True)))
-        emitted = ops.function(builder.module, "tcsim_thin_" + "_".join(map(str, chosen)), arguments, body)
-        kinds = signature.args[5].types
-        found = [builder.extract_value(args[5], i) for i in range(len(kinds))]
-        pointers = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
-        values = [builder.extract_value(args[6], i) for i in range(len(signature.args[6]))]
+        pointers, values = emit_given(context, builder, signature, args)
         offsets = [values[0]] * 3 + [values[1]] * 2
         moved = [builder.gep(p, [offset]) for p, offset in zip(pointers, offsets, strict=False)]
-        builder.call(emitted, [*moved, pointers[5], *values[2:]])
+        emit_call(builder, args[0], _ARGUMENTS, [*moved, pointers[5], *values[2:]])
         return context.get_dummy_value()
 
-    return types.void(form, kind, width, words, half, arrays, numbers), codegen
+    return types.void(types.int64, arrays, numbers), codegen
 
 
 def _widen(b: ir.IRBuilder, **arg: Any) -> None:

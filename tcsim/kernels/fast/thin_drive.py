@@ -18,7 +18,7 @@ from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, make_contiguous, unpack_ro
 from tcsim.kernels.fast.record import A_OFFSET, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, FastJob, fold_segment, job_of, start, store
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD
-from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, thin_row, widen_codes8
+from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, call_row, thin_row_of, widen_codes8
 from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, PLAIN, WIDE
 from tcsim.kernels.fast.turn import square, turn_square
 
@@ -128,12 +128,12 @@ def gather_panel(job, target, source, count, depth, to, size):
 
 
 @cache
-def thin_driver(form: int, kind: int, width: int, words: int, half: int, sums: int) -> Any:
-    """The compiled driver for a form of b's codes and what `fast_driver` has."""
+def thin_driver(form: int, half: int, sums: int) -> Any:
+    """The compiled driver of rows (`thin_row_of`) for a form of b's codes, a size of results, and whether the schedule sums."""
     size, item = {BYTES: 1, FLOATS: 4}.get(form, 2), 4 if form == FLOATS else 2
     bytes_, side = form == BYTES, square(size)
 
-    def work(first, last, given, how, par, numbers_a, bounds, out, left, special):
+    def work(first, last, walk, given, how, par, numbers_a, bounds, out, left, special):
         """Tasks first … last; special[task] is set where an operand is infinite or NaN, and nothing is written then."""
         job = job_of(given)
         right, pitch = -(-job.n // job.columns), -(-min(job.columns, job.n) // PANEL) * PANEL
@@ -183,7 +183,7 @@ def thin_driver(form: int, kind: int, width: int, words: int, half: int, sums: i
                                 at, step = place, np.int64(PANEL * item)
                             count = np.int64(PANEL)
                         for i in range(rows):
-                            thin_row(form, kind, width, words, half, (a[0], ea, mask, c, bad, par),
+                            call_row(walk, (a[0], ea, mask, c, bad, par),
                                      (i * line + p, i * pitch + j, at, step, count, depth, how.least, how.rebase))  # fmt: skip
                         j += count
                 k = stop
@@ -197,7 +197,7 @@ def thin_driver(form: int, kind: int, width: int, words: int, half: int, sums: i
             if special[task] == 0:
                 store(half, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
 
-    return kernel(variant(form, kind, width, words, half, sums)(work))
+    return kernel(variant(form, half, sums)(work))
 
 
 def flat_job(form: int, job: FastJob, batch: int, threads: int) -> FastJob:
@@ -226,6 +226,11 @@ def multiply_flat(
     """
     tasks = out.shape[0] * -(-job.n // job.columns)
     left, special = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
-    work = thin_driver(form, how.kind, how.width, int(how.words), job.half, int(job.sum != NO_SUM))
-    run_tasks(work, tasks, shared[0], job.numbers(), thin, par, row, bounds, out.reshape(-1), left, special, runs=shared[1])
+    walk, work = (
+        thin_row_of(form, how.kind, how.width, int(how.words), job.half),
+        thin_driver(form, job.half, int(job.sum != NO_SUM)),
+    )
+    run_tasks(
+        work, tasks, shared[0], walk, job.numbers(), thin, par, row, bounds, out.reshape(-1), left, special, runs=shared[1]
+    )
     return None if special.any() else left

@@ -28,8 +28,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Abreast, Emitted, Variable, singly
@@ -46,6 +44,10 @@ PAIRS = tuple(k for half in range(2) for k in range(32) if k // 2 % 2 == half)  
 PANEL = 64  # columns of a wide panel: one row of it is a tile
 VECTORS = 4  # of a tile; rows of one that is 16 columns wide
 ROWS = 2  # of a wide tile: while one row rounds its blocks, the other multiplies
+
+
+STRIP_POINTERS = {"a": F32, "ea": I32, "bm": F32, "eb": I32, "c": F32, "bad": I8, "sa": I32, "sb": I32, "par": I64}
+STRIP_NUMBERS = ("lda", "ldc", "height", "depth", "element", "row_step", "column_step", "step", "lsa", "fields")
 
 
 class Terms(NamedTuple):
@@ -229,9 +231,9 @@ class Range:
         )
 
 
-def _strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, scaling: int, panel: int, **arg: Any) -> None:
+def emit_strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, scaling: int, panel: int, **arg: Any) -> None:
     """All rows of a packed strip against one panel of columns: c is read, walked through `depth` products, written."""
-    v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
+    v = {name: Emitted(b, arg[name]) for name in STRIP_NUMBERS}
     if scaling == FOLDED:
         folded_strip(b, panel, arg, v)
         return
@@ -312,38 +314,3 @@ def elements(b: ir.IRBuilder, row: Emitted, vector: int, v: dict[str, Emitted]) 
     """Places of 16 outputs in the whole result, in C order."""
     count = Emitted(b, ir.Constant(ir.VectorType(I64, LANES), [vector * LANES + j for j in range(LANES)]))
     return count * v["column_step"] + (v["element"] + row * v["row_step"])
-
-
-_POINTERS = {"a": F32, "ea": I32, "bm": F32, "eb": I32, "c": F32, "bad": I8, "sa": I32, "sb": I32, "par": I64}
-_NUMBERS = ("lda", "ldc", "height", "depth", "element", "row_step", "column_step", "step", "lsa", "fields")
-
-
-@intrinsic(prefer_literal=True)
-def strip(typingctx, panel, kind, width, words, half, scaling, arrays, numbers):
-    """Walk the rows of a strip against one panel of `panel` columns (64 or 16); c and bad are updated in place.
-
-    arrays: (a, ea, b, eb, c, bad, sa, sb, par) flat and C-contiguous; ea and eb of uint8 or uint16, several to a lane of 32
-    bits; sa and sb int32, numbers of the blocks' scales (`scales`).
-    numbers: int64 offsets into the first eight, then lda, ldc, height, depth, element, row_step, column_step, step, lsa, fields:
-    pitches of a and c, rows and products, then place of the first output in the result, its steps, and the number of
-    block roundings before; pitch of sa, and numbers of a block there.
-    """
-    chosen = [x.literal_value for x in (kind, width, words, half, scaling, panel)]
-    arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
-
-    def body(b: ir.IRBuilder, **arg: Any) -> None:
-        _strip(b, *chosen, **arg)
-
-    def codegen(context, builder, signature, args):
-        emitted = ops.function(builder.module, "tcsim_strip_" + "_".join(map(str, chosen)), arguments, body)
-        kinds = signature.args[6].types
-        found = [builder.extract_value(args[6], i) for i in range(len(kinds))]
-        pointers = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
-        values = [builder.extract_value(args[7], i) for i in range(len(signature.args[7]))]
-        for place in (1, 3):  # codes are counted in lanes
-            pointers[place] = builder.bitcast(pointers[place], I32.as_pointer())
-        moved = [builder.gep(p, [offset]) for p, offset in zip(pointers[:8], values[:8], strict=True)]
-        builder.call(emitted, [*moved, pointers[8], *values[8:]])
-        return context.get_dummy_value()
-
-    return types.void(panel, kind, width, words, half, scaling, arrays, numbers), codegen

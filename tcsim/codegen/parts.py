@@ -1,0 +1,42 @@
+"""Parts of kernels that are compiled by themselves: the kernel that calls one is given its address.
+
+Emitted vector code costs Numba's front end nothing, the driver that feeds it costs most of a first call, and one driver serves
+all roundings and widths of sums. So a rounding that nobody has asked for yet compiles its vector code alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from tcsim.codegen import vector_ops as ops
+
+
+def emit_address(builder: ir.IRBuilder, name: str, arguments: dict[str, ir.Type], body: Callable[..., None]) -> ir.Value:
+    """The address of a void function made here, which nothing moves as long as the kernel that tells it is kept."""
+    return builder.ptrtoint(ops.function(builder.module, name, arguments, body), ops.I64)
+
+
+_KEPT: list[Any] = []  # whose code would be freed with them
+
+
+def addresses(part: Any, *which: int) -> tuple[int, ...]:
+    """What a compiled kernel tells for each of these numbers: addresses, good for as long as the process lives."""
+    _KEPT.append(part)
+    return tuple(part(number) for number in which)
+
+
+def emit_call(builder: ir.IRBuilder, address: ir.Value, arguments: dict[str, ir.Type], values: Sequence[ir.Value]) -> None:
+    """Call the function of these arguments at an address."""
+    kind = ir.FunctionType(ir.VoidType(), list(arguments.values()))
+    builder.call(builder.inttoptr(address, kind.as_pointer()), list(values))
+
+
+def emit_given(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[ir.Value]) -> tuple[list[Any], list[Any]]:
+    """What a call (address, arrays, numbers) is given: where each array's data are, and the numbers."""
+    kinds = signature.args[1].types
+    found = [builder.extract_value(args[1], i) for i in range(len(kinds))]
+    pointers = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
+    return pointers, [builder.extract_value(args[2], i) for i in range(len(signature.args[2]))]
