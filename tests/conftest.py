@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator
 from typing import Any
 
@@ -26,6 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     given: Any = getattr(config, "workerinput", {}).get("soak_seed", config.getoption("soak_seed"))
     fresh.SEED = fresh.SEED if given is None else int(given)
+    if config.getoption("numprocesses", None):  # a BLAS of two threads beside another worker waits, spinning: 50 times as long
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ.setdefault(name, "1")
 
 
 @pytest.hookimpl(optionalhook=True)
