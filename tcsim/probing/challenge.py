@@ -15,7 +15,7 @@ import numpy as np
 
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, of_problems, simulated
-from tcsim.probing.candidates import Parts, unit_of_parts
+from tcsim.probing.candidates import Parts, floors, unit_of_parts
 from tcsim.probing.codes import Rng
 from tcsim.probing.edges import edge_sums
 from tcsim.probing.evidence import others
@@ -25,6 +25,7 @@ _COUNTS = (1500, 1500, 1000, 300)  # outputs asked of one product, a block, an i
 _SLOW = 20  # times the simplest product: a quarter of them
 _SHORT = 2  # lengths
 _ALONG = (-9, -4, -2, -1, 1, 2, 4, 9)  # places that a cut and a least exponent are moved
+_LEASTS = 12  # other least exponents, besides those near the lowest ones
 _LEFT = 400  # outputs at the edges of a changed record that no output told from it
 _LARGE = 4e6  # products simulated of a batch that was asked before
 _WORK = 4e7  # products simulated for all of them
@@ -40,7 +41,7 @@ def refuted_by(box: Box, rng: Rng, judge: Judge, unit: Unit, seen: list[Batch]) 
         if not _gives(unit, answered, judge.seed):
             return answered
         asked.append(answered)
-    return told_apart(box, rng, judge, unit, unshown(judge, unit, [*seen, *asked]))
+    return told_apart(box, rng, judge, unit, unshown(box.formats, judge, unit, [*seen, *asked]))
 
 
 def refuted_before(box: Box, judge: Judge, unit: Unit) -> Batch | None:
@@ -85,10 +86,10 @@ def edges_of(rng: Rng, known: Formats, unit: Unit) -> Iterator[Batch]:
             yield edge_sums(rng, known, unit, k, count // 4 if slow else count)
 
 
-def unshown(judge: Judge, unit: Unit, batches: list[Batch]) -> list[Unit]:
+def unshown(known: Formats, judge: Judge, unit: Unit, batches: list[Batch]) -> list[Unit]:
     """The records changed in one part, or cut at the same place under another least exponent, that give every output seen as well."""
     return [
-        other for other in (*(other for _, _, other in others(unit)), *along(unit))
+        other for other in (*(other for _, _, other in others(unit)), *along(unit), *elsewhere(known, unit))
         if all(np.array_equal(simulated(other, batch, seed=judge.seed), batch.d) for batch in batches)  # type: ignore[arg-type]
     ]  # fmt: skip
 
@@ -100,6 +101,22 @@ def along(unit: Unit) -> Iterator[Unit]:
     for step in _ALONG:
         if unit.fraction_bits + step > 0:
             yield unit.replace(fraction_bits=unit.fraction_bits + step, min_exponent=unit.min_exponent + step)
+
+
+def elsewhere(known: Formats, unit: Unit) -> Iterator[Unit]:
+    """The record with least exponents all over what the formats reach, the lowest that any sum can show among them: of one so low
+    that none does nothing says that it is not one of these."""
+    if unit.arithmetic != "aligned" or unit.fraction_bits is None:
+        return
+    scales = 0 if known.scale is None else 2 * (known.scale.emin - known.scale.mantissa_bits)
+    last = known.out.emin - known.out.mantissa_bits
+    lowest = min(known.a.emin + known.b.emin - known.a.mantissa_bits - known.b.mantissa_bits + scales, last)
+    low, high = floors(known)
+    low = max(low, lowest + unit.fraction_bits)  # under a lower one nothing is cut
+    near = [max(low, place) + up for place in (low, last) for up in (1, 3, 6, 10, 15)]
+    for least in sorted({*near, *range(low + 1, high, max((high - low) // _LEASTS, 1))}):
+        if least != unit.min_exponent and least <= high:
+            yield unit.replace(min_exponent=least)
 
 
 def told_apart(box: Box, rng: Rng, judge: Judge, unit: Unit, left: list[Unit]) -> Batch | None:

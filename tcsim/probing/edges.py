@@ -21,6 +21,8 @@ FAR = -(1 << 20)  # no exponent
 _LITTLE = 3  # terms near a cut
 _FULL = 0.2  # outputs all of whose products are as high and of one sign: sums then carry as far as they can
 _TIED = 0.25  # outputs that something little tips
+_HALVED = 0.5  # of outputs whose largest term is a product that no other tips: half-way between two results itself
+_MOVED = 0.6  # scaled outputs whose scales bring their terms to where products are
 _HALVES = 64  # products half-way between two results, drawn
 _DEEPEST = 300  # bits below the terms that cancel
 
@@ -43,9 +45,10 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
 
     base, other = places[:, 0], places[:, 1]
     c = np.full(count, k)
-    base_is_c = rng.random(count) < 0.4
+    late = unit.c_enters != "aligned"  # c is beside no product
+    base_is_c = rng.random(count) < (0.1 if late else 0.4)
     base = np.where(base_is_c, c, base)
-    tips = (kind >= 2) & (rng.random(count) < 0.75) & (k > 1)
+    tips = (kind >= 2) & (rng.random(count) < (0.5 if late else 0.75)) & (k > 1)
     tipped = _TIED if unit.late_fraction_bits is not None else 0.0  # a sum cut twice: by what c is beside them as well
     tied = (rng.random(count) < tipped) & ~base_is_c & tips  # two products half-way between two results, c alone tips them
     low, high = known.a.emin + known.b.emin, known.a.emax + known.b.emax
@@ -58,6 +61,7 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     put(tips, places[:, 2], last - 1, 0.15)
     alone = (kind > 1) & ~base_is_c & (rng.random(count) < (tipped if k == 1 else 0.0))  # one such product
     tied |= alone
+    halved = (kind > 1) & ~base_is_c & ~tips & (rng.random(count) < _HALVED)  # or one that something little tips
     put(tied, c, cut + rng.integers(-1, 2, count), 0.3)
     for i in range(_LITTLE):
         there = rng.random(count) < (1.0 if i == 0 else 0.4)
@@ -73,9 +77,11 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     against = full & (rng.random(count) < 0.6)  # any fractions, c of the other sign: bits that carries pushed out
     exponent[against, k] = top[against] + k.bit_length() + rng.integers(-1, 2, int(against.sum()))
     fraction_free[against, k], minus[against, k] = True, True
+    moved = None if known.scale is None else _scaled_down(rng, known, exponent, rng.random(count) < _MOVED)
     batch = sums_at(rng, known, exponent, fraction_free, minus, "edges")
     alone &= ~full
-    half_way(rng, batch, known, unit.out_precision or known.out.precision, rows[alone], base[alone])
+    whole = (alone | halved) & ~full
+    half_way(rng, batch, known, unit.out_precision or known.out.precision, rows[whole], base[whole])
     without_signs(batch, known, tied & ~full & (rng.random(count) < 0.75))
     half = against & (rng.random(count) < 0.5)  # wide in one factor
     for codes, fmt, narrow in () if known.a.integer else ((batch.a, known.a, against), (batch.b, known.b, against & ~half)):
@@ -85,7 +91,7 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
         codes[wide] = widest ^ (rng.integers(0, 2, widest.shape).astype(codes.dtype) << codes.dtype.type(fmt.padding))
     cancels &= ~full
     cancel(batch, known, rows[cancels], base[cancels], other[cancels])
-    return batch if known.scale is None else _with_scales(rng, known, batch, top, cut)
+    return batch if moved is None else _with_scales(rng, known, batch, top, cut, moved)
 
 
 def ladders(rng: Rng, known: Formats, count: int) -> Batch:
@@ -158,8 +164,14 @@ def _heights(rng: Rng, known: Formats, unit: Unit, count: int) -> tuple[Ints, In
     high = a.emax + b.emax + 1
     last = out.emin - out.mantissa_bits
     floor = unit.min_exponent
+    if known.scale is not None:  # as far as outputs show it
+        low, high = (
+            max(low + 2 * known.scale.emin, min(low, last - 70)),
+            min(high + 2 * known.scale.emax, max(high, out.emax + 3)),
+        )
     any_height = rng.integers(low, high + 1, count)
-    of_out = rng.integers(max(last, low - 70), min(out.emax, high + 70) + 1, count)
+    lowest = max(last, low - 70)
+    of_out = rng.integers(lowest, max(min(out.emax, high + 70), lowest) + 1, count)
     middle = rng.integers(max(low, -8), min(high, 8) + 1, count) if max(low, -8) <= min(high, 8) else any_height
     heights = [any_height, of_out, middle, last + rng.integers(-2, 5, count), min(out.emax, high) + rng.integers(-2, 2, count)]
     if floor is not None:
@@ -189,7 +201,7 @@ def _places(rng: Rng, unit: Unit, k: int, count: int) -> Ints:
         run = np.array(unit.k_order)
         order = np.concatenate([start + run for start in range(0, k, run.size)])
         order = order[order < k]
-    size = min(unit.block_size, k)
+    size = min(unit.block_size * (1 if unit.c_enters == "aligned" else unit.chain), k)
     begun = rng.integers(0, max(k // size, 1), count) * size
     begun = np.where(rng.random(count) < 0.5, 0, begun)
     turn = np.append(np.arange(3), -1 - np.arange(_LITTLE)) % size  # little ones where nothing else is, as far as there is room
@@ -221,24 +233,50 @@ def _factors(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any) ->
     return made[0], made[1]
 
 
-def _with_scales(rng: Rng, known: Formats, batch: Batch, top: Ints, cut: Ints) -> Batch:
-    """Scales that put groups at the heights: products in the middle, c where it is."""
+def _scaled_down(rng: Rng, known: Formats, exponent: Ints, which: Any) -> Ints:
+    """Scales, (count, groups), that bring what a group holds to where products are; FAR for outputs other than `which`. The exponents
+    of its products are what is left for them."""
+    assert known.scale is not None
+    count, k = exponent.shape[0], exponent.shape[1] - 1
+    groups = -(-k // known.scale_block)
+    held = np.full((count, groups * known.scale_block), FAR)
+    held[:, :k] = exponent[:, :k]
+    held = held.reshape(count, groups, known.scale_block)
+    highest = held.max(axis=2)
+    lowest = np.where(held == FAR, -FAR, held).min(axis=2)
+    a, b = known.a, known.b
+    room = a.emax + b.emax - highest, a.emin + b.emin - lowest  # above the highest, below the lowest
+    height = -(np.where(rng.random(highest.shape) < 0.5, room[0], (room[0] + room[1]) // 2) - rng.integers(0, 3, highest.shape))
+    height = np.where(highest == FAR, rng.integers(-3, 4, highest.shape), height)
+    height = np.clip(height, 2 * known.scale.emin, 2 * known.scale.emax)
+    moved = np.repeat(height, known.scale_block, axis=1)[:, :k]
+    exponent[:, :k] = np.where(which[:, None] & (exponent[:, :k] != FAR), exponent[:, :k] - moved, exponent[:, :k])
+    return np.where(which[:, None], height, FAR)
+
+
+def _with_scales(rng: Rng, known: Formats, batch: Batch, top: Ints, cut: Ints, chosen: Ints) -> Batch:
+    """Scales that put groups at the heights: those chosen; else products in the middle, c where it is."""
     assert known.scale is not None
     fmt, count, k = known.scale, batch.a.shape[0], batch.a.shape[2]
     groups = -(-k // known.scale_block)
     span = 2 * fmt.emax - 2 * fmt.emin
+    kept_down = chosen != FAR
     middle = rng.integers(-min(span, 40), min(span, 40) + 1, (count, 1))
     near = np.where(rng.random((count, 1)) < 0.5, middle, np.clip(top[:, None], 2 * fmt.emin, 2 * fmt.emax))
     below = np.where(rng.random((count, groups)) < 0.5, cut[:, None] + rng.integers(-4, 5, (count, groups)), near)
     height = np.where(rng.random((count, groups)) < 0.5, near, below)
-    height = np.clip(height, 2 * fmt.emin, 2 * fmt.emax)
-    first = np.clip(height // 2 + rng.integers(-3, 4, height.shape), fmt.emin, fmt.emax)
+    height = np.where(kept_down, chosen, np.clip(height, 2 * fmt.emin, 2 * fmt.emax))
+    drawn = height // 2 + rng.integers(-3, 4, height.shape)
+    first = np.clip(drawn, np.maximum(height - fmt.emax, fmt.emin), np.minimum(height - fmt.emin, fmt.emax))
     second = np.clip(height - first, fmt.emin, fmt.emax)
     scales = [
-        codes_at(fmt, e, np.where(rng.random(e.shape) < 0.5, fractions(rng, fmt, e.shape), 0), False) for e in (first, second)
+        codes_at(fmt, e, np.where(~kept_down & (rng.random(e.shape) < 0.5), fractions(rng, fmt, e.shape), 0), False)
+        for e in (first, second)
     ]
     a, b = batch.a, batch.b
-    filled = rng.random((count, 1)) < 0.5  # others keep what `edge_sums` put there, relative to their scales
+    filled = ~kept_down[:, :1] & (
+        rng.random((count, 1)) < 0.5
+    )  # others keep what `edge_sums` put there, relative to their scales
     draw = [codes_between(rng, f, (count, k), f.emin - f.mantissa_bits, f.emax) for f in (known.a, known.b)]
     kept = rng.random((count, k)) < rng.random((count, 1))
     there = np.logical_and(filled, kept)

@@ -86,3 +86,8 @@ def _picked(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]
         scale_a=None if scale_a is None else scale_a[t, i][:, None, :],
         scale_b=None if scale_b is None else scale_b[t, :, j][:, :, None],
     )  # fmt: skip
+
+
+def missed_most(judge: Judge, parts: Parts, refuted: Batch) -> Batch:
+    """The problems of an answered batch that refuted a candidate, those that it misses most first, kept."""
+    return judge.hold(most_missed(refuted, judge.missed(parts, refuted), len(refuted.c)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -12,17 +12,18 @@ from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.probing import families, remainders, simpler
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import arithmetic_kind, mode_of, modes, records, unit_of_parts
+from tcsim.probing.candidates import arithmetic_kind, mode_of, modes, unit_of_parts
 from tcsim.probing.challenge import missed_at_edges, refuted_before, refuted_by
 from tcsim.probing.chance import chance_of
 from tcsim.probing.codes import kept_bits
-from tcsim.probing.focus import focus, most_missed, rounds_randomly, with_random_words
+from tcsim.probing.cut import uncut
+from tcsim.probing.focus import focus, missed_most, rounds_randomly, with_random_words
 from tcsim.probing.result import ProbeResult, result_of_search
-from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, starting_points, uncut
+from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, starting_points
 from tcsim.probing.singly import moved_singly, scanned_singly
 from tcsim.probing.walk import Walker
 
-_TRIES, _FOCUSES = 6, 4
+_TRIES, _FOCUSES = 8, 4
 _FEW = 8  # picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 2e8, 4e8  # products simulated for one kind of arithmetic
@@ -94,12 +95,14 @@ class Search(Walker):
         """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
         self.wanted = confirm
         for found in self.recorded() if table else ():
-            if self.confirm(found, confirm) is None:
+            refuted = self.confirm(found, confirm)
+            if refuted is None:
                 return self.result(found)
+            self.sums.append(missed_most(self.judge, found.parts, refuted))
         kept = max(kept_bits(batch.d, self.box.formats.out) for batch in self.products if batch.d is not None)
         starts = [starting_points(self.judge, mode, [self.small], self.nans[0], kept) for mode in modes(self.box.formats)]
         begun = [f for nth in zip_longest(*starts) for f in nth if f is not None]  # every kind once, then from elsewhere
-        begun = [self.begun_of_pairs(f) if f.parts["arithmetic"] == "paired" else f for f in begun]
+        begun = [self.begun_of_pairs(f) if f.parts["arithmetic"] == "paired" else self.with_zeros(f) for f in begun]
         later = self.put_off
         for found in sorted(begun, key=lambda f: -f.score):
             if (found.score < _FAR and self.best_numbers() == 1.0) or self.reached.get(mode_of(found.parts), 1.0) < _ONE_BLOCK:
@@ -196,16 +199,6 @@ class Search(Walker):
                 return True
         return False
 
-    def recorded(self) -> Iterator[Found]:
-        """Records of the table that explain everything that was seen."""
-        codes = self.nans
-        for parts in records(self.box.formats):
-            for code in dict.fromkeys((codes[0], parts["nan_code"])):
-                found = self._again(Found({**parts, "nan_code": code}, 0.0), self.all, 0.9999999)
-                if found.perfect:
-                    yield found
-                    break
-
     def settled(self, found: Found, confirm: int) -> Found:
         """Confirmed, or changed until it explains what refuted it, a few times over."""
         for _ in range(_TRIES):
@@ -215,7 +208,7 @@ class Search(Walker):
             refuted = self.confirm(simplest, confirm)
             if refuted is None:
                 return simplest
-            self.sums.append(self.judge.hold(most_missed(refuted, self.judge.missed(simplest.parts, refuted), len(refuted.c))))
+            self.sums.append(missed_most(self.judge, simplest.parts, refuted))
             self.judge.allow(_WORK)
             found = max((self._again(f, self.all) for f in (found, simplest)), key=lambda f: f.score)
             if not found.perfect:
@@ -251,7 +244,9 @@ class Search(Walker):
         """Whatever is left against everything that was seen, and the walk of k again."""
         placed = found.parts["k_order"] is not None
         far = found.score < _ONE_BLOCK or rounds_randomly(found.parts)  # of random words few tell places apart
-        if far and not placed and self.judge.score(found.parts, self.products) == 1.0:
+        if far and found.score > _NEARLY:
+            found = self.focused(found, kicked=False)  # the walk would leave no work for a part that few outputs show
+        if far and not found.perfect and not placed and self.judge.score(found.parts, self.products) == 1.0:
             found = self.walk(found)  # its numbers explain one product, not every sum: what is left is how k is taken
         before = 2.0
         for _ in range(2 if self.deep else 1):
@@ -277,6 +272,8 @@ class Search(Walker):
     def focused(self, found: Found, batches: list[Batch] | None = None, *, kicked: bool = True) -> Found:
         """Changed as long as that explains more, by what a few outputs that it misses show; `kicked`: from changes of it, too."""
         used = batches or self.all
+        if found.score > _NEARLY:
+            self.judge.spare(_WORK)
         for _ in range(_FOCUSES):
             few = focus(self.judge, found.parts, used)
             if not few or self.judge.tired:

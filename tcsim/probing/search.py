@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import fsum
 
@@ -17,7 +17,6 @@ from tcsim.probing.candidates import USUAL, Parts, Scan, all_moves, cuts, moves,
 
 _QUICK = ("zeros", "cut and least exponent")  # few changes, each cheap: before numbers are scanned
 _WINDOW = 50  # bits beyond which kernels leave their words of 64
-_BELOW = 12  # bits below those of results
 _CHEAP = (*_QUICK, "align rounding", "both cuts", "groups", "swaps")
 _NEEDLES = 130  # values of a number, all of them, where none but the right one shows
 _DEEP_NEEDLES = 300  # of fraction bits
@@ -78,6 +77,10 @@ class Judge:
     def allow(self, more: float) -> None:
         """So much more may be simulated before it is tired."""
         self.most = self.work + more
+
+    def spare(self, least: float) -> None:
+        """So much at least may still be simulated."""
+        self.most = max(self.most, self.work + least)
 
     def hold(self, batch: Batch) -> Batch:
         """A batch made for the search alone, kept as long as what was computed for it."""
@@ -261,41 +264,6 @@ def descend(judge: Judge, found: Found, batches: list[Batch], rounds: int = 2) -
         if found.score == before:
             break
     return found
-
-
-def apart(judge: Judge, found: Found, batches: list[Batch], likely: tuple[int, ...] = ()) -> Found:
-    """A cut, or two of which the lower hides the higher: one looked for without the other, then the other beside it. `likely`:
-    numbers that answers show."""
-    numbers = [
-        replace(s, coarse=(*likely, *s.coarse))
-        for s in scans(judge.known, found.parts) if s.name in ("fraction_bits", "late_fraction_bits")
-    ]  # fmt: skip
-    if len(numbers) < 2:
-        return scanned(judge, found, numbers[0], batches) if numbers else found
-    best = found
-    for first, second in (numbers, numbers[::-1]):
-        begun = Found({**found.parts, second.name: second.most}, 0.0)
-        begun = scanned(judge, Found(begun.parts, judge.score(begun.parts, batches)), first, batches)
-        best = max(best, scanned(judge, begun, second, batches), key=lambda f: f.score)
-        if best.perfect:
-            break
-    return best
-
-
-def uncut(judge: Judge, found: Found, batches: list[Batch]) -> Found:
-    """An exact sum, or a two-stage one cut as far down as is cheap and below all that results keep, with the best rounding of its
-    results, where that explains more: what results are rounded to, and a cut, may each stand for the other."""
-    window = max(_WINDOW, judge.known.out.precision + _BELOW)
-    whole: dict[str, Parts] = {
-        "aligned": {"align_rounding": "exact", "fraction_bits": None, "min_exponent": None},
-        "two-stage": {"fraction_bits": window, "late_fraction_bits": window},
-    }
-    if found.parts["arithmetic"] not in whole:
-        return found
-    begun = {**found.parts, **whole[found.parts["arithmetic"]]}
-    rounded = dict(moves(judge.known, begun))["rounding"]
-    best = best_of(judge, Found(begun, judge.score(begun, batches)), rounded, batches)
-    return max(found, best, key=lambda f: f.score)
 
 
 def cut(judge: Judge, found: Found, batches: list[Batch]) -> Found:

@@ -59,7 +59,8 @@ class Shortened:
     def cut_short(self, length: int) -> list[Batch]:
         """Sums of fewer products than an order has: of its blocks some places are left, in the order in which they are taken."""
         if length not in self._asked:
-            fewer = {int(k) for k in np.linspace(length - 1, 2, _SHORTER)} if self.box.k_step == 1 else set()
+            shorter = {int(k) for k in np.linspace(length - 1, 2, _SHORTER)} if self.box.k_step == 1 else set()
+            fewer = {k for k in shorter if 0 < k < length}
             asked = [
                 self.box.more(families.sum_batches(self.rng, self.box.formats, k, name="cut short")) for k in sorted(fewer)
             ]

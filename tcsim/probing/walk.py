@@ -9,118 +9,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.hardware.choices import ROUNDINGS, ZERO_SIGNS
-from tcsim.probing import contests, families, groups, marks, remainders, saturation, structure
-from tcsim.probing.box import Batch, Box, embedded, nans_of, of_few
-from tcsim.probing.candidates import Parts, alike_alone, other_roundings, unit_of_parts, unrounded
+from tcsim.hardware.choices import ROUNDINGS
+from tcsim.probing import contests, families, groups, remainders, saturation, structure
+from tcsim.probing.asking import LADDERS, RUNGS, Asking
+from tcsim.probing.box import Batch, embedded
+from tcsim.probing.candidates import Parts, alike_alone, moves, other_roundings, unrounded
 from tcsim.probing.challenge import one_after_another
-from tcsim.probing.chance import Chance
-from tcsim.probing.codes import Rng
+from tcsim.probing.cut import anyhow_cut, apart, uncut
 from tcsim.probing.edges import ladders
 from tcsim.probing.focus import focus, rounds_randomly
-from tcsim.probing.orders import Orders
-from tcsim.probing.placed import Placed
 from tcsim.probing.rungs import likely_cuts, rungs
-from tcsim.probing.search import Found, Judge, apart, best_of, cost_of, descend, improve, uncut
-from tcsim.probing.shortened import Shortened
+from tcsim.probing.search import Found, best_of, descend, improve
 from tcsim.probing.singly import best_of_used, narrow
-from tcsim.probing.tides import Tides
 
-_FAR = 0.9  # what begins further off
-_WORK = 2e8  # products simulated
-_LENGTHS, _PERIODS = (2, 3, 5, 9, 18, 35, 70), 8
+_CUT_WORK = 8e7  # products simulated
+_PERIODS = 8
 _ONE_BLOCK = 0.99
-_SLOW = 20  # times the simplest product: marks wait until sums are explained
 _NEARLY = 0.998  # another order of k would change more than is left to explain
-_LADDERS = 600  # outputs
 _LIKELY = 0.85  # of everything explained by a kind whose cuts are worth it
 _BEHIND = 0.03  # the nearest kind so far, at most
 _SHOWN = 2  # products that a block must have for them
 _ORDERED = 0.9  # of everything explained by an order that numbers are looked for beside
-_NANS = 5  # patterns tried of either kind
 _TOLD = 0.8  # of one product, explained by what is asked for an order at first
-_RUNGS = 4  # products among which rungs are
 
 
-class Walker:
-    """What a black box was asked, and how it takes k under a kind of arithmetic whose numbers are found."""
-
-    def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
-        self.box, self.rng, self.judge = box, rng, judge
-        known = box.formats
-        self.small = box.ask(families.one_product(rng, known, 6))
-        self.large = box.ask(families.one_product(rng, known, 16))
-        asked = box.ask(marks.marks(rng, known, box.whole(structure.REACH)))
-        self.label = structure.labels(asked)
-        few = box.ask(marks.marks(rng, known, box.whole(structure.REACH), rows=5, columns=8))
-        self.marks = of_few(few, 5, 8)  # what was recorded may hold more
-        self.sums = [box.ask(families.sum_batches(rng, known, box.whole(k) if i % 2 else k)) for i, k in enumerate(_LENGTHS)]
-        self.cut = not known.a.integer and known.scale is None  # whether it is asked where terms are cut
-        steps = [box.more(ladders(rng, known, _LADDERS)), box.more(rungs(rng, known, _RUNGS))] if self.cut else []
-        self.steps = [x for x in steps if x is not None]
-        self.sums += self.steps
-        self.left = None if known.a.integer else remainders.answered_remainders(box, rng.spawn(1)[0])
-        self.sums += [] if self.left is None else [self.left.batch]
-        beside = box.more(rungs(rng, known, 1)) if self.cut else None
-        self.beside = [] if beside is None else [beside]
-        self.nans = self._nan_codes()
-        self.tried: list[Found] = []
-        self.waiting: list[Found] = []  # numbers of kinds that do not explain one product
-        self.put_off: list[Found] = []  # kinds that are tried after all others
-        self.reached: dict[tuple[Any, ...], float] = {}  # of one product by numbers of each mode, from where it began last
-        self.begun: list[tuple[bool, Parts]] = []  # whether all kinds were tried once, and numbers from which k was walked then
-        self.confirmed = self.wanted = 0
-        self.saturated: Batch | None = None
-        self.short = Shortened(box, rng, judge, self.sums)
-        self.asked_orders, self.placed = Orders(box, rng, judge, self.sums), Placed(box, rng, judge)
-        self.tides = Tides(box, rng)
-        self.chance: Chance | None = None
-        self.deep = False  # whether every kind of arithmetic was tried once
-        self.ascending = False  # whether marks show that k is taken upwards
-        self.taken: tuple[Any, int, int] | None = (
-            None  # every k's block, the length of the order, the blocks' size, as contests show
-        )
-        self.blocks: dict[tuple[int, ...], Batch | None] = {}
-
-    @property
-    def products(self) -> list[Batch]:
-        return [self.small, self.large]
-
-    @property
-    def all(self) -> list[Batch]:
-        return [self.small, *self.sums, *self.beside, self.large, self.marks]
-
-    def _nan_codes(self) -> list[int | None]:
-        """NaN patterns of results: those of no NaN operand first, then the most frequent."""
-        known = self.box.formats
-        usual, codes = known.out.nan_code, []
-        for made in (True, False):
-            found = [nans_of(batch, known, made).ravel() for batch in (self.small, self.large)]
-            values, counts = np.unique(np.concatenate(found), return_counts=True)
-            codes += [int(v) for v in values[np.argsort(-counts, kind="stable")][:_NANS]]
-        return list(dict.fromkeys([*(None if code == usual else code for code in codes), None]))
-
-    def _again(self, found: Found, batches: list[Batch], above: float = -2.0) -> Found:
-        return Found(found.parts, self.judge.score(found.parts, batches, above))
-
-    def _nans(self, found: Found, batches: list[Batch] | None = None) -> Found:
-        """What no number depends on: NaN patterns, and the signs of zeros."""
-        changes: list[Parts] = [{"nan_code": code, "nan_from": kept} for code in self.nans for kept in ("code", "operand")]
-        if found.parts["arithmetic"] == "paired":
-            usual = self.box.formats.out.nan_code
-            factors = [usual if code is None else code for code in self.nans]
-            changes = [{"nan_code": code, "factor_nan": factor} for code in self.nans for factor in factors]
-        used = batches or [self.small, self.large]
-        named = best_of(self.judge, self._again(found, used), changes, used)
-        return best_of(self.judge, named, [{"zero_sign": sign} for sign in ZERO_SIGNS], used)
-
-    def begun_of_pairs(self, found: Found) -> Found:
-        """A paired sum with its NaN patterns, and its numbers where those of the table are far off, which says nothing of its kind; no
-        nearer than before where its best numbers are far off as well: other kinds begin without theirs."""
-        self.judge.allow(_WORK)
-        found = self._nans(found, [self.small])
-        better = improve(self.judge, found, [self.small], 1) if found.score < _FAR else found
-        return better if better.score >= _FAR else Found(better.parts, found.score)
+class Walker(Asking):
+    """How a black box takes k under a kind of arithmetic whose numbers are found."""
 
     def walk(self, found: Found) -> Found:
         """The block size and what goes with it; the order of k where it is not ascending."""
@@ -188,11 +102,22 @@ class Walker:
         if found.parts["arithmetic"] == "paired" and not found.perfect and self.steps:
             below = descend(self.judge, self._again(found, self.steps), self.steps)
             return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
+        if found.parts["arithmetic"] == "rounded" and not found.perfect and self.steps:
+            used = [*self.beside, *self.steps]
+            rounded = dict(moves(self.judge.known, found.parts))["product rounding"]
+            below = best_of(self.judge, self._again(found, used), rounded, used)
+            return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
         shown = found.parts["block_size"] >= _SHOWN or found.parts["arithmetic"] == "two-stage"
         if found.perfect or not self.steps or not shown or found.score < _LIKELY:
             return found
         used = [*self.steps, *self.beside] if found.parts["arithmetic"] == "two-stage" else self.steps
         below = apart(self.judge, self._again(found, used), used, likely_cuts(self.steps[-1], self.box.formats))
+        found = max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
+        if found.score >= _ONE_BLOCK or found.parts["arithmetic"] != "aligned":
+            return found
+        few = focus(self.judge, found.parts, self.sums)  # formats so narrow that only longer sums show a cut
+        self.judge.spare(_CUT_WORK)
+        below = anyhow_cut(self.judge, self._again(found, few), few)
         return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
 
     def grouped(self, found: Found) -> Found:
@@ -221,11 +146,6 @@ class Walker:
         self.saturated = self.saturated or self.box.more(saturation.contests(known, self.box.whole(structure.REACH)))
         shapes = [] if self.saturated is None else saturation.taken(self.saturated, known)
         return best_of(self.judge, found, list(shapes), used)
-
-    def slow(self, found: Found) -> bool:
-        """Whether it takes long to compute what a candidate gives."""
-        unit = unit_of_parts(self.box.formats, found.parts)
-        return unit is not None and cost_of(unit) > _SLOW
 
     def orders(self, found: Found) -> bool:
         """Whether an order of k can be what is left to explain: one product is, and k may be ordered."""
@@ -327,11 +247,11 @@ class Walker:
         staged = found.parts["arithmetic"] == "two-stage"
         if not self.steps or (size <= _SHOWN and not staged) or (begun.score < _ONE_BLOCK and not staged):
             return begun
-        count = min(size, _RUNGS)
+        count = min(size, RUNGS)
         if (*key, -1) not in self.blocks:
             steps = rungs(self.rng, self.box.formats, count)
-            if count == _RUNGS:
-                steps = one_after_another([ladders(self.rng, self.box.formats, _LADDERS), steps])
+            if count == RUNGS:
+                steps = one_after_another([ladders(self.rng, self.box.formats, LADDERS), steps])
             self.blocks[(*key, -1)] = self.box.more(embedded(steps, members[:count], length))
         asked = self.blocks[(*key, -1)]
         if asked is None:

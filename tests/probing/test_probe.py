@@ -161,7 +161,9 @@ FOUND_SHARE = 0.9
 # outputs, orders seen once; cuts of late blocks that only signs of zeros show, few bits of a first stage beside a precision of results,
 # numbers that one product leaves nearer for a wrong kind, orders that a wrong kind looked for at every length,
 # small numbers that a wider format of factors flushes; blocks before a late c that only what they lose tells, blocks longer than what marks
-# end with, trees down to subnormals, roundings and random words before a late c of which no product shows anything.
+# end with, trees down to subnormals, roundings and random words before a late c of which no product shows anything;
+# least exponents far from a record of the table that scales hide, cuts that only one product half-way between two results and a little one show,
+# cuts rounded to odd of formats so narrow that only long sums show them, roundings of products that rungs show.
 REGRESSIONS = (
     (21, 78), (6, 60), (21, 1), (6, 77), (1123, 463), (1123, 438), (6, 30), (6, 9), (6, 11), (5, 4), (6, 59), (2, 53), (1, 8), (1, 14), (1, 36), (1, 51), (3, 27), (1, 77), (2, 63), (2, 140), (2, 144), (3, 26), (3, 57), (3, 64),
     (22, 23), (22, 87), (21, 49), (22, 154), (52, 198), (22, 214),
@@ -172,6 +174,7 @@ REGRESSIONS = (
     (1311, 347), (1311, 192), (1311, 284), (9001, 73), (4177, 43), (2311, 16), (1311, 307), (2311, 91),
     (2411, 105), (2411, 272), (2411, 438), (2411, 469), (3101, 106), (8001, 1077), (1123, 1073), (1311, 217), (1311, 397), (2411, 241),
     (2411, 140), (3102, 15),
+    (4201, 52), (4201, 1255), (4201, 807), (4201, 956), (4201, 1107), (4201, 1222), (4201, 1466),
 )  # fmt: skip
 _QUICK_ONES = 7  # the first take about a second each
 

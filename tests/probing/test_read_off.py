@@ -15,10 +15,11 @@ from tcsim.probing.box import Box, Formats, simulated
 from tcsim.probing.candidates import operand_formats, parts_of, unit_of_parts
 from tcsim.probing.codes import kept_bits
 from tcsim.probing.contests import period
+from tcsim.probing.cut import apart
 from tcsim.probing.halves import Halves
 from tcsim.probing.orders import Orders
 from tcsim.probing.rungs import likely_cuts, rungs
-from tcsim.probing.search import Found, Judge, apart
+from tcsim.probing.search import Found, Judge
 from tcsim.probing.structure import branches
 from tcsim.probing.trees import Trees, at_places, clusters_of
 from tcsim.probing.words import dealt, fitting, in_turn, lone
