@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.hardware.choices import TERM_CUTS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, of_problems, simulated
-from tcsim.probing.candidates import Parts, floors, unit_of_parts
+from tcsim.probing.candidates import Parts, floors, group_sizes, operand_formats, unit_of_parts
 from tcsim.probing.codes import Rng
 from tcsim.probing.edges import edge_sums
 from tcsim.probing.evidence import others
@@ -26,6 +27,7 @@ _SLOW = 20  # times the simplest product: a quarter of them
 _SHORT = 2  # lengths
 _ALONG = (-9, -4, -2, -1, 1, 2, 4, 9)  # places that a cut and a least exponent are moved
 _LEASTS = 12  # other least exponents, besides those near the lowest ones
+_WIDER = 6  # formats of operands
 _LEFT = 400  # outputs at the edges of a changed record that no output told from it
 _LARGE = 4e6  # products simulated of a batch that was asked before
 _WORK = 4e7  # products simulated for all of them
@@ -104,19 +106,31 @@ def along(unit: Unit) -> Iterator[Unit]:
 
 
 def elsewhere(known: Formats, unit: Unit) -> Iterator[Unit]:
-    """The record with least exponents all over what the formats reach, the lowest that any sum can show among them: of one so low
-    that none does nothing says that it is not one of these."""
-    if unit.arithmetic != "aligned" or unit.fraction_bits is None:
-        return
+    """The record with least exponents all over what the formats reach, the lowest that any sum can show among them, and with other
+    groups, operand formats and formats of sums: a record that explains everything may be far from the right one in one of these."""
+    changes: list[Parts] = [{"min_exponent": least} for least in _leasts(known, unit) if least != unit.min_exponent]
+    changes += [{"group_size": g} for g in group_sizes(known, unit.block_size)] if known.scale is not None else []
+    wider = [] if known.a.integer else operand_formats(known)
+    changes += [{"operand_format": f} for f in wider[:: max(len(wider) // _WIDER, 1)] if f != unit.operand_format]
+    changes += [{"sum_format": f} for f in (None, "float32") if f != unit.sum_format]
+    changes += [{"term_cut": cut} for cut in TERM_CUTS if cut != unit.term_cut]
+    for change in changes:
+        try:
+            yield unit.replace(**change)
+        except ValueError:
+            continue
+
+
+def _leasts(known: Formats, unit: Unit) -> list[int]:
+    if unit.arithmetic not in ("aligned", "paired") or unit.fraction_bits is None:
+        return []
     scales = 0 if known.scale is None else 2 * (known.scale.emin - known.scale.mantissa_bits)
     last = known.out.emin - known.out.mantissa_bits
     lowest = min(known.a.emin + known.b.emin - known.a.mantissa_bits - known.b.mantissa_bits + scales, last)
     low, high = floors(known)
     low = max(low, lowest + unit.fraction_bits)  # under a lower one nothing is cut
     near = [max(low, place) + up for place in (low, last) for up in (1, 3, 6, 10, 15)]
-    for least in sorted({*near, *range(low + 1, high, max((high - low) // _LEASTS, 1))}):
-        if least != unit.min_exponent and least <= high:
-            yield unit.replace(min_exponent=least)
+    return [least for least in sorted({*near, *range(low + 1, high, max((high - low) // _LEASTS, 1))}) if least <= high]
 
 
 def told_apart(box: Box, rng: Rng, judge: Judge, unit: Unit, left: list[Unit]) -> Batch | None:
