@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing import contests, families, groups, remainders, saturation, structure
-from tcsim.probing.asking import LADDERS, RUNGS, Asking
+from tcsim.probing.asking import LADDERS, RUNGS, WORK, Asking
 from tcsim.probing.box import Batch, embedded
 from tcsim.probing.candidates import Parts, alike_alone, moves, other_roundings, unrounded
 from tcsim.probing.challenge import one_after_another
@@ -24,6 +25,7 @@ from tcsim.probing.singly import best_of_used, narrow
 
 _CUT_WORK = 8e7  # products simulated
 _PERIODS = 8
+_SIZES = 8  # of blocks whose terms are cut by random words
 _ONE_BLOCK = 0.99
 _NEARLY = 0.998  # another order of k would change more than is left to explain
 _LIKELY = 0.85  # of everything explained by a kind whose cuts are worth it
@@ -123,6 +125,7 @@ class Walker(Asking):
     def grouped(self, found: Found) -> Found:
         """Scaled products in groups of every size, unless another kind is much nearer."""
         nearest = max((f.score for f in self.tried), default=0.0)
+        self.judge.spare(WORK)  # every size takes its share
         return found if found.score < max(_LIKELY, nearest - _BEHIND) else groups.grouped(self.judge, found, self.all)
 
     def read(self, found: Found, batches: list[Batch], sizes: tuple[int, ...] = ()) -> Found:
@@ -184,7 +187,12 @@ class Walker(Asking):
         """The best order of k that contests of two products tell, or random words of lone ones."""
         best = self.contested(found, used)
         random = not best.perfect and rounds_randomly(best.parts)
-        return self.first_best(best, self.asked_orders.alone(best.parts), used) if random else best
+        best = self.first_best(best, self.asked_orders.alone(best.parts), used) if random else best
+        if best.perfect or best.score > _ONE_BLOCK or best.parts["align_rounding"] != "sr":
+            return best
+        sizes = [n for n in range(1, _SIZES + 1) if n != best.parts["block_size"]]  # which blocks show only in the right order
+        tried = (self.asked_orders.alone({**best.parts, "block_size": n}) for n in sizes)
+        return self.first_best(best, chain.from_iterable(tried), used)
 
     def contested(self, found: Found, used: list[Batch], *, again: bool = True) -> Found:
         """The best order of k that contests of two products tell."""
