@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,15 +103,28 @@ def ahead(typingctx: Any, pointer: Any, count: Any) -> Any:
 
 def record(values: Any) -> np.void:
     """A NamedTuple of integers and further such tuples as a record, which kernels are handed by its address."""
-
-    def kind(x: Any) -> list[tuple[str, Any]]:
-        return [(name, kind(y) if isinstance(y, tuple) else np.int64) for name, y in zip(x._fields, x, strict=True)]
-
-    def plain(x: Any) -> Any:
-        return tuple(plain(y) for y in x) if isinstance(x, tuple) else x
-
-    made: np.void = np.array([plain(values)], dtype=np.dtype(kind(values)))[0]
+    words: list[int] = []
+    kinds = _flattened(values, words)
+    made: np.void = np.array(words, np.int64).view(_record_type(kinds))[0]
     return made
+
+
+def _flattened(values: Any, words: list[int]) -> tuple[Any, ...]:
+    """The types of a NamedTuple and of those in it; their integers, one after the other, at the end of `words`."""
+    kinds: list[Any] = [type(values)]
+    for x in values:
+        if isinstance(x, tuple):
+            kinds.append(_flattened(x, words))
+        else:
+            kinds.append(None)
+            words.append(x)
+    return tuple(kinds)
+
+
+@lru_cache(maxsize=64)
+def _record_type(kinds: tuple[Any, ...]) -> np.dtype[np.void]:
+    made, *inner = kinds
+    return np.dtype([(name, np.int64 if x is None else _record_type(x)) for name, x in zip(made._fields, inner, strict=True)])
 
 
 @inline

@@ -8,6 +8,7 @@ definition in Python integers (`tcsim.reference.values`) says by itself what a m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from tcsim.errors import unknown
@@ -103,6 +104,7 @@ class Masks(NamedTuple):
     odd: int  # 1: what is kept becomes odd if anything is cut
 
 
+@cache
 def masks(name: str) -> Masks:
     """The masks of a unit's mode. ValueError for an unknown one, and for one that they cannot say."""
     mode_code(name)

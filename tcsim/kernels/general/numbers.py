@@ -7,6 +7,7 @@ two such still tells that a factor was zero.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ class Layout(NamedTuple):
     nan_code: int
 
 
+@lru_cache(maxsize=256)
 def layout(fmt: Format) -> Layout:
     """The Layout of a floating-point format; a special code that it lacks is -1."""
     inf = -1 if fmt.inf_code is None else fmt.inf_code

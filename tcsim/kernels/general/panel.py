@@ -153,13 +153,17 @@ def decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e
     emin, precision, stored = (
         (spec.b_emin, spec.b_precision, spec.b_stored) if side else (spec.a_emin, spec.a_precision, spec.a_stored)
     )
-    columns, found = side == 1, False
+    pitch = sig.shape[1]
+    alone = side == 1 and pitch == 1  # one column, whose codes are decoded together as those of a row are
+    columns, found = side == 1 and not alone, False
     outer, inner = (positions, lines) if columns else (lines, positions)
-    steps, pitch = room(lines if columns else np.int64(0), np.int64), sig.shape[1]
+    steps = room(lines if columns else np.int64(0), np.int64)
     for j in range(steps.size):
         steps[j] = j
     for i in range(outer):
-        if columns:
+        if alone:
+            load_codes(m.address + t * m.batch + first * m.column, m.row, m.width, at(ks, 0), inner, at(codes, 0))
+        elif columns:
             start = m.address + t * m.batch + ks[i] * m.row + first * m.column
             load_codes(start, m.column, m.width, at(steps, 0), inner, at(codes, 0))
         else:

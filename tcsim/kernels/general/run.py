@@ -39,6 +39,7 @@ from tcsim.kernels.general.walks import add_outside, run_row
 from tcsim.problem import Codes, Problem
 
 ROWS, COLUMNS, CHUNK, LANES = 64, 64, 128, 8
+FEW = 3  # columns of which no vectors are made
 
 
 class Tiles(NamedTuple):
@@ -58,7 +59,7 @@ class Tiles(NamedTuple):
 def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, chosen, seed):
     """Tiles first … last - 1 of D = C + A·B, of the batch elements `chosen`."""
     capacity = max(CHUNK, spec.period)
-    rows, width = tiles.tile_rows, -(-tiles.tile_columns // LANES) * LANES
+    rows, width = tiles.tile_rows, lanes_of(tiles.tile_columns)
     ks = room(capacity, np.int64)
     starts = room(capacity + spec.period // spec.block + 2, np.int64)
     events = room(capacity + spec.period // spec.block + 2, np.int64)
@@ -67,15 +68,17 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
     values, total = room(4 * rows * width, np.int64), room_table(rows, width, np.float64)
     scratch, random = zeros((11 + 4 * spec.block) * width, np.int64), zeros(5 * width, np.uint64)
     tree = room_table(spec.block, 4, np.int64)
-    across = -(-tiles.columns // tiles.tile_columns)
+    across, filled = -(-tiles.columns // tiles.tile_columns), np.int64(-1)
     per_batch = across * -(-tiles.rows // rows)
     for task in range(first, last):
         t = chosen[task // per_batch]
         i0 = tiles.row + task % per_batch // across * rows
         j0 = tiles.column + task % across * tiles.tile_columns
         ni, nj = min(rows, tiles.row + tiles.rows - i0), min(tiles.tile_columns, tiles.column + tiles.columns - j0)
-        lanes = -(-nj // LANES) * LANES
-        panel.sb[:, nj:], panel.eb[:, nj:], panel.mb[:, nj:] = 0, ZERO_E, 0
+        lanes = lanes_of(nj)
+        if nj != filled:
+            panel.sb[:, nj:], panel.eb[:, nj:], panel.mb[:, nj:] = 0, ZERO_E, 0
+            filled = nj
         for r in range(ni):
             begin_tile(spec, sums_, c, t, i0 + r, j0, nj, row_of(values, scratch, random, r, width, spec.block), total[r])
         k, segment, step = bounds[0], np.int64(0), np.int64(0)
@@ -94,6 +97,12 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
             step += blocks
         for r in range(ni):
             end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, row_of(values, scratch, random, r, width, spec.block), total[r])
+
+
+@inline
+def lanes_of(columns):
+    """Columns that are computed for so many."""
+    return columns if columns < FEW else -(-columns // LANES) * LANES
 
 
 @inline

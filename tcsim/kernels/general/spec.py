@@ -242,9 +242,13 @@ class PlanSums(NamedTuple):
 
 
 def sums_of(problem: Problem) -> np.void:
-    plan = problem.plan
-    fmt = format_named(plan.sum or "float64")
-    return record(PlanSums(0 if plan.sum is None else fmt.precision, int(plan.c_first), layout(fmt)))
+    return _sums(problem.plan.sum, problem.plan.c_first)
+
+
+@lru_cache(maxsize=64)
+def _sums(sum_format: str | None, c_first: bool) -> np.void:
+    fmt = format_named(sum_format or "float64")
+    return record(PlanSums(0 if sum_format is None else fmt.precision, int(c_first), layout(fmt)))
 
 
 def order_of(unit: Unit) -> np.ndarray:
