@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -141,3 +143,10 @@ def test_trace_on_the_command_line() -> None:
     opened = json.loads(invoke("trace", "v100:fp16", "1,2,3,4,5", "1,1,1,1,1", "--block", "1", "--json").output)
     assert opened[0]["terms"][0]["name"] == "a[4]*b[4]"
     assert opened[0]["result"] == 15
+
+
+def test_python_m_tcsim_is_the_command() -> None:
+    """The same words, under a name that can be typed, where no script is on the path."""
+    done = subprocess.run([sys.executable, "-m", "tcsim", "show", "h2000:fp16"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "h200" in done.stderr and "__main__" not in done.stderr

@@ -71,10 +71,11 @@ def left_out(data: xr.Dataset, needs: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _at(errors: xr.DataArray, **labels: str) -> xr.DataArray:
     """errors(k, seed) at the k that were computed; no k where the run leaves out a label."""
-    if any(label not in errors[axis].values for axis, label in labels.items()):
+    places = {axis: errors.get_index(axis).get_indexer([label])[0] for axis, label in labels.items()}
+    if min(places.values()) < 0:
         return errors.isel(dict.fromkeys(labels, 0)).isel(k=slice(0, 0))
-    errors = errors.sel(labels)
-    return errors.sel(k=errors.k[np.isfinite(errors.values).any(axis=errors.get_axis_num("seed"))])
+    curves = errors.isel(places)
+    return curves.isel(k=np.flatnonzero(np.isfinite(curves.values).any(axis=curves.get_axis_num("seed"))))
 
 
 def errors_at(errors: xr.DataArray, k: int) -> Any:
