@@ -58,6 +58,7 @@ class Asking:
         self.reached: dict[tuple[Any, ...], float] = {}  # of one product by numbers of each mode, from where it began last
         self.begun: list[tuple[bool, Parts]] = []  # whether all kinds were tried once, and numbers from which k was walked then
         self.confirmed = self.wanted = 0
+        self.told_along: set[str] = set()  # numbers of which all values were asked
         self.saturated: Batch | None = None
         self.short = Shortened(box, rng, judge, self.sums)
         self.asked_orders, self.placed = Orders(box, rng, judge, self.sums), Placed(box, rng, judge)

@@ -16,7 +16,7 @@ import numpy as np
 from tcsim.hardware.choices import TERM_CUTS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, of_problems, simulated
-from tcsim.probing.candidates import Parts, floors, group_sizes, operand_formats, unit_of_parts
+from tcsim.probing.candidates import Parts, floors, group_sizes, operand_formats, scans, unit_of_parts
 from tcsim.probing.codes import Rng
 from tcsim.probing.edges import edge_sums
 from tcsim.probing.evidence import others
@@ -31,6 +31,8 @@ _WIDER = 6  # formats of operands
 _LEFT = 400  # outputs at the edges of a changed record that no output told from it
 _LARGE = 4e6  # products simulated of a batch that was asked before
 _WORK = 4e7  # products simulated for all of them
+_VALUES, _FEW, _AT_EACH = 40, 6, 120  # values of a number that are asked together, and outputs at each
+_ALL = 0.9999999  # nothing that misses an output
 
 
 def refuted_by(box: Box, rng: Rng, judge: Judge, unit: Unit, seen: list[Batch]) -> Batch | None:
@@ -66,6 +68,27 @@ def missed_at_edges(box: Box, rng: Rng, judge: Judge, parts: Parts) -> list[Batc
         asked = box.more(batch)
         if unit is not None and asked is not None and not _gives(unit, asked, judge.seed):
             found.append(asked)
+    return found
+
+
+def missed_along(box: Box, rng: Rng, judge: Judge, parts: Parts, name: str, step: int, seen: list[Batch]) -> list[Batch]:
+    """Short sums at the edges of values of a number, as far in the direction of `step` as they explain all that was `seen`, those that
+    refute a candidate: what tells two values far apart says little of those between, so that one after another would be refuted."""
+    scan, now, reach = next(scan for scan in scans(box.formats, parts) if scan.name == name), parts[name], 1
+    least, most = min(scan.least, now), max(scan.most, now)
+
+    def explains(value: int) -> bool:
+        return least <= value <= most and judge.score({**parts, **scan.parts(value)}, seen, _ALL) == 1.0
+
+    while explains(now + 2 * reach * step):
+        reach *= 2
+    values = {now + round(i * 2 * reach * step / _VALUES) for i in range(_VALUES + 1)}
+    units = [unit for v in sorted(values) if least <= v <= most and (unit := judge.unit({**parts, **scan.parts(v)})) is not None]
+    found: list[Batch] = []
+    for k in dict.fromkeys(lengths_of(units[0])[:_SHORT]) if len(units) > _FEW else ():
+        each = min(_AT_EACH, int(_WORK / ((k + 10) * cost_of(units[0]) * len(units))))
+        asked = box.more(one_after_another([edge_sums(rng, box.formats, unit, k, each) for unit in units])) if each else None
+        found += [] if asked is None or not judge.missed(parts, asked).any() else [asked]
     return found
 
 

@@ -67,7 +67,7 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
         there = rng.random(count) < (1.0 if i == 0 else 0.4)
         height = cut + rng.integers(-_NEAR, _NEAR + 1, count)
         at = places[:, 3 + i]
-        at = np.where((rng.random(count) < 0.3) & ~base_is_c & (i == 0), c, at)
+        at = np.where((rng.random(count) < (0.3 if k > 1 else 1.0)) & ~base_is_c & (i == 0), c, at)
         put(there & ~tied & (exponent[rows, at] == FAR), at, height, 0.5)
     rest = (rng.random(count) < 0.12) & ~base_is_c & (exponent[rows, c] == FAR)
     put(rest, c, np.where(rng.random(count) < 0.5, last, top), 0.6)

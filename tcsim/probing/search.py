@@ -232,7 +232,7 @@ def kicks(judge: Judge, found: Found, batches: list[Batch]) -> Iterator[Found]:
     for scan in scans(judge.known, found.parts):
         now = found.parts[scan.name]
         first = scan.least if now is None or scan.most <= _DEEP_NEEDLES else max(scan.least, now - _NEEDLES // 2)
-        many = _DEEP_NEEDLES if scan.name.endswith("fraction_bits") else _NEEDLES
+        many = _DEEP_NEEDLES if now is None or scan.name.endswith("fraction_bits") else _NEEDLES
         values = range(first, min(scan.most, first + many) + 1)
         best = best_of(judge, found, [scan.parts(v) for v in values], batches)
         if best.score > found.score:
