@@ -83,7 +83,9 @@ def missed_along(box: Box, rng: Rng, judge: Judge, parts: Parts, name: str, step
     while explains(now + 2 * reach * step):
         reach *= 2
     values = {now + round(i * 2 * reach * step / _VALUES) for i in range(_VALUES + 1)}
-    units = [unit for v in sorted(values) if least <= v <= most and (unit := judge.unit({**parts, **scan.parts(v)})) is not None]
+    units = [
+        unit for v in sorted(values) if least <= v <= most and (unit := judge.unit({**parts, **scan.parts(v)})) is not None
+    ]
     found: list[Batch] = []
     for k in dict.fromkeys(lengths_of(units[0])[:_SHORT]) if len(units) > _FEW else ():
         each = min(_AT_EACH, int(_WORK / ((k + 10) * cost_of(units[0]) * len(units))))

@@ -56,7 +56,15 @@ def _brief_orders(now: Parts) -> list[Parts]:
 
 
 def focus(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:
-    """Small batches of outputs that a candidate misses and of ones that it explains, from the few batches that it misses most of."""
+    """Small batches of outputs that a candidate misses and of ones that it explains, from the few batches that it misses most of; the same
+    where it is asked again, so that what was computed of them is known."""
+    key = judge.unit(parts), tuple(map(id, batches))
+    if key not in judge.picked:
+        judge.picked[key] = _focused(judge, parts, batches)
+    return list(judge.picked[key])
+
+
+def _focused(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:
     missed = [(judge.missed(parts, batch), batch) for batch in batches]
     of_interest = [(at, batch) for at, batch in missed if at.any()]
     of_interest.sort(key=lambda pair: (pair[1].a.shape[2] > _LONG, -float(pair[0].mean())))

@@ -223,7 +223,11 @@ class Search(Walker):
         """Numbers that another value of explains what refuted a candidate, and no other change, each once; and which way."""
         before, now = refuted.parts, found.parts
         changed = {key for key, value in now.items() if value != before[key]}
-        names = [scan.name for scan in scans(self.box.formats, now) if scan.name in changed and None not in (now[scan.name], before[scan.name])]
+        names = [
+            scan.name
+            for scan in scans(self.box.formats, now)
+            if scan.name in changed and None not in (now[scan.name], before[scan.name])
+        ]
         if not found.perfect or changed - set(names):
             return []
         fresh = [name for name in names if name not in self.told_along]

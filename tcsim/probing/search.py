@@ -62,6 +62,7 @@ class Judge:
         default_factory=dict
     )  # of each batch how often it was the last one asked, for what it costs
     orders: dict[tuple[Unit, int], tuple[int, ...] | None] = field(default_factory=dict)  # that pairs of marks showed
+    picked: dict[tuple[Unit | None, tuple[int, ...]], list[Batch]] = field(default_factory=dict)  # outputs that candidates miss
 
     @property
     def tired(self) -> bool:
@@ -150,11 +151,24 @@ class Judge:
             return -1.0
         missed, most = [], (1.0 - above) * len(batches)
         for batch in sorted(batches, key=lambda x: -self._refuting.get(id(x), 0.0)):  # those first that end it soonest
-            missed.append(1.0 - self.share(unit, batch))
+            missed.append(1.0 - self.share(self.unit(cut_short(parts, batch.a.shape[2])) or unit, batch))
             if missed[-1] > 0 and fsum(missed) >= most:
                 self._refuting[id(batch)] = self._refuting.get(id(batch), 0.0) + 1.0 / (batch.size * batch.a.shape[2])
                 return -1.0
         return 1.0 - fsum(missed) / len(batches)
+
+
+def cut_short(parts: Parts, k: int) -> Parts:
+    """A candidate with blocks and chains no longer than so few products fill: it gives the same, and was perhaps computed before."""
+    if parts["k_order"] is not None or parts["lanes"] > 1 or parts["nan_from"] == "operand" or one_by_one(parts["arithmetic"]):
+        return parts
+    group = parts["group_size"]
+    block = min(parts["block_size"], -(-k // group) * group)
+    chain = min(parts["chain"], -(-k // block))
+    chains = min(parts["chains"], -(-k // (block * chain)))
+    if (block, chain, chains) == (parts["block_size"], parts["chain"], parts["chains"]):
+        return parts
+    return {**parts, "block_size": block, "chain": chain, "chains": chains}
 
 
 @dataclass
