@@ -71,6 +71,13 @@ def missed_at_edges(box: Box, rng: Rng, judge: Judge, parts: Parts) -> list[Batc
     return found
 
 
+def moved(known: Formats, before: Parts, now: Parts) -> list[tuple[str, int]]:
+    """Numbers whose other value explains what refuted a candidate, and which way they moved; none where another part changed as well."""
+    changed = {key for key in now if now[key] != before[key]}
+    numbers = {scan.name for scan in scans(known, now) if None not in (before[scan.name], now[scan.name])}
+    return [(name, 1 if now[name] > before[name] else -1) for name in sorted(changed)] if changed <= numbers else []
+
+
 def missed_along(box: Box, rng: Rng, judge: Judge, parts: Parts, name: str, step: int, seen: list[Batch]) -> list[Batch]:
     """Short sums at the edges of values of a number, as far in the direction of `step` as they explain all that was `seen`, those that
     refute a candidate: what tells two values far apart says little of those between, so that one after another would be refuted."""

@@ -12,8 +12,8 @@ from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.probing import families, remainders, simpler
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import arithmetic_kind, mode_of, modes, scans, unit_of_parts
-from tcsim.probing.challenge import missed_along, missed_at_edges, refuted_before, refuted_by
+from tcsim.probing.candidates import arithmetic_kind, mode_of, modes, unit_of_parts
+from tcsim.probing.challenge import missed_along, missed_at_edges, moved, refuted_before, refuted_by
 from tcsim.probing.chance import chance_of
 from tcsim.probing.codes import kept_bits
 from tcsim.probing.cut import uncut
@@ -213,26 +213,13 @@ class Search(Walker):
             found = max((self._again(f, self.all) for f in (found, simplest)), key=lambda f: f.score)
             if not found.perfect:
                 found = self.explain(found)
-            for name, step in self.moved(simplest, found):
-                self.sums += missed_along(self.box, self.rng, self.judge, found.parts, name, step, self.all)
-                found = self._again(found, self.all)
-                found = found if found.perfect else self.explain(found)
+            for name, step in moved(self.box.formats, simplest.parts, found.parts) if found.perfect else ():
+                if name not in self.told_along:
+                    self.told_along.add(name)
+                    self.sums += missed_along(self.box, self.rng, self.judge, found.parts, name, step, self.all)
+                    found = self._again(found, self.all)
+                    found = found if found.perfect else self.explain(found)
         return found
-
-    def moved(self, refuted: Found, found: Found) -> list[tuple[str, int]]:
-        """Numbers that another value of explains what refuted a candidate, and no other change, each once; and which way."""
-        before, now = refuted.parts, found.parts
-        changed = {key for key, value in now.items() if value != before[key]}
-        names = [
-            scan.name
-            for scan in scans(self.box.formats, now)
-            if scan.name in changed and None not in (now[scan.name], before[scan.name])
-        ]
-        if not found.perfect or changed - set(names):
-            return []
-        fresh = [name for name in names if name not in self.told_along]
-        self.told_along.update(fresh)
-        return [(name, 1 if now[name] > before[name] else -1) for name in fresh]
 
     def numbers(self, found: Found) -> Found:
         """What one product beside c shows; begun with how the best kind so far rounds results, where that explains more."""
