@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.hardware.choices import ZERO_SIGNS
-from tcsim.probing import families, marks, remainders, structure
+from tcsim.probing import families, groups, marks, remainders, structure
 from tcsim.probing.box import Batch, Box, nans_of, of_few
 from tcsim.probing.candidates import Parts, moves, records, unit_of_parts
 from tcsim.probing.chance import Chance
@@ -51,6 +51,7 @@ class Asking:
         self.sums += [] if self.left is None else [self.left.batch]
         beside = box.more(rungs(rng, known, 1)) if self.cut else None
         self.beside = [] if beside is None else [beside]
+        judge.group = groups.size_told(box)
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
         self.waiting: list[Found] = []  # numbers of kinds that do not explain one product

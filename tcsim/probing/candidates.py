@@ -43,14 +43,15 @@ def parts_of(unit: Unit) -> Parts:
     return {key: getattr(unit, key) for key in USUAL}
 
 
-def modes(known: Formats) -> list[Parts]:
-    """The kinds of arithmetic that a search goes through, each with the parts that it fixes."""
+def modes(known: Formats, group: int | None = None) -> list[Parts]:
+    """The kinds of arithmetic that a search goes through, each with the parts that it fixes; of one size of groups where that is known."""
     if known.a.integer:
         return [{"arithmetic": "integer", "align_rounding": "exact", "fraction_bits": None}]
     groups = [1]
     if known.scale is not None:
         least = next((g for g in range(2, known.scale_block + 1) if known.scale_block % g == 0), 0)
         groups = ([] if known.scale.mantissa_bits else [1]) + ([least] if least else [])
+        groups = groups if group is None else [group]
     found: list[Parts] = []
     for group in groups:
         base = {"group_size": group, "block_size": group}
@@ -111,6 +112,13 @@ def starts(known: Formats, mode: Parts) -> Iterator[Parts]:
         if key not in seen and unit_of_parts(known, parts) is not None:
             seen.add(key)
             yield parts
+
+
+def usual_numbers(now: Parts) -> list[Parts]:
+    """Numbers of sums that records of the table have, for a candidate of their kind."""
+    kept = [name for name in _NUMBERS if name not in ("subnormals", "zero_sign")]  # one product shows those
+    alike = [numbers for numbers in _table_numbers() if numbers["arithmetic"] == now["arithmetic"]]
+    return [{name: numbers[name] for name in kept} for numbers in alike]
 
 
 def records(known: Formats) -> list[Parts]:

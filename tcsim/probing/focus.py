@@ -20,6 +20,7 @@ _OUTPUTS = 32  # missed ones of a batch, and as many explained ones
 _BATCHES = 3
 _PROBLEMS = 4  # whole problems of a batch instead, for what is random
 _PRODUCTS = 20_000  # of these problems together, where one has fewer
+_ABOVE = 13  # binades above all terms at which some of a thousand words round one up
 _BRIEF = 4  # products before a late c of which every order is tried
 _LONG = 40  # products from which on a batch is looked at only where shorter ones leave nothing
 
@@ -39,6 +40,8 @@ def with_random_words(now: Parts) -> list[Parts]:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
         cut: list[Parts] = [{"align_rounding": "sr", "fraction_bits": f} for f in near]
         found += [*cut, *({**x, **order} for order in _brief_orders(now) for x in cut)]
+        if now["min_exponent"] is not None:  # all terms far below where they are cut: of words few round them up
+            found += [{"align_rounding": "sr", "min_exponent": now["min_exponent"] + n} for n in range(1, _ABOVE)]
     return found
 
 

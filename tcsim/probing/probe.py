@@ -100,7 +100,8 @@ class Search(Walker):
                 return self.result(found)
             self.sums.append(missed_most(self.judge, found.parts, refuted))
         kept = max(kept_bits(batch.d, self.box.formats.out) for batch in self.products if batch.d is not None)
-        starts = [starting_points(self.judge, mode, [self.small], self.nans[0], kept) for mode in modes(self.box.formats)]
+        kinds = modes(self.box.formats, self.judge.group)
+        starts = [starting_points(self.judge, mode, [self.small], self.nans[0], kept) for mode in kinds]
         begun = [f for nth in zip_longest(*starts) for f in nth if f is not None]  # every kind once, then from elsewhere
         begun = [self.begun_of_pairs(f) if f.parts["arithmetic"] == "paired" else self.with_zeros(f) for f in begun]
         later = self.put_off
@@ -152,7 +153,7 @@ class Search(Walker):
             return False
         self.begun.append((self.deep, numbers.parts))
         self.judge.allow(_WORK)
-        walked = self.walk(self._again(numbers, self.all))
+        walked = self.usual(self.walk(self._again(numbers, self.all)))
         scaled, least = self.box.formats.scale is not None, _ONE_BLOCK
         below = self.grouped(walked) if scaled else self.cuts(walked)
         if scaled or below.score > walked.score:
@@ -210,9 +211,8 @@ class Search(Walker):
                 return simplest
             self.sums.append(missed_most(self.judge, simplest.parts, refuted))
             self.judge.allow(_WORK)
-            found = max((self._again(f, self.all) for f in (found, simplest)), key=lambda f: f.score)
-            if not found.perfect:
-                found = self.explain(found)
+            begun = max((self._again(f, self.all) for f in (found, simplest)), key=lambda f: f.score)
+            found = begun if begun.perfect else self.explain(begun)
             for name, step in moved(self.box.formats, simplest.parts, found.parts) if found.perfect else ():
                 if name not in self.told_along:
                     self.told_along.add(name)

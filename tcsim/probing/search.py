@@ -50,6 +50,7 @@ class Judge:
 
     known: Formats
     seed: int = 0
+    group: int | None = None  # the size of groups, where pairs of a scale showed it
     work: float = 0.0  # products simulated so far, those that take longer counted as several
     most: float = 0.0
     _kept: dict[tuple[Unit, int], int] = field(default_factory=dict)

@@ -65,22 +65,24 @@ def all_in_place(judge: Judge, marks: Batch, parts: Parts) -> bool:
     return int(np.count_nonzero(judge.missed(parts, marks).any(axis=(1, 2)))) < 2
 
 
-def shapes(found: Parts, sizes: list[int], scale_block: int, longest: int, *, only: bool = False) -> Iterator[Parts]:
-    """Block sizes, groups and chains to try, those that the runs suggest first, or only those."""
+def shapes(
+    found: Parts, sizes: list[int], scale_block: int, longest: int, *, only: bool = False, group: int | None = None
+) -> Iterator[Parts]:
+    """Block sizes, groups and chains to try, those that the runs suggest first, or only those; groups of one size where that is known."""
     likely = [n for n, _ in Counter(sizes).most_common(3)]
     rest = [] if only else [16, 8, 4, 32, 64, 1, 2, *range(1, 65)]
     if found["arithmetic"] == "fused":
         yield from _lanes(likely, longest)
         return
     for size in dict.fromkeys([n for n in (*likely, *rest) if n <= max(longest, 1)]):
-        groups = [found["group_size"]] if found["group_size"] == 1 else range(2, scale_block + 1)
-        for group in groups:
-            if size % group or (scale_block and scale_block % group):
+        groups = [group or 1] if group or found["group_size"] == 1 else range(2, scale_block + 1)
+        for each in groups:
+            if size % each or (scale_block and scale_block % each):
                 continue
             for chain in _CHAINS if found["c_enters"] == "after" else (1,):
                 for chains in _CHAINS[:3] if found["sum_format"] is not None else (1,):
                     if size * chain * chains <= longest:
-                        yield {"block_size": size, "group_size": group, "chain": chain, "chains": chains, "k_order": None}
+                        yield {"block_size": size, "group_size": each, "chain": chain, "chains": chains, "k_order": None}
 
 
 def other_chains(parts: Parts) -> list[Parts]:
@@ -106,7 +108,7 @@ def walked_upwards(judge: Judge, found: Found, batches: list[Batch], sizes: list
     """The best shape for a unit that takes k in ascending order."""
     best, few, least = found, None, -1.0
     likely = [n for n, _ in Counter(sizes).most_common(3)]
-    for shape in shapes(found.parts, sizes, judge.known.scale_block, longest):
+    for shape in shapes(found.parts, sizes, judge.known.scale_block, longest, group=judge.group):
         usual = found.parts["c_enters"] == "aligned" and found.parts["group_size"] == 1
         right = best.score > _NEARLY and best.parts["block_size"] in likely  # the runs, so that the numbers are not
         if judge.spent or (right and shape["block_size"] not in likely and usual):

@@ -14,7 +14,7 @@ from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing import contests, families, groups, remainders, saturation, structure
 from tcsim.probing.asking import LADDERS, RUNGS, WORK, Asking
 from tcsim.probing.box import Batch, embedded
-from tcsim.probing.candidates import Parts, alike_alone, moves, other_roundings, unrounded
+from tcsim.probing.candidates import Parts, alike_alone, moves, other_roundings, unrounded, usual_numbers
 from tcsim.probing.challenge import one_after_another
 from tcsim.probing.cut import anyhow_cut, apart, uncut
 from tcsim.probing.edges import ladders
@@ -75,6 +75,11 @@ class Walker(Asking):
         if nearly and self.deep and not self.ascending and brief:
             best = structure.brief(self.judge, best, used)
         return self._again(self.short.exchanged(best, used), self.all)
+
+    def usual(self, found: Found) -> Found:
+        """With the numbers of a record of the table where c comes late and those explain more: no product beside c shows any."""
+        late = found.parts["c_enters"] == "after" and not found.perfect
+        return best_of(self.judge, found, usual_numbers(found.parts) if late else [], self.all)
 
     def upwards(self, found: Found, used: list[Batch]) -> Found:
         """The best of it and of blocks and chains taken in ascending k."""
@@ -187,7 +192,10 @@ class Walker(Asking):
         """The best order of k that contests of two products tell, or random words of lone ones."""
         best = self.contested(found, used)
         random = not best.perfect and rounds_randomly(best.parts)
-        best = self.first_best(best, self.asked_orders.alone(best.parts), used) if random else best
+        if random:  # with the roundings that lone products showed: those of a wrong order may be others
+            lone = {key: found.parts[key] for key in ("rounding", "product_rounding", "align_rounding", "fraction_bits")}
+            begun = [{**best.parts, **lone}, *([best.parts] if best.parts != {**best.parts, **lone} else [])]
+            best = self.first_best(best, chain.from_iterable(self.asked_orders.alone(parts) for parts in begun), used)
         if best.perfect or best.score > _ONE_BLOCK or best.parts["align_rounding"] != "sr":
             return best
         sizes = [n for n in range(1, _SIZES + 1) if n != best.parts["block_size"]]  # which blocks show only in the right order
