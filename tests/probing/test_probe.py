@@ -163,7 +163,8 @@ FOUND_SHARE = 0.9
 # small numbers that a wider format of factors flushes; blocks before a late c that only what they lose tells, blocks longer than what marks
 # end with, trees down to subnormals, roundings and random words before a late c of which no product shows anything;
 # least exponents far from a record of the table that scales hide, cuts that only one product half-way between two results and a little one show,
-# cuts rounded to odd of formats so narrow that only long sums show them, roundings of products that rungs show.
+# cuts rounded to odd of formats so narrow that only long sums show them, roundings of products that rungs show;
+# lone products' roundings beside a wrong order, words that round up terms far below where they are cut, factors in a wider format before a late c.
 REGRESSIONS = (
     (21, 78), (6, 60), (21, 1), (6, 77), (1123, 463), (1123, 438), (6, 30), (6, 9), (6, 11), (5, 4), (6, 59), (2, 53), (1, 8), (1, 14), (1, 36), (1, 51), (3, 27), (1, 77), (2, 63), (2, 140), (2, 144), (3, 26), (3, 57), (3, 64),
     (22, 23), (22, 87), (21, 49), (22, 154), (52, 198), (22, 214),
@@ -175,6 +176,7 @@ REGRESSIONS = (
     (2411, 105), (2411, 272), (2411, 438), (2411, 469), (3101, 106), (8001, 1077), (1123, 1073), (1311, 217), (1311, 397), (2411, 241),
     (2411, 140), (3102, 15),
     (4201, 52), (4201, 1255), (4201, 807), (4201, 956), (4201, 1107), (4201, 1222), (4201, 1466), (5601, 57), (4177, 20),
+    (6301, 33), (6301, 620), (6301, 338),
 )  # fmt: skip
 _QUICK_ONES = 7  # the first take about a second each
 
