@@ -28,7 +28,7 @@ FLOORS = (
     ("studies",),
     ("study",),
     ("verbs",),
-    ("doctor", "cli"),
+    ("doctor", "cli", "__main__"),
 )
 LONGEST = 350
 
