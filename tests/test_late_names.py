@@ -43,19 +43,16 @@ def _late_module(node: ast.AST) -> str | None:
 
 def late_names(source: str) -> Iterator[tuple[str, str]]:
     """(module, name) of every name asked for by text in a source."""
+    if '"tcsim' not in source:
+        return
     tree = ast.parse(source)
-    for function in [tree, *(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))]:
-        kept = {}
-        for node in ast.walk(function):
+    for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
+        inside, kept = list(ast.walk(function)), {}
+        for node in inside:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and (module := _late_module(node.value)):
                 kept[node.targets[0].id] = module
-        for node in ast.walk(function):
-            if (
-                isinstance(node, ast.Attribute)
-                and function is not tree
-                and isinstance(node.value, ast.Name)
-                and node.value.id in kept
-            ):
+        for node in inside if kept else ():
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in kept:
                 yield kept[node.value.id], node.attr
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and (module := _late_module(node.value)):
