@@ -159,7 +159,7 @@ class Search(Walker):
         if scaled or below.score > walked.score:
             least = _SCALED
         walked = self.walk(below) if below.score > walked.score and not below.perfect else below
-        walked = self.read(walked, self.all)
+        walked = self.by_words(self.read(walked, self.all), numbers)
         if walked.score > least and not walked.perfect:
             self.judge.allow(_WORK)
             walked = self.focused(walked, kicked=False)  # sums show cuts that one product does not

@@ -21,7 +21,7 @@ from tcsim.probing.edges import ladders
 from tcsim.probing.focus import focus, rounds_randomly
 from tcsim.probing.rungs import likely_cuts, rungs
 from tcsim.probing.search import Found, best_of, descend, improve
-from tcsim.probing.singly import best_of_used, narrow
+from tcsim.probing.singly import best_of_used, narrow, scanned_singly
 
 _CUT_WORK = 8e7  # products simulated
 _PERIODS = 8
@@ -75,6 +75,11 @@ class Walker(Asking):
         if nearly and self.deep and not self.ascending and brief:
             best = structure.brief(self.judge, best, used)
         return self._again(self.short.exchanged(best, used), self.all)
+
+    def by_words(self, found: Found, before: Found) -> Found:
+        """With the order of k that random words tell, where they were not seen before k was walked: marks and sums may not show it."""
+        fresh = rounds_randomly(found.parts) and not rounds_randomly(before.parts)
+        return self.told(found, self.all) if fresh and _ONE_BLOCK < found.score < 1.0 else found
 
     def usual(self, found: Found) -> Found:
         """With the numbers of a record of the table where c comes late and those explain more: no product beside c shows any."""
@@ -226,9 +231,15 @@ class Walker(Asking):
                 shape = {**start, "block_size": size, "chain": 1, "chains": 1, "lanes": count}
                 made = self.first_best(made, self.asked_orders.within(shape, label, length), used)
         if made.score > max(found.score, _ORDERED) and not made.perfect and again:
-            better = improve(self.judge, made, used, 1)  # with numbers that are right the order within blocks is seen better
+            better = self.bettered(made, used)  # with numbers that are right the order within blocks is seen better
             made = better if better.perfect else self.contested(better, used, again=False)
         return max(found, made, key=lambda f: f.score)
+
+    def bettered(self, found: Found, used: list[Batch]) -> Found:
+        """Its numbers changed, all or one alone, as a few outputs that it misses show."""
+        few = focus(self.judge, found.parts, used)
+        changed = improve(self.judge, self._again(found, few), few, 1)
+        return max(found, self._again(changed, used), scanned_singly(self.judge, found, few, used), key=lambda f: f.score)
 
     def first_best(self, found: Found, tried: Iterator[Parts], used: list[Batch]) -> Found:
         """The best of these, as far as one explains everything: what comes later may have to be asked for. Results that were rounded
