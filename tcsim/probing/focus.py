@@ -33,13 +33,14 @@ def rounds_randomly(parts: Parts) -> bool:
 def with_random_words(now: Parts) -> list[Parts]:
     """What can be rounded stochastically, each so. Terms are also cut a little higher or lower then, and, where c comes late and no
     product alone is cut, a few of them in every order."""
-    found: list[Parts] = [{"rounding": "sr"}]
+    orders = _brief_orders(now)
+    found: list[Parts] = [{"rounding": "sr"}, *({"rounding": "sr", **order} for order in orders)]
     if now["arithmetic"] == "rounded":
         found += [{"product_rounding": "sr"}, {"product_rounding": "sr", "rounding": "sr"}]
     if now["arithmetic"] == "aligned" and now["fraction_bits"] is not None:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
         cut: list[Parts] = [{"align_rounding": "sr", "fraction_bits": f} for f in near]
-        found += [*cut, *({**x, **order} for order in _brief_orders(now) for x in cut)]
+        found += [*cut, *({**x, **order} for order in orders if order["block_size"] > 1 for x in cut)]
         if now["min_exponent"] is not None:  # all terms far below where they are cut: of words few round them up
             found += [{"align_rounding": "sr", "min_exponent": now["min_exponent"] + n} for n in range(1, _ABOVE)]
     return found
@@ -51,11 +52,7 @@ def _brief_orders(now: Parts) -> list[Parts]:
     if now["c_enters"] != "after" or now["chains"] > 1 or now["group_size"] > 1 or not 1 < whole <= _BRIEF:
         return []
     sizes = [n for n in range(whole, 0, -1) if whole % n == 0]
-    return [
-        {"block_size": n, "chain": whole // n, "k_order": order}
-        for n, order in product(sizes, permutations(range(whole)))
-        if n > 1
-    ]
+    return [{"block_size": n, "chain": whole // n, "k_order": order} for n, order in product(sizes, permutations(range(whole)))]
 
 
 def focus(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:
