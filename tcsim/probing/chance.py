@@ -86,14 +86,15 @@ def chance_of(box: Box, error: float = 1e-6) -> Chance | None:
 
 def chance_of_answers(asked: Batch, known: Formats, error: float) -> Chance | None:
     """The same from an answered batch. A question counts as long as neither sign's answers are all the same: deeper ones are cut
-    before anything is random."""
+    before anything is random; one with an answer that is no finite number tells nothing."""
     assert asked.d is not None
     a, b, c, d = (
         decode(x, fmt).astype(np.float64)
         for x, fmt in ((asked.a, known.a), (asked.b, known.b), (asked.c, known.out), (asked.d, known.out))
     )
     exact, base = a[:, 0, 0] * b[:, 0, 0], c[:, 0, 0]
-    values = (d - c).reshape(exact.size, -1)
+    values = np.where(np.isfinite(d), d - c, np.nan).reshape(exact.size, -1)
+    values[np.isnan(values).any(axis=1)] = 0.0
     spread = np.ptp(values, axis=1)
     if not spread.any():
         return None

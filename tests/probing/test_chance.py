@@ -68,6 +68,28 @@ def test_a_probe_says_what_it_could_not_compare() -> None:
     assert json.loads(unknown.json())["chance"]["proportional"]
 
 
+@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("which", [slice(None), slice(8, None)], ids=["all", "some"])
+def test_answers_that_are_no_numbers_tell_nothing(special: float, which: slice) -> None:
+    """Of a unit whose least exponent lies beyond its results: one of a question's many answers is enough."""
+    unit = tcsim.unit("h200", "float16").replace(rounding="sr", align_rounding="exact")
+    numbers = simulator(unit)
+
+    def overflows(a: Codes, b: Codes, c: Codes) -> Any:
+        d = numbers(a, b, c).copy()
+        d[which, 0, 0] = special
+        return d
+
+    found, whole = chance_of(_box(unit, overflows)), chance_of(_box(unit))
+    assert whole is not None
+    if which.start is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.proportional, found
+        assert len(found.questions) == which.start < len(whole.questions)
+
+
 def test_scaled_units_and_integers_have_no_such_question() -> None:
     scaled = tcsim.unit("b200", "nvfp4")
     known = Formats(scaled.a_format, scaled.b_format, scaled.out_format, scaled.scale_format, scaled.scale_block)
