@@ -73,16 +73,16 @@ def main() -> int:
         if asked.json:
             with asked.json.open("a") as file:
                 file.write(json.dumps(row, default=str) + "\n")
-    probed = [row for row in rows if "seconds" in row]
-    equal = [row for row in probed if row["verdict"] == "equal"]
-    slow = sorted((row["cpu"] for row in probed), reverse=True)
+    ended = [row for row in rows if row["verdict"] != "no time left"]
+    equal = [row for row in ended if row["verdict"] == "equal"]
+    slow = sorted((row["cpu"] for row in ended if "cpu" in row), reverse=True)
     late = sum(s > 10 for s in slow)
     print(
-        f"{len(equal)} of {len(probed)} found and equal, {len(rows) - len(probed)} not ended; seconds of processor: most {slow[:3]}, over ten {late}"
+        f"{len(equal)} of {len(ended)} found and equal, {len(rows) - len(ended)} not ended; seconds of processor: most {slow[:3]}, over ten {late}"
     )
-    for row in rows:
-        if row["verdict"] != "equal" and "unit" in row:
-            print(f"{row['i']}: {row['verdict']} ({row['matched']:.4%})\n  {row['unit']}\n  {row['nearest']}")
+    for row in ended:
+        if row["verdict"] != "equal":
+            print(f"{row['i']}: {row['verdict']} ({row.get('matched', 0.0):.4%})\n  {row.get('unit')}\n  {row.get('nearest')}")
     return 0 if len(equal) == len(rows) else 1
 
 
