@@ -13,6 +13,7 @@ import pytest
 from support.toy import PLACED, SLOW
 
 from tcsim.studies.framework.run import run_study
+from tcsim.studies.framework.user import load_study
 
 distributed = pytest.importorskip("distributed", reason="the cluster test needs distributed, which the test extra installs")
 
@@ -59,3 +60,31 @@ def test_workers_are_told_the_backend(tmp_path: Path) -> None:
         outcome = run_study(PLACED, out=tmp_path, scheduler=cluster.scheduler_address, backend="cuda", count=3, figures=False)
     assert outcome.failed == []
     assert outcome.dataset.cuda.values.tolist() == [1.0] * 3
+
+
+def test_workers_run_the_text_that_was_read(tmp_path: Path) -> None:
+    """A study file that the workers cannot import, edited since, then edited again under the same workers."""
+    file = tmp_path / "own_on_a_cluster.py"
+    text = """
+import xarray as xr
+from tcsim.study import Study
+
+def compute(cell):
+    return {"y": cell["x"] + 1}
+
+def dataset(params, results):
+    return xr.Dataset({"y": ("x", [r["y"] for _, r in results])})
+
+STUDY = Study("sums", "Sums", "nothing", lambda p: [{"x": x} for x in (1, 2, 3)], compute, dataset, lambda d: [], lambda d: {})
+"""
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        for now, expected in ((text, [2, 3, 4]), (text.replace("+ 1", "- 1"), [0, 1, 2])):
+            file.write_text(now)
+            study = load_study(file)
+            file.write_text("raise ValueError")
+            outcome = run_study(study, out=tmp_path / "out", client=client, figures=False)
+            assert (outcome.failed, outcome.computed) == ([], 3)
+            assert outcome.dataset.y.values.tolist() == expected

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import py_compile
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ from tcsim.schemes.recipes import mmm_chained
 from tcsim.studies.framework.axes import own_options
 from tcsim.studies.framework.run import run_study
 from tcsim.studies.framework.store import source_hash
+from tcsim.studies.framework.user import load_study
 
 H200 = tcsim.unit("h200", "float16")
 FILE = """
@@ -38,7 +41,6 @@ def test_a_grid_from_a_file_and_its_page(tmp_path: Path) -> None:
     assert "0 cells computed, 8 reused" in again.output
     assert figure.read_text() == "kept"  # the same data: not drawn again
     file.write_text(FILE.replace("(0, 1)", "(0, 2)"))
-    sys.modules.pop("own_widths")
     assert "4 reused" in CliRunner().invoke(main, ["study", "run", str(file), "--out", str(out), "--jobs", "1"]).output
     assert "</svg>" in figure.read_text()
     page = CliRunner().invoke(main, ["report", str(out)])
@@ -89,6 +91,33 @@ def test_an_edited_study_is_computed_again(tmp_path: Path) -> None:
                 assert f"{computed} cells computed, {4 - computed} reused" in done.stdout
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_bytecode_of_the_code_before_is_not_run(jobs: int, tmp_path: Path) -> None:
+    """An edit within the second that keeps the size: Python itself takes the bytecode beside the file for the new text's."""
+    file = tmp_path / f"own_quick_{jobs}.py"
+    for sign, verdict in (("+", "holds"), ("-", "does not hold")):
+        file.write_text(OWN.replace("+ 1", f"{sign} 1"))
+        os.utime(file, (1e9, 1e9))
+        if sign == "+":
+            py_compile.compile(str(file), doraise=True)
+        done = CliRunner().invoke(main, ["study", "run", str(file), "--jobs", str(jobs), "--out", str(tmp_path / "out")])
+        assert done.exit_code == 0, done.output
+        assert "4 cells computed, 0 reused" in done.output
+        assert f"\n{verdict}: y is more than x" in done.output
+    assert len(list((tmp_path / "__pycache__").iterdir())) == 1
+
+
+def test_workers_run_the_text_that_was_read(tmp_path: Path) -> None:
+    """Edited between the reading and the workers' start: cells of the text whose hash they bear."""
+    file = tmp_path / "own_late.py"
+    file.write_text(OWN)
+    study = load_study(file)
+    file.write_text(OWN.replace("+ 1", "- 1"))
+    assert run_study(study, out=tmp_path / "out", jobs=2, figures=False).dataset.y.values.tolist() == [1, 2, 3, 4]
+    edited = run_study(load_study(file), out=tmp_path / "out", jobs=2, figures=False)
+    assert (edited.computed, edited.dataset.y.values.tolist()) == (4, [-1, 0, 1, 2])
+
+
 def test_a_function_without_a_file(tmp_path: Path) -> None:
     studies = []
     for text in (OWN, OWN, OWN.replace("+ 1", "- 1")):
@@ -106,6 +135,9 @@ def test_a_file_with_the_name_of_a_module(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "another module is called json" in result.output
     assert str(tmp_path) not in sys.path  # or every later `import json` would find this one
+    (tmp_path / "my.study.py").write_text(FILE)
+    result = CliRunner().invoke(main, ["study", "run", str(tmp_path / "my.study.py")])
+    assert (result.exit_code, "my_study.py would do" in result.output) == (2, True)
 
 
 @pytest.mark.parametrize(

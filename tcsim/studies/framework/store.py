@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.studies.framework.base import Cell, Result, Study
+from tcsim.studies.framework.texts import text_made_from
 
 _NOT_NUMERICS = ("doctor.py", "trace.py", "prose.py", "report.py", "report_page.py", "plot.py", "notice.py")
 _NOT_NUMERIC_FOLDERS = ("cli", "verbs")
@@ -41,7 +42,7 @@ def source_hash(study: Study) -> str:
     if study.code or str(getattr(function, "__module__", "")).split(".")[0] == __package__.split(".")[0]:
         return study.code
     try:
-        text = Path(inspect.getsourcefile(function) or "").read_bytes()
+        text = text_made_from(str(function.__module__)) or Path(inspect.getsourcefile(function) or "").read_bytes()
     except (OSError, TypeError):
         try:
             text = inspect.getsource(function).encode()  # of a notebook's cell

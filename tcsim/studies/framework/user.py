@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from tcsim.schemes.multiword import Recipe
 from tcsim.studies.framework import axes
 from tcsim.studies.framework.axes import METRICS
 from tcsim.studies.framework.base import Cell, Claim, Params, Result, Study
+from tcsim.studies.framework.texts import module_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -244,11 +244,7 @@ def load_study(path: Path) -> Study:
 
 
 def _declared(path: Path) -> Study:
-    module = import_module(path.stem)
-    found = getattr(module, "__file__", None)
-    if found is None or Path(found).resolve() != path.resolve():
-        raise ValueError(f"another module is called {path.stem} ({found or 'built in'}); give {path} a name of its own")
-    declared = getattr(module, "STUDY", None)
+    declared = getattr(module_of(path), "STUDY", None)
     if not isinstance(declared, Study):
         raise ValueError(f"{path} defines no STUDY; write STUDY = tcsim.study.grid(name, units={{…}}, ks=(…))")
     return declared

@@ -14,7 +14,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stdout
@@ -30,6 +30,7 @@ from typing import Any
 
 from tcsim.studies.framework.backends import use_next_gpu
 from tcsim.studies.framework.base import Cell, Result
+from tcsim.studies.framework.texts import make_all, texts
 
 Finished = tuple[int, Result | None, str]
 _ABSENT = "the script does not define it before it calls run"
@@ -224,7 +225,7 @@ class _Context(SpawnContext):
 def _pooled(compute: Callable[[Cell], Result], todo: dict[int, Cell], count: int, gpus: int) -> Iterator[Finished]:
     context = _Context()
     settle = (use_next_gpu, context.Value("i", 0), gpus) if gpus else ()
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=settle)
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=(texts(), *settle))
     try:
         # The last cell, which is the smallest, alone: it compiles the kernels into the cache that the other processes load.
         *rest, first = todo
@@ -253,11 +254,12 @@ def _outcome(future: Future[Any]) -> tuple[Result | None, str]:
     return result
 
 
-def _start_worker(settle: Callable[..., None] | None = None, *arguments: Any) -> None:
+def _start_worker(modules: Mapping[str, tuple[str, bytes]], settle: Callable[..., None] | None = None, *arguments: Any) -> None:
     """Ctrl-C is the parent's to handle: it stops the workers once it has kept what they finished. One that is killed cannot, so a
     worker ends itself when its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
+    make_all(modules)
     if settle is not None:
         settle(*arguments)
 
