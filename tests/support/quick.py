@@ -13,13 +13,14 @@ from tcsim.studies.framework.outcome import Outcome
 from tcsim.studies.framework.run import run_study
 from tcsim.studies.framework.store import Store, cell_key, source_hash
 
+_LONG = ("slice-choice", "ozaki-slices", "ozaki-accuracy", "float32-emulation", "narrow-range")
 _FOLDER = tempfile.TemporaryDirectory(prefix="tcsim-quick-")
 
 
 @cache
 def quick(name: str) -> Outcome:
-    """The quick run of a study, its figures drawn; rounding-growth as far as its drift is told."""
-    more: dict[str, Any] = {"k_max": 2**14, "seeds": 1} if name == "rounding-growth" else {}
+    """The quick run of a study, its figures drawn; rounding-growth as far as its drift is told, of the long ones three draws."""
+    more: dict[str, Any] = {"k_max": 2**14, "seeds": 1} if name == "rounding-growth" else {"seeds": 3} if name in _LONG else {}
     return run_study(tcsim.study.study(name), out=folder(name), quick=True, jobs=1, progress=False, **more)
 
 
