@@ -118,15 +118,21 @@ def claims(data: xr.Dataset) -> list[Claim]:
     v1, v2 = double.sel(sum="float32"), double.sel(sum="float64")
     end = {"k": last}
 
+    def by_draw(of: Any) -> Any:
+        return of.transpose("seed", "k").values
+
     def slopes(of: Any, least: int = 2**11) -> list[float]:
-        return [slope(k, of.sel(seed=s), least=least) for s in data.seed]
+        return [slope(k, draw, least=least) for draw in by_draw(of)]
 
     flat = {f"{g} b={n}": slopes(v2.sel(gpu=g, block=n)) for g in GPUS for n in (128, 256, 1024)}
     growth = {g: (v2.sel(gpu=g, block=1024) / v2.sel(gpu=g, block=256)).isel(k=-1) for g in GPUS}
     gain = {g: (data.chained.sel(gpu=g) / v1.sel(gpu=g, block=128)).isel(k=-1) for g in GPUS}
     drift = {g: slopes(v1.sel(gpu=g, block=16), 2**13) for g in GPUS}
     crossing = {
-        g: [_crossing(k, v1.sel(gpu=g, block=128, seed=s).values, v2.sel(gpu=g, block=256, seed=s).values) for s in data.seed]
+        g: [
+            _crossing(k, x, y)
+            for x, y in zip(by_draw(v1.sel(gpu=g, block=128)), by_draw(v2.sel(gpu=g, block=256)), strict=True)
+        ]
         for g in GPUS
     }
     crossed = {g: float(np.median([c or 2 * last for c in at])) for g, at in crossing.items()}
