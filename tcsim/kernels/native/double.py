@@ -36,7 +36,6 @@ from tcsim.kernels.native.double_walks import TO_HALF, run_any_row, run_plain_ro
 from tcsim.problem import Codes, Problem
 
 ROWS, COLUMNS, CHUNK, LANES = 128, 128, 128, 16
-SHALLOW = 8  # products of a block up to which all of its random words stay near for as many columns
 
 
 @routine
@@ -249,15 +248,14 @@ def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Uni
     kind, numbers = double_spec(unit, outer)
     if outer is not None:
         spec["period"] = outer.instruction_k
-    columns = COLUMNS // 2 if numbers["cut"] == rows.RANDOM and unit.block_size > SHALLOW else COLUMNS
     parts = 4 * count if count > 1 else 1  # each decodes columns of b anew
-    high = max(1, min(ROWS, m, -(-batch * m * -(-n // columns) // parts)))
-    tiles = Tiles(m, n, 0, m, 0, n, high, min(columns, n))
+    high = max(1, min(ROWS, m, -(-batch * m * -(-n // COLUMNS) // parts)))
+    tiles = Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n))
     left = np.zeros(out.shape, np.uint8)
     plain = problem.plan.sum is None and outer is None and unit.scale is None and unit.c_enters == "aligned"
     draws = bool(numbers["cut"] == rows.RANDOM or numbers["draws"] or numbers["product_draws"]) or not plain
     run_tasks(
-        double_tiles_of(type(kind).__name__, plain, draws), batch * -(-m // high) * -(-n // columns), threads, kind,
+        double_tiles_of(type(kind).__name__, plain, draws), batch * -(-m // high) * -(-n // COLUMNS), threads, kind,
         matrices(problem.a.codes), matrices(problem.b.codes), matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec, numbers,
         sums_of(problem), order_of(outer or unit), problem.plan.bounds, tiles, np.uint64(problem.seed), left,
     )  # fmt: skip

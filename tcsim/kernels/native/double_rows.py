@@ -115,10 +115,13 @@ def cut_lane(t, s, kind):
 
 @inline
 def cut_by_word(t, s, word):
-    """t cut at 2^-52·s by 32 random bits, the processor truncating."""
-    s = with_sign(s, t)
-    number = float64_of_bits(word | np.int64((52 + 1023) << 52)) - 2.0**52
-    return (fused_multiply_add(number, s * 2.0**-84, t) + s) - s
+    """t cut at 2^-52·s by 32 random bits, the processor truncating.
+
+    The word is a fraction of the last place, in units of 2^-84·s. It is added to |t| as 2^52 + word, and 2^-32·s less than s after it.
+    """
+    size, number = float64_of_bits(bits_of_float64(t) & MAGNITUDE), float64_of_bits(word | np.int64((52 + 1023) << 52))
+    raised = fused_multiply_add(number, s * 2.0**-84, size) + (s - s * 2.0**-32)
+    return with_sign(raised - s, t)
 
 
 @inline
