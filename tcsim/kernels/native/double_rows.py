@@ -101,6 +101,30 @@ def scales_of(width, fraction, tame, deep, room, top, least, scale, bad):
 
 
 @inline
+def power_of_two(exponent):
+    """2^exponent, a normal number."""
+    return float64_of_bits((np.int64(exponent) + 1023) << 52)
+
+
+@inline
+def power_below(x):
+    """The power of two in a normal number, 0 for none."""
+    return float64_of_bits(bits_of_float64(x) & FIELD)
+
+
+@inline
+def larger(x, y):
+    return x if x > y else y
+
+
+@inline
+def power_of_four(e0, e1, e2, e3):
+    """2 to the largest of four exponents, 2^-900 at least."""
+    low, high = max(np.int32(e0), np.int32(e1)), max(np.int32(e2), np.int32(e3))
+    return power_of_two(max(max(low, high), np.int32(-900)))
+
+
+@inline
 def cut_lane(t, s, kind):
     """t cut at 2^-52·s."""
     size = float64_of_bits(bits_of_float64(t) & MAGNITUDE)

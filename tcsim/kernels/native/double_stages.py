@@ -6,6 +6,8 @@ the sum being positive; s with the sign of x truncates. All else is exact, as th
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tcsim.codegen.jit import inline, no_refcount, noalias, variant
@@ -13,7 +15,19 @@ from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import ANY_ZERO, ZERO_E, bits_of_float64, float64_of_bits
 from tcsim.kernels.native.double_round import MAGNITUDE, SIGN
-from tcsim.kernels.native.double_rows import FAR, cut_by_machine, round_any, round_totals
+from tcsim.kernels.native.double_rows import (
+    FAR,
+    cut_by_machine,
+    larger,
+    power_below,
+    power_of_four,
+    power_of_two,
+    round_any,
+    round_totals,
+)
+from tcsim.kernels.native.double_terms import add_fours, largest_exponents32, least_places32
+
+NOTHING = 2.0**-899  # a product's exponent below this had a zero factor
 
 
 @inline
@@ -24,40 +38,48 @@ def floor_at(x, q):
 
 
 @noalias
-def places_of(ea, eb, count, stride, pitch, width, deep, weight, top, least):
-    """top[j] the largest exponent of the products, and with `deep` least[j] the least place of one that is not zero."""
+def start_places(width, top, least):
+    """No exponent and no place yet."""
     wide_vectors()
     for j in range(width):
         top[j], least[j] = np.int32(ZERO_E), FAR
-    for p in range(0, count, stride):
-        x, first = ea[p], p * pitch
-        for j in range(width):
-            top[j] = max(top[j], np.int32(x + eb[first + j]))
-    if deep:
-        for p in range(0, count, stride):
-            x, first = ea[p], p * pitch
-            for j in range(width):
-                e = np.int32(x + eb[first + j])
-                least[j] = min(least[j], np.int32(e - weight) if e > np.int32(ANY_ZERO) else FAR)
 
 
 @noalias
-def cut_products(a, b, count, stride, pitch, width, deep, fraction, top, scale, total):
-    """total[j] the sum of the products, each truncated to a multiple of 2^(top - fraction); of `deep` ones as they are."""
+def start_products(width, fraction, top, scale, total):
+    """s of the products' own alignment; their sum is zero."""
     wide_vectors()
     for j in range(width):
         scale[j] = float64_of_bits((max(np.int64(top[j]), np.int64(-900)) - fraction + 52 + 1023) << 52)
         total[j] = 0.0
-    if deep:
-        for p in range(0, count, stride):
-            x, first = a[p], p * pitch
+
+
+@noalias
+def add_some(a, b, first, count, stride, pitch, width, deep, scale, total):
+    """Add every stride-th product from `first`, truncated; of `deep` ones as they are."""
+    wide_vectors()
+    for p in range(first, count, stride):
+        x, at = a[p], p * pitch
+        if deep:
             for j in range(width):
-                total[j] = fused_multiply_add(x, b[first + j], total[j])
-    else:
-        for p in range(0, count, stride):
-            x, first = a[p], p * pitch
+                total[j] = fused_multiply_add(x, b[at + j], total[j])
+        else:
             for j in range(width):
-                total[j] += cut_by_machine(x * b[first + j], scale[j])
+                total[j] += cut_by_machine(x * b[at + j], scale[j])
+
+
+@no_refcount
+def sum_products(spec, unit, a, ea, b, eb, count, stride, pitch, width, top, least, scale, total):
+    """The largest exponent of every stride-th product and the sum of them, each truncated to a multiple of 2^(top - fraction); with
+    `deep`, as they are, and the least place of one that is not zero."""
+    start_places(width, top, least)
+    largest_exponents32(ea, eb, count, stride, pitch, width, top)
+    if unit.deep:
+        least_places32(ea, eb, count, stride, pitch, width, np.int32(spec.weight), least)
+    start_products(width, unit.fraction, top, scale, total)
+    fours = np.int64(0) if unit.deep else (count + stride - 1) // stride // 4 * 4 * stride
+    add_fours(a, b, fours, stride, pitch, width, scale, total)
+    add_some(a, b, fours, count, stride, pitch, width, unit.deep, scale, total)
 
 
 @noalias
@@ -70,9 +92,74 @@ def add_halves(fraction, top, total, other, sums, width):
         total[j] = floor_at(total[j], q) + floor_at(sums[j], q)
 
 
+class Tame(NamedTuple):
+    """The numbers of a unit of tame formats whose sums are not deep, where exponents are powers of two."""
+
+    least: float  # the power of the least exponent of c
+    limit: float  # products from which on others compute
+    of_cut: float  # what s is of the power at which products align,
+    of_products: float  # what is added to floor their sum at the common power,
+    of_c: float  # c,
+    of_sum: float  # and the sum of both
+    reach: float  # c below so much of the common power is lost
+    signed_zero: bool
+
+
+@inline
+def tame_numbers(spec, unit):
+    reach = 2.0 ** -(unit.fraction + 1) if spec.parity else 0.0
+    least, limit = (
+        float64_of_bits((np.int64(spec.out.emin) + 1023) << 52),
+        float64_of_bits((np.int64(spec.out.emax) + 1023) << 52),
+    )
+    cut = 2.0 ** (52 - unit.fraction)
+    return Tame(
+        least, limit, cut, 1.5 * 2.0 ** (51 - unit.late), 1.5 * cut, 1.5 * 2.0 ** (52 - unit.late), reach, spec.ieee_zero != 0
+    )
+
+
+@inline
+def floored_tame_sum(one, products, total, c):
+    """(the floored sum of c and the products' sum, which align at the power `products`; whether others must compute it)."""
+    mine = larger(power_below(c), one.least)
+    place = larger(products, mine)
+    at_products, at_c = place * one.of_products, place * one.of_c
+    cut = (c + at_c) - at_c
+    both = ((total + at_products) - at_products) + (cut if mine >= place * one.reach else 0.0)
+    at_sum = larger(power_below(both), one.least) * one.of_sum
+    far = (products >= one.limit) | (one.signed_zero & (products < NOTHING) & (bits_of_float64(c) == SIGN))
+    return (both + at_sum) - at_sum, np.int64(1) if far else np.int64(0)
+
+
+@noalias
+def add_floored_tame_c(spec, unit, scale, other, width, total, c, bad):
+    """`add_floored_c` of tame formats and sums that are not deep, whose products align as the larger of `scale` and `other` tells."""
+    wide_vectors()
+    one, down = tame_numbers(spec, unit), power_of_two(unit.fraction - 52)
+    for j in range(width):
+        total[j], far = floored_tame_sum(one, larger(scale[j], other[j]) * down, total[j], c[j])
+        bad[j] |= far
+
+
+@noalias
+def sum_four(spec, unit, a, ea, b, eb, pitch, width, total, c, bad):
+    """total = the sum of c and four products of tame formats, which is not deep, in one pass."""
+    wide_vectors()
+    one = tame_numbers(spec, unit)
+    x0, x1, x2, x3, e0, e1, e2, e3 = a[0], a[1], a[2], a[3], ea[0], ea[1], ea[2], ea[3]
+    for j in range(width):
+        j1, j2, j3 = j + pitch, j + 2 * pitch, j + 3 * pitch
+        products = power_of_four(e0 + eb[j], e1 + eb[j1], e2 + eb[j2], e3 + eb[j3])
+        s = products * one.of_cut
+        first = cut_by_machine(x0 * b[j], s) + cut_by_machine(x1 * b[j1], s)
+        last = cut_by_machine(x2 * b[j2], s) + cut_by_machine(x3 * b[j3], s)
+        total[j], far = floored_tame_sum(one, products, first + last, c[j])
+        bad[j] |= far
+
+
 @noalias
 def add_floored_c(spec, unit, top, least, width, total, c, bad):
-    """total = the floored sum of the products' sum and c; marks what is not proved, and a c of -0 whose products are all zero."""
+    """total = the floored sum of the products' sum and c, of exponents that float64 may not hold; marks what is not proved, and a c of -0 whose products are all zero."""
     wide_vectors()
     late, fraction, fine, emin, parity = unit.late, unit.fraction, unit.fine, spec.out.emin, spec.parity
     mantissa, limit, deep, room, ieee = spec.out.mantissa, spec.out.emax, unit.deep, unit.room, spec.ieee_zero
@@ -95,6 +182,21 @@ def add_floored_c(spec, unit, top, least, width, total, c, bad):
         bad[j] |= np.int64(1) if far else np.int64(0)
 
 
+@no_refcount
+def sum_any(spec, unit, a, ea, b, eb, steps, apart, pitch, width, row):
+    """row.total = the sum of c and products, even and odd ones `apart` or together."""
+    stride, other = np.int64(2 if apart else 1), row.scale
+    sum_products(spec, unit, a, ea, b, eb, steps, stride, pitch, width, row.top, row.least, row.scale, row.total)
+    if apart:
+        a, ea, b, eb, other = ahead(a, 1), ahead(ea, 1), ahead(b, pitch), ahead(eb, pitch), row.other_total
+        sum_products(spec, unit, a, ea, b, eb, steps - 1, stride, pitch, width, row.other, row.least, other, row.late)
+        add_halves(unit.fraction, row.top, row.total, row.other, row.late, width)
+    if unit.tame and not unit.deep:
+        add_floored_tame_c(spec, unit, row.scale, other, width, row.total, row.c, row.bad)
+    else:
+        add_floored_c(spec, unit, row.top, row.least, width, row.total, row.c, row.bad)
+
+
 def block_in_stages(draws):
     """One block of a two-stage sum, of units that may draw words or of others."""
 
@@ -103,16 +205,11 @@ def block_in_stages(draws):
     def block_in_stages(spec, unit, sides, r, block, p0, steps, word, width, row):
         a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
         b, eb, pitch = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide), sides.wide
-        apart, weight = spec.parity != 0 and not unit.deep, np.int32(spec.weight)
-        stride = 2 if apart else 1
-        places_of(ea, eb, steps, stride, pitch, width, unit.deep, weight, row.top, row.least)
-        cut_products(a, b, steps, stride, pitch, width, unit.deep, unit.fraction, row.top, row.scale, row.total)
-        if apart:
-            a, ea, b, eb = ahead(a, 1), ahead(ea, 1), ahead(b, pitch), ahead(eb, pitch)
-            places_of(ea, eb, steps - 1, stride, pitch, width, unit.deep, weight, row.other, row.least)
-            cut_products(a, b, steps - 1, stride, pitch, width, unit.deep, unit.fraction, row.other, row.scale, row.late)
-            add_halves(unit.fraction, row.top, row.total, row.other, row.late, width)
-        add_floored_c(spec, unit, row.top, row.least, width, row.total, row.c, row.bad)
+        apart = spec.parity != 0 and not unit.deep
+        if steps == 4 and unit.tame and not unit.deep and not apart:
+            sum_four(spec, unit, a, ea, b, eb, pitch, width, row.total, row.c, row.bad)
+        else:
+            sum_any(spec, unit, a, ea, b, eb, steps, apart, pitch, width, row)
         if draws:
             round_any(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import no_refcount, noalias, variant
+from tcsim.codegen.jit import inline, no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import ANY_ZERO
@@ -18,7 +18,11 @@ from tcsim.kernels.native.double_rows import (
     cut_by_machine,
     cut_by_word,
     cut_lane,
+    larger,
     mark_negative_zeros,
+    power_below,
+    power_of_four,
+    power_of_two,
     round_any,
     round_totals,
     scales_of,
@@ -29,11 +33,12 @@ from tcsim.kernels.native.double_rows import (
 
 
 @noalias
-def largest_exponents32(ea, eb, steps, pitch, width, top):
-    """top[j] the largest sum of exponents, four products at a time; the last ones more than once."""
+def largest_exponents32(ea, eb, steps, stride, pitch, width, top):
+    """top[j] the largest sum of exponents of every stride-th product, four at a time; the last ones more than once."""
     wide_vectors()
-    for p in range(0, steps, 4):
-        q0, q1, q2, q3 = p, min(p + 1, steps - 1), min(p + 2, steps - 1), min(p + 3, steps - 1)
+    last = (steps - 1) // stride * stride
+    for p in range(0, steps, 4 * stride):
+        q0, q1, q2, q3 = p, min(p + stride, last), min(p + 2 * stride, last), min(p + 3 * stride, last)
         x0, x1, x2, x3 = ea[q0], ea[q1], ea[q2], ea[q3]
         q0, q1, q2, q3 = q0 * pitch, q1 * pitch, q2 * pitch, q3 * pitch
         for j in range(width):
@@ -43,10 +48,10 @@ def largest_exponents32(ea, eb, steps, pitch, width, top):
 
 
 @noalias
-def least_places32(ea, eb, steps, pitch, width, weight, least):
+def least_places32(ea, eb, steps, stride, pitch, width, weight, least):
     """least[j] the least place of a nonzero product."""
     wide_vectors()
-    for p in range(steps):
+    for p in range(0, steps, stride):
         x, first = ea[p], p * pitch
         for j in range(width):
             e = np.int32(x + eb[first + j])
@@ -63,15 +68,16 @@ def raise_floor(c, zero_row, zero_columns, width, floor, top):
 
 
 @noalias
-def add_fours(a, b, steps, pitch, width, scale, total):
-    """Add the products of `steps` places, a multiple of four, cut by the processor."""
+def add_fours(a, b, steps, stride, pitch, width, scale, total):
+    """Add every stride-th product of `steps` places, a multiple of four of them, cut by the processor."""
     wide_vectors()
-    for p in range(0, steps, 4):
-        x0, x1, x2, x3 = a[p], a[p + 1], a[p + 2], a[p + 3]
+    line = stride * pitch
+    for p in range(0, steps, 4 * stride):
+        x0, x1, x2, x3 = a[p], a[p + stride], a[p + 2 * stride], a[p + 3 * stride]
         for j in range(width):
             at, s = p * pitch + j, scale[j]
-            low = cut_by_machine(x0 * b[at], s) + cut_by_machine(x1 * b[at + pitch], s)
-            high = cut_by_machine(x2 * b[at + 2 * pitch], s) + cut_by_machine(x3 * b[at + 3 * pitch], s)
+            low = cut_by_machine(x0 * b[at], s) + cut_by_machine(x1 * b[at + line], s)
+            high = cut_by_machine(x2 * b[at + 2 * line], s) + cut_by_machine(x3 * b[at + 3 * line], s)
             total[j] += low + high
 
 
@@ -119,6 +125,76 @@ def add_cut_terms(a, b, done, steps, pitch, width, kind, scale, total):
                 total[j] = fused_multiply_add(x, b[first + j], total[j])
 
 
+@inline
+def cut_of(kind, t, s, word):
+    """A term cut in one of the ways, a constant."""
+    if kind == MACHINE:
+        return cut_by_machine(t, s)
+    return cut_by_word(t, s, word) if kind == RANDOM else cut_lane(t, s, kind)
+
+
+def sum_four_of(kind):
+    """The sum of c and four products of tame formats, each cut in one way, in one pass."""
+
+    @noalias
+    @variant(kind)
+    def sum_four(fraction, emin, floor, floored, zero_row, zeros, a, ea, b, eb, pitch, width, words, word_pitch, c, total):
+        wide_vectors()
+        least, reach = power_of_two(emin), power_of_two(52 - fraction)
+        floor, none = power_of_two(floor if floored else -900), np.int64(0)
+        x0, x1, x2, x3, e0, e1, e2, e3 = a[0], a[1], a[2], a[3], ea[0], ea[1], ea[2], ea[3]
+        for j in range(width):
+            j1, j2, j3 = j + pitch, j + 2 * pitch, j + 3 * pitch
+            w, w0, w1, w2, w3 = none, none, none, none, none
+            if kind == RANDOM:
+                w, w0, w1 = words[j], words[j + word_pitch], words[j + 2 * word_pitch]
+                w2, w3 = words[j + 3 * word_pitch], words[j + 4 * word_pitch]
+            mine, start = larger(power_below(c[j]), least), c[j]
+            place = power_of_four(e0 + eb[j], e1 + eb[j1], e2 + eb[j2], e3 + eb[j3])
+            place = larger(place, mine) if start != 0.0 else place
+            if floored:
+                place = larger(place, floor) if (start == 0.0) | ((zero_row | zeros[j]) != 0) else place
+            s = place * reach
+            low = cut_of(kind, x0 * b[j], s, w0) + cut_of(kind, x1 * b[j1], s, w1)
+            high = cut_of(kind, x2 * b[j2], s, w2) + cut_of(kind, x3 * b[j3], s, w3)
+            total[j] = cut_of(kind, start, s, w) + (low + high)
+
+    return sum_four
+
+
+sum_four_by_machine, sum_four_away, sum_four_odd, sum_four_by_words = (
+    sum_four_of(kind) for kind in (MACHINE, AWAY, ODD, RANDOM)
+)
+
+
+def four_terms(draws):
+    """row.total = the sum of a block of four products, of units that may draw words or of others."""
+
+    @no_refcount
+    @variant(draws)
+    def four_terms(spec, unit, a, ea, b, eb, zero_row, zeros, word, width, row, pitch):
+        fraction, emin, floor, floored = unit.fraction, np.int64(spec.out.emin), unit.floor, unit.floored
+        words, lines = ahead(row.term_words, word * row.width), 4 * row.width
+        if draws and unit.cut == RANDOM:
+            sum_four_by_words(
+                fraction, emin, floor, floored, zero_row, zeros, a, ea, b, eb, pitch, width, words, lines, row.c, row.total
+            )
+        elif unit.cut == MACHINE:
+            sum_four_by_machine(
+                fraction, emin, floor, floored, zero_row, zeros, a, ea, b, eb, pitch, width, words, lines, row.c, row.total
+            )
+        elif unit.cut == AWAY:
+            sum_four_away(
+                fraction, emin, floor, floored, zero_row, zeros, a, ea, b, eb, pitch, width, words, lines, row.c, row.total
+            )
+        else:
+            sum_four_odd(
+                fraction, emin, floor, floored, zero_row, zeros, a, ea, b, eb, pitch, width, words, lines, row.c, row.total
+            )
+
+    return four_terms
+
+
 @no_refcount
 def cut_terms_alone(unit, a, b, steps, width, sides, row):
     """The sum of c and the products, cut without random words."""
@@ -126,7 +202,7 @@ def cut_terms_alone(unit, a, b, steps, width, sides, row):
     done = np.int64(0)
     if unit.cut == MACHINE:
         done = steps & ~np.int64(3)
-        add_fours(a, b, done, sides.wide, width, row.scale, row.total)
+        add_fours(a, b, done, np.int64(1), sides.wide, width, row.scale, row.total)
     add_cut_terms(a, b, done, steps, sides.wide, width, unit.cut, row.scale, row.total)
 
 
@@ -140,8 +216,33 @@ def cut_terms_by_words(a, b, steps, word, width, sides, row):
     add_by_words(a, b, done, steps, sides.wide, width, words, pitch, row.scale, row.total)
 
 
+def sum_of_terms(draws):
+    """row.total = the sum of a block of any size, of units that may draw words or of others."""
+
+    @no_refcount
+    @variant(draws)
+    def sum_of_terms(spec, unit, a, ea, b, eb, zero_row, zeros, steps, word, width, sides, row):
+        one = np.int64(1)
+        start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, unit.deep, row.top, row.least)
+        largest_exponents32(ea, eb, steps, one, sides.wide, width, row.top)
+        if unit.deep:
+            least_places32(ea, eb, steps, one, sides.wide, width, np.int32(spec.weight), row.least)
+        if spec.ieee_zero:
+            mark_negative_zeros(row.c, width, row.top, row.bad)
+        if unit.floored:
+            raise_floor(row.c, zero_row, zeros, width, np.int32(unit.floor), row.top)
+        scales_of(width, unit.fraction, unit.tame, unit.deep, unit.room, row.top, row.least, row.scale, row.bad)
+        if draws and unit.cut == RANDOM:
+            cut_terms_by_words(a, b, steps, word, width, sides, row)
+        else:
+            cut_terms_alone(unit, a, b, steps, width, sides, row)
+
+    return sum_of_terms
+
+
 def block_of_terms(draws):
     """One block of an aligned sum, of units that may draw words or of others."""
+    sum_four, sum_any = four_terms(draws), sum_of_terms(draws)
 
     @no_refcount
     @variant(draws)
@@ -150,24 +251,14 @@ def block_of_terms(draws):
             return
         a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
         b, eb = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide)
-        start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, unit.deep, row.top, row.least)
-        largest_exponents32(ea, eb, steps, sides.wide, width, row.top)
-        if unit.deep:
-            least_places32(ea, eb, steps, sides.wide, width, np.int32(spec.weight), row.least)
-        if spec.ieee_zero:
-            mark_negative_zeros(row.c, width, row.top, row.bad)
-        if unit.floored:
-            zeros = ahead(sides.zb, block * sides.wide)
-            raise_floor(row.c, sides.za[r * sides.deep + block], zeros, width, np.int32(unit.floor), row.top)
-        scales_of(width, unit.fraction, unit.tame, unit.deep, unit.room, row.top, row.least, row.scale, row.bad)
+        zero_row, zeros = sides.za[r * sides.deep + block], ahead(sides.zb, block * sides.wide)
+        if steps == 4 and unit.tame and not unit.deep and not spec.ieee_zero:
+            sum_four(spec, unit, a, ea, b, eb, zero_row, zeros, word, width, row, sides.wide)
+        else:
+            sum_any(spec, unit, a, ea, b, eb, zero_row, zeros, steps, word, width, sides, row)
         if draws:
-            if unit.cut == RANDOM:
-                cut_terms_by_words(a, b, steps, word, width, sides, row)
-            else:
-                cut_terms_alone(unit, a, b, steps, width, sides, row)
             round_any(unit.how, unit.way, row.total, width, ahead(row.words, word * row.width), row.c)
         else:
-            cut_terms_alone(unit, a, b, steps, width, sides, row)
             round_totals(unit.how, unit.way, row.total, width, row.words, row.c)
 
     return block_of_terms
