@@ -108,17 +108,27 @@ def run_twos(zero, down, late, least, a, power_a, b, power_b, pitch, first, last
             c[j] = rounded_to_float(total * place, zero)
 
 
+@inline
+def with_product(cut, zero, late, least, edge, c, product, top):
+    """c and one product, which aligns at `top`; the cut is a constant."""
+    place, inverse, total = begin_sum(cut, late, least, edge, c, top)
+    term = product * inverse
+    total += complemented(term) if cut == COMPLEMENT else np.floor(term)
+    return rounded_to_float(total * place, zero)
+
+
 @noalias
 def run_ones(cut, zero, down, late, least, edge, a, power_a, b, power_b, pitch, first, last, width, c):
     """c[j] = c[j] and products first … last - 1, one by one."""
     wide_vectors()
     for p in range(first, last):
-        x, power = a[p], power_a[p] * down
-        for j in range(width):
-            place, inverse, total = begin_sum(cut, late, least, edge, c[j], power * power_b[p * pitch + j])
-            term = x * b[p * pitch + j] * inverse
-            total += complemented(term) if cut == COMPLEMENT else np.floor(term)
-            c[j] = rounded_to_float(total * place, zero)
+        x, power, at = a[p], power_a[p] * down, p * pitch
+        if cut == COMPLEMENT:
+            for j in range(width):
+                c[j] = with_product(COMPLEMENT, zero, late, least, edge, c[j], x * b[at + j], power * power_b[at + j])
+        else:
+            for j in range(width):
+                c[j] = with_product(FLOOR, zero, late, least, edge, c[j], x * b[at + j], power * power_b[at + j])
 
 
 @noalias
