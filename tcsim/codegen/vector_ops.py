@@ -17,7 +17,7 @@ from numba.core import cgutils
 I1, I8, I16, I32, I64 = (ir.IntType(w) for w in (1, 8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
 LANES = 16
-NEAREST, TO_ZERO = 1, 0  # llvm.set.rounding
+NEAREST, TO_ZERO, DOWN = 1, 0, 3  # llvm.set.rounding
 
 
 def _letters(kind: ir.Type) -> str:

@@ -65,8 +65,8 @@ def test_words_are_the_four_steps_of_a_group():
 
 
 @kernel
-def _fill_lines(found, seed, element, group, first, last, width, pitch):
-    draw_lane_words(seed, element, group, first, last, width, pitch, at(found, 0))
+def _fill_lines(found, seed, element, group, first, last, width, pitch, mark):
+    draw_lane_words(seed, element, group, first, last, width, pitch, mark, at(found, 0))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -76,11 +76,11 @@ def test_lines_of_operations(seed):
     key, group, width = int(rng.integers(0, 2**64, dtype=np.uint64)), int(rng.integers(0, 2**30)), 16 * int(rng.integers(1, 4))
     first, pitch = int(rng.integers(0, 40)), width + 16 * int(rng.integers(0, 3))
     element, last = (2**32 - int(rng.integers(0, width + 1)) if seed % 2 else int(rng.integers(0, 2**40))), first + seed % 5 + 1
-    found = np.full((last - first, 4, pitch), -1)
-    _fill_lines(found.reshape(-1), np.uint64(key), element, group, first, last, width, pitch)
+    found, mark = np.full((last - first, 4, pitch), -1), (seed % 3) << (32 + seed)
+    _fill_lines(found.reshape(-1), np.uint64(key), element, group, first, last, width, pitch, mark)
     counters = [
         [[philox.word(key, element + j, 4 * group + word, i) for j in range(width)] for word in range(4)]
         for i in range(first, last)
     ]
-    assert np.array_equal(found[:, :, :width], counters)
+    assert np.array_equal(found[:, :, :width], np.array(counters) | mark)
     assert np.all(found[:, :, width:] == -1)

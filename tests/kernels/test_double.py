@@ -185,7 +185,7 @@ def test_results_around_the_least_normal_number(base: tuple[str, str], rounding:
     """Of float16, in all its bits and fewer, kept and flushed: sums in lanes of every kind tie, cancel and lose bits there."""
     rng, unit = np.random.default_rng(fresh_seed), tcsim.unit(*base).replace(out="float16", rounding=rounding, nan_code=None)
     unit = unit.replace(block_size=3) if unit.block_size == 1 else unit
-    changes = [{}, {"out_precision": 5}, {"zero_sign": "ieee"}]
+    changes: list[dict[str, object]] = [{}, {"out_precision": 5}, {"zero_sign": "ieee"}, {"block_size": 4}]
     changes += [{"subnormals": "flush"}] if unit.arithmetic != "two-stage" else []
     changes += [{"align_rounding": "exact"}, {"c_enters": "after"}] if unit.arithmetic == "aligned" else []
     changes += [{"block_size": 1}, {"block_size": 1, "out_precision": 5}] if unit.align_rounding == "exact" else []
@@ -203,3 +203,69 @@ def test_results_around_the_least_normal_number(base: tuple[str, str], rounding:
         got, left = by_double(problem)
         np.testing.assert_array_equal(got, by_general(problem), err_msg=str(changed))
         assert left < got.size // 2 or changed.align_rounding == "exact"  # whose far terms are for others
+
+
+def same_with(unit: Unit, a: np.ndarray, b: np.ndarray, c: np.ndarray, seed: int) -> None:
+    """Equal to the general kernel with values rounded to the unit's formats."""
+    left, right = (
+        Operand(tcsim.encode(tcsim.round_to(x, fmt, rounding="rz"), fmt), fmt)
+        for x, fmt in ((a, unit.a_format), (b, unit.b_format))
+    )
+    start = tcsim.encode(tcsim.round_to(c, unit.out_format, rounding="rz"), unit.out_format)
+    problem = Problem(unit, Sequential().plan(a.shape[-1]), left, right, start, seed=seed)
+    np.testing.assert_array_equal(by_double(problem)[0], by_general(problem), err_msg=str(unit))
+
+
+@pytest.mark.parametrize("rounding", UNIT_MODES)
+def test_a_c_of_more_bits_than_results_keep(rounding: str, fresh_seed: int) -> None:
+    """It ties where results never do, and products far below it decide, with every operation rounded."""
+    rng = np.random.default_rng(fresh_seed)
+    for name in ("float16", "bfloat16"):
+        for kept in (8, 14):
+            for k in (1, 4, 9):
+                unit = tcsim.unit("mi210", name).replace(out_precision=kept, rounding=rounding)
+                c = near_ties(rng, kept + 1, (1, 12, 24)) * 2.0**40
+                a, b = (rng.choice([-1.0, 0.0, 1.0], shape) * 2.0**-12 for shape in ((1, 12, k), (1, k, 24)))
+                same_with(unit, a, b, c, fresh_seed)
+
+
+@pytest.mark.parametrize(
+    "base", [("v100", "float16"), ("mi300x", "tfloat32"), ("t4", "float16"), ("a100", "bfloat16"), ("mi300x", "float16")]
+)
+def test_a_c_far_beyond_the_products(base: tuple[str, str], fresh_seed: int) -> None:
+    """Of all numbers of float64, with products of short formats."""
+    rng, far = (
+        np.random.default_rng(fresh_seed),
+        [2.0**1010, 2.0**950, 2.0**-950, 2.0**901, 2.0**899, 2.0**-899, 2.0**-901, 5e-324, np.inf, np.nan, 0.0, 1.0],
+    )
+    for rounding in UNIT_MODES:
+        unit = tcsim.unit(*base).replace(out="float64", rounding=rounding, nan_code=None)
+        a, b = (rng.standard_normal(shape) for shape in ((1, 8, 12), (1, 12, 24)))
+        a[:, ::2] = 0  # then c is the sum
+        same_with(unit, a, b, rng.choice(far, (1, 8, 24)) * rng.choice([1, -1, 1.25], (1, 8, 24)), fresh_seed)
+
+
+@pytest.mark.parametrize("rounding", UNIT_MODES)
+@pytest.mark.parametrize(
+    "base", [("mi100", "float32"), ("h200", "float16", "mma.m8n8k4"), ("v100", "float16"), ("a100", "tfloat32")]
+)
+def test_a_late_c_that_cancels(base: tuple[str, ...], rounding: str, fresh_seed: int) -> None:
+    """The sign of a zero, and c far from the products' sum, whatever the processor's rounding is meanwhile."""
+    rng, first = (
+        np.random.default_rng(fresh_seed),
+        tcsim.unit(*base[:2], instruction=base[2]) if base[2:] else tcsim.unit(*base),
+    )
+    for zero_sign in ("positive", "ieee"):
+        for align in (first.align_rounding, "rd", "ru"):
+            for out in ("float32", "float16", "bfloat16"):
+                bits = first.fraction_bits if align == first.align_rounding else first.fraction_bits or 20
+                unit = first.replace(
+                    c_enters="after", zero_sign=zero_sign, align_rounding=align, fraction_bits=bits,
+                    rounding=rounding, out=out, nan_code=None,
+                )  # fmt: skip
+                a, b = (rng.integers(-2, 3, shape) * 2.0 ** rng.integers(-6, 2, shape) for shape in ((1, 8, 8), (1, 8, 24)))
+                total = a[:, :, :4] @ b[:, :4]
+                c = np.where(
+                    rng.integers(0, 3, total.shape) > 0, -total, rng.choice([-0.0, 0.0, 2.0**12, -(2.0**-13)], total.shape)
+                )
+                same_with(unit, a, b, c, fresh_seed)

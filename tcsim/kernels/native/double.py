@@ -58,7 +58,7 @@ def begin_row(spec, sums_, c, t, i, j0, nj, width, values, bad, total, first):
         if spec.flush and kind == FINITE and abs(x) >> spec.out.mantissa == 0 and sums_.precision == 0:
             x, minus = np.int64(0), np.int64(0)
         value = to_float64(x, place, minus, np.int64(FINITE), spec.out.mantissa + 1)
-        if kind != FINITE:
+        if kind != FINITE or (value != 0.0 and not 2.0**-900 <= abs(value) <= 2.0**900):
             bad[first + j] = 1
         elif sums_.precision == 0:
             values[first + j] = value
@@ -202,7 +202,7 @@ def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
                         near = int(low + low_b > -800 and most + high_b < 800)
                     row = rows.DoubleRow(
                         at(values, r * wide), at(late, 0), at(bad, r * wide), at(marks, 0), at(top, 0), at(other, 0), at(least, 0),
-                        at(scale, 0), at(sums, 0), at(other_sums, 0), at(words, 0), at(terms, 0), at(numbers, 0), wide, near,
+                        at(scale, 0), at(sums, 0), at(other_sums, 0), at(words, 0), at(terms, 0), at(numbers, 0), wide, near, int(step == 0),
                     )  # fmt: skip
                     element = (t * tiles.m + i0 + r) * tiles.n + j0
                     if not plain:

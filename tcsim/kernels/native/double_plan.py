@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcsim.codegen.memory import record
-from tcsim.codegen.vector_ops import NEAREST, TO_ZERO
+from tcsim.codegen.vector_ops import DOWN, NEAREST, TO_ZERO
 from tcsim.fp.formats import Format
 from tcsim.fp.modes import mode, processor_mode
 from tcsim.gates import (
@@ -36,7 +36,6 @@ from tcsim.kernels.native.double_round import DoubleRounding, rounding_of
 
 _QUICK_WAYS = (rows.MACHINE, rows.RANDOM)
 _REACH = 400  # exponents of operands and scales: products and sums then stay far inside float64's
-_DOWN = 3  # the number of llvm.set.rounding
 _NORMAL = -100  # the least exponent of outputs whose subnormal numbers are rare enough to be left to others
 _SHORT = 30  # bits of products up to which exact sums of ordinary data hardly leave float64
 
@@ -53,12 +52,16 @@ def _narrow(unit: Unit) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _tame(unit: Unit) -> bool:
-    """Whether neither terms nor results can leave the exponents from -900 to 900."""
-    a, b, out, scale = unit.a_operand, unit.b_operand, unit.out_format, unit.scale_format
+def _tame_terms(unit: Unit) -> bool:
+    """Whether no product can leave the exponents from -900 to 900: a c that does is left to others."""
+    a, b, scale = unit.a_operand, unit.b_operand, unit.scale_format
     down, up = (0, 0) if scale is None else (2 * scale.emin, 2 * scale.emax + 2)
-    least = min(a.emin - a.mantissa_bits + b.emin - b.mantissa_bits + down, out.emin - out.mantissa_bits)
-    return least >= -900 and max(a.emax + b.emax + 2 + up, out.emax + 1) <= 900
+    return a.emin - a.mantissa_bits + b.emin - b.mantissa_bits + down >= -900 and a.emax + b.emax + 2 + up <= 900
+
+
+def _tame(unit: Unit) -> bool:
+    """Whether no result can either."""
+    return _tame_terms(unit) and (out := unit.out_format).emin - out.mantissa_bits >= -900 and out.emax + 1 <= 900
 
 
 def _group_bits(unit: Unit) -> tuple[int, int]:
@@ -155,8 +158,7 @@ def _quick(unit: Unit, kind: Kind, way: int) -> int:
         return 0
     if way == rows.RANDOM:
         return tree.DRAWN
-    whole = unit.kept_bits == unit.out_format.precision <= 24
-    return tree.NEAR if whole and mode(unit.rounding).toward == "nearest" else tree.BELOW
+    return tree.NEAR if unit.kept_bits <= 24 and mode(unit.rounding).toward == "nearest" else tree.BELOW
 
 
 def _output(unit: Unit) -> bool:
@@ -268,6 +270,7 @@ class DoubleSpec(NamedTuple):
     draws: int  # results are rounded stochastically
     product_draws: int
     quick: int  # a chain of float64 additions nearly always tells how exact sums round; of operations, how each is rounded then
+    longer: int  # a c that is given may have more bits than results keep
     deep: int  # sums are of uncut terms, proved to have no more bits than float64
     fraction: int
     room: int  # bits of the largest term below its exponent, where sums are deep; of the spans of a group's factors
@@ -278,7 +281,7 @@ class DoubleSpec(NamedTuple):
     way: int  # how sums are rounded, by masks, words or neither; of a single product as `double_single` says
     product_way: int
     late_way: int
-    tame: int  # no term or result leaves the exponents from -900 to 900
+    tame: int  # no product leaves the exponents from -900 to 900
     halves: int  # blocks of an instruction inside one whose results are rounded to float16; 0 for none
     half_sign: int  # the mask of the sign that their zeros keep
     a_emin: int  # of the numbers in groups
@@ -307,12 +310,11 @@ def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
         cut = {"nearest": rows.AWAY, "odd": rows.ODD, "random": rows.RANDOM}.get(mode(unit.align_rounding).toward, rows.MACHINE)
         cut, machine = (cut, TO_ZERO) if found is None else (rows.MACHINE, found)
     below = isinstance(kind, OneProduct) and way in single.FROM_BELOW
-    machine = _DOWN if below else TO_ZERO if two or way == single.WORDS else machine
+    machine = DOWN if below else TO_ZERO if two or way == single.WORDS else machine
     quick = _quick(unit, kind, way)
     machine = TO_ZERO if way == single.MASKED and mode(unit.rounding).toward == "zero" else machine
-    machine = {tree.BELOW: _DOWN, tree.DRAWN: TO_ZERO}.get(quick, machine)
-    lowest = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin)
-    floor = unit.min_exponent
+    machine = {tree.BELOW: DOWN, tree.DRAWN: TO_ZERO}.get(quick, machine)
+    lowest, floor = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin), unit.min_exponent
     floored = grouped and floor is not None
     floored |= isinstance(kind, ManyTerms) and not exact and floor is not None and floor > min(lowest, unit.out_format.emin)
     return kind, record(
@@ -323,6 +325,7 @@ def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
             draws=int(mode(unit.rounding).toward == "random"),
             product_draws=int(mode(unit.product_rounding).toward == "random" and _product_way(unit) == rows.UNCUT),
             quick=quick,
+            longer=int(unit.kept_bits < unit.out_format.precision),
             deep=int(deep),
             fraction=fraction,
             room=room,
@@ -333,7 +336,7 @@ def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
             way=way,
             product_way=_product_way(unit),
             late_way=_masked(unit, "rne", unit.out_format.precision),
-            tame=int(_tame(unit)),
+            tame=int(_tame_terms(unit)),
             halves=0 if outer is None else unit.chain,
             half_sign=-(1 << 63) if outer is not None and outer.zeros.signed else 0,
             a_emin=unit.a_format.emin,

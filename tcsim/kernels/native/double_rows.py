@@ -31,6 +31,7 @@ from tcsim.kernels.native.double_round import (
 # How terms are cut: by the processor's rounding, or by it toward zero and what is told in `add_cut_terms`.
 MACHINE, AWAY, ODD, RANDOM, UNCUT, LIFTED = range(6)
 FAR = np.int32(1 << 24)
+NUMBER = np.int64((52 + 1023) << 52)  # with 32 bits below, the pattern of 2^52 + them
 
 
 class DoubleRow(NamedTuple):
@@ -51,6 +52,7 @@ class DoubleRow(NamedTuple):
     tree: Any  # float64: the numbers of a tree, or other sums
     width: int
     near: int  # whether no product leaves float64's normal numbers
+    given: int  # whether c is the one that is given, of all its bits
 
 
 @inline
@@ -139,12 +141,12 @@ def cut_lane(t, s, kind):
 
 @inline
 def cut_by_word(t, s, word):
-    """t cut at 2^-52·s by 32 random bits, the processor truncating.
+    """t cut at 2^-52·s by 32 random bits, the processor truncating; `word` is the pattern of 2^52 + them.
 
-    The word is a fraction of the last place, in units of 2^-84·s. It is added to |t| as 2^52 + word, and 2^-32·s less than s after it.
+    They are a fraction of the last place, in units of 2^-84·s. They are added to |t| as 2^52 + word, and 2^-32·s less than s after it.
     """
-    size, number = float64_of_bits(bits_of_float64(t) & MAGNITUDE), float64_of_bits(word | np.int64((52 + 1023) << 52))
-    raised = fused_multiply_add(number, s * 2.0**-84, size) + (s - s * 2.0**-32)
+    size = float64_of_bits(bits_of_float64(t) & MAGNITUDE)
+    raised = fused_multiply_add(float64_of_bits(word), s * 2.0**-84, size) + (s - s * 2.0**-32)
     return with_sign(raised - s, t)
 
 
@@ -187,11 +189,26 @@ def without_sign_of_zero(x):
 
 
 @noalias
-def round_totals(how, way, total, width, words, c):
-    """c = the rounded sums; a sum of zero is +0."""
+def round_normal(how, total, width, words, c):
+    """c = the sums rounded as normal numbers by masks; not 0 where some is none, or becomes infinite."""
+    wide_vectors()
+    how, lost = numbers_of(how), np.int64(0)
+    for j in range(width):
+        found = settled_pattern(rounded_pattern(without_sign_of_zero(total[j]), 0.0, how, words[j]), how, False)
+        lost |= np.int64(1) if (found == np.inf) & (abs(total[j]) < np.inf) else np.int64(0)
+        c[j] = found
+    return lost
+
+
+@noalias
+def round_everywhere(how, way, total, width, words, c):
+    """c = the rounded sums."""
     wide_vectors()
     how = numbers_of(how)
-    if way == MACHINE:
+    if way == MACHINE and how.plus == how.minus and how.odd_ones == 0:
+        for j in range(width):
+            c[j] = settled_pattern(near_pattern(without_sign_of_zero(total[j]), how), how, False)
+    elif way == MACHINE:
         for j in range(width):
             c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(total[j]), 0.0, how), how, False)
     elif way == LIFTED:
@@ -202,6 +219,13 @@ def round_totals(how, way, total, width, words, c):
             x = round_double(how, total[j], 0.0, 0.0, words[j])
             x = 0.0 if total[j] == 0.0 else x
             c[j] = settled(total[j], x, how, False)
+
+
+@no_refcount
+def round_totals(how, way, total, width, words, c):
+    """c = the rounded sums; a sum of zero is +0. Where masks do not round what is below the normal numbers, few lines hold such sums."""
+    if way != LIFTED or round_normal(how, total, width, words, c):
+        round_everywhere(how, way, total, width, words, c)
 
 
 @noalias
@@ -246,6 +270,25 @@ def add_kept(how, way, late, width, c):
         for j in range(width):
             s, e = sum_and_error(late[j], c[j])
             c[j] = settled(s, round_double(how, s, e, 0.0, np.int64(0)), how, False)
+
+
+@noalias
+def add_kept_anywhere(how, way, down, late, width, c):
+    """`add_kept` to at most 24 bits, with the processor rounding in any direction: it tells no tie apart, but a zero's sign. A sum below the
+    normal numbers is exact."""
+    wide_vectors()
+    how = numbers_of(how)
+    for j in range(width):
+        s = -(-late[j] - c[j]) if down else late[j] + c[j]
+        near = near_pattern(s, how)
+        if way == LIFTED:
+            pattern = bits_of_float64(s)
+            found = pattern if pattern & MAGNITUDE < how.lift else near
+            size = found & MAGNITUDE
+            found = found & SIGN if size < how.normal else found
+            c[j] = np.inf if size >= how.beyond else float64_of_bits(found)
+        else:
+            c[j] = settled_pattern(near, how, False)
 
 
 @noalias

@@ -165,28 +165,51 @@ def add_product_by_words(how, x, b, width, words, c):
 
 
 @noalias
-def add_wide_by_words(how, near, x, b, width, words, c, bad):
-    """c + x·b of float64 numbers rounded stochastically to all 53 bits, the processor truncating.
+def mark_far_products(x, b, width, bad):
+    """Marks products of which a part could leave float64's normal numbers."""
+    wide_vectors()
+    for j in range(width):
+        bad[j] |= np.int64(far_product(x, b[j], x * b[j]))
 
-    s is the truncated sum, n that of c and p, the truncated product, and (n - s) + (e + low) what s lacks: all are exact but for the two
+
+@inline
+def drawn_fused(how, x, y, z, word):
+    """x·y + z of float64 numbers rounded stochastically to all 53 bits, the processor truncating.
+
+    s is the truncated sum, n that of z and p, the truncated product, and (n - s) + (e + low) what s lacks: all are exact but for the two
     last sums and the last step of e, which round what is at most an ulp of s (n - s is exact as n and s are neighbours, or share their
-    places where c and p cancel, and then e is 0). Its 32 bits meet the word; where they and the word end in all ones or zeros, once in
+    places where z and p cancel, and then e is 0). Its 32 bits meet the word; where they and the word end in all ones or zeros, once in
     2^31 times, the last of them may be wrong, and others compute.
     """
+    s, product = fused_multiply_add(x, y, z), x * y
+    low = fused_multiply_add(x, y, -product)
+    n, e = sum_and_error(z, product)
+    lacks = (n - s) + (e + low)
+    pattern = bits_of_float64(s)
+    raised = np.int64(lacks * float64_of_bits((np.int64(32 + 52 + 2 * 1023) << 52) - (pattern & (FIELD | SIGN)))) + word
+    return settled_pattern(pattern + (raised >> 32), how, ((raised + 1) & np.int64(0xFFFFFFFE)) == 0)
+
+
+@noalias
+def add_wide_by_words(how, x, b, width, words, c):
+    """c + x·b of float64 numbers by random words."""
     wide_vectors()
     how = numbers_of(how)
-    if not near:
-        for j in range(width):
-            bad[j] |= np.int64(far_product(x, b[j], x * b[j]))
     for j in range(width):
-        s, product = fused_multiply_add(x, b[j], c[j]), x * b[j]
-        low = fused_multiply_add(x, b[j], -product)
-        n, e = sum_and_error(c[j], product)
-        lacks = (n - s) + (e + low)
-        pattern = bits_of_float64(s)
-        places = lacks * float64_of_bits((np.int64(32 + 52 + 2 * 1023) << 52) - (pattern & FIELD))
-        raised = np.int64(float64_of_bits(bits_of_float64(places) & MAGNITUDE)) + words[j]
-        c[j] = settled_pattern(pattern + (raised >> 32), how, ((raised + 1) & np.int64(0xFFFFFFFE)) == 0)
+        c[j] = drawn_fused(how, x, b[j], c[j], words[j])
+
+
+@noalias
+def add_unless_subnormal(how, x, b, width, before, c):
+    """c = the sums as of normal numbers of at most 50 bits, and what it was goes to `before`; not 0 where some sum is none."""
+    wide_vectors()
+    how, lost = numbers_of(how), np.int64(0)
+    for j in range(width):
+        start = c[j]
+        found = settled_pattern(rounded_pattern(odd_sum(x, b[j], start), 0.0, how), how, False)
+        before[j], c[j] = start, found
+        lost |= np.int64(1) if (found == np.inf) & (start != np.inf) else np.int64(0)
+    return lost
 
 
 @inline
@@ -257,14 +280,18 @@ def block_of_one(draws):
         elif unit.way == MASKED:
             add_by_masks(how, x, b, width, row.c)
         elif unit.way == ODD_LIFTED:
-            add_by_odd_lifted(how, x, b, width, row.c)
+            if add_unless_subnormal(how, x, b, width, row.total, row.c):
+                copy_line(row.total, width, row.c)
+                add_by_odd_lifted(how, x, b, width, row.c)
         elif unit.way == TIES_AWAY:
             if add_unless_ties(how, x, b, width, row.total, row.c):
                 copy_line(row.total, width, row.c)
                 add_with_ties_away(how, x, b, width, row.c)
         elif draws:
             if unit.way == WORDS and unit.wide:
-                add_wide_by_words(how, row.near, x, b, width, words, row.c, row.bad)
+                if not row.near:
+                    mark_far_products(x, b, width, row.bad)
+                add_wide_by_words(how, x, b, width, words, row.c)
             elif unit.way == WORDS:
                 add_product_by_words(how, x, b, width, words, row.c)
             elif unit.wide:

@@ -82,7 +82,7 @@ def copy_line(source, width, to):
 
 @inline
 def near_sum(how, x, y):
-    """x + y to nearest, of numbers that the output holds: what float64's own rounding lacks is far from every tie."""
+    """x + y to nearest, of numbers of as many bits as results keep: what float64's own rounding lacks is far from every tie."""
     return settled_pattern(near_pattern(x + y, how), how, False)
 
 
@@ -172,7 +172,7 @@ four_near, four_below, four_drawn = (tree_in_one_pass(lines_of_four, 4, way) for
 @no_refcount
 def block_of_operations(spec, unit, sides, r, block, p0, steps, word, width, row):
     """One block: lines of a level stand side by side, behind them those of the next. What draws no words has those of `row.words`, zeros."""
-    if unit.quick and (steps == 2 or steps == 4):
+    if unit.quick and (steps == 2 or steps == 4) and not (unit.longer and unit.quick == NEAR and row.given and block == 0):
         a, b, drawn = (
             ahead(sides.a, r * sides.deep + p0),
             ahead(sides.b, p0 * sides.wide),

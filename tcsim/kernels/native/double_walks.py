@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.codegen.jit import chosen_by_types, no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import use_rounding
-from tcsim.codegen.vector_ops import NEAREST
+from tcsim.codegen.vector_ops import DOWN, NEAREST
 from tcsim.kernels.general.cuts import C_OPERATION
 from tcsim.kernels.general.panel import INSTRUCTION_END, INSTRUCTION_START, SEGMENT_END, SEGMENT_START
 from tcsim.kernels.general.walks import add_outside
@@ -32,9 +32,9 @@ def draw_words_of_blocks(spec, unit, blocks, starts, block, seed, element, group
     """The random words of the next four blocks."""
     if unit.cut == rows.RANDOM:
         last = np.int64(C_OPERATION + 1 - (-spec.block // spec.group))
-        draw_lane_words(seed, element, group, np.int64(C_OPERATION), last, width, row.width, row.term_words)
+        draw_lane_words(seed, element, group, np.int64(C_OPERATION), last, width, row.width, rows.NUMBER, row.term_words)
     if unit.draws:
-        draw_lane_words(seed, element, group, np.int64(0), np.int64(1), width, row.width, row.words)
+        draw_lane_words(seed, element, group, np.int64(0), np.int64(1), width, row.width, np.int64(0), row.words)
 
 
 @no_refcount
@@ -46,7 +46,7 @@ def draw_words_of_operations(spec, unit, blocks, starts, block, seed, element, g
             first = min(first, starts[i + 1] - starts[i])
         first, last = np.int64(0) if unit.product_draws else first, 2 * spec.block if unit.draws else spec.block
         place = ahead(row.term_words, 4 * first * row.width)
-        draw_lane_words(seed, element, group, first, last, width, row.width, place)
+        draw_lane_words(seed, element, group, first, last, width, row.width, np.int64(0), place)
 
 
 def double_rows_of(block_of, draw, plain):
@@ -60,6 +60,7 @@ def double_rows_of(block_of, draw, plain):
         moved = unit.machine != NEAREST
         if moved:
             use_rounding(unit.machine)
+        near_c = unit.late_way != rows.UNCUT and unit.kept.kept <= 24  # in any rounding of the processor's
         for block in range(blocks):
             event, p0 = events[block], starts[block]
             word = (step + block) & 3
@@ -74,16 +75,19 @@ def double_rows_of(block_of, draw, plain):
             block_of(spec, unit, sides, r, block, p0, starts[block + 1] - p0, word, width, row)
             if not plain:
                 late, ended = event & INSTRUCTION_END and spec.after, event & SEGMENT_END and sums_.precision != 0
-                if moved and (late or ended):
+                here = moved and late and near_c
+                if here:
+                    rows.add_kept_anywhere(unit.kept, unit.late_way, unit.machine == DOWN, row.late, width, row.c)
+                if moved and ((late and not near_c) or ended or event & TO_HALF):
                     use_rounding(np.int64(NEAREST))
-                if late:
+                if late and not here:
                     rows.add_kept(unit.kept, unit.late_way, row.late, width, row.c)
                 if event & TO_HALF:
                     rows.round_to_half(unit.half_sign, width, row.c)
                 if ended:
                     for j in range(width):
                         total[j] = add_outside(total[j], row.c[j], sums_.precision, sums_.layout)
-                if moved and (late or ended):
+                if moved and ((late and not near_c) or ended or event & TO_HALF):
                     use_rounding(unit.machine)
         if moved:
             use_rounding(np.int64(NEAREST))

@@ -17,16 +17,17 @@ from tcsim.codegen.vector_ops import I64, Abreast, Emitted
 from tcsim.fp import philox
 
 _MASK, _HALF = 0xFFFFFFFF, 8  # 64-bit lanes of a vector
-_NAMES = ("seed", "element", "group", "first", "last", "width", "pitch")
+_NAMES = ("seed", "element", "group", "first", "last", "width", "pitch", "mark")
 
 
 @intrinsic
 def draw_lane_words(
-    typingctx: Any, seed: Any, element: Any, group: Any, first: Any, last: Any, width: Any, pitch: Any, found: Any
+    typingctx: Any, seed: Any, element: Any, group: Any, first: Any, last: Any, width: Any, pitch: Any, mark: Any, found: Any
 ) -> Any:
     """The random words of operations first … last - 1 of four blocks: four lines of `pitch` each, one operation's after another's.
 
-    element: the first output's number; group: the first block's, divided by four; width: how many outputs, a multiple of sixteen.
+    element: the first output's number; group: the first block's, divided by four; width: how many outputs, a multiple of sixteen; mark: bits that
+    every word takes above its own.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -34,7 +35,7 @@ def draw_lane_words(
         builder.call(ops.function(builder.module, "tcsim_lane_words", arguments, _draw), args)
         return context.get_dummy_value()
 
-    return types.void(types.uint64, *[types.int64] * 6, found), codegen
+    return types.void(types.uint64, *[types.int64] * 7, found), codegen
 
 
 def _low(x: Emitted) -> Emitted:
@@ -43,7 +44,7 @@ def _low(x: Emitted) -> Emitted:
 
 
 def _draw(b: ir.IRBuilder, found: Any, **given: Any) -> None:
-    seed, element, group, first, last, width, pitch = (Emitted(b, given[name]) for name in _NAMES)
+    seed, element, group, first, last, width, pitch, mark = (Emitted(b, given[name]) for name in _NAMES)
     keys = [((seed + n * philox.W0) & _MASK, ((seed >> 32) + n * philox.W1) & _MASK) for n in range(philox.ROUNDS)]
     (k0, k1), (l0, l1), (m0, m1) = keys[:3]
     p1 = _low(group) * philox.M1
@@ -62,5 +63,5 @@ def _draw(b: ir.IRBuilder, found: Any, **given: Any) -> None:
                 high, low = _low(state[0]) * philox.M0, _low(state[2]) * philox.M1
                 state = [(low >> 32) ^ (state[1] ^ n0), low, (high >> 32) ^ (state[3] ^ n1), high]
             for word, x in enumerate(state):
-                for half, member in enumerate(ops.singly(_low(x))):
+                for half, member in enumerate(ops.singly(_low(x) | mark)):
                     ops.emit_store(b, member, found, (i * 4 + word) * pitch + j + half * _HALF)
