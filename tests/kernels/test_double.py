@@ -246,6 +246,30 @@ def test_a_c_far_beyond_the_products(base: tuple[str, str], fresh_seed: int) -> 
 
 
 @pytest.mark.parametrize("rounding", UNIT_MODES)
+def test_lines_of_infinities_and_of_sums_below_the_normal_numbers(rounding: str, fresh_seed: int) -> None:
+    """A line that holds both is walked again, with what became of an infinite c."""
+    rng = np.random.default_rng(fresh_seed)
+    for base in (
+        ("v100", "float16"),
+        ("mi300x", "tfloat32"),
+        ("mi300x", "float8_e4m3fnuz"),
+        ("a100", "bfloat16"),
+        ("mi100", "bfloat16"),
+        ("mi100", "float32"),
+    ):
+        first = tcsim.unit(*base)
+        for out in ("float8_e5m2", "float16"):
+            for block in (2, 4, 8) if first.parity_split else (1, 2, 4, 8):
+                unit = first.replace(out=out, block_size=block, rounding=rounding, nan_code=None)
+                a, b = (rng.choice([-1, 1], shape) * rng.integers(1, 8, shape) / 4 for shape in ((1, 6, 13), (1, 13, 24)))
+                b[:, :, ::3] *= 2.0 ** (unit.out_format.emin + 1)
+                b[:, :, 1::3] *= 2.0**7 if first.b_format.emax < 16 else 2.0**14
+                c = np.where(np.arange(24) % 3 == 1, 2.0 ** (unit.out_format.emax + 1), 0) * rng.choice([-1, 1], (1, 6, 24))
+                for kept in (None, 2):  # of which one bit more than those that are cut reaches the sign
+                    same_with(unit.replace(out_precision=kept), a, b, c, fresh_seed)
+
+
+@pytest.mark.parametrize("rounding", UNIT_MODES)
 @pytest.mark.parametrize(
     "base", [("mi100", "float32"), ("h200", "float16", "mma.m8n8k4"), ("v100", "float16"), ("a100", "tfloat32")]
 )

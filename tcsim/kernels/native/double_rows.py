@@ -213,7 +213,8 @@ def round_everywhere(how, way, total, width, words, c):
             c[j] = settled_pattern(rounded_pattern(without_sign_of_zero(total[j]), 0.0, how), how, False)
     elif way == LIFTED:
         for j in range(width):
-            c[j] = round_lifted(how, without_sign_of_zero(total[j]), 0.0, words[j])
+            exact = total[j] if total[j] == total[j] else np.inf  # NaN is what became of an infinite c
+            c[j] = round_lifted(how, without_sign_of_zero(exact), 0.0, words[j])
     else:
         for j in range(width):
             x = round_double(how, total[j], 0.0, 0.0, words[j])
