@@ -229,6 +229,27 @@ def test_a_c_of_more_bits_than_results_keep(rounding: str, fresh_seed: int) -> N
                 same_with(unit, a, b, c, fresh_seed)
 
 
+@pytest.mark.parametrize("rounding", UNIT_MODES)
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn"])
+def test_products_that_tie_and_a_c_far_below(name: str, rounding: str, fresh_seed: int) -> None:
+    """Products of more bits than results: what float64 no longer holds beside one decides."""
+    rng, base = (
+        np.random.default_rng(fresh_seed),
+        tcsim.unit("a100", "float16").replace(align_rounding="exact", fraction_bits=None),
+    )
+    for out in ("bfloat16", "tfloat32", "float32", "float16", "float8_e5m2"):
+        for block in (1, 2, 4):
+            unit = base.replace(a=name, b=name, out=out, block_size=block, rounding=rounding, nan_code=None)
+            ties = near_ties(rng, unit.kept_bits + 1, (1, 20, 1)) * 2.0 ** min(7, unit.a_format.emax - 1)
+            one = np.ones((1, 1, 24)) * 2.0 ** min(7, unit.b_format.emax - 1)
+            c = rng.choice([-1.0, 0.0, 1.0, 1.5], (1, 20, 24)) * 2.0 ** rng.integers(
+                max(unit.out_format.emin, -120), 3, (1, 20, 24)
+            )
+            same_with(unit, ties, one, c, fresh_seed)
+            a, b = (rng.integers(-9, 10, shape) * 2.0 ** (unit.a_format.emax // 3) for shape in ((1, 20, 9), (1, 9, 24)))
+            same_with(unit, a, b, c, fresh_seed)
+
+
 @pytest.mark.parametrize(
     "base", [("v100", "float16"), ("mi300x", "tfloat32"), ("t4", "float16"), ("a100", "bfloat16"), ("mi300x", "float16")]
 )

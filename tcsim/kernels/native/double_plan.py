@@ -132,7 +132,7 @@ def _way(unit: Unit, kind: Kind) -> int:
     if not 1 < unit.kept_bits <= 50:
         return single.ROUNDED
     if _by_masks(unit.kept_bits, unit.out_format):
-        short = unit.kept_bits == unit.out_format.precision <= 24 and unit.a_operand.precision + unit.b_operand.precision <= 24
+        short = unit.a_operand.precision + unit.b_operand.precision <= unit.kept_bits == unit.out_format.precision <= 24
         if found.toward == "zero" or (found.toward == "nearest" and short):
             return single.MASKED
     return single.ODD_MASKED if _by_masks(unit.kept_bits, unit.out_format) else single.ODD_LIFTED
