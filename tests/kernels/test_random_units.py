@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
+from support import special_units
 from support.compared import compared
 from support.random_problems import Tally, check
 
@@ -31,12 +32,29 @@ def test_fresh_units(fresh_seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "number"),
-    [(922334665, 362), (2249160065, 1274471), (2249160065, 1458697), (2249160065, 1580981), (1195769674, 1108606)],
+    [
+        (922334665, 362),
+        (2249160065, 1274471),
+        (2249160065, 1458697),
+        (2249160065, 1580981),
+        (1195769674, 1108606),
+        (1222685176, 1192889),
+        (268201505, 1411187),
+    ],
 )
 def test_units_that_differed_once(seed: int, number: int) -> None:
-    """Pairs of products in sums of 64 bits, short instructions in an order (twice), scales of zero, 53 bits of few exponents."""
+    """Pairs of products in sums of 64 bits, short instructions in an order (twice), scales of zero, 53 bits of few exponents; two bits and
+    infinity, a product half-way and a c far below it."""
     tally = Tally()
     check(seed, number, tally)
+    assert not tally.found, tally.found
+
+
+@pytest.mark.parametrize(("seed", "number"), [(3053585726, 1128303)])
+def test_special_units_that_failed_once(seed: int, number: int) -> None:
+    """A format of more numbers than float64 rounds to."""
+    tally = Tally()
+    special_units.check(seed, number, tally)
     assert not tally.found, tally.found
 
 

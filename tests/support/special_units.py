@@ -9,6 +9,7 @@ from support.patterns import KINDS, codes, corners
 from support.random_problems import SUMS, Tally, by_general, compare, draw_problem, operand_codes, pick
 from support.random_units import Rng, near
 from tcsim.fp.formats import Format
+from tcsim.fp.storage import FLOAT64
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.problem import Codes, Operand, Problem
@@ -42,7 +43,10 @@ UNITS = {
 
 
 def values(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
-    """Codes of normally distributed numbers, or of lognormal ones of both signs, at a scale of its own here and there."""
+    """Codes of normally distributed numbers, or of lognormal ones of both signs, at a scale of its own here and there; any where float64
+    does not round to the format."""
+    if not FLOAT64.rounds(fmt):
+        return operand_codes(rng, fmt, shape)
     x = (
         rng.standard_normal(shape)
         if rng.random() < 0.6
@@ -61,6 +65,8 @@ def sprinkled(rng: Rng, fmt: Format, x: Codes) -> Codes:
 
 def scales(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
     """Codes of scales that lie within a few binades, or of any; some zero or extreme."""
+    if not FLOAT64.rounds(fmt):
+        return codes(rng, fmt, shape, pick(rng, KINDS))
     width = pick(rng, (0, 1, 3, 8))
     x = np.exp2(rng.uniform(-width, width, shape) + rng.integers(-2, 3))
     if not fmt.mantissa_bits:
