@@ -250,13 +250,10 @@ def round_any(how, way, total, width, words, c):
 
 @noalias
 def add_kept(how, way, late, width, c):
-    """c = a late c + the instruction's result, rounded once to nearest-even."""
+    """c = a late c + the instruction's result, rounded once to nearest-even in more than 24 bits."""
     wide_vectors()
     how = numbers_of(how)
-    if way == MACHINE and how.kept <= 24:  # of two such numbers float64's own sum is no tie and hides none
-        for j in range(width):
-            c[j] = settled_pattern(near_pattern(late[j] + c[j], how), how, False)
-    elif way == MACHINE:
+    if way == MACHINE:
         for j in range(width):
             s, e = sum_and_error(late[j], c[j])
             c[j] = settled_pattern(rounded_pattern(s, e, how), how, False)
@@ -275,8 +272,8 @@ def add_kept(how, way, late, width, c):
 
 @noalias
 def add_kept_anywhere(how, way, down, late, width, c):
-    """`add_kept` to at most 24 bits, with the processor rounding in any direction: it tells no tie apart, but a zero's sign. A sum below the
-    normal numbers is exact."""
+    """`add_kept` to at most 24 bits, with the processor rounding in any direction: of two such numbers float64's own sum is no tie and hides
+    none, but `down` a zero's sign. A sum below the normal numbers is exact."""
     wide_vectors()
     how = numbers_of(how)
     for j in range(width):

@@ -92,8 +92,8 @@ def add_halves(fraction, top, total, other, sums, width):
         total[j] = floor_at(total[j], q) + floor_at(sums[j], q)
 
 
-class Tame(NamedTuple):
-    """The numbers of a unit of tame formats whose sums are not deep, where exponents are powers of two."""
+class Powers(NamedTuple):
+    """The numbers of a unit whose sums are not deep, where exponents are powers of two: no product leaves those from -900 to 900."""
 
     least: float  # the power of the least exponent of c
     limit: float  # products from which on others compute
@@ -106,20 +106,20 @@ class Tame(NamedTuple):
 
 
 @inline
-def tame_numbers(spec, unit):
+def powers_of(spec, unit):
     reach = 2.0 ** -(unit.fraction + 1) if spec.parity else 0.0
     least, limit = (
         float64_of_bits((np.int64(spec.out.emin) + 1023) << 52),
         float64_of_bits((np.int64(spec.out.emax) + 1023) << 52),
     )
     cut = 2.0 ** (52 - unit.fraction)
-    return Tame(
+    return Powers(
         least, limit, cut, 1.5 * 2.0 ** (51 - unit.late), 1.5 * cut, 1.5 * 2.0 ** (52 - unit.late), reach, spec.ieee_zero != 0
     )
 
 
 @inline
-def floored_tame_sum(one, products, total, c):
+def floored_sum(one, products, total, c):
     """(the floored sum of c and the products' sum, which align at the power `products`; whether others must compute it)."""
     mine = larger(power_below(c), one.least)
     place = larger(products, mine)
@@ -132,20 +132,21 @@ def floored_tame_sum(one, products, total, c):
 
 
 @noalias
-def add_floored_tame_c(spec, unit, scale, other, width, total, c, bad):
-    """`add_floored_c` of tame formats and sums that are not deep, whose products align as the larger of `scale` and `other` tells."""
+def add_floored_c(spec, unit, scale, other, width, total, c, bad):
+    """total = the floored sum of the products' sum and c, where products align as the larger of `scale` and `other` tells; marks what is not
+    proved, and a c of -0 whose products are all zero."""
     wide_vectors()
-    one, down = tame_numbers(spec, unit), power_of_two(unit.fraction - 52)
+    one, down = powers_of(spec, unit), power_of_two(unit.fraction - 52)
     for j in range(width):
-        total[j], far = floored_tame_sum(one, larger(scale[j], other[j]) * down, total[j], c[j])
+        total[j], far = floored_sum(one, larger(scale[j], other[j]) * down, total[j], c[j])
         bad[j] |= far
 
 
 @noalias
-def sum_four(spec, unit, a, ea, b, eb, pitch, width, total, c, bad):
-    """total = the sum of c and four products of tame formats, which is not deep, in one pass."""
+def sum_four_in_stages(spec, unit, a, ea, b, eb, pitch, width, total, c, bad):
+    """total = the sum of c and four products, which is not deep, in one pass."""
     wide_vectors()
-    one = tame_numbers(spec, unit)
+    one = powers_of(spec, unit)
     x0, x1, x2, x3, e0, e1, e2, e3 = a[0], a[1], a[2], a[3], ea[0], ea[1], ea[2], ea[3]
     for j in range(width):
         j1, j2, j3 = j + pitch, j + 2 * pitch, j + 3 * pitch
@@ -153,16 +154,16 @@ def sum_four(spec, unit, a, ea, b, eb, pitch, width, total, c, bad):
         s = products * one.of_cut
         first = cut_by_machine(x0 * b[j], s) + cut_by_machine(x1 * b[j1], s)
         last = cut_by_machine(x2 * b[j2], s) + cut_by_machine(x3 * b[j3], s)
-        total[j], far = floored_tame_sum(one, products, first + last, c[j])
+        total[j], far = floored_sum(one, products, first + last, c[j])
         bad[j] |= far
 
 
 @noalias
-def add_floored_c(spec, unit, top, least, width, total, c, bad):
-    """total = the floored sum of the products' sum and c, of exponents that float64 may not hold; marks what is not proved, and a c of -0 whose products are all zero."""
+def add_deep_c(spec, unit, top, least, width, total, c, bad):
+    """total = the floored sum of the products' sum and c, of uncut products; marks what is not proved, and a c of -0 whose products are all zero."""
     wide_vectors()
     late, fraction, fine, emin, parity = unit.late, unit.fraction, unit.fine, spec.out.emin, spec.parity
-    mantissa, limit, deep, room, ieee = spec.out.mantissa, spec.out.emax, unit.deep, unit.room, spec.ieee_zero
+    mantissa, limit, room, ieee = spec.out.mantissa, spec.out.emax, unit.room, spec.ieee_zero
     for j in range(width):
         magnitude = bits_of_float64(c[j]) & MAGNITUDE
         ce, e = max((magnitude >> 52) - 1023, emin), np.int64(top[j])
@@ -170,9 +171,7 @@ def add_floored_c(spec, unit, top, least, width, total, c, bad):
         e = e if some else np.int64(-(1 << 14))
         emax = max(e, ce)
         far = (emax > 900) | (emax < -900) | (some & (e >= limit))
-        far |= (deep != 0) & (
-            some & (e - np.int64(least[j]) > room) | (fraction > fine) & (magnitude != 0) & (ce - mantissa < emax - fine)
-        )
+        far |= some & (e - np.int64(least[j]) > room) | (fraction > fine) & (magnitude != 0) & (ce - mantissa < emax - fine)
         far |= (ieee != 0) & (some == False) & (bits_of_float64(c[j]) == SIGN)  # noqa: E712
         emax = min(max(emax, np.int64(-900)), np.int64(900))
         near = (parity == 0) | (ce >= emax - fraction - 1)
@@ -191,10 +190,10 @@ def sum_any(spec, unit, a, ea, b, eb, steps, apart, pitch, width, row):
         a, ea, b, eb, other = ahead(a, 1), ahead(ea, 1), ahead(b, pitch), ahead(eb, pitch), row.other_total
         sum_products(spec, unit, a, ea, b, eb, steps - 1, stride, pitch, width, row.other, row.least, other, row.late)
         add_halves(unit.fraction, row.top, row.total, row.other, row.late, width)
-    if unit.tame and not unit.deep:
-        add_floored_tame_c(spec, unit, row.scale, other, width, row.total, row.c, row.bad)
+    if unit.deep:
+        add_deep_c(spec, unit, row.top, row.least, width, row.total, row.c, row.bad)
     else:
-        add_floored_c(spec, unit, row.top, row.least, width, row.total, row.c, row.bad)
+        add_floored_c(spec, unit, row.scale, other, width, row.total, row.c, row.bad)
 
 
 def block_in_stages(draws):
@@ -206,8 +205,8 @@ def block_in_stages(draws):
         a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
         b, eb, pitch = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide), sides.wide
         apart = spec.parity != 0 and not unit.deep
-        if steps == 4 and unit.tame and not unit.deep and not apart:
-            sum_four(spec, unit, a, ea, b, eb, pitch, width, row.total, row.c, row.bad)
+        if steps == 4 and not unit.deep and not apart:
+            sum_four_in_stages(spec, unit, a, ea, b, eb, pitch, width, row.total, row.c, row.bad)
         else:
             sum_any(spec, unit, a, ea, b, eb, steps, apart, pitch, width, row)
         if draws:

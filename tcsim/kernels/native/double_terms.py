@@ -173,24 +173,17 @@ def four_terms(draws):
     @no_refcount
     @variant(draws)
     def four_terms(spec, unit, a, ea, b, eb, zero_row, zeros, word, width, row, pitch):
-        fraction, emin, floor, floored = unit.fraction, np.int64(spec.out.emin), unit.floor, unit.floored
         words, lines = ahead(row.term_words, word * row.width), 4 * row.width
+        places = (unit.fraction, np.int64(spec.out.emin), unit.floor, unit.floored, zero_row, zeros)
+        given = (a, ea, b, eb, pitch, width, words, lines, row.c, row.total)
         if draws and unit.cut == RANDOM:
-            sum_four_by_words(
-                fraction, emin, floor, floored, zero_row, zeros, a, ea, b, eb, pitch, width, words, lines, row.c, row.total
-            )
+            sum_four_by_words(*places, *given)
         elif unit.cut == MACHINE:
-            sum_four_by_machine(
-                fraction, emin, floor, floored, zero_row, zeros, a, ea, b, eb, pitch, width, words, lines, row.c, row.total
-            )
+            sum_four_by_machine(*places, *given)
         elif unit.cut == AWAY:
-            sum_four_away(
-                fraction, emin, floor, floored, zero_row, zeros, a, ea, b, eb, pitch, width, words, lines, row.c, row.total
-            )
+            sum_four_away(*places, *given)
         else:
-            sum_four_odd(
-                fraction, emin, floor, floored, zero_row, zeros, a, ea, b, eb, pitch, width, words, lines, row.c, row.total
-            )
+            sum_four_odd(*places, *given)
 
     return four_terms
 

@@ -75,19 +75,19 @@ def double_rows_of(block_of, draw, plain):
             block_of(spec, unit, sides, r, block, p0, starts[block + 1] - p0, word, width, row)
             if not plain:
                 late, ended = event & INSTRUCTION_END and spec.after, event & SEGMENT_END and sums_.precision != 0
-                here = moved and late and near_c
-                if here:
+                if late and near_c:
                     rows.add_kept_anywhere(unit.kept, unit.late_way, unit.machine == DOWN, row.late, width, row.c)
-                if moved and ((late and not near_c) or ended or event & TO_HALF):
+                rest = (late and not near_c) or ended or event & TO_HALF
+                if moved and rest:
                     use_rounding(np.int64(NEAREST))
-                if late and not here:
+                if late and not near_c:
                     rows.add_kept(unit.kept, unit.late_way, row.late, width, row.c)
                 if event & TO_HALF:
                     rows.round_to_half(unit.half_sign, width, row.c)
                 if ended:
                     for j in range(width):
                         total[j] = add_outside(total[j], row.c[j], sums_.precision, sums_.layout)
-                if moved and ((late and not near_c) or ended or event & TO_HALF):
+                if moved and rest:
                     use_rounding(unit.machine)
         if moved:
             use_rounding(np.int64(NEAREST))
