@@ -30,6 +30,8 @@ FLOORS = (
     ("verbs",),
     ("doctor", "cli", "__main__"),
 )
+# The same within the oracle, whose doors (`probe`, `predict` …) stand above all of these.
+PROBING = ("questions", "search", "answers")
 LONGEST = 350
 
 
@@ -66,6 +68,20 @@ def _imports(path: Path) -> set[str]:
 
 def _floor(module: str) -> int:
     return next(i for i, floor in enumerate(FLOORS) if module.split(".")[0] in floor)
+
+
+def _inside_probing(module: str) -> int:
+    room = module.split(".")[1]
+    return PROBING.index(room) if room in PROBING else len(PROBING)
+
+
+@pytest.mark.parametrize(
+    "module", sorted(name for name in MODULES if name.startswith("probing.") and _inside_probing(name) < 3)
+)
+def test_questions_are_asked_before_records_are_searched_and_answers_read(module: str) -> None:
+    for other in _imports(MODULES[module]):
+        if other.startswith("probing.") and other not in ("probing.box", "probing"):
+            assert _inside_probing(other) <= _inside_probing(module), f"{module} imports {other}, which stands above it"
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))

@@ -1,4 +1,4 @@
-"""Fits the trees of `tcsim.probing.choices` to answers of cublasLt's heuristic, and counts on surveyed calls how often they are right.
+"""Fits the trees of `tcsim.probing.libraries.choices` to answers of cublasLt's heuristic, and counts on surveyed calls how often they are right.
 
 `python -m tcsim_gpu.choices_fit fit ANSWERS.npz OUT ...`: answers by `lt_choices`, and surveys by `predict_survey` whose calls
 name the kernels of an answer's numbers; needs scikit-learn, which nothing else does. `... count OUT ...` then counts on surveys
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.probing.choices import (
+from tcsim.probing.libraries.choices import (
     LAYOUT_BITS,
     LEAF,
     MOST,
@@ -31,7 +31,7 @@ from tcsim.probing.choices import (
     walk_key,
     waves_of,
 )
-from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
+from tcsim.probing.libraries.gemm_kernels import GemmKind, Launch, schedule_of_kernel
 from tcsim.probing.predict import catalogue_launches, unit_of_kind
 from tcsim_gpu.judged import launch_of
 from tcsim_gpu.library_calls import LibraryCall, gemm_kind

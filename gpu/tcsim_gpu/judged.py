@@ -14,10 +14,10 @@ import numpy as np
 
 from tcsim.codegen import jit
 from tcsim.matmul import matmul
-from tcsim.probing import hashed
-from tcsim.probing.catalogue import along_k
-from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel, in_place, joins_scaled
-from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
+from tcsim.probing.libraries import hashed
+from tcsim.probing.libraries.catalogue import along_k
+from tcsim.probing.libraries.epilogues import GemmEpilogue, epilogue_of_kernel, in_place, joins_scaled
+from tcsim.probing.libraries.gemm_kernels import GemmKind, Launch, schedule_of_kernel
 from tcsim.probing.predict import unit_of_kind
 from tcsim.schedule import Blocked, Hybrid, Schedule, Sequential, SplitK, Tiled
 from tcsim_gpu.library_calls import LibraryCall, gemm_kind, kept_elements, kept_places, seed_of, value_patterns

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.fp.formats import format_named
-from tcsim.probing.gemm_kernels import GemmKind
+from tcsim.probing.libraries.gemm_kernels import GemmKind
 from tcsim_gpu import device, lt
 from tcsim_gpu.cublas import COMPUTE_TYPES
 from tcsim_gpu.survey import KINDS, _call, _code, _matrix

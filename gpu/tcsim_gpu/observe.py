@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tcsim.errors import unknown
-from tcsim.probing import hashed
-from tcsim.probing.catalogue import along_k
-from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel
+from tcsim.probing.libraries import hashed
+from tcsim.probing.libraries.catalogue import along_k
+from tcsim.probing.libraries.gemm_kernels import GemmKind, Launch, schedule_of_kernel
 from tcsim.probing.predict import Prediction, defect_text, unit_of_kind
 from tcsim.schedule import Hybrid
 from tcsim_gpu import device, segments, survey

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.probing.catalogue import FIELDS, FOLDER, along_k, catalogue, write_catalogue
-from tcsim.probing.gemm_kernels import Launch, kernel_family
+from tcsim.probing.libraries.catalogue import FIELDS, FOLDER, along_k, catalogue, write_catalogue
+from tcsim.probing.libraries.gemm_kernels import Launch, kernel_family
 from tcsim_gpu.judged import launch_of
 from tcsim_gpu.library_calls import LibraryCall, gemm_kind
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.matmul import matmul
-from tcsim.probing.gemm_kernels import Launch
+from tcsim.probing.libraries.gemm_kernels import Launch
 from tcsim.probing.predict import unit_of_kind
 from tcsim.schedule import Tiled
 from tcsim_gpu import device

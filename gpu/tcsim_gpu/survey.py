@@ -1,6 +1,6 @@
 """Calls of the vendor's GEMM on random shapes, with their kernels and a sample of their outputs: what predictions are judged by.
 
-A call's operands are hashes of their places (`tcsim.probing.hashed`), so that the sample can be recomputed on any machine
+A call's operands are hashes of their places (`tcsim.probing.libraries.hashed`), so that the sample can be recomputed on any machine
 from the record alone.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.probing import hashed
+from tcsim.probing.libraries import hashed
 from tcsim_gpu import device
 from tcsim_gpu.cublas import COMPUTE_TYPES, DATA_TYPES, _matmul_fp8
 from tcsim_gpu.launch import compiled_kernel

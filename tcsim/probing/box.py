@@ -16,7 +16,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch
 from tcsim.kernels.general import run as general
 from tcsim.operands import accumulator, native
-from tcsim.probing.codes import nan_codes
+from tcsim.probing.questions.codes import nan_codes
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Composed, Schedule, Sequential
 

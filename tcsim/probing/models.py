@@ -14,7 +14,7 @@ from tcsim.hardware import UNITS
 from tcsim.hardware.nans import is_nan
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, simulated
-from tcsim.probing.catalogue import catalogue, catalogues
+from tcsim.probing.libraries.catalogue import catalogue, catalogues
 from tcsim.probing.predict import LAYOUTS, schedule_text, schedules_near, unit_of_kind
 from tcsim.problem import Codes
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK

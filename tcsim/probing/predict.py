@@ -15,10 +15,10 @@ from tcsim.hardware import unit as unit_named
 from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
-from tcsim.probing.catalogue import Catalogue, along_k, catalogue
-from tcsim.probing.choices import KernelChoice, carried, ranked, walk_key
-from tcsim.probing.epilogues import epilogue_of_kernel, in_place, joins_scaled
-from tcsim.probing.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
+from tcsim.probing.libraries.catalogue import Catalogue, along_k, catalogue
+from tcsim.probing.libraries.choices import KernelChoice, carried, ranked, walk_key
+from tcsim.probing.libraries.epilogues import epilogue_of_kernel, in_place, joins_scaled
+from tcsim.probing.libraries.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
 from tcsim.schedule import Hybrid, Lanes, Schedule, Tiled
 from tcsim.shown import Shown
 

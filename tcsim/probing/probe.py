@@ -10,21 +10,22 @@ import numpy as np
 
 from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
-from tcsim.probing import families, remainders, simpler
+from tcsim.probing.answers import remainders
+from tcsim.probing.answers.walk import Walker
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.candidates import arithmetic_kind, mode_of, modes, unit_of_parts
-from tcsim.probing.challenge import missed_along, missed_at_edges, moved, refuted_before, refuted_by
-from tcsim.probing.chance import chance_of
-from tcsim.probing.codes import kept_bits
-from tcsim.probing.cut import uncut
-from tcsim.probing.focus import focus, missed_most, rounds_randomly, with_random_words
+from tcsim.probing.questions import families
+from tcsim.probing.questions.chance import chance_of
+from tcsim.probing.questions.codes import kept_bits
 from tcsim.probing.result import ProbeResult, result_of_search
-from tcsim.probing.search import Found, Judge, best_of, descend, improve, kicks, starting_points
-from tcsim.probing.singly import moved_singly, scanned_singly
-from tcsim.probing.walk import Walker
+from tcsim.probing.search import simpler
+from tcsim.probing.search.candidates import arithmetic_kind, mode_of, modes, unit_of_parts
+from tcsim.probing.search.challenge import missed_along, missed_at_edges, moved, refuted_before, refuted_by
+from tcsim.probing.search.cut import uncut
+from tcsim.probing.search.elimination import Found, Judge, best_of, descend, improve, kicks, starting_points
+from tcsim.probing.search.focus import focus, missed_most, rounds_randomly, with_random_words
+from tcsim.probing.search.singly import moved_singly, scanned_singly
 
-_TRIES, _FOCUSES = 8, 4
-_FEW = 8  # picked batches
+_TRIES, _FOCUSES, _FEW = 8, 4, 8  # the last: picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 2e8, 4e8  # products simulated for one kind of arithmetic
 _ALL_WORK = 2.5e9  # beyond which nothing is looked into any further: about ten seconds

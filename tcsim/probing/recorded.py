@@ -13,7 +13,7 @@ from tcsim.fp.formats import format_named
 from tcsim.probing.box import Batch, Box, Formats, filled
 from tcsim.probing.probe import Search
 from tcsim.probing.result import ProbeResult
-from tcsim.probing.search import Judge
+from tcsim.probing.search.elimination import Judge
 
 _ARRAYS = ("a", "b", "c", "scale_a", "scale_b", "d")
 _CONFIRMATIONS = 3  # of those that agreed; cut to as many problems

@@ -12,10 +12,10 @@ from tcsim.hardware import UNITS
 from tcsim.hardware.nans import differing
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.chance import Chance
-from tcsim.probing.evidence import PartEvidence, counterexample_of_unit, evidence
 from tcsim.probing.models import arithmetic_text
-from tcsim.probing.search import Found, Judge
+from tcsim.probing.questions.chance import Chance
+from tcsim.probing.search.elimination import Found, Judge
+from tcsim.probing.search.evidence import PartEvidence, counterexample_of_unit, evidence
 from tcsim.shown import Shown
 
 

@@ -12,11 +12,11 @@ import numpy as np
 from tcsim.fp.formats import FORMATS, Format, format_named
 from tcsim.hardware.nans import differing
 from tcsim.hardware.unit import Unit
-from tcsim.probing import families
 from tcsim.probing.box import Batch, Formats, simulated
-from tcsim.probing.candidates import parts_of, records, unit_of_parts
-from tcsim.probing.evidence import others
+from tcsim.probing.questions import families
 from tcsim.probing.result import of_formats, record_text
+from tcsim.probing.search.candidates import parts_of, records, unit_of_parts
+from tcsim.probing.search.evidence import others
 from tcsim.problem import Codes
 
 _SHORT = {

@@ -10,8 +10,8 @@ import numpy as np
 
 from tcsim.composed import shortened
 from tcsim.hardware.unit import Unit
-from tcsim.probing.catalogue import catalogue
-from tcsim.probing.gemm_kernels import GemmKind
+from tcsim.probing.libraries.catalogue import catalogue
+from tcsim.probing.libraries.gemm_kernels import GemmKind
 from tcsim.probing.predict import predict
 from tcsim.schedule import Composed, Plan, Schedule, Sequential, Tiled
 from tcsim.torch.cudnn import walk_of

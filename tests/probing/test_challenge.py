@@ -12,12 +12,12 @@ from support.recovery import black_box
 
 import tcsim
 from tcsim.hardware.unit import Unit
-from tcsim.probing import challenge
 from tcsim.probing.box import Box, Formats, simulated
-from tcsim.probing.edges import edge_sums
-from tcsim.probing.evidence import others
-from tcsim.probing.families import sum_batches
-from tcsim.probing.search import Judge
+from tcsim.probing.questions.edges import edge_sums
+from tcsim.probing.questions.families import sum_batches
+from tcsim.probing.search import challenge
+from tcsim.probing.search.elimination import Judge
+from tcsim.probing.search.evidence import others
 
 H200, BF16, MX = tcsim.unit("h200", "float16"), tcsim.unit("h200", "bfloat16"), tcsim.unit("b200", "nvfp4")
 # A unit, and a record that a hundred thousand adversarial sums did not tell from it.

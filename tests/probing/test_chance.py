@@ -11,7 +11,7 @@ import pytest
 import tcsim
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Box, Formats, simulator
-from tcsim.probing.chance import chance_of, repeated
+from tcsim.probing.questions.chance import chance_of, repeated
 from tcsim.problem import Codes
 
 

@@ -10,11 +10,11 @@ from support.recovery import black_box
 
 import tcsim
 from tcsim.hardware.unit import Unit
-from tcsim.probing import families
 from tcsim.probing.box import Batch, Box, Formats, cut_out, problems_at_once, simulated
-from tcsim.probing.candidates import parts_of
-from tcsim.probing.focus import focus
-from tcsim.probing.search import Judge
+from tcsim.probing.questions import families
+from tcsim.probing.search.candidates import parts_of
+from tcsim.probing.search.elimination import Judge
+from tcsim.probing.search.focus import focus
 
 WRONG: list[tuple[Unit, dict[str, Any]]] = [
     (tcsim.unit("h200", "float16"), {"fraction_bits": 23}),

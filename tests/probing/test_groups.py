@@ -10,12 +10,12 @@ import pytest
 from support.recovery import black_box
 
 from tcsim.hardware.unit import Unit
-from tcsim.probing import families
+from tcsim.probing.answers.groups import size_told
 from tcsim.probing.box import Box, Formats, simulated
-from tcsim.probing.candidates import parts_of, unit_of_parts
-from tcsim.probing.challenge import missed_along, moved
-from tcsim.probing.groups import size_told
-from tcsim.probing.search import Judge, cut_short
+from tcsim.probing.questions import families
+from tcsim.probing.search.candidates import parts_of, unit_of_parts
+from tcsim.probing.search.challenge import missed_along, moved
+from tcsim.probing.search.elimination import Judge, cut_short
 
 
 def _unit(**changes: Any) -> Unit:

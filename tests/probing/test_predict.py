@@ -15,9 +15,9 @@ from tcsim_gpu.library_calls import gemm_kind
 from tcsim_gpu.observe import sampled_codes
 
 import tcsim
-from tcsim.probing.catalogue import catalogue
-from tcsim.probing.choices import carried, features, walk_key
-from tcsim.probing.gemm_kernels import GemmKind, Launch, schedule_of_kernel, short
+from tcsim.probing.libraries.catalogue import catalogue
+from tcsim.probing.libraries.choices import carried, features, walk_key
+from tcsim.probing.libraries.gemm_kernels import GemmKind, Launch, schedule_of_kernel, short
 from tcsim.probing.predict import Prediction, predict, unit_of_kind
 from tcsim.schedule import Lanes, Tiled
 

@@ -10,19 +10,19 @@ from support.recovery import black_box
 
 import tcsim
 from tcsim.hardware.unit import Unit
-from tcsim.probing import families
+from tcsim.probing.answers.halves import Halves
+from tcsim.probing.answers.orders import Orders
+from tcsim.probing.answers.trees import Trees, at_places, clusters_of
+from tcsim.probing.answers.words import dealt, fitting, in_turn, lone
 from tcsim.probing.box import Box, Formats, simulated
-from tcsim.probing.candidates import operand_formats, parts_of, unit_of_parts
-from tcsim.probing.codes import kept_bits
-from tcsim.probing.contests import period
-from tcsim.probing.cut import apart
-from tcsim.probing.halves import Halves
-from tcsim.probing.orders import Orders
-from tcsim.probing.rungs import likely_cuts, rungs
-from tcsim.probing.search import Found, Judge
-from tcsim.probing.structure import branches
-from tcsim.probing.trees import Trees, at_places, clusters_of
-from tcsim.probing.words import dealt, fitting, in_turn, lone
+from tcsim.probing.questions import families
+from tcsim.probing.questions.codes import kept_bits
+from tcsim.probing.questions.contests import period
+from tcsim.probing.questions.rungs import likely_cuts, rungs
+from tcsim.probing.search.candidates import operand_formats, parts_of, unit_of_parts
+from tcsim.probing.search.cut import apart
+from tcsim.probing.search.elimination import Found, Judge
+from tcsim.probing.search.structure import branches
 
 
 def _unit(arithmetic: str, size: int, seed: int, blocks: int = 1, **changes: Any) -> Unit:

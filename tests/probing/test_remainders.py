@@ -13,11 +13,11 @@ from tcsim.fp.codes import decode
 from tcsim.fp.formats import Format, format_named
 from tcsim.hardware.choices import ALIGN_ROUNDINGS
 from tcsim.hardware.unit import Unit
-from tcsim.probing import remainders
+from tcsim.probing.answers import remainders
 from tcsim.probing.box import Box, Formats, simulated
-from tcsim.probing.candidates import parts_of
-from tcsim.probing.edges import ladders
-from tcsim.probing.search import Found, Judge
+from tcsim.probing.questions.edges import ladders
+from tcsim.probing.search.candidates import parts_of
+from tcsim.probing.search.elimination import Found, Judge
 
 _BF16, _FP16 = tcsim.unit("h200", "bfloat16"), tcsim.unit("h200", "float16")
 _WIDE = _BF16.replace(a="float64", b="float64", out="float64", block_size=4)

@@ -16,10 +16,10 @@ from tcsim_gpu.library_calls import LibraryCall, gemm_kind
 from tcsim_gpu.survey import KINDS
 
 import tcsim
-from tcsim.probing import hashed
 from tcsim.probing.audit import SampledCall
-from tcsim.probing.epilogues import GemmEpilogue, epilogue_of_kernel, fused
-from tcsim.probing.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
+from tcsim.probing.libraries import hashed
+from tcsim.probing.libraries.epilogues import GemmEpilogue, epilogue_of_kernel, fused
+from tcsim.probing.libraries.gemm_kernels import GemmKind, Launch, kernel_family, schedule_of_kernel
 from tcsim.probing.predict import predict, unit_of_kind
 from tcsim.schedule import Hybrid, Lanes, Tiled
 

@@ -10,9 +10,9 @@ from support.recovery import black_box
 
 import tcsim
 from tcsim.hardware.unit import Unit
+from tcsim.probing.answers.tides import Tides
 from tcsim.probing.box import Box, Formats
-from tcsim.probing.candidates import parts_of
-from tcsim.probing.tides import Tides
+from tcsim.probing.search.candidates import parts_of
 
 SHAPES = {
     "two of sixteen": {"block_size": 16, "chain": 2},

@@ -9,8 +9,8 @@ import numpy as np
 import tcsim
 from support.patterns import KINDS, operands
 from tcsim.hardware.unit import Unit
-from tcsim.probing import families
 from tcsim.probing.box import Batch, Formats, simulated
+from tcsim.probing.questions import families
 from tcsim.probing.result import ProbeResult
 from tcsim.problem import Codes
 

@@ -1,0 +1,271 @@
+"""The order of k from what is asked for it alone: contests for the blocks, marks within a block for its tree, random words of lone
+products for the place of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.hardware.unit import Unit
+from tcsim.probing.answers import words
+from tcsim.probing.answers.halves import Halves
+from tcsim.probing.answers.trees import Trees
+from tcsim.probing.box import Batch, Box, embedded, simulated
+from tcsim.probing.questions import contests, marks
+from tcsim.probing.questions.codes import Rng
+from tcsim.probing.search import structure
+from tcsim.probing.search.candidates import Parts, unit_of_parts
+from tcsim.probing.search.challenge import one_after_another
+from tcsim.probing.search.elimination import Judge
+from tcsim.probing.search.structure import Labels
+
+_LONG, _SHORT = 130, 72  # products that contests and lone products are asked of
+_BEHIND = 64  # products of zero behind them
+_EXPLAINED = 0.9  # of sums by an order of whole blocks, if shorter ones are asked for
+_FEW, _FIRST = 4, 3  # contests of a unit that takes long, and those asked first
+_TREES = 1500  # pairs within a block that marks are asked for
+_BRANCHES = 40  # the largest tree of random words
+_DEALT = 6  # orders that their random words allow
+_WALKS = 2  # orders that lone products allow
+
+
+class Orders:
+    """What a black box was asked about the order of k."""
+
+    def __init__(self, box: Box, rng: Rng, judge: Judge, sums: list[Batch]) -> None:
+        self.box, self.rng, self.judge, self.sums = box, rng, judge, sums
+        self._contests: dict[int, dict[contests.Contest, npt.NDArray[np.uint64]]] = {}  # of each its answers, (first, second)
+        self.halves, self.trees = Halves(box, judge), Trees(box, rng)
+        self._alone: dict[str, Batch | None] = {}
+        self._fitting: dict[tuple[Unit, int], npt.NDArray[np.bool_]] = {}
+        self._inner: dict[tuple[object, ...], list[Batch]] = {}
+
+    def blocks(self, parts: Parts, *, slow: bool) -> Labels | None:
+        """The block of every k as contests show it under a kind of arithmetic; None where they show nothing, or c comes late."""
+        known = self.box.formats
+        if known.a.integer or known.scale is not None or parts["c_enters"] != "aligned":
+            return None
+        size, kept = parts["block_size"], parts["out_precision"] or known.out.precision
+        chosen = contests.contests_of(known, kept)[: _FEW if slow else None]
+        unit = unit_of_parts(known, {**parts, "k_order": None})
+        if not chosen or unit is None:
+            return None
+        ends = np.array([size, 2 * size])  # blocks of zeros before and behind, which may cut c
+        either = self._simulated(unit, chosen, ends, 4 * size)
+        able = [i for i in range(len(chosen)) if either[i, 0, 1] != either[i, 1, 0]]
+        for count in dict.fromkeys((min(_FIRST, len(able)), len(able))):
+            told = able[:count]
+            seen = self._seen(kept, [chosen[i] for i in told])
+            label = None if seen is None or not told else contests.blocks(seen, either[told, 0, 1], either[told, 1, 0])
+            if seen is None or label is not None:
+                return label
+        return None
+
+    def _simulated(self, unit: Unit, chosen: Sequence[contests.Contest], at: Labels, k: int) -> npt.NDArray[np.uint64]:
+        """What a unit answers to contests at these places."""
+        small = contests.contests_at(self.box.formats, chosen, at, at, k)
+        self.judge.begin(unit, small)
+        return contests.answers(replace(small, d=simulated(unit, small, seed=self.judge.seed)), len(chosen))
+
+    def _seen(self, kept: int, chosen: Sequence[contests.Contest]) -> npt.NDArray[np.uint64] | None:
+        """What the black box answers to contests at all k, asked together where it was not before; None where it is asked no more."""
+        known = self._contests.setdefault(kept, {})
+        fresh = [contest for contest in chosen if contest not in known]
+        if fresh:
+            at, k = np.arange(self.box.whole(_LONG)), self.box.whole(_LONG + _BEHIND)
+            asked = self.box.more(contests.contests_at(self.box.formats, fresh, at, at, k))
+            if asked is None:
+                return None
+            known.update(zip(fresh, contests.answers(asked, len(fresh)), strict=True))
+        return np.stack([known[contest] for contest in chosen]) if chosen else np.empty((0, 1, 1), np.uint64)
+
+    def within(self, parts: Parts, label: Labels, length: int) -> Iterator[Parts]:
+        """The order of these blocks, each in ascending k; then as contests, and marks, show the places within a block."""
+        known, size = self.box.formats, parts["block_size"]
+        blocks = list(contests.members(label, length))
+        for read in (self.halves.ordered, self.trees.ordered):
+            if (read_off := read(parts, blocks, partial(self._worth, parts))) is not None:
+                yield self._ordered(parts, read_off)
+        yield self._ordered(parts, blocks)
+        unit = unit_of_parts(known, {**parts, "k_order": None})
+        if size < 2 or unit is None:
+            return
+        told = self._contests[parts["out_precision"] or known.out.precision]
+        chosen, seen = list(told), np.stack(list(told.values()))
+        wanted = self._simulated(unit, chosen, np.arange(size), 2 * size)
+        for some in (slice(None), *(slice(v, v + 1) for v in range(len(chosen)))):  # not all, where a number is not yet right
+            found = [structure.matched(_rows(seen[some][:, x][:, :, x]), _rows(wanted[some]), size) for x in blocks]
+            if all(order is not None for order in found):
+                yield self._ordered(parts, [x[list(order or ())] for x, order in zip(blocks, found, strict=True)])
+        if parts["align_rounding"] == "sr" and (cut := self._cut(parts, blocks)) is not None:
+            yield cut
+        if parts["arithmetic"] not in ("rounded", "fused", "paired") or size < 3:
+            return
+        if parts["rounding"] == "sr" and (joined := self._joined(parts, blocks)) is not None:
+            yield joined
+        for fars in ((False,), (True,), (False, True)):
+            if (treed := self._trees(parts, blocks, length, fars)) is not None:
+                yield treed
+
+    def halved(self, parts: Parts) -> Iterator[Parts]:
+        """Blocks taken upwards, even and odd places as they show."""
+        if (found := self.halves.upwards(parts, self.box.whole(_LONG), partial(self._worth, parts))) is not None:
+            yield self._ordered(parts, found)
+
+    def _worth(self, parts: Parts, blocks: list[Labels]) -> bool:
+        """Whether sums of whole blocks are explained so far that shorter ones are worth a call each."""
+        return self.judge.score(self._ordered(parts, blocks), self.sums, _EXPLAINED) > _EXPLAINED
+
+    def _ordered(self, parts: Parts, blocks: list[Labels]) -> Parts:
+        order = tuple(int(k) for k in np.concatenate(blocks))
+        return {**parts, "k_order": None if order == tuple(range(len(order))) else order}
+
+    def _trees(self, parts: Parts, blocks: list[Labels], length: int, fars: tuple[bool, ...]) -> Parts | None:
+        """Places within blocks from pairs of marks of each."""
+        unit = unit_of_parts(self.box.formats, {**parts, "k_order": None})
+        asked = [self._marked(parts["block_size"], blocks, length, far) for far in fars]
+        if unit is None or not all(asked):
+            return None
+        found: list[Labels] = []
+        for block, pairs in zip(blocks, zip(*asked, strict=True), strict=True):
+            for batch in pairs:
+                self.judge.begin(unit, batch)
+                self.judge.work += batch.size * batch.a.shape[2]
+            wanted = [structure.answer_rows(simulated(unit, batch, seed=self.judge.seed)) for batch in pairs]
+            seen = [structure.answer_rows(batch.d) for batch in pairs]
+            order = structure.matched(np.concatenate(seen, axis=1), np.concatenate(wanted, axis=1), parts["block_size"])
+            if order is None:
+                return None
+            found.append(block[list(order)])
+        return self._ordered(parts, found)
+
+    def _marked(self, size: int, blocks: list[Labels], length: int, far: bool) -> list[Batch]:
+        """What pairs of marks within each of the blocks answer, as if it were alone; none where there are too many."""
+        if size * size > _TREES:
+            return []
+        key = (far, length, *map(tuple, blocks))
+        if key not in self._inner:
+            inner = marks.pairs(self.rng, self.box.formats, size, far=far)
+            asked = self.box.more(one_after_another([embedded(inner, at, length) for at in blocks]))
+            answered = [] if asked is None or asked.d is None else np.split(asked.d, len(blocks))
+            self._inner[key] = [replace(inner, d=d) for d in answered]
+        return self._inner[key]
+
+    def _joined(self, parts: Parts, blocks: list[Labels]) -> Parts | None:
+        """Places within the blocks of a tree whose sums are rounded by random words: that of two products alone says where in the
+        tree they meet."""
+        known, size = self.box.formats, parts["block_size"]
+        unit = unit_of_parts(known, {**parts, "k_order": None})
+        both = np.array([(i, j) for i in range(size) for j in range(i)])
+        if unit is None or parts["arithmetic"] != "rounded" or not 2 < size <= _BRANCHES:
+            return None
+        inner, found = words.meeting(self.rng, known, parts, len(both)), []
+        meets, ends = _tree(size)
+        for start, block in zip(range(0, len(blocks) * size, size), blocks, strict=True):
+            asked = self.box.more(words.moved_to(inner, block[both], len(blocks) * size))
+            if asked is None:
+                return None
+            fits = np.zeros((len(ends), len(both)), bool)
+            for node, places in enumerate(ends):
+                moved = words.moved_to(inner, np.broadcast_to(np.array(places) + start, both.shape), len(blocks) * size)
+                self.judge.begin(unit, moved)
+                self.judge.work += moved.size * len(blocks) * size
+                fits[node] = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(1, 2))
+            if not (fits.sum(axis=0) == 1).all():
+                return None
+            of_k = np.full((size, size), -1)
+            of_k[both[:, 0], both[:, 1]] = of_k[both[:, 1], both[:, 0]] = fits.argmax(axis=0)
+            order = structure.first_fits(of_k, meets)
+            if order is None:
+                return None
+            found.append(block[list(order)])
+        return self._ordered(parts, found)
+
+    def _cut(self, parts: Parts, blocks: list[Labels]) -> Parts | None:
+        """Places within blocks whose terms are cut by random words: what is left of a product beside one that cancels c."""
+        size, length = parts["block_size"], len(blocks) * parts["block_size"]
+        unit = unit_of_parts(self.box.formats, {**parts, "k_order": None})
+        inner, at = words.beneath(self.rng, self.box.formats, parts, size), np.arange(size)
+        count = inner.a.shape[2]
+        found: list[Labels] = []
+        for start, block in zip(range(0, length, size), blocks, strict=True):
+            asked = self.box.more(words.moved_to(inner, np.stack([np.roll(block, -i) for i in range(count)], axis=1), length))
+            if asked is None or unit is None:
+                return None
+            fits = np.zeros((size, size), bool)
+            for place in at:
+                beside = start + (place + np.arange(count)) % size
+                moved = words.moved_to(inner, np.broadcast_to(beside, (size, count)), length)
+                self.judge.begin(unit, moved)
+                self.judge.work += moved.size * length
+                fits[:, place] = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(1, 2))
+            order = words.in_turn(fits)
+            if order is None:
+                return None
+            found.append(block[order])
+        return self._ordered(parts, found)
+
+    def alone(self, parts: Parts) -> Iterator[Parts]:
+        """Orders of k under which the random words of lone products are those of the places they are at."""
+        known = self.box.formats
+        unit = unit_of_parts(known, {**parts, "k_order": None})
+        if unit is None or not unit.stochastic or known.scale is not None or parts["c_enters"] != "aligned":
+            return
+        of_results = parts["rounding"] == "sr" and parts["arithmetic"] == "aligned"
+        kind = repr(
+            [parts[key] for key in ("align_rounding", "fraction_bits", "product_rounding", "rounding", "out_precision")]
+        )
+        if kind not in self._alone:
+            most = _LONG if of_results else _SHORT
+            self._alone[kind] = self.box.more(words.lone(self.rng, known, parts, self.box.whole(most)))
+        asked = self._alone[kind]
+        if asked is None or asked.d is None:
+            return
+        count, size = asked.a.shape[2], parts["block_size"]
+        if of_results:  # of whole blocks: with blocks of one product their words say how many blocks came before
+            single = {**parts, "block_size": 1, "chain": 1, "chains": 1}
+            for blocks in islice(words.dealt(self._places(single, asked)), _DEALT):
+                yield self._ordered({**single, "block_size": len(blocks[0])}, blocks)
+        fits = self._places(parts, asked)
+        left = _WALKS
+        for length in range(size, count + 1, size):
+            starts = range(0, count - length + 1, length)
+            order = words.in_turn(np.logical_and.reduce([fits[i : i + length, i : i + length] for i in starts]))
+            if order is None:
+                continue
+            yield self._ordered(parts, [np.array(order)])
+            if parts["rounding"] == "sr" and (joined := self._joined(parts, np.split(np.array(order), length // size))):
+                yield joined
+            left -= 1
+            if not left:
+                return
+
+    def _places(self, parts: Parts, asked: Batch) -> npt.NDArray[np.bool_]:
+        """For every k of lone products at which places of a record without an order they would give the same answers; of these no
+        NaN is one."""
+        unit, count = unit_of_parts(self.box.formats, {**parts, "k_order": None, "nan_from": "code"}), asked.a.shape[2]
+        if unit is None:
+            return np.zeros((count, count), bool)
+        if (unit, id(asked)) not in self._fitting:
+            self._fitting[unit, id(asked)] = words.fitting(self.judge, unit, asked)
+        return self._fitting[unit, id(asked)]
+
+
+def _tree(size: int) -> tuple[Labels, list[tuple[int, int]]]:
+    """Of every two places the sum at which they meet in a balanced tree, and two places that meet at each."""
+    meets = np.full((size, size), -1)
+    ends: list[tuple[int, int]] = []
+    for x, y in structure.branches(size):
+        meets[np.ix_(x, y)] = meets[np.ix_(y, x)] = len(ends)
+        ends.append((x[0], y[0]))
+    return meets, ends
+
+
+def _rows(found: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """What contests answer, a row for every two places."""
+    return np.ascontiguousarray(found.transpose(1, 2, 0).reshape(-1, found.shape[0]))

@@ -1,0 +1,70 @@
+"""Places within a block that whole blocks do not show, from blocks that are cut short: of those some places are left."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcsim.probing.box import Batch, Box
+from tcsim.probing.questions import families
+from tcsim.probing.questions.codes import Rng
+from tcsim.probing.search import structure
+from tcsim.probing.search.elimination import Found, Judge
+from tcsim.probing.search.focus import focus
+
+_SHORTER = 6  # lengths below that of an order at which it is asked
+_ORDERED = 0.9  # of everything explained by an order that is looked at further
+_NEARLY = 0.998  # of everything by blocks taken upwards
+
+
+class Shortened:
+    """What a black box was asked of fewer products than an order has."""
+
+    def __init__(self, box: Box, rng: Rng, judge: Judge, sums: list[Batch]) -> None:
+        self.box, self.rng, self.judge, self.sums = box, rng, judge, sums
+        self._asked: dict[int, list[Batch]] = {}
+
+    def exchanged(self, found: Found, used: list[Batch]) -> Found:
+        """Equal parts of a block exchanged where that explains more, as often as it does; pairs and lanes too that seem to be taken upwards, as
+        whole blocks of them are nearly the same in any order."""
+        parts, score = found.parts, found.score
+        hidden = parts["term_cut"] == "pairs" or parts["lanes"] > 1
+        if hidden and parts["k_order"] is None and _NEARLY < score < 1.0:
+            upwards = {**parts, "k_order": tuple(range(parts["block_size"]))}
+            better = self._climbed(Found(upwards, score), used)
+            return found if better.parts == upwards else better
+        if parts["k_order"] is None or score < _ORDERED or next(structure.exchanges(parts), None) is None:
+            return found
+        return self._climbed(found, used)
+
+    def _climbed(self, found: Found, used: list[Batch]) -> Found:
+        used = [*used, *self.cut_short(len(found.parts["k_order"]))]
+        found, before = Found(found.parts, self.judge.score(found.parts, used)), -1.0
+        while before < found.score < 1.0 and not self.judge.tired:
+            before, begun = found.score, found
+            few = focus(self.judge, begun.parts, used)
+            least = self.judge.score(begun.parts, few)
+            for change in structure.exchanges(begun.parts):
+                parts = {**begun.parts, "k_order": change(begun.parts["k_order"])}
+                score = self.judge.score(parts, few, least)
+                score = self.judge.score(parts, used, found.score) if score > least else score
+                if score <= found.score:
+                    continue
+                found = Found(parts, score)
+                if found.perfect:
+                    return found
+                if parts["term_cut"] != "pairs":  # of pairs a step that explains a little more may lead away
+                    begun, few = found, focus(self.judge, parts, used)
+                    least = self.judge.score(parts, few)
+        return found
+
+    def cut_short(self, length: int) -> list[Batch]:
+        """Sums of fewer products than an order has: of its blocks some places are left, in the order in which they are taken."""
+        if length not in self._asked:
+            shorter = {int(k) for k in np.linspace(length - 1, 2, _SHORTER)} if self.box.k_step == 1 else set()
+            fewer = {k for k in shorter if 0 < k < length}
+            asked = [
+                self.box.more(families.sum_batches(self.rng, self.box.formats, k, name="cut short")) for k in sorted(fewer)
+            ]
+            self._asked[length] = [batch for batch in asked if batch is not None]
+            self.sums += self._asked[length]
+        return self._asked[length]

@@ -1,0 +1,172 @@
+"""What is asked about random words: lone products, two that meet, one beneath another; and who is where by what they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.hardware.unit import Unit
+from tcsim.probing.box import Batch, Formats, simulated
+from tcsim.probing.questions.codes import Rng, codes_at, exponents, fractions, negated
+from tcsim.probing.questions.contests import factors
+from tcsim.probing.questions.families import middle_numbers
+from tcsim.probing.search.candidates import Parts
+from tcsim.probing.search.elimination import Judge, cost_of
+
+Labels = npt.NDArray[np.int64]
+Fits = npt.NDArray[np.bool_]
+_ROWS, _TURNS = 32, 8  # lone products at each k, and parts of them that are looked at one after another
+_COLUMNS = 8  # places of a problem
+_ACROSS = (4, 8)  # outputs of two products
+_PAIR = 2
+
+
+def lone(rng: Rng, known: Formats, parts: Parts, k: int) -> Batch:
+    """_ROWS products at each k, beside a c under which bits of them, or of both, are cut: each turn problems of some rows of them, in
+    column j of problem i that at k = i · _COLUMNS + j."""
+    fa, fb, out = known.a, known.b, known.out
+    kept = parts["out_precision"] or out.precision
+    a = codes_at(fa, rng.integers(*_span(fa), (_ROWS, k)), fractions(rng, fa, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
+    values = codes_at(fb, rng.integers(*_span(fb), k), fractions(rng, fb, (k,)), rng.random(k) < 0.5)
+    product = exponents(a, fa) + exponents(values, fb)
+    cut = kept if parts["fraction_bits"] is None else min(kept, parts["fraction_bits"])
+    up = rng.choice(np.array([cut - 2, cut - 1, cut, cut, cut + 1, 1]), (_ROWS, k))
+    if parts["align_rounding"] == "sr" and cut < (parts["fraction_bits"] or 0) and parts["rounding"] not in ("rne", "rna"):
+        up = parts["fraction_bits"] + rng.integers(1, 4, up.shape)  # whether anything is left tips the rounding, far below
+    height = np.where(product + up > out.emax, product - up // 2, product + up)  # below, where the output ends
+    c = codes_at(out, height, fractions(rng, out, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
+    empty = rng.random((_ROWS, k)) < (0.6 if parts["product_rounding"] == "sr" else 0.1)
+    c = np.where(empty, np.zeros((), out.storage), c)
+    turn, row, at = np.indices((_TURNS, _ROWS // _TURNS, k))
+    problem, column = turn * -(-k // _COLUMNS) + at // _COLUMNS, at % _COLUMNS
+    count = -(-k // _COLUMNS) * _TURNS
+    left, right = np.zeros((count, _ROWS // _TURNS, k), fa.storage), np.zeros((count, k, _COLUMNS), fb.storage)
+    beside = np.zeros((count, _ROWS // _TURNS, _COLUMNS), out.storage)
+    left[problem, row, at], beside[problem, row, column] = a.reshape(turn.shape), c.reshape(turn.shape)
+    right[problem[:, 0], at[:, 0], column[:, 0]] = values
+    return Batch("lone products", left, right, beside)
+
+
+def fitting(judge: Judge, unit: Unit, asked: Batch) -> Fits:
+    """For every k of answered lone products at which places of a unit they would give the same answers, looked at turn by turn as
+    long as they do."""
+    assert asked.d is not None
+    count, problems = asked.a.shape[2], len(asked.a) // _TURNS
+    turn, at = np.indices((_TURNS, count))
+    problem, column = turn * problems + at // _COLUMNS, at % _COLUMNS
+    left, right = asked.a[problem, :, at], asked.b[problem, at, column]
+    moved = replace(asked, a=np.zeros_like(asked.a), b=np.zeros_like(asked.b))
+    fits = np.zeros((count, count), bool)
+    for step in range(count):
+        places = (at + step) % count
+        moved.a[problem, :, places], moved.b[problem, places, column] = left, right
+        able = np.arange(count)
+        for first in range(0, len(asked.a), problems):
+            some = first + np.unique(able // _COLUMNS)
+            looked_at = replace(moved, only=tuple(some.tolist()))
+            judge.begin(unit, looked_at)
+            judge.work += looked_at.size * count * cost_of(unit)
+            same = np.zeros((problems, _COLUMNS), bool)
+            same[some - first] = (simulated(unit, looked_at, seed=judge.seed) == asked.d[some]).all(axis=1)
+            able = able[same.ravel()[able]]
+            if not able.size:
+                break
+        fits[able, (able + step) % count] = True
+        moved.a[problem, :, places], moved.b[problem, places, column] = 0, 0
+    return fits
+
+
+def meeting(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
+    """Problems of two products of which one ends about where the other's last place is: a sum of them is rounded."""
+    fa, fb, out = known.a, known.b, known.out
+    kept = parts["out_precision"] or out.precision
+    low, high = fa.emin + fb.emin, min(fa.emax + fb.emax, out.emax) - 2
+    above = min(max((low + high + kept) // 2, low + kept), high)
+    made = []
+    for at, fmt, shape in ((0, fa, (count, _ACROSS[0])), (1, fb, (count, _ACROSS[1]))):
+        up, down = (factors(known, e)[at] for e in (above, max(above - kept, low)))
+        made.append([codes_at(fmt, e, fractions(rng, fmt, shape), False) for e in (up, down)])
+    a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
+    return Batch("two products", a, b, np.zeros((count, *_ACROSS), out.storage))
+
+
+def beneath(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
+    """Problems of a product of which bits are cut, and one that sets where they are, c its negative; or a third product is, where only
+    those reach so far above what an output shows."""
+    fa, fb, out = known.a, known.b, known.out
+    kept, high = parts["fraction_bits"] or 0, fa.emax + fb.emax - 1
+    top = min(high, out.emax - 1)
+    beyond = count > _PAIR and top - kept < out.emin
+    top = min(high, max(top, out.emin + kept)) if beyond else top
+    down = max(top - kept, fa.emin + fb.emin)
+    made = []
+    for at, fmt, shape in ((0, fa, (count, _ACROSS[0])), (1, fb, (count, _ACROSS[1]))):
+        low, above = factors(known, down)[at], factors(known, top)[at]
+        large = codes_at(fmt, above, np.zeros(shape), False)
+        against = negated(large, fmt) if fa.signed == (at == 0) else large
+        made.append([codes_at(fmt, low, fractions(rng, fmt, shape), False), large, *([against] if beyond else [])])
+    a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
+    c = np.zeros((), out.storage) if beyond else codes_at(out, top, 0, True)
+    return Batch("two products", a, b, np.full((count, *_ACROSS), c))
+
+
+def moved_to(pairs: Batch, places: Labels, k: int) -> Batch:
+    """The products of every problem at its places of k."""
+    count = len(places)
+    a, b = np.zeros((count, _ACROSS[0], k), pairs.a.dtype), np.zeros((count, k, _ACROSS[1]), pairs.b.dtype)
+    problems = np.arange(count)
+    for i in range(places.shape[1]):
+        a[problems, :, places[:, i]], b[problems, places[:, i]] = pairs.a[:, :, i], pairs.b[:, i]
+    return replace(pairs, a=a, b=b)
+
+
+def in_turn(fits: npt.NDArray[np.bool_]) -> list[int] | None:
+    """For place after place the first k left that fits; where none does, those of places before are moved on. None where that does not help."""
+    place_of = np.full(len(fits), -1)
+
+    def put(place: int, tried: npt.NDArray[np.bool_]) -> bool:
+        able = np.flatnonzero(fits[:, place])
+        for k in [*able[place_of[able] < 0], *able[place_of[able] >= 0]]:
+            if not tried[k]:
+                tried[k] = True
+                if place_of[k] < 0 or put(place_of[k], tried):
+                    place_of[k] = place
+                    return True
+        return False
+
+    every = all(put(place, np.zeros(len(fits), bool)) for place in range(len(fits)))
+    return np.argsort(place_of).tolist() if every else None
+
+
+def _span(fmt: object) -> tuple[int, int]:
+    low, high = middle_numbers(fmt, 3)  # type: ignore[arg-type]
+    return low, high + 1
+
+
+def dealt(fits: Fits) -> Iterator[list[Labels]]:
+    """The blocks, of the shortest order of k first, in which so many blocks come before every k as `fits` (k, blocks before) allows."""
+    count = len(fits)
+    for length in range(1, count + 1):
+        for size in (n for n in range(length, 0, -1) if length % n == 0):
+            blocks, able = length // size, np.ones((length, length // size), bool)
+            for start in range(0, count - length + 1, length):  # of a last one cut short, blocks may be left out
+                before = start // size
+                able &= fits[start : start + length, before : before + blocks]
+            label = _shared_out(able, size)
+            if label is not None:
+                yield [np.flatnonzero(label == block) for block in range(blocks)]
+
+
+def _shared_out(able: Fits, size: int) -> Labels | None:
+    """A block for every k, `size` of them in each: those that fit few first."""
+    room, label = np.full(able.shape[1], size), np.full(len(able), -1)
+    for k in np.argsort(able.sum(axis=1), kind="stable"):
+        left = np.flatnonzero(able[k] & (room > 0))
+        if not left.size:
+            return None
+        label[k] = left[0]
+        room[left[0]] -= 1
+    return label

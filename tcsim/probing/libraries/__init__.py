@@ -1,0 +1,1 @@
+"""What GEMM libraries do with k: their kernels, their choices, and catalogues of calls that ran."""

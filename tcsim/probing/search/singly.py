@@ -1,0 +1,57 @@
+"""Changes of one part alone: of those that explain more of a few outputs, the one that explains most of everything."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from tcsim.hardware.choices import ROUNDINGS
+from tcsim.probing.box import Batch
+from tcsim.probing.questions.codes import kept_bits
+from tcsim.probing.search.candidates import Parts, moves, scans
+from tcsim.probing.search.elimination import Found, Judge, best_of, scanned
+
+_FEW_BITS = 50  # that kernels compute fast
+_NEAR = 3  # values to both sides of a number
+
+
+def moved_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]) -> Found:
+    """The best change of one part of `used`, of those that explain more of a few outputs: a few are often explained by a wrong change
+    as well."""
+    changes = chain.from_iterable(changes for _, changes in moves(judge.known, found.parts))
+    return best_of_used(judge, found, list(changes), few, used)
+
+
+def scanned_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]) -> Found:
+    """The best value of one number of `used`, of those that explain more of a few outputs: where a change of another part explains some
+    of these few, it is not found beside it."""
+    begun, best = Found(found.parts, judge.score(found.parts, few)), found
+    for scan in scans(judge.known, found.parts):
+        likely = scanned(judge, begun, scan, few).parts
+        now = found.parts[scan.name]
+        near = [] if now is None else [v for v in range(now - _NEAR, now + _NEAR + 1) if scan.least <= v <= scan.most]
+        changes = [likely, *(scan.parts(v) for v in (*near, *scan.coarse)), *scan.besides]
+        best = max(best, best_of_used(judge, found, changes, few, used), key=lambda f: f.score)
+    return best
+
+
+def best_of_used(judge: Judge, found: Found, changes: list[Parts], few: list[Batch], used: list[Batch]) -> Found:
+    """The best of these changes of `used`, of those that explain more of a few outputs."""
+    begun, best = judge.score(found.parts, few), found
+    for change in changes:
+        parts = {**found.parts, **change}
+        if judge.score(parts, few, begun) > begun:
+            best = max(best, Found(parts, judge.score(parts, used, best.score)), key=lambda f: f.score)
+            if best.perfect:
+                break
+    return best
+
+
+def narrow(judge: Judge, found: Found, batches: list[Batch]) -> Found:
+    """A two-stage sum of few bits with results rounded in every way, with as many bits as answers have, too: c floored to so few looks like
+    a precision of results."""
+    bits = range(1, min(judge.known.out.precision + 2, _FEW_BITS))
+    begun = {**found.parts, "late_fraction_bits": _FEW_BITS}
+    kept = min(kept_bits(batch.d, judge.known.out) for batch in batches if batch.d is not None)
+    widths = [None, kept] if kept < judge.known.out.precision else [None]
+    tried = [{**begun, "fraction_bits": n, "rounding": r, "out_precision": p} for p in widths for n in bits for r in ROUNDINGS]
+    return best_of(judge, Found(found.parts, judge.score(found.parts, batches)), tried, batches)
