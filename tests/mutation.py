@@ -56,7 +56,9 @@ class Copy:
         self.folder = folder
         for name in ("tcsim", "gpu", "tests", "cffi_build"):
             shutil.copytree(
-                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "h200.npz", "h200-nan.npz")
+                ROOT / name,
+                folder / name,
+                ignore=shutil.ignore_patterns("__pycache__", "h200.npz", "h200-nan.npz", "h100-zero-factors.npz"),
             )
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(ROOT / name, folder / name)

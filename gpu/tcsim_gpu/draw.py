@@ -1,4 +1,4 @@
-"""Inputs that try hard: codes of a format drawn on the GPU from ten distributions, the same for the same seed."""
+"""Inputs that try hard: codes of a format drawn on the GPU from eleven distributions, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format
 from tcsim.verbs.draws import DISTRIBUTIONS as DISTRIBUTIONS
+from tcsim.verbs.draws import ZEROS, signed_zeros
 from tcsim_gpu import device
 
 
@@ -59,9 +60,8 @@ def random_codes(source: GpuSource, fmt: Format, shape: tuple[int, ...], distrib
     body = field.astype(cp.uint64) << fmt.mantissa_bits | fraction
     body = cp.minimum(body, fmt.max_code >> fmt.padding) << fmt.padding
     out = body | sign
-    if distribution in ("zeros", "tiny", "mid"):
-        share = 0.5 if distribution == "zeros" else 0.05
-        out = cp.where(source.chance(shape, share), sign if fmt.nan != "negative-zero" else 0, out)
+    if distribution in ZEROS:
+        out = cp.where(source.chance(shape, ZEROS[distribution]), sign if fmt.nan != "negative-zero" else 0, out)
     if distribution == "special":
         out = _with_specials(source, fmt, out, sign)
     if distribution == "nan":
@@ -70,8 +70,15 @@ def random_codes(source: GpuSource, fmt: Format, shape: tuple[int, ...], distrib
 
 
 def random_operands(source: GpuSource, a: Format, b: Format, m: int, n: int, k: int, distribution: str) -> tuple[Any, Any]:
-    """Codes of A (1, m, k) and B (1, k, n). In "cancel" neighbouring k hold the same a and opposite b, but for last bits."""
+    """Codes of A (1, m, k) and B (1, k, n). In "cancel" neighbouring k hold the same a and opposite b, but for last bits; in
+    "zero-factors" zeros of a meet large numbers of b at some k, large ones of a zeros of b at others."""
     x, y = random_codes(source, a, (1, m, k), distribution), random_codes(source, b, (1, k, n), distribution)
+    if distribution == "zero-factors" and not a.integer:
+        where = source.between((1, 1, k), 0, 3)
+        large = random_codes(source, a, (1, m, k), "big"), random_codes(source, b, (1, k, n), "big")
+        cp, of_b = source.xp, where.reshape(1, k, 1)
+        x = cp.where(where == 0, signed_zeros(a, x), cp.where(where == 1, large[0], x))
+        y = cp.where(of_b == 0, large[1], cp.where(of_b == 1, signed_zeros(b, y), y))
     if distribution == "cancel" and k > 1 and not a.integer:
         pairs = k // 2 * 2
         last = x.dtype.type(1 << a.padding)
@@ -122,6 +129,7 @@ _FIELDS: dict[str, Callable[[GpuSource, Format, tuple[int, ...]], Any]] = {
     "nan": _mid,
     "full": lambda s, f, shape: s.between(shape, 0, _top(f)),
     "tiny": _tiny,
+    "zero-factors": _tiny,
     "big": _big,
     "maximal": lambda s, f, shape: _around(s, f, shape, f.bias, 1),
 }

@@ -1,4 +1,4 @@
-"""Inputs that try hard: codes of a format from ten distributions, drawn without a GPU, the same everywhere for the same seed.
+"""Inputs that try hard: codes of a format from eleven distributions, drawn without a GPU, the same everywhere for the same seed.
 
 The distributions are those that real tensor cores were compared on (`tcsim validate`); the numbers are not, since a GPU has a
 generator of its own.
@@ -28,7 +28,9 @@ DISTRIBUTIONS = {
     "maximal": "significands of almost all ones, exponents within 1",
     "uniform": "uniformly random bits",
     "nan": "many NaN of every payload, infinities and zeros among middling numbers",
+    "zero-factors": "zeros whose other factor is large beside products at the bottom, whose exponents alone count",
 }
+ZEROS = {"zeros": 0.5, "zero-factors": 0.25, "tiny": 0.05, "mid": 0.05}  # the share of zeros
 
 
 class Source:
@@ -70,8 +72,8 @@ def draw_codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution
     body = field.astype(np.uint64) << np.uint64(fmt.mantissa_bits) | fraction
     out = np.minimum(body, np.uint64(fmt.max_code >> fmt.padding)) << np.uint64(fmt.padding) | sign
     zero = sign if fmt.nan != "negative-zero" else np.zeros_like(sign)
-    if distribution in ("zeros", "tiny", "mid"):
-        out = np.where(source.chance(shape, 0.5 if distribution == "zeros" else 0.05), zero, out)
+    if distribution in ZEROS:
+        out = np.where(source.chance(shape, ZEROS[distribution]), zero, out)
     if distribution in ("special", "nan"):
         out = _with_specials(source, fmt, out, sign, zero, often=distribution == "nan")
     return out.astype(fmt.storage)
@@ -79,14 +81,24 @@ def draw_codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution
 
 def draw_operands(source: Source, a: Format, b: Format, rows: int, k: int, distribution: str) -> tuple[Codes, Codes]:
     """Codes of `rows` pairs of vectors, (rows, k) each. In "cancel" neighbouring k hold the same a and opposite b, but for
-    last bits."""
+    last bits; in "zero-factors" every other product is a zero times a large number."""
     x, y = draw_codes(source, a, (rows, k), distribution), draw_codes(source, b, (rows, k), distribution)
+    if distribution == "zero-factors" and not a.integer:
+        first, second = source.chance((rows, k), 0.25), source.chance((rows, k), 0.25)
+        large = draw_codes(source, a, (rows, k), "big"), draw_codes(source, b, (rows, k), "big")
+        x = np.where(first, signed_zeros(a, x), np.where(second, large[0], x))
+        y = np.where(first, large[1], np.where(second, signed_zeros(b, y), y))
     if distribution == "cancel" and k > 1 and not a.integer:
         pairs = k // 2 * 2
         last = x.dtype.type(1 << a.padding)
         x[:, 1:pairs:2] = x[:, 0:pairs:2] ^ (source.chance((rows, pairs // 2), 0.3).astype(x.dtype) * last)
         y[:, 1:pairs:2] = y[:, 0:pairs:2] ^ y.dtype.type(b.sign_bit)
     return x, y
+
+
+def signed_zeros(fmt: Format, codes: Any) -> Any:
+    """Zeros with the signs of codes, where the format has zeros of both."""
+    return codes & codes.dtype.type(fmt.sign_bit if fmt.signed and fmt.nan != "negative-zero" else 0)
 
 
 def _integers(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str) -> Codes:
@@ -133,6 +145,7 @@ def _big(source: Source, fmt: Format, shape: tuple[int, ...]) -> npt.NDArray[np.
 _FIELDS: dict[str, Callable[[Source, Format, tuple[int, ...]], npt.NDArray[np.int64]]] = {
     "full": lambda s, f, shape: s.between(shape, 0, _top(f)),
     "tiny": _tiny,
+    "zero-factors": _tiny,
     "big": _big,
     "maximal": lambda s, f, shape: _around(s, f, shape, f.bias, 1),
 }

@@ -10,7 +10,7 @@ import pytest
 from support.vectors import FOLDER, needs_vectors
 
 import tcsim
-from tcsim.verbs.draws import DISTRIBUTIONS, Source, draw_codes
+from tcsim.verbs.draws import DISTRIBUTIONS, Source, draw_codes, draw_operands
 from tcsim.verbs.records import record_lines, unit_from_record, unit_given, unit_record
 from tcsim.verbs.vectors import hex_lines, write_vectors
 
@@ -140,7 +140,7 @@ def test_vectors_go_through_a_file_and_back(name: str, tmp_path: Path) -> None:
     assert all(np.array_equal(g.d, h.d) and np.array_equal(g.a, h.a) for g, h in zip(groups, defined, strict=True))
     files = [write_vectors(groups, u, tmp_path / f"v.{form}") for form in ("npz", "hex")]
     assert tcsim.check(files[0])  # the file says its unit
-    assert tcsim.check(files[1], u, k=2 * u.instruction_k if u.scale_block else None).outputs == 30
+    assert tcsim.check(files[1], u, k=2 * u.instruction_k if u.scale_block else None).outputs == 3 * len(DISTRIBUTIONS)
     text = hex_lines(groups, u)
     first = text[3].split()
     first[-1] = f"{int(first[-1], 16) ^ 1:0{len(first[-1])}x}"
@@ -164,6 +164,17 @@ def test_vectors_are_the_same_for_the_same_seed_and_try_hard() -> None:
     assert 0.4 < (drawn["zeros"] == 0).mean() < 0.6
     assert np.isinf(drawn["special"]).any()
     assert np.signbit(drawn["zeros"][drawn["zeros"] == 0]).any()
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "tfloat32", "float8_e5m2"])
+def test_a_zero_factor_stands_beside_a_large_one_above_all_products(name: str) -> None:
+    """A unit that counted such a zero's exponent, of the format's least number, would cut every product away."""
+    fmt = tcsim.formats()[name]
+    x, y = (tcsim.decode(codes, fmt) for codes in draw_operands(Source(3, name), fmt, fmt, 400, 16, "zero-factors"))
+    zero = x * y == 0
+    assert 0.4 < zero.mean() < 0.8
+    counted = np.max(np.where(zero, 2.0**fmt.emin * np.maximum(np.abs(x), np.abs(y)), 0), axis=1)
+    assert np.all(counted > np.max(np.abs(x * y), axis=1))
 
 
 def test_lines_of_the_table_are_its_units() -> None:
