@@ -29,7 +29,7 @@ _LABEL = re.compile(r"(?P<gpu>\S+) (?P<a>\S+)(?: x (?P<b>\S+))? -> (?P<out>\S+) 
 def units(gpu: str | None = None, *, fmt: Any = None) -> list[Unit]:
     """Every known unit in the order of the table; of one GPU, or with inputs of a format, if these are named.
 
-    `fmt` may be a family: "fp8" lists all units with an fp8 input. ValueError for a name that no unit has.
+    `fmt` may be a family: "fp8" lists all units with an fp8 input, "fp8 x fp8" those of two. ValueError for a name that no unit has.
     """
     name = None if gpu is None else gpu_named(gpu).name
     found = [u for u in UNITS if name in (None, u.gpu)]
@@ -37,11 +37,22 @@ def units(gpu: str | None = None, *, fmt: Any = None) -> list[Unit]:
 
 
 def _with_input(found: Iterable[Unit], fmt: Any) -> list[Unit]:
-    members = _members(fmt)
-    kept = [u for u in found if u.name in members or (not u.name and (u.a in members or u.b in members))]
+    found, (a, b) = list(found), _pair(fmt)
+    members = _members(a)
+    if b is None:
+        kept = [u for u in found if u.name in members or (not u.name and (u.a in members or u.b in members))]
+    else:
+        pairs = {(x, y) for x in members for y in _members(b)}
+        kept = [u for u in found if _operands(u) in pairs]
     if not kept:
-        raise _no_such_input(list(found), fmt, members)
+        raise _no_such_input(found, fmt, () if b else members)
     return kept
+
+
+def _operands(unit: Unit) -> tuple[str, str]:
+    """The names of what a and b hold, block-scaled ones too."""
+    a, b = _pair(unit.name) if unit.name else (str(unit.a), str(unit.b))
+    return a, b or a
 
 
 def _members(fmt: Any) -> tuple[str, ...]:
@@ -52,6 +63,12 @@ def _members(fmt: Any) -> tuple[str, ...]:
     return family_of(fmt) or (format_named(fmt).name,)
 
 
+def _pair(fmt: Any) -> tuple[Any, Any]:
+    """The formats of a and b that "e4m3 x e5m2" names; of anything else that one, and None."""
+    a, found, b = str(fmt).partition(" x ")
+    return (a.strip(), b.strip()) if found else (fmt, None)
+
+
 def unit(gpu: str, fmt: Any = None, *, b: Any = None, out: Any = None, instruction: str | None = None) -> Unit:
     """The unit of a GPU for an input format, e.g. ``unit("a100", "float16")``, or that of its whole name, ``unit("a100:fp16")``.
 
@@ -60,8 +77,8 @@ def unit(gpu: str, fmt: Any = None, *, b: Any = None, out: Any = None, instructi
         format, ``"GPU:FORMAT"`` with as much as needed of ``"GPU:A x B -> OUT @ INSTRUCTION, field=value"`` (":" may stand
         for "->"; fields as `Unit.replace` takes them), or a unit's label.
     fmt
-        The format of a (and of b, unless `b` names another): a name, a scalar type or dtype, or a block-scaled name such as
-        "mxfp8_e4m3", "mxfp4" or "nvfp4".
+        The format of a (and of b, unless `b` or "e4m3 x e5m2" names another): a name, a scalar type or dtype, or a block-scaled
+        name such as "mxfp8_e4m3", "mxfp4" or "nvfp4".
     out
         float32 (float64, int32) unless given.
     instruction
@@ -76,6 +93,8 @@ def unit(gpu: str, fmt: Any = None, *, b: Any = None, out: Any = None, instructi
             raise ValueError(_format_missing(gpu))
         return _spelled(str(gpu))
     record = gpu_named(gpu)
+    if b is None:
+        fmt, b = _pair(fmt)
     found = _of_input([u for u in UNITS if u.gpu == record.name], fmt, b)
     found = _narrow(found, "output", None if out is None else format_named(out).name, lambda u: str(u.out))
     found = _narrow(found, "instruction", instruction, lambda u: u.instruction)

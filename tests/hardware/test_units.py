@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import tcsim
@@ -137,3 +139,17 @@ def test_converted_operands_align_by_the_wider_format() -> None:
     block = tcsim.trace([2.0**15], [2.0**-9], unit=mixed)
     assert block.terms[0].exponent == 6
     assert tcsim.trace([2.0**15], [2.0**-9], unit=mixed.replace(operand_format=None)).terms[0].exponent == 9
+
+
+@pytest.mark.parametrize("gpu", sorted({u.gpu for u in tcsim.units()}))
+def test_what_an_error_lists_as_known_is_taken(gpu: str) -> None:
+    """Every input that a refusal names, pairs of formats too, names a unit of that GPU, and finds it in the list."""
+    with pytest.raises(ValueError, match="known: ") as refused:
+        tcsim.unit(gpu, "float17")
+    known = re.split(r"; |$", str(refused.value).split("known: ")[1])[0].split(", ")
+    assert {u.name or (str(u.a) if u.a == u.b else f"{u.a} x {u.b}") for u in tcsim.units(gpu)} >= set(known)
+    for name in [*known, *(u.name or f"{u.a} x {u.b}" for u in tcsim.units(gpu))]:
+        found = tcsim.unit(gpu, name)
+        assert name in (found.name, found.a, f"{found.a} x {found.b}")
+        assert found in tcsim.units(gpu, fmt=name)
+    assert {u.gpu for u in tcsim.units(fmt="fp8 x fp8")} == {u.gpu for u in tcsim.units(fmt="fp8") if not u.name}
