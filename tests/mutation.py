@@ -58,7 +58,7 @@ class Copy:
             shutil.copytree(
                 ROOT / name,
                 folder / name,
-                ignore=shutil.ignore_patterns("__pycache__", "h200.npz", "h200-nan.npz", "h100-zero-factors.npz"),
+                ignore=shutil.ignore_patterns("__pycache__", "h200.npz", "h200-nan.npz", "h100-factors.npz"),
             )
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(ROOT / name, folder / name)

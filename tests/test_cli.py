@@ -93,7 +93,7 @@ def test_vectors_are_written_and_checked(form: str, tmp_path: Path) -> None:
     file = tmp_path / f"bench.{form}"
     made = invoke("vectors", str(file), "--unit", "h200:e4m3,block_size=16,rounding=rne", "--rows", "4")
     assert made.exit_code == 0, made.output
-    assert "44 dot products of length 16 on h200 float8_e4m3fn" in made.output
+    assert "48 dot products of length 16 on h200 float8_e4m3fn" in made.output
     same = invoke("check", str(file), "--unit", "h200:e4m3,block_size=16,rounding=rne", "--json")
     assert (same.exit_code, json.loads(same.output)["differing"]) == (0, 0)
     other = invoke("check", str(file), "--unit", "h200:e4m3,block_size=16,rounding=ru,fraction_bits=9")

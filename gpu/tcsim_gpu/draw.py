@@ -1,4 +1,4 @@
-"""Inputs that try hard: codes of a format drawn on the GPU from eleven distributions, the same for the same seed."""
+"""Inputs that try hard: codes of a format drawn on the GPU from twelve distributions, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format
 from tcsim.verbs.draws import DISTRIBUTIONS as DISTRIBUTIONS
-from tcsim.verbs.draws import ZEROS, signed_zeros
+from tcsim.verbs.draws import LARGE, ZEROS, below_subnormals, signed_zeros
 from tcsim_gpu import device
 
 
@@ -71,14 +71,16 @@ def random_codes(source: GpuSource, fmt: Format, shape: tuple[int, ...], distrib
 
 def random_operands(source: GpuSource, a: Format, b: Format, m: int, n: int, k: int, distribution: str) -> tuple[Any, Any]:
     """Codes of A (1, m, k) and B (1, k, n). In "cancel" neighbouring k hold the same a and opposite b, but for last bits; in
-    "zero-factors" zeros of a meet large numbers of b at some k, large ones of a zeros of b at others."""
+    "zero-factors" and "subnormal-factors" such numbers of a meet large ones of b at some k, large ones of a such of b at others."""
     x, y = random_codes(source, a, (1, m, k), distribution), random_codes(source, b, (1, k, n), distribution)
-    if distribution == "zero-factors" and not a.integer:
-        where = source.between((1, 1, k), 0, 3)
+    if distribution in LARGE and not a.integer:
+        cp, share = source.xp, LARGE[distribution]
+        first, second = source.chance((1, 1, k), share), source.chance((1, 1, k), share)
         large = random_codes(source, a, (1, m, k), "big"), random_codes(source, b, (1, k, n), "big")
-        cp, of_b = source.xp, where.reshape(1, k, 1)
-        x = cp.where(where == 0, signed_zeros(a, x), cp.where(where == 1, large[0], x))
-        y = cp.where(of_b == 0, large[1], cp.where(of_b == 1, signed_zeros(b, y), y))
+        small = _small_factors(source, a, x, distribution), _small_factors(source, b, y, distribution)
+        x = cp.where(first, small[0], cp.where(second, large[0], x))
+        first, second = first.reshape(1, k, 1), second.reshape(1, k, 1)
+        y = cp.where(first, large[1], cp.where(second, small[1], y))
     if distribution == "cancel" and k > 1 and not a.integer:
         pairs = k // 2 * 2
         last = x.dtype.type(1 << a.padding)
@@ -86,6 +88,16 @@ def random_operands(source: GpuSource, a: Format, b: Format, m: int, n: int, k: 
         x[:, :, 1:pairs:2] = nudged
         y[:, 1:pairs:2] = y[:, 0:pairs:2] ^ y.dtype.type(b.sign_bit)
     return x, y
+
+
+def _small_factors(source: GpuSource, fmt: Format, codes: Any, distribution: str) -> Any:
+    """Zeros, or subnormal numbers of any magnitude, with the signs of codes."""
+    zeros = signed_zeros(fmt, codes)
+    if distribution == "zero-factors":
+        return zeros
+    drop = source.between(codes.shape, 0, fmt.mantissa_bits).astype(source.xp.uint64)
+    fraction = (source.words(codes.shape) & _mask(fmt.mantissa_bits)) >> drop
+    return zeros | (fraction << fmt.padding).astype(codes.dtype)
 
 
 def _mask(bits: int) -> int:
@@ -130,6 +142,7 @@ _FIELDS: dict[str, Callable[[GpuSource, Format, tuple[int, ...]], Any]] = {
     "full": lambda s, f, shape: s.between(shape, 0, _top(f)),
     "tiny": _tiny,
     "zero-factors": _tiny,
+    "subnormal-factors": lambda s, f, shape: s.between(shape, *below_subnormals(f)),
     "big": _big,
     "maximal": lambda s, f, shape: _around(s, f, shape, f.bias, 1),
 }

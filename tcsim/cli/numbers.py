@@ -259,7 +259,7 @@ def vectors(
 ) -> None:
     """Write test vectors of a unit.
 
-    Inputs that try hard, from eleven distributions, and the bits that must come out.
+    Inputs that try hard, from twelve distributions, and the bits that must come out.
 
     \b
       tcsim vectors bench.hex --unit "h200:e4m3,block_size=16" --rows 1000

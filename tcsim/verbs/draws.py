@@ -1,4 +1,4 @@
-"""Inputs that try hard: codes of a format from eleven distributions, drawn without a GPU, the same everywhere for the same seed.
+"""Inputs that try hard: codes of a format from twelve distributions, drawn without a GPU, the same everywhere for the same seed.
 
 The distributions are those that real tensor cores were compared on (`tcsim validate`); the numbers are not, since a GPU has a
 generator of its own.
@@ -29,8 +29,10 @@ DISTRIBUTIONS = {
     "uniform": "uniformly random bits",
     "nan": "many NaN of every payload, infinities and zeros among middling numbers",
     "zero-factors": "zeros whose other factor is large beside products at the bottom, whose exponents alone count",
+    "subnormal-factors": "few subnormal numbers times large ones beside products that their exponents cut",
 }
-ZEROS = {"zeros": 0.5, "zero-factors": 0.25, "tiny": 0.05, "mid": 0.05}  # the share of zeros
+ZEROS = {"zeros": 0.5, "zero-factors": 0.25, "subnormal-factors": 0.1, "tiny": 0.05, "mid": 0.05}  # the share of zeros
+LARGE = {"zero-factors": 0.25, "subnormal-factors": 0.06}  # the share of products with a large a, and of those with a large b
 
 
 class Source:
@@ -81,13 +83,16 @@ def draw_codes(source: Source, fmt: Format, shape: tuple[int, ...], distribution
 
 def draw_operands(source: Source, a: Format, b: Format, rows: int, k: int, distribution: str) -> tuple[Codes, Codes]:
     """Codes of `rows` pairs of vectors, (rows, k) each. In "cancel" neighbouring k hold the same a and opposite b, but for
-    last bits; in "zero-factors" every other product is a zero times a large number."""
+    last bits; in "zero-factors" every other product is a zero times a large number, in "subnormal-factors" every eighth a subnormal."""
     x, y = draw_codes(source, a, (rows, k), distribution), draw_codes(source, b, (rows, k), distribution)
-    if distribution == "zero-factors" and not a.integer:
-        first, second = source.chance((rows, k), 0.25), source.chance((rows, k), 0.25)
-        large = draw_codes(source, a, (rows, k), "big"), draw_codes(source, b, (rows, k), "big")
-        x = np.where(first, signed_zeros(a, x), np.where(second, large[0], x))
-        y = np.where(first, large[1], np.where(second, signed_zeros(b, y), y))
+    if distribution in LARGE and not a.integer:
+        first, second = (source.chance((rows, k), LARGE[distribution]) for _ in "ab")
+        large = [draw_codes(source, fmt, (rows, k), "big") for fmt in (a, b)]
+        small = [_small_factors(source, fmt, codes, distribution) for fmt, codes in ((a, x), (b, y))]
+        x, y = (
+            np.where(first, small[0], np.where(second, large[0], x)),
+            np.where(first, large[1], np.where(second, small[1], y)),
+        )
     if distribution == "cancel" and k > 1 and not a.integer:
         pairs = k // 2 * 2
         last = x.dtype.type(1 << a.padding)
@@ -99,6 +104,18 @@ def draw_operands(source: Source, a: Format, b: Format, rows: int, k: int, distr
 def signed_zeros(fmt: Format, codes: Any) -> Any:
     """Zeros with the signs of codes, where the format has zeros of both."""
     return codes & codes.dtype.type(fmt.sign_bit if fmt.signed and fmt.nan != "negative-zero" else 0)
+
+
+def _small_factors(source: Source, fmt: Format, codes: Codes, distribution: str) -> Codes:
+    """Zeros, or subnormal numbers of any magnitude, with the signs of codes."""
+    zeros: Codes = signed_zeros(fmt, codes)
+    if distribution == "zero-factors":
+        return zeros
+    fraction = (source.words(codes.shape) & np.uint64(_mask(fmt.mantissa_bits))) >> source.between(
+        codes.shape, 0, fmt.mantissa_bits
+    ).astype(np.uint64)
+    subnormal: Codes = zeros | (fraction << np.uint64(fmt.padding)).astype(codes.dtype)
+    return subnormal
 
 
 def _integers(source: Source, fmt: Format, shape: tuple[int, ...], distribution: str) -> Codes:
@@ -136,6 +153,15 @@ def _tiny(source: Source, fmt: Format, shape: tuple[int, ...]) -> npt.NDArray[np
     return _around(source, fmt, shape, fmt.bias - fmt.bias // 2 - 5, 8)
 
 
+def below_subnormals(fmt: Format) -> tuple[int, int]:
+    """Exponent fields of numbers whose products are at most as large as the least normal number times a large one, or 40 binades below."""
+    if fmt.width >= 32 and not fmt.padding:  # accumulators
+        return 0, min(3, _top(fmt))
+    large = _top(fmt) - 1 if _narrow(fmt) else fmt.bias + fmt.bias // 2
+    most = (large + 1) // 2
+    return max(most - 20, 0), most
+
+
 def _big(source: Source, fmt: Format, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     if _narrow(fmt):
         return source.between(shape, max(_top(fmt) - 2, 0), _top(fmt))
@@ -146,6 +172,7 @@ _FIELDS: dict[str, Callable[[Source, Format, tuple[int, ...]], npt.NDArray[np.in
     "full": lambda s, f, shape: s.between(shape, 0, _top(f)),
     "tiny": _tiny,
     "zero-factors": _tiny,
+    "subnormal-factors": lambda s, f, shape: s.between(shape, *below_subnormals(f)),
     "big": _big,
     "maximal": lambda s, f, shape: _around(s, f, shape, f.bias, 1),
 }

@@ -1,4 +1,4 @@
-"""Test vectors of any unit, also of one that nobody has built: inputs from eleven distributions and the bits that must come out."""
+"""Test vectors of any unit, also of one that nobody has built: inputs from twelve distributions and the bits that must come out."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def vectors(
     k
         One instruction's unless given.
     distributions
-        Names of `tcsim.verbs.draws.DISTRIBUTIONS`, all eleven unless given: middling, full and extreme exponents, cancellation,
+        Names of `tcsim.verbs.draws.DISTRIBUTIONS`, all twelve unless given: middling, full and extreme exponents, cancellation,
         zeros, infinities and NaN, long significands, raw bits.
     seed
         The same seed gives the same vectors on every machine; it keys stochastic rounding too.

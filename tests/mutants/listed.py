@@ -15,6 +15,7 @@ LISTED: tuple[tuple[str, str, str], ...] = (
     ("tcsim/reference/blocks.py", "out_format.emax + 1", "out_format.emax"),
     ("tcsim/reference/blocks.py", "negative=x.negative and unit.zeros.signed", "negative=unit.zeros.signed"),
     ("tcsim/reference/blocks.py", "for t in terms if not t.zero]", "for t in terms]"),
+    ("tcsim/reference/values.py", "max(significand.bit_length() - 1 + lsb, emin)", "significand.bit_length() - 1 + lsb"),
     ("tcsim/reference/values.py", "negative=total < 0 or all(", "negative=total < 0 or any("),
     ("tcsim/reference/dot.py", "zero = scale.zero or all(", "zero = scale.zero or any("),
     ("tcsim/reference/dot.py", "zero = scale.zero or all(t.zero for t in terms)", "zero = scale.zero"),

@@ -262,3 +262,16 @@ def test_a_mismatch_of_scaled_vectors_is_opened() -> None:
     assert f"(code {int(group.d[2]):#x})" in first.explained
     assert "after k = 64" in first.explained
     assert "scales" in first.explained
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "tfloat32", "float8_e4m3fn", "float8_e5m2"])
+def test_a_subnormal_factor_stands_above_other_products(name: str) -> None:
+    """By the exponent that it counts with, that of the least normal number; its own would be lower."""
+    fmt = tcsim.formats()[name]
+    x, y = (tcsim.decode(codes, fmt) for codes in draw_operands(Source(3, name), fmt, fmt, 1000, 16, "subnormal-factors"))
+    subnormal = (np.minimum(np.abs(x), np.abs(y)) < 2.0**fmt.emin) & (x * y != 0)
+    own = [np.frexp(v)[1] - 1 for v in (x, y)]
+    counted = np.where(x * y == 0, -9999, sum(np.maximum(e, fmt.emin) for e in own))
+    assert 0.05 < subnormal.mean() < 0.25
+    assert np.mean(np.max(np.where(subnormal, counted, -9999), axis=1) == np.max(counted, axis=1)) > 0.5
+    assert np.mean(subnormal & (sum(own) < counted)) > 0.05
