@@ -1,8 +1,8 @@
 """Problems that look for trouble on a drawn unit, and every path's answer to one against the reference.
 
 A problem is tiny, so that a million of them are affordable, but for a few whose columns fill vectors and leave tails.
-Operands mix kinds: zeros of both signs, subnormals, specials, the ends of the exponents, cancellation, uniform bits. They
-come in the unit's own codes or in float32 and float64 patterns, contiguous or not, broadcast or not.
+Operands mix kinds: zeros of both signs, subnormals, these beside large numbers, specials, the ends of the exponents,
+cancellation, uniform bits. They come in the unit's own codes or in float32 and float64 patterns, contiguous or not, broadcast or not.
 """
 
 from __future__ import annotations
@@ -58,6 +58,22 @@ def cancel(rng: Rng, unit: Unit, a: Codes, b: Codes) -> None:
     )
 
 
+def oppose(rng: Rng, unit: Unit, a: Codes, b: Codes) -> None:
+    """At some k make a zero or subnormal where b is large, at others b where a is, beside products of one kind."""
+    if unit.a_format.integer or unit.b_format.integer:
+        return
+    share, kind, zeros = pick(rng, (0.1, 0.3, 0.6)), pick(rng, ("tiny", "tiny", "mid", "uniform")), rng.random() < 0.5
+    side = np.where(rng.random(a.shape[2]) < share, rng.integers(0, 2, a.shape[2]), -1)
+    for x, fmt, own, axis in ((a, unit.a_format, 0, 2), (b, unit.b_format, 1, 1)):
+        low = x.dtype.type(((1 << fmt.mantissa_bits) - 1) << fmt.padding | fmt.sign_bit)
+        small = codes(rng, fmt, x.shape, "uniform") & (x.dtype.type(fmt.sign_bit) if zeros else low)
+        if fmt.nan == "negative-zero":
+            small &= x.dtype.type(~fmt.sign_bit & ((1 << fmt.width) - 1))
+        large, rest = codes(rng, fmt, x.shape, "big"), codes(rng, fmt, x.shape, kind)
+        where = side.reshape([-1 if i == axis else 1 for i in range(3)])
+        x[:] = np.where(where < 0, rest, np.where(where == own, small, large))
+
+
 def carried(rng: Rng, x: Codes, fmt: Format) -> Operand:
     """The codes as they are, or as patterns of a float that holds them."""
     if fmt.integer or rng.random() < 0.6:
@@ -103,8 +119,11 @@ def draw_problem(rng: Rng, unit: Unit, sums: tuple[str, ...] = SUMS) -> Problem:
     if rng.random() < 0.3:
         k = min(unit.instruction_k, 2 * most)
     a, b = operand_codes(rng, unit.a_format, (batch, m, k)), operand_codes(rng, unit.b_format, (batch, k, n))
-    if rng.random() < 0.2:
+    share = rng.random()
+    if share < 0.2:
         cancel(rng, unit, a, b)
+    elif share < 0.3:
+        oppose(rng, unit, a, b)
     c = laid_out(rng, operand_codes(rng, unit.out_format, (batch, m, n))) if rng.random() < 0.8 else None
     scales: list[Codes | None] = [None, None]
     if unit.scale_format is not None:
