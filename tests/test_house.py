@@ -76,7 +76,7 @@ def _inside_probing(module: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "module", sorted(name for name in MODULES if name.startswith("probing.") and _inside_probing(name) < 3)
+    "module", sorted(name for name in MODULES if name.startswith("probing.") and _inside_probing(name) < len(PROBING))
 )
 def test_questions_are_asked_before_records_are_searched_and_answers_read(module: str) -> None:
     for other in _imports(MODULES[module]):
