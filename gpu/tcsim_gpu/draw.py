@@ -1,4 +1,4 @@
-"""Inputs that try hard: codes of a format drawn on the GPU from twelve distributions, the same for the same seed."""
+"""Inputs that try hard: codes of a format drawn on the GPU from each distribution, the same for the same seed."""
 
 from __future__ import annotations
 

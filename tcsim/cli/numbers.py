@@ -251,7 +251,9 @@ def check(vectors: str, unit: str | None, k: int | None, backend: str, as_json: 
 @click.option("--format", "form", help="npz or hex [the ending of OUT]")
 @click.option("--rows", default=100, show_default=True, help="dot products from each distribution")
 @click.option("--k", type=int, help="their length [one instruction's]")
-@click.option("--distribution", "distributions", multiple=True, help="one of the ten; more than once for several [all ten]")
+@click.option(
+    "--distribution", "distributions", multiple=True, help="such as cancel or zero-factors; more than once for several [all]"
+)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--backend", default="cpu", show_default=True, help="cpu, or reference: the definition")
 def vectors(
@@ -259,7 +261,7 @@ def vectors(
 ) -> None:
     """Write test vectors of a unit.
 
-    Inputs that try hard, from twelve distributions, and the bits that must come out.
+    Inputs that try hard, and the bits that must come out.
 
     \b
       tcsim vectors bench.hex --unit "h200:e4m3,block_size=16" --rows 1000

@@ -1,4 +1,4 @@
-"""Inputs that try hard: codes of a format from twelve distributions, drawn without a GPU, the same everywhere for the same seed.
+"""Inputs that try hard: codes of a format from each distribution, drawn without a GPU, the same everywhere for the same seed.
 
 The distributions are those that real tensor cores were compared on (`tcsim validate`); the numbers are not, since a GPU has a
 generator of its own.

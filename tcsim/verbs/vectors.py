@@ -1,4 +1,4 @@
-"""Test vectors of any unit, also of one that nobody has built: inputs from twelve distributions and the bits that must come out."""
+"""Test vectors of any unit, also of one that nobody has built: inputs that try hard, and the bits that must come out."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def vectors(
     k
         One instruction's unless given.
     distributions
-        Names of `tcsim.verbs.draws.DISTRIBUTIONS`, all twelve unless given: middling, full and extreme exponents, cancellation,
-        zeros, infinities and NaN, long significands, raw bits.
+        Names of `tcsim.verbs.draws.DISTRIBUTIONS`, all unless given: middling, full and extreme exponents, cancellation,
+        zeros, zeros and subnormal numbers beside large ones, infinities and NaN, long significands, raw bits.
     seed
         The same seed gives the same vectors on every machine; it keys stochastic rounding too.
     backend
