@@ -56,9 +56,7 @@ class Copy:
         self.folder = folder
         for name in ("tcsim", "gpu", "tests", "cffi_build"):
             shutil.copytree(
-                ROOT / name,
-                folder / name,
-                ignore=shutil.ignore_patterns("__pycache__", "h200.npz", "h200-nan.npz", "h100-factors.npz"),
+                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "h200.npz", "h200-nan.npz")
             )
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(ROOT / name, folder / name)
