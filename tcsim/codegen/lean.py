@@ -1,24 +1,26 @@
 """Numba's front end without the part of its work that nobody reads, while it compiles a kernel.
 
 Most of a first call is Numba's own Python, not LLVM: it looks at every function's variables after each of its passes, times the passes and
-tells listeners of them, compares all options wherever it looks one up, copies a function twice before it inlines it, and makes machine
+tells listeners of them, looks up what `+` of two integers is wherever one stands, compares all options wherever it looks one up, copies a function twice before it inlines it, and makes machine
 code of `max` before that becomes part of a kernel. What is compiled is the same; the compiler's lock is held meanwhile, so nobody else
 finds Numba otherwise than it was. Versions of Numba whose front end was not read for this do all of their work.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numba
-from numba.core import compiler_machinery, event, ir, postproc, transforms
+from numba.core import compiler_machinery, event, ir, postproc, transforms, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.inline_closurecall import InlineWorker
 from numba.core.targetconfig import TargetConfig
+from numba.core.types.functions import BaseFunction
 from numba.core.typing.templates import _OverloadFunctionTemplate as Overload
 
 FIRST_READ, LAST_READ = (0, 62), (0, 68)  # the functions below are word for word the same in these versions
@@ -28,6 +30,7 @@ _numba_compile, _numba_post_process, _numba_decorator = (
     postproc.PostProcessor.run,
     Overload._get_jit_decorator,
 )
+_numba_call_type = BaseFunction.get_call_type
 _numba_start, _numba_end = event.start_event, event.end_event
 
 
@@ -35,6 +38,23 @@ def _compile(self: Any, signature: Any) -> Any:
     """Of types that are compiled already, what was found: every call of a function asks."""
     found = self.overloads.get(signature) if isinstance(signature, tuple) else None
     return _numba_compile(self, signature) if found is None else found.entry_point
+
+
+_OPERATORS = frozenset(filter(callable, vars(operator).values()))
+_OPERATIONS: dict[tuple[Any, ...], tuple[Any, Any]] = {}  # what was found, for as long as a kernel is compiled
+
+
+def _call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
+    """Of operators on numbers, what was found for these types: each use would ask the rules of arrays, strings and dates anew."""
+    numbers = self.typing_key in _OPERATORS and not kws and all(isinstance(x, types.Number | types.Boolean) for x in args)
+    if not numbers:
+        return _numba_call_type(self, context, args, kws)
+    asked = self, tuple(args)
+    if asked not in _OPERATIONS:
+        signature = _numba_call_type(self, context, args, kws)
+        _OPERATIONS[asked] = signature, self.get_impl_key(signature)
+    signature, self._impl_keys[signature.args] = _OPERATIONS[asked]
+    return signature
 
 
 def _post_process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
@@ -132,6 +152,7 @@ def _swaps(overloads: type[Any]) -> tuple[tuple[Any, str, Any], ...]:
 
     return (
         (Dispatcher, "compile", _compile),
+        (BaseFunction, "get_call_type", _call_type),
         (postproc.PostProcessor, "run", _post_process),
         (compiler_machinery.PassManager, "_runPass", _run_pass),
         (TargetConfig, "values", _values),
@@ -168,3 +189,5 @@ def lean(overloads: type[Any]) -> Iterator[None]:
             else:
                 setattr(owner, name, old)
         _DEPTH[0] -= 1
+        if _DEPTH[0] == 0:
+            _OPERATIONS.clear()

@@ -51,6 +51,14 @@ def inlined_often(x):  # type: ignore[no-untyped-def]
     return count * 1000 + steps(7, x)
 
 
+def of_many_types(i, u, x, b):  # type: ignore[no-untyped-def]
+    """One operator on numbers of several types, some of them written out: each pair has a type of its own."""
+    sums = i + 1, i + u, i + x, u + x, u + np.uint64(1), x + 1, b + i, i + 1.5, np.int32(3) + np.int32(4), u + np.int64(1)
+    compared = i == 1, u == i, x == 1, b == 1, i < x, u >= 1
+    shifted = i << 1, u >> np.uint64(1), i & 1, u | np.uint64(8), ~i, -x, i / 2, i // 2, u % np.uint64(3), i**2
+    return sums, compared, shifted
+
+
 def _numba_now() -> list[object]:
     return [vars(owner).get(name) for owner, name, _ in _swaps(Inner)]
 
@@ -69,6 +77,21 @@ def test_numba_is_left_as_it_was() -> None:
             assert _numba_now() == inside != before
         assert _numba_now() == inside
     assert _numba_now() == before
+
+
+@pytest.mark.parametrize("first", ["int64", "int32", "uint8", "float32"])
+def test_operators_have_the_types_that_numba_finds(first: str) -> None:
+    """In every use, the first and those that are answered by what the first found."""
+    if first == "float32":
+        function, given = (
+            (lambda x, y: (x + y, y + x, x * y, x + y, x < y, y + x, x * 2, y * 2)),
+            (np.float32(1.1), np.float64(2.3)),
+        )
+    else:
+        function, given = of_many_types, (np.dtype(first).type(5), np.uint64(9), 2.5, True)
+    ours, theirs = jit.kernel_uncounted(function), numba.njit(function)
+    assert repr(ours(*given)) == repr(theirs(*given))
+    assert ours.nopython_signatures == theirs.nopython_signatures
 
 
 @pytest.mark.parametrize("x", [1, 6, 27])

@@ -52,10 +52,9 @@ def to_doubles(special, count, side, positions, spec, sig, e, mark, pitch, value
     columns = side == 1
     precision = spec.b_precision if columns else spec.a_precision
     outer, inner = (positions, count) if columns else (count, positions)
-    sigs, es, marks = sig.reshape(-1), e.reshape(-1), mark.reshape(-1)
     for i in range(outer):
         here, there = i * sig.shape[1], i * pitch
-        convert_line(at(sigs, here), at(es, here), at(marks, here), inner, precision, at(values, there), at(exponents, there))
+        convert_line(at(sig, here), at(e, here), at(mark, here), inner, precision, at(values, there), at(exponents, there))
     if special:
         for i in range(outer):
             for j in range(inner):

@@ -99,7 +99,7 @@ def run_fused_row(a, b, ks, i, j0, block, lanes, c, sums, edge):
     edge[j] is set where a step of column j gave the least normal number, which may be wrong.
     """
     width, n, last, apart = c.size, b.shape[1], ks.size, sums.size // lanes
-    row, right = at(a.reshape(-1), i * a.shape[1]), at(b.reshape(-1), j0)
+    row, right = at(a, i * a.shape[1]), at(b, j0)
     if lanes == 1:
         run_steps(row, right, at(ks, 0), last, 0, 1, n, width, at(c, 0), at(edge, 0))
         return

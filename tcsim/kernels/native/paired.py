@@ -100,7 +100,7 @@ def run_paired_rows(first, last, rules, codes, a, power_a, b, power_b, special_r
             for j in range(width):  # as in `fused`
                 room[j] = c[i, j0 + j]
             sides = PairedSides(
-                at(a.reshape(-1), i * k), at(power_a.reshape(-1), i * k), at(right.reshape(-1), 0), at(power_right.reshape(-1), 0), pitch
+                at(a, i * k), at(power_a, i * k), at(right, 0), at(power_right, 0), pitch
             )  # fmt: skip
             t = np.int64(0)
             while t < starts.size - 1:
