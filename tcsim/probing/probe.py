@@ -23,6 +23,7 @@ from tcsim.probing.search.challenge import missed_along, missed_at_edges, moved,
 from tcsim.probing.search.cut import uncut
 from tcsim.probing.search.elimination import Found, Judge, best_of, descend, improve, kicks, starting_points
 from tcsim.probing.search.focus import focus, missed_most, rounds_randomly, with_random_words
+from tcsim.probing.search.reopened import reopened
 from tcsim.probing.search.singly import moved_singly, scanned_singly
 
 _TRIES, _FOCUSES, _FEW = 8, 4, 8  # the last: picked batches
@@ -122,10 +123,6 @@ class Search(Walker):
         if not hopeless and self.looked_into(confirm, _DEEP_WORK):
             return self.result(self.tried[-1])
         return self.result(max((self._again(f, self.all) for f in self.tried), key=lambda f: f.score))
-
-    def best_numbers(self) -> float:
-        """How much of one product the best kind of arithmetic explained so far."""
-        return max((self.judge.score(f.parts, self.products) for f in (*self.tried, *self.waiting)), default=0.0)
 
     def attempt(self, found: Found, confirm: int) -> bool:
         """A kind of arithmetic tried from where it begins: its numbers, then its walk of k, which waits for the numbers of other kinds
@@ -264,6 +261,9 @@ class Search(Walker):
                 found = best_of(self.judge, found, remainders.whole_results(self.left, self.box.formats, found.parts), self.all)
             if not found.perfect:
                 found = self.focused(found)
+            if not found.perfect and self.deep:
+                begun = reopened(self.judge, found, self.all)
+                found = self.focused(begun) if begun.score > found.score else found
             if not found.perfect:
                 found = self.cuts(self.walk(self._nans(found, self.all)))
             if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":

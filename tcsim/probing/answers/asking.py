@@ -119,6 +119,10 @@ class Asking:
         self.judge.allow(WORK)
         return best_of(self.judge, found, dict(moves(self.judge.known, found.parts)).get("zeros", []), [self.small])
 
+    def best_numbers(self) -> float:
+        """How much of one product the best kind of arithmetic explained so far."""
+        return max((self.judge.score(f.parts, self.products) for f in (*self.tried, *self.waiting)), default=0.0)
+
     def slow(self, found: Found) -> bool:
         """Whether it takes long to compute what a candidate gives."""
         unit = unit_of_parts(self.box.formats, found.parts)

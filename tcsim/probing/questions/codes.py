@@ -91,6 +91,15 @@ def exponents(codes: Codes, fmt: Format) -> Ints:
     return np.where((values > 0) & np.isfinite(values), found, fmt.emin - fmt.mantissa_bits)
 
 
+def last_bits(codes: Codes, fmt: Format) -> Ints:
+    """The exponents of the last set bits of the codes that are finite and not zero, flat."""
+    with np.errstate(invalid="ignore"):
+        values = decode(codes, fmt).astype(np.float64).ravel()
+    fraction, exponent = np.frexp(values[np.isfinite(values) & (values != 0)])
+    digits = np.abs(fraction * 2.0**53).astype(np.int64)
+    return np.asarray(exponent - 53 + np.log2(digits & -digits), np.int64)
+
+
 def negated(codes: Codes, fmt: Format) -> Codes:
     """Numbers of the other sign, as far as the format has one: a zero whose negative is the NaN stays."""
     return np.where(_own_negative(codes, fmt), codes, codes ^ codes.dtype.type(fmt.sign_bit))

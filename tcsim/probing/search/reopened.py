@@ -1,0 +1,107 @@
+"""Parts that were settled first, changed together with the numbers that made up for them.
+
+How zeros are signed, where c enters and what chains there are is settled while numbers are still wrong, and wrong numbers may explain most
+beside a wrong part. The part alone explains less then, often much less, so that no change of one thing leads there. Here each is changed, and
+numbers are looked for anew in what the changed candidate misses, which is little work however bad it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tcsim.fp.formats import Format
+from tcsim.hardware.choices import ALIGN_ROUNDINGS
+from tcsim.probing.box import Batch, Formats
+from tcsim.probing.questions.codes import last_bits
+from tcsim.probing.search.candidates import Parts, moves, span
+from tcsim.probing.search.cut import apart
+from tcsim.probing.search.elimination import Found, Judge, best_of, cut, descend
+from tcsim.probing.search.focus import focus
+from tcsim.probing.search.singly import best_of_used
+
+_WORK = 1e8  # products simulated for a change
+_PLACES = 3  # last places of answers, the lowest and those most often seen
+_MOST = 300  # fraction bits that are looked for
+_BELOW = 47  # fraction bits beyond those of results, at which a cut is none
+
+
+def reopened(judge: Judge, found: Found, batches: list[Batch]) -> Found:
+    """The best that a change of a settled part leads to, the candidate itself where none explains more."""
+    best = _cut_elsewhere(judge, found, batches)
+    for change in settled_parts(judge.known, found.parts):
+        parts = {**found.parts, **change}
+        if best.perfect:
+            break
+        if judge.unit(parts) is not None:
+            judge.spare(_WORK)
+            few = focus(judge, parts, batches)
+            for tried in (Found(parts, 0.0), *(_numbers_anew(judge, parts, few) if few else ())):
+                best = max(best, Found(tried.parts, judge.score(tried.parts, batches, best.score)), key=lambda f: f.score)
+    return best
+
+
+def settled_parts(known: Formats, now: Parts) -> Iterator[Parts]:
+    """Changes of what is settled before numbers are; none, too: numbers may hide each other alone."""
+    if now["arithmetic"] not in ("aligned", "rounded"):
+        return
+    yield {}
+    yield {"zero_sign": "ieee" if now["zero_sign"] == "positive" else "positive"}
+    if now["arithmetic"] == "aligned" and now["sum_format"] is None:
+        aligned: Parts = {"c_enters": "aligned", "chain": 1, "chains": 1}
+        yield {"c_enters": "after"} if now["c_enters"] == "aligned" else aligned
+        if now["c_enters"] == "after" and now["min_exponent"] is not None:
+            yield {**aligned, "min_exponent": None}
+        if now["group_size"] == 1:
+            most = min(span(known) + 2, _MOST)
+            whole: Parts = {**aligned, "min_exponent": None, "block_size": now["block_size"] * now["chain"] * now["chains"]}
+            yield {**whole, "arithmetic": "rounded", "align_rounding": "exact", "fraction_bits": None}
+            yield {
+                **whole,
+                "arithmetic": "two-stage",
+                "align_rounding": "rz",
+                "fraction_bits": now["fraction_bits"] or most,
+                "late_fraction_bits": most,
+            }
+
+
+def _cut_elsewhere(judge: Judge, found: Found, batches: list[Batch]) -> Found:
+    """A candidate whose terms are cut at other places, of those that explain more of what it misses the best of all."""
+    few = focus(judge, found.parts, batches) if found.parts["arithmetic"] == "aligned" else []
+    return best_of_used(judge, found, _cut_at_places(judge, found.parts, few), few, batches) if few else found
+
+
+def _numbers_anew(judge: Judge, parts: Parts, few: list[Batch]) -> Iterator[Found]:
+    """Candidates whose numbers explain more of a few outputs: cut at a place of its own, or at any distance below the largest term."""
+    begun = Found(parts, judge.score(parts, few))
+    rounded = dict(moves(judge.known, parts))["rounding"]
+    begun = best_of(judge, begun, rounded, few)
+    yield descend(judge, apart(judge, begun, few) if parts["arithmetic"] == "two-stage" else begun, few)
+    if parts["arithmetic"] != "aligned":
+        return
+    exact = {**parts, "align_rounding": "exact", "fraction_bits": None, "min_exponent": None}
+    if judge.unit(exact) is None:
+        return
+    places, begun = _cut_at_places(judge, parts, few), Found(exact, judge.score(exact, few))
+    found = best_of(judge, begun, places, few)
+    if found.score == begun.score:
+        yield cut(judge, begun, few)
+    else:  # each may have been the best beside a wrong other one
+        yield best_of(judge, best_of(judge, found, rounded, few), places, few)
+
+
+def _cut_at_places(judge: Judge, parts: Parts, few: list[Batch]) -> list[Parts]:
+    """Terms cut in every way where answers end, or where they are cut now, under a least exponent so far above that nothing else is cut, or
+    as far as now."""
+    now, least, deep = parts["fraction_bits"], parts["min_exponent"], judge.known.out.precision + _BELOW
+    places = _likely_places(few, judge.known.out) + ([] if now is None or least is None else [least - now])
+    return [
+        {"align_rounding": r, "fraction_bits": f, "min_exponent": place + n + f}
+        for f in dict.fromkeys((now or deep, deep)) for place in dict.fromkeys(places) for n in (0, 1, -1) for r in ALIGN_ROUNDINGS[:-1]
+    ]  # fmt: skip
+
+
+def _likely_places(batches: list[Batch], out: Format) -> list[int]:
+    """Where answers end: the lowest place, then those most often seen."""
+    seen = Counter(place for batch in batches if batch.d is not None for place in last_bits(batch.d, out).tolist())
+    return list(dict.fromkeys([min(seen), *(place for place, _ in seen.most_common(_PLACES))])) if seen else []
