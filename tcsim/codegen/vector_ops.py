@@ -196,6 +196,13 @@ def emit_load(b: ir.IRBuilder, pointer: Any, index: Emitted | int, count: int = 
     return Emitted(b, b.load(at, align=align))
 
 
+def emit_prefetch(b: ir.IRBuilder, address: Emitted, nearness: int) -> None:
+    """Ask for the line of memory at an address before it is read; 3: into the first cache, 2: into the second. Any address may be asked for."""
+    kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
+    declared = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
+    b.call(declared, [b.inttoptr(address.v, I8.as_pointer()), I32(0), I32(nearness), I32(1)])
+
+
 def emit_store(b: ir.IRBuilder, value: Emitted, pointer: Any, index: Emitted | int) -> None:
     """pointer[index] = value, a scalar or a vector; any alignment."""
     at = b.gep(pointer, [index.v if isinstance(index, Emitted) else I64(index)])

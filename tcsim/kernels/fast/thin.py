@@ -33,6 +33,7 @@ from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, WIDE, Range, Tile
 
 HALVES, BRAIN, FLOATS, BYTES = range(4)  # how b lies: float16's fields, bfloat16's, float32's; bytes, which become halves
 _VECTORS = PANEL // LANES
+_LINE = 64  # bytes of a line of a cache
 
 
 class _Row:
@@ -45,9 +46,13 @@ class _Row:
         self.shift = {BRAIN: 7, FLOATS: 23}.get(form, 10)
         self.least = v["least"].cast(self.kind, "trunc").spread(self.lanes)
 
+    def address(self, k: Emitted, j: Emitted) -> Emitted:
+        """Where the code of column j lies in line k."""
+        return self.v["source"] + k * self.v["step"] + j * self.item
+
     def codes(self, k: Emitted, j: Emitted, place: int, kind: ir.Type, count: int) -> Emitted:
         """`count` codes of line k from column j + place on."""
-        address = self.v["source"] + k * self.v["step"] + (j + place) * self.item
+        address = self.address(k, j + place)
         return ops.emit_load(self.b, self.b.inttoptr(address.v, kind.as_pointer()), 0, count)
 
     def value(self, k: Emitted, j: Emitted, vector: int) -> Emitted:
@@ -70,6 +75,8 @@ class _Row:
             mine, mask = (
                 ops.emit_load(self.b, self.arg[name], k).spread(LANES).bits_as(self.kind, self.lanes) for name in ("ea", "mask")
             )
+            for place in range(0, PANEL * self.item, _LINE):  # of the next panel, which is on another line for every k
+                ops.emit_prefetch(self.b, self.address(k, j + PANEL) + place, 3)
             for place, top in zip(places, found, strict=True):
                 codes = self.codes(k, j, place, self.kind, self.lanes)
                 sums = (codes & magnitude).call("umax", self.least) + mine

@@ -14,6 +14,7 @@ from tcsim.codegen.vector_ops import I32, I64, Emitted
 
 _PIECE = 16  # bytes of a register that its shuffles reach; four of them are a register
 _NUMBERS = ("target", "line", "source", "column")
+_AHEAD = 2  # squares further along k that are asked for: lines so far apart are more streams than a processor fetches by itself
 
 
 def square(item: int) -> int:
@@ -78,6 +79,8 @@ def _turn(b: ir.IRBuilder, item: int, **arg: Any) -> None:
 
     count = square(item)
     rows = [ops.emit_load(b, line("source", "column", i), 0, count) for i in range(count)]
+    for i in range(count):
+        ops.emit_prefetch(b, v["source"] + v["column"] * i + _AHEAD * count * item, 2)
     for i, found in enumerate(turned(b, rows, item)):
         ops.emit_store(b, found.bits_as(kind, count), line("target", "line", i), 0)
 
