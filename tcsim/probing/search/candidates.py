@@ -210,7 +210,7 @@ def cuts(known: Formats, now: Parts) -> Iterator[Scan]:
         yield Scan("min_exponent", places, low, high + _DEEP, (), (("align_rounding", rounding), ("fraction_bits", _DEEP)))
 
 
-_LONGEST_SWAPPED = 40
+_LONGEST_SWAPPED, _NEAR = 40, 3
 _LONGEST_BLOCK = 72
 _DEEP = 40  # fraction bits below a least exponent above every term's
 
@@ -299,9 +299,9 @@ def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
 
 
 def _swapped(order: tuple[int, ...]) -> Iterator[list[int]]:
-    """Every order in which two places are exchanged: marks and pairs may leave a few open."""
+    """Every order in which two places are exchanged, of long ones two near each other: marks and pairs may leave a few open."""
     for i in range(len(order)):
-        for j in range(i) if len(order) <= _LONGEST_SWAPPED else ():
+        for j in range(0 if len(order) <= _LONGEST_SWAPPED else max(i - _NEAR, 0), i):
             found = list(order)
             found[i], found[j] = found[j], found[i]
             yield found

@@ -1,7 +1,7 @@
 """Parts that were settled first, changed together with the numbers that made up for them.
 
-How zeros are signed, where c enters and what chains there are is settled while numbers are still wrong, and wrong numbers may explain most
-beside a wrong part. The part alone explains less then, often much less, so that no change of one thing leads there. Here each is changed, and
+How zeros are signed, how long blocks are, where c enters and what chains there are is settled while numbers are still wrong, and wrong
+numbers may explain most beside a wrong part. The part alone explains less then, often much less, so that no change of one thing leads there. Here each is changed, and
 numbers are looked for anew in what the changed candidate misses, which is little work however bad it is.
 """
 
@@ -35,10 +35,20 @@ def reopened(judge: Judge, found: Found, batches: list[Batch]) -> Found:
             break
         if judge.unit(parts) is not None:
             judge.spare(_WORK)
-            few = focus(judge, parts, batches)
-            for tried in (Found(parts, 0.0), *(_numbers_anew(judge, parts, few) if few else ())):
-                best = max(best, Found(tried.parts, judge.score(tried.parts, batches, best.score)), key=lambda f: f.score)
+            tried = [Found(parts, 0.0), *_led_to(judge, parts, batches)]
+            best = max(
+                [best, *(Found(x.parts, judge.score(x.parts, batches, best.score)) for x in tried)], key=lambda f: f.score
+            )
     return best
+
+
+def _led_to(judge: Judge, parts: Parts, batches: list[Batch]) -> Iterator[Found]:
+    """Candidates with numbers looked for in what one misses, and in what those miss in turn that explain it."""
+    few = focus(judge, parts, batches)
+    for found in _numbers_anew(judge, parts, few) if few else ():
+        yield found
+        if found.perfect:
+            yield from _moved_along(judge, found, few + focus(judge, found.parts, batches)[:1])
 
 
 def settled_parts(known: Formats, now: Parts) -> Iterator[Parts]:
@@ -52,6 +62,8 @@ def settled_parts(known: Formats, now: Parts) -> Iterator[Parts]:
         yield {"c_enters": "after"} if now["c_enters"] == "aligned" else aligned
         if now["c_enters"] == "after" and now["min_exponent"] is not None:
             yield {**aligned, "min_exponent": None}
+        if now["c_enters"] == "after" and now["k_order"] is None:
+            yield from ({"block_size": n} for n in (2 * now["block_size"], 4 * now["block_size"], now["block_size"] // 2))
         if now["group_size"] == 1:
             most = min(span(known) + 2, _MOST)
             whole: Parts = {**aligned, "min_exponent": None, "block_size": now["block_size"] * now["chain"] * now["chains"]}
@@ -88,6 +100,14 @@ def _numbers_anew(judge: Judge, parts: Parts, few: list[Batch]) -> Iterator[Foun
         yield cut(judge, begun, few)
     else:  # each may have been the best beside a wrong other one
         yield best_of(judge, best_of(judge, found, rounded, few), places, few)
+
+
+def _moved_along(judge: Judge, found: Found, few: list[Batch]) -> Iterator[Found]:
+    """A candidate cut at the same place under another least exponent."""
+    now, least = found.parts["fraction_bits"], found.parts["min_exponent"]
+    if now is not None and least is not None:
+        along: list[Parts] = [{"fraction_bits": f, "min_exponent": f + least - now} for f in range(1, _MOST)]
+        yield best_of(judge, Found(found.parts, judge.score(found.parts, few)), along, few)
 
 
 def _cut_at_places(judge: Judge, parts: Parts, few: list[Batch]) -> list[Parts]:
