@@ -199,7 +199,9 @@ def test_what_cpfloat_has_not_is_refused(fmt, options, message):
 @pytest.fixture
 def library_named(monkeypatch):
     """Name a library, forgetting the one in use, and come back to it."""
-    pytest.importorskip("tcsim._cpfloat", reason="sources that nobody has built: `pip install .`, and pytest without `python -m`")
+    pytest.importorskip(
+        "tcsim._cpfloat", reason="sources that nobody has built: `pip install .`, and pytest without `python -m`"
+    )
 
     def name(path):
         monkeypatch.setenv("CPFLOAT_LIBRARY", path)

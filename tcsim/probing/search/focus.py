@@ -33,7 +33,7 @@ def rounds_randomly(parts: Parts) -> bool:
 def with_random_words(now: Parts) -> list[Parts]:
     """What can be rounded stochastically, each so. Terms are also cut a little higher or lower then, and, where c comes late and no
     product alone is cut, a few of them in every order."""
-    orders = _brief_orders(now)
+    orders = brief_orders(now, _BRIEF)
     found: list[Parts] = [{"rounding": "sr"}, *({"rounding": "sr", **order} for order in orders)]
     if now["arithmetic"] == "rounded":
         found += [{"product_rounding": "sr"}, {"product_rounding": "sr", "rounding": "sr"}]
@@ -46,10 +46,10 @@ def with_random_words(now: Parts) -> list[Parts]:
     return found
 
 
-def _brief_orders(now: Parts) -> list[Parts]:
-    """Every order of the few products before a late c, in blocks of every size."""
+def brief_orders(now: Parts, most: int) -> list[Parts]:
+    """Every order of the products before a late c, `most` of them, in blocks of every size."""
     whole = now["block_size"] * now["chain"]
-    if now["c_enters"] != "after" or now["chains"] > 1 or now["group_size"] > 1 or not 1 < whole <= _BRIEF:
+    if now["c_enters"] != "after" or now["chains"] > 1 or now["group_size"] > 1 or not 1 < whole <= most:
         return []
     sizes = [n for n in range(whole, 0, -1) if whole % n == 0]
     return [{"block_size": n, "chain": whole // n, "k_order": order} for n, order in product(sizes, permutations(range(whole)))]

@@ -17,10 +17,11 @@ from tcsim.probing.questions.codes import last_bits
 from tcsim.probing.search.candidates import Parts, moves, span
 from tcsim.probing.search.cut import apart
 from tcsim.probing.search.elimination import Found, Judge, best_of, cut, descend
-from tcsim.probing.search.focus import focus
+from tcsim.probing.search.focus import brief_orders, focus
 from tcsim.probing.search.singly import best_of_used
 
 _WORK = 1e8  # products simulated for a change
+_ORDERED = 5  # products before a late c of which every order is tried
 _PLACES = 3  # last places of answers, the lowest and those most often seen
 _MOST = 300  # fraction bits that are looked for
 _BELOW = 47  # fraction bits beyond those of results, at which a cut is none
@@ -87,6 +88,9 @@ def _numbers_anew(judge: Judge, parts: Parts, few: list[Batch]) -> Iterator[Foun
     """Candidates whose numbers explain more of a few outputs: cut at a place of its own, or at any distance below the largest term."""
     begun = Found(parts, judge.score(parts, few))
     rounded = dict(moves(judge.known, parts))["rounding"]
+    orders = brief_orders(parts, _ORDERED)
+    if orders:
+        yield best_of(judge, begun, orders, few)
     begun = best_of(judge, begun, rounded, few)
     yield descend(judge, apart(judge, begun, few) if parts["arithmetic"] == "two-stage" else begun, few)
     if parts["arithmetic"] != "aligned":
