@@ -1,9 +1,10 @@
 """Numba's front end without the part of its work that nobody reads, while it compiles a kernel.
 
 Most of a first call is Numba's own Python, not LLVM: it looks at every function's variables after each of its passes, times the passes and
-tells listeners of them, looks up what `+` of two integers is wherever one stands, compares all options wherever it looks one up, copies a function twice before it inlines it, and makes machine
-code of `max` before that becomes part of a kernel. What is compiled is the same; the compiler's lock is held meanwhile, so nobody else
-finds Numba otherwise than it was. Versions of Numba whose front end was not read for this do all of their work.
+tells listeners of them, looks up what `+` of two integers is wherever one stands, compares all options wherever it looks one up, copies a
+function twice before it inlines it, and makes machine code of `max` before that becomes part of a kernel. What is compiled is the same; the
+compiler's lock is held meanwhile, so nobody else finds Numba otherwise than it was. Versions of Numba whose front end was not read for this
+do all of their work.
 """
 
 from __future__ import annotations

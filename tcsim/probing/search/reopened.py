@@ -1,8 +1,8 @@
 """Parts that were settled first, changed together with the numbers that made up for them.
 
 How zeros are signed, how long blocks are, where c enters and what chains there are is settled while numbers are still wrong, and wrong
-numbers may explain most beside a wrong part. The part alone explains less then, often much less, so that no change of one thing leads there. Here each is changed, and
-numbers are looked for anew in what the changed candidate misses, which is little work however bad it is.
+numbers may explain most beside a wrong part. The right part alone explains less then, often much less, so that no change of one thing leads
+there. Here each is changed, and numbers are looked for anew in what the changed candidate misses, which is little work however bad it is.
 """
 
 from __future__ import annotations
