@@ -22,15 +22,19 @@ class _NoEngine:
 
 
 class _Plain(JITCodeLibrary):  # type: ignore[misc]
-    """Code whose functions are not optimised one by one before the whole is."""
+    """Code whose functions are not optimised one by one before the whole is, linked with all that they call, near and far, once."""
 
     def add_llvm_module(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
         self._final_module.link_in(module)
 
+    def finalize(self) -> None:
+        self._linking_libraries = _reached(self)
+        super().finalize()
+
 
 class _Linked(_Plain):
-    """The code of a function and of those that it calls, never run by itself."""
+    """The code of a function, never run by itself."""
 
     @property
     def codegen(self) -> Any:
@@ -39,18 +43,24 @@ class _Linked(_Plain):
 
     def finalize(self) -> None:
         self._raise_if_finalized()
-        seen = set()
-        for library in self._linking_libraries:
-            if library not in seen:
-                self._reload_init.update(library._reload_init)
-                seen.add(library)
-                self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
         """No address: Python does not call it."""
         self._ensure_finalized()
         return 0
+
+
+def _reached(library: Any) -> list[Any]:
+    """The libraries that one links, and those that these would, each once."""
+    found: dict[Any, None] = {}
+    left = list(library._linking_libraries)
+    while left:
+        linked = left.pop()
+        if linked not in found:
+            found[linked] = None
+            left += linked._linking_libraries if isinstance(linked, _Linked) else []
+    return list(found)
 
 
 class Whole(Compiler):  # type: ignore[misc]
