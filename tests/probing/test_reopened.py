@@ -14,7 +14,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Box, Formats
 from tcsim.probing.questions import families
 from tcsim.probing.questions.codes import last_bits, uniform_codes
-from tcsim.probing.search.candidates import Parts, parts_of
+from tcsim.probing.search.candidates import Parts, all_moves, parts_of
 from tcsim.probing.search.elimination import Found, Judge
 from tcsim.probing.search.reopened import reopened
 
@@ -72,3 +72,17 @@ def test_a_part_settled_beside_wrong_numbers_is_reopened(what: str, fresh_seed: 
     assert found.score < 1.0
     assert better.score > found.score
     assert (better.parts["c_enters"], better.parts["arithmetic"]) == (unit.c_enters, unit.arithmetic)
+
+
+@pytest.mark.parametrize(("length", "furthest"), [(40, 39), (41, 3), (85, 3)])
+def test_places_of_an_order_are_exchanged_near_each_other_where_it_is_long(length: int, furthest: int) -> None:
+    order = tuple(np.random.default_rng(length).permutation(length).tolist())
+    parts: Parts = {**parts_of(TF32), "block_size": 1, "k_order": order}
+    swaps = [
+        change["k_order"] for change in dict(all_moves(Formats(TF32.a_format, TF32.b_format, TF32.out_format), parts))["swaps"]
+    ]
+    changed = [np.flatnonzero(np.array(swapped) != order) for swapped in swaps]
+    assert {tuple(places) for places in changed} == {
+        (i, j) for i in range(length) for j in range(i + 1, length) if j - i <= furthest
+    }
+    assert all(sorted(swapped) == list(range(length)) for swapped in swaps)

@@ -150,6 +150,11 @@ def span(known: Formats) -> int:
     return max(known.a.emax + known.b.emax, known.out.emax) - low + scales
 
 
+def most_fraction_bits(known: Formats) -> int:
+    """Up to how many are looked for: beyond `span` they leave everything."""
+    return min(span(known) + 2, 300)
+
+
 @dataclass(frozen=True)
 class Scan:
     """One number of a record, looked for from coarse to fine: how well it explains falls off to both sides of the right one."""
@@ -170,7 +175,7 @@ def scans(known: Formats, now: Parts) -> Iterator[Scan]:
     kind = now["arithmetic"]
     if kind in ("integer", "fused"):
         return
-    most = min(span(known) + 2, 300)
+    most = most_fraction_bits(known)
     if kind == "paired":
         yield Scan("fraction_bits", _coarse(most), 1, most)
         yield Scan("late_fraction_bits", _coarse(most), 1, most)
@@ -200,7 +205,7 @@ def cuts(known: Formats, now: Parts) -> Iterator[Scan]:
     those of any at a place of their own, as under a least exponent above all that there is."""
     if now["arithmetic"] != "aligned":
         return
-    most = min(span(known) + 2, 300)
+    most = most_fraction_bits(known)
     if now["align_rounding"] == "exact":
         for rounding in ALIGN_ROUNDINGS[:-1]:
             yield Scan("fraction_bits", _coarse(most), 1, most, (), (("align_rounding", rounding),))

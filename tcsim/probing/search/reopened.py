@@ -14,7 +14,7 @@ from tcsim.fp.formats import Format
 from tcsim.hardware.choices import ALIGN_ROUNDINGS
 from tcsim.probing.box import Batch, Formats
 from tcsim.probing.questions.codes import last_bits
-from tcsim.probing.search.candidates import Parts, moves, span
+from tcsim.probing.search.candidates import Parts, most_fraction_bits, moves
 from tcsim.probing.search.cut import apart
 from tcsim.probing.search.elimination import Found, Judge, best_of, cut, descend
 from tcsim.probing.search.focus import brief_orders, focus
@@ -23,7 +23,6 @@ from tcsim.probing.search.singly import best_of_used
 _WORK = 1e8  # products simulated for a change
 _ORDERED = 5  # products before a late c of which every order is tried
 _PLACES = 3  # last places of answers, the lowest and those most often seen
-_MOST = 300  # fraction bits that are looked for
 _BELOW = 47  # fraction bits beyond those of results, at which a cut is none
 
 
@@ -66,7 +65,7 @@ def settled_parts(known: Formats, now: Parts) -> Iterator[Parts]:
         if now["c_enters"] == "after" and now["k_order"] is None:
             yield from ({"block_size": n} for n in (2 * now["block_size"], 4 * now["block_size"], now["block_size"] // 2))
         if now["group_size"] == 1:
-            most = min(span(known) + 2, _MOST)
+            most = most_fraction_bits(known)
             whole: Parts = {**aligned, "min_exponent": None, "block_size": now["block_size"] * now["chain"] * now["chains"]}
             yield {**whole, "arithmetic": "rounded", "align_rounding": "exact", "fraction_bits": None}
             yield {
@@ -110,7 +109,9 @@ def _moved_along(judge: Judge, found: Found, few: list[Batch]) -> Iterator[Found
     """A candidate cut at the same place under another least exponent."""
     now, least = found.parts["fraction_bits"], found.parts["min_exponent"]
     if now is not None and least is not None:
-        along: list[Parts] = [{"fraction_bits": f, "min_exponent": f + least - now} for f in range(1, _MOST)]
+        along: list[Parts] = [
+            {"fraction_bits": f, "min_exponent": f + least - now} for f in range(1, most_fraction_bits(judge.known) + 1)
+        ]
         yield best_of(judge, Found(found.parts, judge.score(found.parts, few)), along, few)
 
 
