@@ -141,18 +141,13 @@ def _table_numbers() -> list[Parts]:
     return list(found.values())
 
 
-def span(known: Formats) -> int:
-    """How far apart two terms can be, in bits: cuts further down leave everything."""
+def most_fraction_bits(known: Formats) -> int:
+    """Up to how many are looked for: as far apart as two terms can be, for cuts further down leave everything, and 300."""
     low = min(
         known.a.emin + known.b.emin - known.a.mantissa_bits - known.b.mantissa_bits, known.out.emin - known.out.mantissa_bits
     )
     scales = 0 if known.scale is None else 2 * (known.scale.emax - known.scale.emin)
-    return max(known.a.emax + known.b.emax, known.out.emax) - low + scales
-
-
-def most_fraction_bits(known: Formats) -> int:
-    """Up to how many are looked for: beyond `span` they leave everything."""
-    return min(span(known) + 2, 300)
+    return min(max(known.a.emax + known.b.emax, known.out.emax) - low + scales + 2, 300)
 
 
 @dataclass(frozen=True)
