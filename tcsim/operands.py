@@ -114,17 +114,17 @@ def scales(x: npt.ArrayLike | None, fmt: Format, shape: tuple[int, ...], name: s
         ) from None
 
 
-def accumulator(c: npt.ArrayLike, fmt: Format, shape: tuple[int, ...], *, codes: bool = False) -> Codes:
+def accumulator(c: npt.ArrayLike, fmt: Format, shape: tuple[int, ...], *, codes: bool = False, name: str = "c") -> Codes:
     """The codes of c, broadcast to the result's shape."""
-    array = native(arguments.array(c, "c"))
+    array = native(arguments.array(c, name))
     exact = _dtype_name(array.dtype) == fmt.name
-    found = array.view(fmt.storage) if exact else operand(array, fmt, "c", codes=codes and array.dtype.kind == "u").codes
+    found = array.view(fmt.storage) if exact else operand(array, fmt, name, codes=codes and array.dtype.kind == "u").codes
     if not exact and found.dtype != fmt.storage:
         found = encode(array, fmt)
     try:
         return np.broadcast_to(found, shape)
     except ValueError:
-        raise ValueError(f"c has shape {array.shape}, which does not broadcast to the result's {shape}") from None
+        raise ValueError(f"{name} has shape {array.shape}, which does not broadcast to the result's {shape}") from None
 
 
 def check_round(round: str | None) -> None:

@@ -45,6 +45,25 @@ class Problem:
     scale_b: Codes | None = None
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """ValueError for shapes other than those above: compiled code would read beyond the end of an array."""
+        batch, m, n, k = self.shape
+        count = None if self.unit.scale is None else -(-k // max(self.unit.scale_block, 1))
+        self._check("b", self.b.codes, (batch, k, n))
+        self._check("c", self.c, None if self.c is None else (batch, m, n))
+        self._check("scale_a", self.scale_a, None if count is None else (batch, m, count))
+        self._check("scale_b", self.scale_b, None if count is None else (batch, count, n))
+        bounds = self.plan.bounds.tolist()
+        if bounds[0] != 0 or bounds[-1] != k or bounds != sorted(bounds):
+            raise ValueError(f"a plan of segments at {bounds} for a of shape {self.a.codes.shape}: they must go from 0 to {k}")
+
+    def _check(self, name: str, codes: Codes | None, wanted: tuple[int, ...] | None) -> None:
+        given = None if codes is None else codes.shape
+        if given != wanted:
+            raise ValueError(
+                f"{name} of shape {given} beside a of shape {self.a.codes.shape} on {self.unit.label}: it must be {wanted}"
+            )
+
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """(batch, m, n, k)."""

@@ -79,6 +79,7 @@ class Box:
         """The batch with the outputs that the black box gives. RuntimeError when its calls are used up."""
         if self.calls >= self.most_calls:
             raise RuntimeError(f"the black box was asked {self.calls} times, as many as calls={self.most_calls} allows")
+        assert (batch.scale_a is None, batch.scale_b is None) == (self.formats.scale is None,) * 2, batch.name
         whole = filled(batch, self.k_step, self.formats.scale_block)
         given = [whole.a, whole.b, whole.c] + ([] if whole.scale_a is None else [whole.scale_a, whole.scale_b])
         result = self.f(*given)
@@ -162,7 +163,7 @@ def output_codes(result: Any, fmt: Format, shape: tuple[int, ...]) -> Codes:
     if array.dtype.kind == "u" and array.dtype != fmt.storage:
         raise TypeError(f"the black box returned {array.dtype}; codes of {fmt.name} are {fmt.storage}")
     if array.dtype.kind in "uf" or fmt.integer:
-        return np.array(accumulator(array, fmt, shape, codes=True))
+        return np.array(accumulator(array, fmt, shape, codes=True, name="what the black box returned, d"))
     return np.array(encode(array, fmt))
 
 

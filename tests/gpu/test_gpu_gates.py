@@ -57,7 +57,8 @@ def test_a_new_field_closes_it(gate: Gate) -> None:
 def test_a_schedule_unheard_of_closes_it(gate: Gate) -> None:
     unit = TAKEN[gate.kernel]
     codes = Operand(np.zeros((1, 1, 1), unit.a_format.storage), unit.a_format)
-    asked = Problem(unit, Plan(np.array([0, 1]), None, True), codes, codes, None)
+    scales = () if unit.scale is None else (np.zeros((1, 1, 1), np.uint8),) * 2
+    asked = Problem(unit, Plan(np.array([0, 1]), None, True), codes, codes, None, *scales)
     gate.check_problem(asked)
     newer = make_dataclass("NewPlan", [("new_field", int, 0)], bases=(Plan,), frozen=True)
     for plan, name in (

@@ -69,13 +69,15 @@ def changed(unit: Unit, **values: Any) -> Unit:
 
 
 def problem_of(unit: Unit, base: Unit | None = None, plan: Plan | None = None) -> Problem:
-    """One output of 32 products of ones, as codes of the formats that `base` has."""
-    form = base or unit
+    """One output of 32 products of ones, as codes of the formats that `base` has; all scales of the unit the least."""
+    form, count = base or unit, -(-32 // max(unit.scale_block, 1))
+    scales = () if unit.scale is None else (np.zeros((1, 1, count), np.uint8), np.zeros((1, count, 1), np.uint8))
 
     def ones(fmt: tcsim.Format, shape: tuple[int, ...]) -> Operand:
         return Operand(tcsim.encode(np.ones(shape), fmt), fmt)
 
-    return Problem(unit, plan or Sequential().plan(32), ones(form.a_format, (1, 1, 32)), ones(form.b_format, (1, 32, 1)), None)
+    x, y = ones(form.a_format, (1, 1, 32)), ones(form.b_format, (1, 32, 1))
+    return Problem(unit, plan or Sequential().plan(32), x, y, None, *scales)
 
 
 @pytest.mark.parametrize("gate", NAMES.values(), ids=NAMES)

@@ -58,8 +58,9 @@ def problem_of(
     rng = np.random.default_rng([seed, m, n, k, KINDS.index(kind)])
     parts = [operands(rng, unit, m, n, k, kind) for _ in range(batch)]
     a, b, c = (np.stack([p[i] for p in parts]) for i in range(3))
-    plan = (schedule or Sequential()).plan(k)
-    return Problem(unit, plan, Operand(a, unit.a_format), Operand(b, unit.b_format), c if with_c else None, seed=seed)
+    plan, count = (schedule or Sequential()).plan(k), -(-k // max(unit.scale_block, 1))
+    scales = () if unit.scale is None else (np.zeros((batch, m, count), np.uint8), np.zeros((batch, count, n), np.uint8))
+    return Problem(unit, plan, Operand(a, unit.a_format), Operand(b, unit.b_format), c if with_c else None, *scales, seed=seed)
 
 
 def fast(problem: Problem, threads: int = 2) -> np.ndarray:

@@ -69,7 +69,7 @@ def size_told(box: Box) -> int | None:
     if random or not (shared ^ parted).all() or (cut & ~together & ~apart)[some].any():
         return None
     size = 1 + int(np.count_nonzero(shared))
-    return size if shared[: size - 1].all() and known.scale_block % size == 0 else None
+    return size if shared[: size - 1].all() and size in group_sizes(known, known.scale_block) else None
 
 
 def _whole(known: Formats, problems: int) -> npt.NDArray[np.bool_]:

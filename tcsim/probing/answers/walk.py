@@ -62,7 +62,7 @@ class Walker(Asking):
             best = self.upwards(best, used) if runs else best
             lengths = () if runs else (length for length, _ in structure.likely(label))
             best = best if best.perfect else self.first_best(best, self.tides.ordered(best.parts, lengths), used)
-        if not runs and likely and not best.perfect:
+        if not runs and likely and not best.perfect and self.box.formats.scale is None:
             best = self.order(best, label)
         ordered = best.parts["k_order"] is not None
         best = best if (random and not ordered) or (late and ordered and not runs) else self.upwards(best, used)

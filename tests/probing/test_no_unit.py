@@ -1,0 +1,48 @@
+"""Whatever a black box answers, a probe ends in a verdict, and a unit that it names gives the box's answers.
+
+``pytest -m soak tests/probing/test_no_unit.py --soak-minutes 10 --soak-jobs 2 -s`` draws boxes until the minutes are over.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+from support.no_units import Tampered, drawn, wrong_of, wrong_verdict
+
+import tcsim
+from tcsim.hardware.unit import Unit
+
+_MX = tcsim.unit("b200", "mxfp8_e4m3")
+# Boxes of scaled products: no group of them has a size that goes with scales of several bits; sets of k that are no runs.
+ONCE: dict[str, tuple[Unit, str]] = {
+    "groups backwards": (tcsim.unit("b200", "nvfp4"), "backwards"),
+    "places that answer alike and are no runs": (_MX.replace(block_size=5), "in pairs"),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_boxes_that_ended_in_an_error_once(name: str) -> None:
+    assert not wrong_verdict(Tampered(*ONCE[name]))
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_boxes_drawn_afresh(number: int, fresh_seed: int) -> None:
+    assert not wrong_verdict(drawn(fresh_seed, number))
+
+
+@pytest.mark.soak
+def test_soak(pytestconfig: pytest.Config, fresh_seed: int) -> None:
+    """Boxes until the minutes are over, their number said at the end."""
+    stop, jobs = time.monotonic() + 60 * pytestconfig.getoption("soak_minutes"), pytestconfig.getoption("soak_jobs")
+    wrong: list[str] = []
+    number = 0
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        while time.monotonic() < stop and not wrong:
+            for found in pool.map(wrong_of, [fresh_seed] * jobs, [1000 + number + 2 * i for i in range(jobs)], [2] * jobs):
+                wrong += found
+            number += 2 * jobs
+            print(f"seed {fresh_seed}: {number} boxes, {len(wrong)} with a wrong verdict", flush=True)
+    assert not wrong, "\n".join(wrong)
