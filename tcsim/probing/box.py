@@ -80,7 +80,7 @@ class Box:
         if self.calls >= self.most_calls:
             raise RuntimeError(f"the black box was asked {self.calls} times, as many as calls={self.most_calls} allows")
         assert (batch.scale_a is None, batch.scale_b is None) == (self.formats.scale is None,) * 2, batch.name
-        whole = filled(batch, self.k_step, self.formats.scale_block)
+        whole = filled(batch, self.k_step, self.formats)
         given = [whole.a, whole.b, whole.c] + ([] if whole.scale_a is None else [whole.scale_a, whole.scale_b])
         result = self.f(*given)
         self.calls += 1
@@ -101,19 +101,26 @@ class Box:
 _LAST = 12  # calls that confirm what is found
 
 
-def filled(batch: Batch, step: int, scale_block: int) -> Batch:
-    """The batch with zeros behind its k up to a multiple of step."""
+def filled(batch: Batch, step: int, known: Formats) -> Batch:
+    """The batch with products of -0 behind its k up to a multiple of step, of 0 where no format has it: no sum is another for those."""
     more = -batch.a.shape[2] % step
     if not more:
         return batch
-    a = np.concatenate([batch.a, np.zeros((*batch.a.shape[:2], more), batch.a.dtype)], axis=2)
-    b = np.concatenate([batch.b, np.zeros((batch.b.shape[0], more, batch.b.shape[2]), batch.b.dtype)], axis=1)
+    in_a = _minus_zero(known.a)
+    in_b = 0 if in_a else _minus_zero(known.b)
+    a = np.pad(batch.a, ((0, 0), (0, 0), (0, more)), constant_values=in_a)
+    b = np.pad(batch.b, ((0, 0), (0, more), (0, 0)), constant_values=in_b)
     scale_a, scale_b = batch.scale_a, batch.scale_b
     if scale_a is not None and scale_b is not None:
-        count = -(-a.shape[2] // scale_block)
+        count = -(-a.shape[2] // known.scale_block)
         scale_a = np.pad(scale_a, ((0, 0), (0, 0), (0, count - scale_a.shape[2])), mode="edge")
         scale_b = np.pad(scale_b, ((0, 0), (0, count - scale_b.shape[1]), (0, 0)), mode="edge")
     return replace(batch, a=a, b=b, scale_a=scale_a, scale_b=scale_b)
+
+
+def _minus_zero(fmt: Format) -> int:
+    """The code of -0, of 0 where there is none."""
+    return fmt.sign_bit if fmt.signed and not fmt.integer and fmt.nan != "negative-zero" else 0
 
 
 def of_problems(batch: Batch, at: Any) -> Batch:

@@ -77,7 +77,7 @@ class Recorded(Box):
         self._turn = 0
 
     def ask(self, batch: Batch) -> Batch:
-        whole = filled(batch, self.k_step, self.formats.scale_block)
+        whole = filled(batch, self.k_step, self.formats)
         same = [x for x in self.batches if x.name == batch.name and x.a.shape[2] == whole.a.shape[2]]
         if batch.name == "confirmation":
             same = [x for x in self.batches if x.name == "confirmation"]

@@ -13,19 +13,21 @@ import pytest
 from support.no_units import Tampered, drawn, wrong_of, wrong_verdict
 
 import tcsim
-from tcsim.hardware.unit import Unit
 
 _MX = tcsim.unit("b200", "mxfp8_e4m3")
-# Boxes of scaled products: no group of them has a size that goes with scales of several bits; sets of k that are no runs.
-ONCE: dict[str, tuple[Unit, str]] = {
-    "groups backwards": (tcsim.unit("b200", "nvfp4"), "backwards"),
-    "places that answer alike and are no runs": (_MX.replace(block_size=5), "in pairs"),
+_FLOORED = tcsim.unit("a100", "float16").replace(align_rounding="rd", fraction_bits=18, min_exponent=-131, block_size=5)
+# Scaled products in groups of a size that goes with no scale of several bits, or in sets of k that are no runs; contests of results of
+# other bits.
+ONCE: dict[str, Tampered] = {
+    "groups backwards": Tampered(tcsim.unit("b200", "nvfp4"), "backwards"),
+    "places that answer alike and are no runs": Tampered(_MX.replace(block_size=5), "in pairs"),
+    "another precision": Tampered(_FLOORED, "in pairs"),
 }
 
 
 @pytest.mark.parametrize("name", ONCE)
 def test_boxes_that_ended_in_an_error_once(name: str) -> None:
-    assert not wrong_verdict(Tampered(*ONCE[name]))
+    assert not wrong_verdict(ONCE[name])
 
 
 @pytest.mark.parametrize("number", range(3))

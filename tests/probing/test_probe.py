@@ -14,8 +14,10 @@ from support.vectors import PUBLIC, cases, files, needs_vectors
 from support.whatifs import distinct, label
 
 import tcsim
+from tcsim.fp.formats import FORMATS
 from tcsim.hardware.unit import Unit
-from tcsim.probing.box import simulator
+from tcsim.probing.box import Formats, filled, simulator
+from tcsim.probing.questions import families
 from tcsim.probing.vectors import batch_of, consistent, read_vectors
 
 
@@ -106,6 +108,26 @@ def test_a_fixed_k_is_filled_with_zeros() -> None:
     found = tcsim.probe(instruction, "float16", "float32", k_step=16)
     assert found.unit is not None
     assert unit in found.alike
+
+
+@pytest.mark.parametrize("k_step", [4, 16])
+def test_sums_of_negative_zeros_are_told_apart_however_long_k_must_be(k_step: int) -> None:
+    unit = tcsim.unit("a100", "bfloat16").replace(zero_sign="ieee", align_rounding="rna", rounding="rd", block_size=6)
+    found = recovered(unit, k_step=k_step)
+    assert found.unit is not None, str(found)
+    assert found.unit.zero_sign == "ieee"
+    assert agrees(found.unit, unit, 3)
+
+
+@pytest.mark.parametrize(("fmt", "code"), [("float16", 0x8000), ("float8_e4m3fnuz", 0), ("int8", 0)])
+def test_a_longer_k_is_filled_with_zeros_that_change_no_sum(fmt: str, code: int, fresh_seed: int) -> None:
+    known = Formats(FORMATS[fmt], FORMATS[fmt], FORMATS["int32" if fmt == "int8" else "float32"])
+    batch = families.sum_batches(np.random.default_rng(fresh_seed), known, 5, batches=2, side=3, name="sums")
+    whole = filled(batch, 4, known)
+    assert whole.a.shape[2] == whole.b.shape[1] == 8
+    assert (whole.a[:, :, 5:] == code).all()
+    assert (whole.b[:, 5:] == 0).all()
+    assert filled(batch, 5, known) is batch
 
 
 def test_wrong_answers_are_errors() -> None:

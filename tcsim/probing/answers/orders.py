@@ -95,7 +95,10 @@ class Orders:
         unit = unit_of_parts(known, {**parts, "k_order": None})
         if size < 2 or unit is None:
             return
-        told = self._contests[parts["out_precision"] or known.out.precision]
+        kept = (
+            parts["out_precision"] or known.out.precision
+        )  # another than the contests were chosen for, where it was found since
+        told = self._contests.get(kept) or next(reversed(self._contests.values()))
         chosen, seen = list(told), np.stack(list(told.values()))
         wanted = self._simulated(unit, chosen, np.arange(size), 2 * size)
         for some in (slice(None), *(slice(v, v + 1) for v in range(len(chosen)))):  # not all, where a number is not yet right

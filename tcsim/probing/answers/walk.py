@@ -130,6 +130,8 @@ class Walker(Asking):
         if found.score >= _ONE_BLOCK or found.parts["arithmetic"] != "aligned":
             return found
         few = focus(self.judge, found.parts, self.sums)  # formats so narrow that only longer sums show a cut
+        if not few:
+            return found
         self.judge.spare(_CUT_WORK)
         below = anyhow_cut(self.judge, self._again(found, few), few)
         return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)

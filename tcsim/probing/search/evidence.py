@@ -11,7 +11,7 @@ import numpy as np
 from tcsim.fp.codes import decode
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, C_ENTERS, NAN_FROM, OVERFLOWS, ROUNDINGS, SUBNORMALS, ZERO_SIGNS
 from tcsim.hardware.unit import Unit
-from tcsim.probing.box import Batch, Box, filled, simulated
+from tcsim.probing.box import Batch, Box, simulated
 from tcsim.probing.questions.codes import magnitude_codes
 
 _CHOICES = {
@@ -166,7 +166,7 @@ def _shrunk(unit: Unit, box: Box, case: Batch, seed: int) -> Batch:
         if not left.size:
             break
         case = _lone(asked, (int(left[0]), 0, 0))
-    return filled(replace(case, name="counterexample"), 1, box.formats.scale_block)
+    return replace(case, name="counterexample")
 
 
 def _described(unit: Unit, box: Box, case: Batch, seed: int) -> dict[str, Any]:
