@@ -15,6 +15,7 @@ from support.recovery import black_box
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Formats, simulated
 from tcsim.probing.questions import families
+from tcsim.probing.questions.codes import uniform_codes
 from tcsim.problem import Codes
 
 Answer = Callable[..., Codes]
@@ -77,7 +78,7 @@ def _any_answer(unit: Unit, right: Answer) -> Answer:
     rng, fmt = np.random.default_rng(unit.block_size), unit.out_format
 
     def f(a: Codes, b: Codes, c: Codes, *scales: Codes) -> Codes:
-        return (rng.integers(0, fmt.max_code + 1, c.shape).astype(c.dtype) >> fmt.padding) << fmt.padding
+        return uniform_codes(rng, fmt, c.shape)
 
     return f
 
