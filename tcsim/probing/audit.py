@@ -17,6 +17,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.operands import accumulator
 from tcsim.probing.box import Batch
 from tcsim.probing.explain_diff import explanations, problem_of
+from tcsim.probing.libraries.catalogue import NotSurveyed
 from tcsim.probing.logs import SampledCall, read_log
 from tcsim.probing.models import Model, arithmetic_text
 from tcsim.probing.predict import Prediction, predict
@@ -106,7 +107,7 @@ def audit(
 
     A mismatch is "another schedule" of the declared unit, "another unit", a "dropped tail" (the library left out the k behind
     the last whole tile), or, where nothing looked through gives those bits, "corruption". "not predicted" is a call of a library
-    whose schedule `predict` does not know. ValueError for a log without calls, and for names that do not exist.
+    whose schedule `predict` does not know, or that was not surveyed. ValueError for a log without calls, and for names that do not exist.
     """
     calls = list(read_log(log)) if isinstance(log, str | Path) else list(log)
     if not calls:
@@ -244,7 +245,8 @@ def _read(
     if not name:
         raise ValueError("no GPU is declared; pass gpu")
     out = _output(call)
-    batch, formats = problem_of(call.a, call.b, call.c, out, call.dtype or None, None)
+    fmt, _, other = (word.strip() for word in call.dtype.partition(" x "))
+    batch, formats = problem_of(call.a, call.b, call.c, out, fmt or None, other or None)
     if np.shape(call.d) != batch.c.shape[1:]:
         raise ValueError(
             f"d has shape {np.shape(call.d)}; the product of a {np.shape(call.a)} and b {np.shape(call.b)} has {batch.c.shape[1:]}"
@@ -253,7 +255,10 @@ def _read(
     declared = _declared(name, formats, out, call.instruction or instruction)
     plan = parsed(call.schedule if call.schedule is not None else schedule)
     if call.library and call.schedule is None:
-        predicted = _predicted(call, name, formats[0], out)
+        try:
+            predicted = _predicted(call, name, formats[0], out)
+        except NotSurveyed as error:
+            return None, formats, batch, d, str(error)
         if predicted.schedule is None or isinstance(predicted.schedule, Hybrid):
             why = predicted.evidence if predicted.schedule is None else "its order depends on where an output lies"
             return None, formats, batch, d, why

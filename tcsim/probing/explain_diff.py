@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format, format_named
+from tcsim.hardware import UNITS
 from tcsim.operands import accumulator, operand
 from tcsim.probing.box import Batch
 from tcsim.probing.difference import Difference, Nearest, ResultExplanation, SumsPart
@@ -81,6 +82,10 @@ def _result(array: Any, name: str, a: Any, b: Any, c: Any, in_format: Any, b_for
 
 
 def _format(array: Any, given: str | Format | None, name: str, argument: str) -> Format:
+    if given and any(u.name == given for u in UNITS):
+        raise ValueError(
+            f"{argument}={given!r}: its products have scales, of which nothing is passed here; tcsim.matmul takes them"
+        )
     if given is not None:
         return format_named(given)
     known = FORMATS.get(array.dtype.name)
@@ -168,7 +173,7 @@ def _compared(
     looked: tuple[int, int],
 ) -> Difference:
     one, other = results
-    values = [decode(r.d, r.out)[0].astype(np.float64) for r in results]
+    values = [_values(r.d, r.out) for r in results]
     if one.out == other.out:
         unequal = one.d[0] != other.d[0]
     else:
@@ -197,13 +202,26 @@ def _pair(first: tuple[ResultExplanation, ...], second: tuple[ResultExplanation,
     return [first[0].model, second[0].model] if first and second else []
 
 
+def _values(codes: Codes, fmt: Format) -> npt.NDArray[np.float64]:
+    """The values of a batch's one problem."""
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        return np.asarray(decode(codes, fmt)[0].astype(np.float64))
+
+
+def _of_segments(models: list[Model]) -> bool:
+    """Whether every schedule cuts k into segments and does nothing else."""
+    return all(isinstance(m.schedule, Sequential | SplitK | Blocked) for m in models)
+
+
 def _bound(results: list[_Result], models: list[Model]) -> float | None:
-    """The sum of both results' distances from the exact one, at most; None where numbers are not finite."""
+    """The sum of both results' distances from the exact one, at most; None where numbers are not finite, or a schedule has no bound."""
+    if not _of_segments(models):
+        return None
     total: Any = 0.0
     for result, model in zip(results, models, strict=True):
         batch = result.batch
-        x, y = (decode(z, f)[0].astype(np.float64) for z, f in zip((batch.a, batch.b), result.formats, strict=True))
-        c = decode(batch.c, model.stored)[0].astype(np.float64)
+        x, y = (_values(z, f) for z, f in zip((batch.a, batch.b), result.formats, strict=True))
+        c = _values(batch.c, model.stored)
         if not (np.isfinite(x).all() and np.isfinite(y).all() and np.isfinite(c).all()):
             return None
         limit = np.asarray(unit_product(model.unit, x, y, c, schedule=model.schedule).limit)
@@ -219,7 +237,7 @@ def parted(batches: list[Batch], models: list[Model], index: tuple[int, ...]) ->
 
     None where they never do, or where a schedule does not say how it cuts a shorter k.
     """
-    if not all(isinstance(m.schedule, Sequential | SplitK | Blocked) for m in models):
+    if not _of_segments(models):
         return None
     ones = [part(batch, batch.c, [index[0]], [index[1]])[0] for batch in batches]
     k = ones[0].a.shape[2]

@@ -15,7 +15,7 @@ from tcsim.schedule import Schedule
 class SampledCall:
     """One sampled GEMM: sampled rows of a and columns of b with the whole of k, c and d where they cross, and what was declared.
 
-    `gpu`, `instruction`, `dtype` name the unit; `schedule` is data or its text, "SplitK(3, tile_k=64)". Instead of a schedule,
+    `gpu`, `instruction`, `dtype` ("float8_e5m2 x float8_e4m3fn" for two) name the unit; `schedule` is data or its text, "SplitK(3, tile_k=64)". Instead of a schedule,
     `library` ("cublas") with the whole call's `shape` (m, n, k) and `layout`: that of `tcsim.predict`.
     """
 

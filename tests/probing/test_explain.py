@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.patterns import KINDS, operands
 
 import tcsim
 from tcsim.probing.audit import SampledCall, parsed
@@ -95,6 +96,26 @@ def test_a_librarys_own_walk_is_found(layout: str) -> None:
     assert json.loads(found.json())["first"]
 
 
+def test_results_of_whatever_walk_and_numbers_are_compared(fresh_seed: int) -> None:
+    """Schedules that have no bound, signalling NaNs, one product, one output: each is explained or said not to be."""
+    rng = np.random.default_rng(fresh_seed)
+    units = [u for u in tcsim.units() if u.scale is None]
+    walks = [tcsim.Sequential(), tcsim.SplitK(2, 16), tcsim.Blocked(16), tcsim.Tiled(32), tcsim.Lanes(4)]
+    for _ in range(12):
+        unit, m, n = units[int(rng.integers(len(units)))], int(rng.integers(1, 9)), int(rng.integers(1, 9))
+        walk = walks[0] if unit.arithmetic == "integer" else walks[int(rng.integers(len(walks)))]
+        a, b, c = operands(rng, unit, m, n, int(rng.choice([1, 2, 40, 130])), KINDS[int(rng.integers(len(KINDS)))])
+        given = [tcsim.decode(x, f) for x, f in ((a, unit.a), (b, unit.b), (c, unit.out))]
+        d = np.asarray(tcsim.matmul(*given, unit=unit, schedule=walk))
+        said = {"in_format": unit.a, "b_format": unit.b, "out_format": unit.out}
+        other = d.copy()
+        other.reshape(-1)[-1] = 0
+        found = tcsim.explain_diff(d, other, *given, **said)
+        assert found.first or walk != tcsim.Sequential(), unit
+        assert str(found)
+        assert json.loads(found.json())["outputs"] == m * n
+
+
 def test_what_does_not_fit_is_said() -> None:
     d = gemm("a100")
     with pytest.raises(
@@ -102,6 +123,8 @@ def test_what_does_not_fit_is_said() -> None:
     ):
         tcsim.explain_diff(d, d[:5], A, B)
     assert "no unit of the table" in str(tcsim.explain_diff(d, d.astype("float64"), A, B))
+    with pytest.raises(ValueError, match="in_format='nvfp4': its products have scales"):
+        tcsim.explain_diff(d, d, A, B, in_format="nvfp4")
 
 
 def test_single_bits_are_corruption_and_clean_calls_are_not() -> None:
@@ -202,3 +225,24 @@ def test_a_declared_library_is_what_is_predicted() -> None:
     assert tcsim.audit(calls).clean
     with pytest.raises(ValueError, match="needs the shape"):
         tcsim.audit([SampledCall("x", a, b, d, gpu="h200", library="cublas")])
+
+
+def test_two_formats_are_named_as_a_unit_names_them() -> None:
+    unit = tcsim.unit("h200", "float8_e5m2 x float8_e4m3fn")
+    a, b, c = operands(np.random.default_rng(3), unit, 6, 7, 64, "mid")
+    d = np.asarray(tcsim.matmul(a, b, c, unit=unit))
+    assert tcsim.audit([SampledCall("x", a, b, d, c, gpu="h200", dtype="float8_e5m2 x float8_e4m3fn")]).clean
+    with pytest.raises(ValueError, match="x: in_format='mxfp8_e5m2': its products have scales"):
+        tcsim.audit([SampledCall("x", a, b, d, c, gpu="b200", dtype="mxfp8_e5m2 x mxfp8_e4m3")])
+
+
+def test_calls_of_a_library_that_was_not_surveyed_leave_the_others_their_verdicts() -> None:
+    a, b = RNG.standard_normal((6, 64)).astype("float16"), RNG.standard_normal((64, 7)).astype("float16")
+    d = tcsim.matmul(a, b, unit=tcsim.unit("a100", "float16"))
+    said = {"gpu": "a100", "library": "cublas", "shape": "6x7x64"}
+    calls = [SampledCall("here", a, b, d, gpu="a100"), SampledCall("there", a, b, d, **said)]
+    found = tcsim.audit(calls)
+    assert [v.verdict for v in found.verdicts] == ["as declared", "not predicted"]
+    assert "known: cublas-h200" in str(found)
+    with pytest.raises(ValueError, match="there: unknown GEMM library 'cublass'"):
+        tcsim.audit([SampledCall("there", a, b, d, **{**said, "library": "cublass"})])

@@ -17,6 +17,10 @@ FOLDER = Path(__file__).parent / "catalogues"
 FIELDS = ("kind", "m", "n", "k", "layout", "name", "gx", "gy", "gz", "bx", "by", "bz", "reduced", "splits", "reduction", "custom", "workspace")  # fmt: skip
 
 
+class NotSurveyed(ValueError):
+    """No such calls were seen; the message names those that were."""
+
+
 @dataclass(frozen=True)
 class Catalogue:
     """Every seen call of one library on one GPU; `cuts` holds a row's regions and pieces where some tiles were cut along k."""
@@ -42,9 +46,9 @@ class Catalogue:
         )  # fmt: skip
 
     def rows(self, kind: GemmKind) -> np.ndarray[Any, Any]:
-        """The calls of a kind; ValueError names the kinds that were seen."""
+        """The calls of a kind; NotSurveyed names the kinds that were seen."""
         if kind not in self.kinds:
-            raise unknown("kind of GEMM in the catalogue", kind.name, [k.name for k in self.kinds])
+            raise NotSurveyed(str(unknown("kind of GEMM in the catalogue", kind.name, [k.name for k in self.kinds])))
         return np.flatnonzero(self.columns["kind"] == self.kinds.index(kind))
 
 
@@ -65,11 +69,12 @@ def catalogues() -> list[tuple[str, str]]:
 
 @cache
 def catalogue(gpu: str, library: str) -> Catalogue:
-    """The catalogue of a library on a GPU; ValueError names those that exist."""
+    """The catalogue of a library on a GPU; NotSurveyed names those that exist."""
     known = catalogues()
     name = f"{library}-{gpu}"
     if (gpu, library) not in known:
-        raise unknown("catalogue of GEMM calls (library-gpu)", name, [f"{own}-{where}" for where, own in known])
+        asked = unknown("catalogue of GEMM calls (library-gpu)", name, [f"{own}-{where}" for where, own in known])
+        raise NotSurveyed(str(asked))
     with np.load(FOLDER / f"{name}.npz") as stored:
         tables = json.loads(str(stored["tables"]))
         columns = {key: stored[key] for key in FIELDS}
