@@ -15,7 +15,7 @@ FLOORS = (
     ("codegen",),
     ("fp",),
     ("hardware", "schedule"),
-    ("problem", "operands"),
+    ("problem", "operands", "vector_files"),
     ("gates",),
     ("reference", "kernels"),
     ("composed",),

@@ -84,7 +84,7 @@ class UnitName(click.ParamType):  # type: ignore[type-arg]
     name = "unit"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        from tcsim.verbs.records import unit_given
+        from tcsim.hardware.record import unit_given
 
         return unit_given(value)
 

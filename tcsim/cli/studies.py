@@ -150,7 +150,7 @@ def grid(name: str, units: Any, ks: str, schedules: Any, schemes: Any, distribut
     """
     import tcsim
     from tcsim.cli.numbers import parse_schedule
-    from tcsim.verbs.records import unit_given
+    from tcsim.hardware.record import unit_given
 
     given = {
         "schemes": schemes,

@@ -8,7 +8,8 @@ import click
 
 import tcsim
 from tcsim.cli.group import DIFFERS, UNIT, json_option, main, print_table, say_json
-from tcsim.verbs.records import record_lines, shown_gpus, shown_inputs, unit_record
+from tcsim.hardware.record import unit_record
+from tcsim.verbs.records import record_lines, shown_gpus, shown_inputs
 
 
 @main.command("list")
@@ -75,7 +76,7 @@ def show(gpu: str, fmt: str | None, b: str | None, out: str | None, instruction:
       tcsim show a100 float16
       tcsim show "h200:e4m3,rounding=rne" --json > mine.json
     """
-    from tcsim.verbs.records import unit_given
+    from tcsim.hardware.record import unit_given
 
     if fmt is None and (b, out, instruction) == (None, None, None):
         u = unit_given(gpu) if ":" in gpu or gpu.endswith(".json") or "->" in gpu else tcsim.unit(gpu)

@@ -54,7 +54,11 @@ def _page(text: str) -> str:
 @click.command("probe", cls=Verb)
 @click.option("--unit", "name", help="a unit to probe, GPU:FORMAT or GPU:FORMAT:INSTRUCTION; GPU alone for all of its units")
 @click.option("--backend", default="cpu", show_default=True, help="who computes --unit: cpu, reference, cuda, hardware")
-@click.option("--vectors", type=click.Path(path_type=Path), help="an npz file of a, b, c, d: which models does it leave?")
+@click.option(
+    "--vectors",
+    type=click.Path(path_type=Path),
+    help="an npz or safetensors file of a, b, c, d, as codes or values: which models does it leave?",
+)
 @click.option("--command", help="a program that reads the npz file named first and writes the one named second")
 @click.option("--in", "in_format", help="format of a (and b)")
 @click.option("--b", "b_format", help="format of b, where it is another")

@@ -105,6 +105,8 @@ def problem_of(
         raise ValueError(f"a of shape {left.shape} and b of shape {right.shape}: they must be (m, k) and (k, n)")
     x, y = (_own(operand(z, f, name), f) for z, f, name in ((left, fa, "a"), (right, fb, "b")))
     shape = (left.shape[0], right.shape[1])
+    if 0 in shape:
+        raise ValueError(f"a of shape {left.shape} and b of shape {right.shape}: their product has no output")
     start = np.zeros(shape, out.storage) if c is None else np.array(accumulator(np.asarray(c), out, shape, codes=True))
     return Batch("GEMM", x[None], y[None], start[None]), (fa, fb)
 

@@ -11,19 +11,36 @@ import numpy as np
 
 from tcsim.fp.formats import FORMATS, Format, format_named
 from tcsim.hardware.nans import differing
+from tcsim.hardware.record import unit_from_record
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, simulated
 from tcsim.probing.questions import families
 from tcsim.probing.result import of_formats, record_text
 from tcsim.probing.search.candidates import parts_of, records, unit_of_parts
 from tcsim.probing.search.evidence import others
-from tcsim.problem import Codes
+from tcsim.vector_files import codes_by_role, read_groups
 
 _SHORT = {
     "f16": "float16", "bf16": "bfloat16", "tf32": "tfloat32", "f32": "float32", "f64": "float64", "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2", "e4m3fnuz": "float8_e4m3fnuz", "e5m2fnuz": "float8_e5m2fnuz", "e2m1": "float4_e2m1fn",
     "e2m3": "float6_e2m3fn", "e3m2": "float6_e3m2fn",
 }  # fmt: skip
+
+
+_KINDS = (
+    "mid",
+    "full",
+    "tiny",
+    "cancel",
+    "big",
+    "zeros",
+    "special",
+    "maximal",
+    "uniform",
+    "nan",
+    "zero-factors",
+    "subnormal-factors",
+)
 
 
 @dataclass(frozen=True)
@@ -85,45 +102,42 @@ def _shown(split: Split) -> str:
 def read_vectors(
     path: str | Path, in_format: str | None = None, out_format: str | None = None, b_format: str | None = None
 ) -> dict[str, tuple[Formats, list[Batch]]]:
-    """The vectors of an npz file by what they are of: arrays a, b, c, d (and sa, sb), plain or behind a prefix NAME.OUT.… .
+    """The vectors of an npz or safetensors file by what they are of: arrays a, b, d, perhaps c (and sa, sb), plain or behind a prefix
+    NAME.OUT.… .
 
-    Shapes are (rows, k), (rows, k), (rows,), (rows,): an output each, or (batch, m, k), (batch, k, n), (batch, m, n). Formats come
-    from the arguments, from entries in_format, out_format and b_format, or from the prefix. ValueError where they do not.
+    Shapes are (rows, k), (rows, k), (rows,), (rows,): an output each, or (m, k), (k, n), (m, n), in batches or not. Arrays hold values,
+    or codes as unsigned integers. Formats come from the arguments, from entries in_format, out_format and b_format, from the unit
+    that the file says it is of, or from the prefix. ValueError where they do not.
     """
-    groups: dict[str, list[tuple[str, Formats, Batch]]] = defaultdict(list)
-    with np.load(path) as stored:
-        prefixes = sorted({key[:-1] for key in stored.files if key == "d" or key.endswith((".d", "/d"))})
-        if not prefixes:
-            raise ValueError(f"{path} holds no array d; it takes a, b, c, d, alone or behind a prefix such as f16.f32.")
-        for prefix in prefixes:
-            named = [
-                _entry(stored, key) or given
-                for key, given in (("in_format", in_format), ("out_format", out_format), ("b_format", b_format))
-            ]
-            known, group = _formats(prefix, named, str(path))
-            arrays = {key: stored[prefix + key] for key in ("a", "b", "c", "d", "sa", "sb") if prefix + key in stored.files}
-            if "sa" in arrays:
-                continue  # block-scaled vectors name no scale format
-            groups[group].append((prefix, known, batch_of(arrays, known, prefix.rstrip("./") or "vectors")))
-    return {name: (found[0][1], [batch for _, _, batch in found]) for name, found in groups.items()}
+    words = {"in_format": in_format, "out_format": out_format, "b_format": b_format}
+    found, said = read_groups(path, str(path), tuple(words))
+    unit = _unit_of(said, str(path))
+    groups: dict[str, list[tuple[Formats, Batch]]] = defaultdict(list)
+    for name, arrays in sorted(found.items()):
+        named = [said.get(word) or given for word, given in words.items()]
+        known, group = _formats(name, named, unit, str(path))
+        groups[group].append((known, batch_of(arrays, known, name or "vectors", str(path))))
+    return {name: (parts[0][0], [batch for _, batch in parts]) for name, parts in groups.items()}
 
 
-def _entry(stored: Any, key: str) -> str | None:
-    return str(stored[key]) if key in stored.files else None
+def _unit_of(said: dict[str, Any], path: str) -> Unit | None:
+    """The unit that a file says it is of."""
+    unit = said.get("unit")
+    return None if unit is None else unit_from_record(unit if isinstance(unit, dict) else {"unit": unit}, path)
 
 
-def _formats(prefix: str, named: list[str | None], path: str) -> tuple[Formats, str]:
-    words = [w for w in prefix.replace("/", ".").split(".") if w]
+def _formats(name: str, named: list[str | None], unit: Unit | None, path: str) -> tuple[Formats, str]:
+    words = [w for w in name.replace("/", ".").split(".") if w]
     known = [w for w in words if _named(w.split("x")[0]) and _named(w.split("x")[-1])]
     first, out = named[0] or (known[0] if known else None), named[1] or (known[1] if len(known) > 1 else None)
+    if unit is not None and (first is None or out is None):
+        return Formats(unit.a_format, unit.b_format, unit.out_format, unit.scale_format, unit.scale_block), "vectors"
     if first is None or out is None:
-        raise ValueError(f"{path}: the formats of {prefix or 'its arrays'} are not said; pass --in and --out")
+        raise ValueError(f"{path}: the formats of {name or 'its arrays'} are not said; pass --in and --out")
     a, _, b = first.partition("x") if not _named(first) else (first, "", "")
     fa = _named(a) or format_named(a)
     fb = format_named(named[2]) if named[2] else (_named(b) or fa)
-    keep = [
-        w for w in words if w not in ("mid", "full", "tiny", "cancel", "big", "zeros", "special", "maximal", "uniform", "nan")
-    ]
+    keep = [w for w in words if w not in _KINDS]
     return Formats(fa, fb, _named(out) or format_named(out)), ".".join(keep) or "vectors"
 
 
@@ -131,16 +145,17 @@ def _named(word: str) -> Format | None:
     return FORMATS.get(_SHORT.get(word, word))
 
 
-def batch_of(arrays: dict[str, Codes], known: Formats, name: str) -> Batch:
-    """Arrays of either layout as a batch of codes."""
-    a, b, c, d = (arrays[key] for key in "abcd")
-    if a.ndim == 2 and d.ndim == 1:
-        a, b, c, d = a[:, None, :], b[:, :, None], c[:, None, None], d[:, None, None]
-    elif a.ndim == 2:
-        a, b, c, d = a[None], b[None], np.broadcast_to(c, d.shape)[None], d[None]
-    words = [(x.view(f.storage) if x.dtype.itemsize * 8 == np.dtype(f.storage).itemsize * 8 else x.astype(f.storage))
-             for x, f in ((a, known.a), (b, known.b), (c, known.out), (d, known.out))]  # fmt: skip
-    return Batch(name, words[0], words[1], np.ascontiguousarray(np.broadcast_to(words[2], words[3].shape)), d=words[3])
+def batch_of(arrays: dict[str, Any], known: Formats, name: str, path: str = "vectors") -> Batch:
+    """Arrays of either layout as a batch of codes. ValueError for shapes that do not fit."""
+    formats = {"a": known.a, "b": known.b, "c": known.out, "d": known.out, "sa": known.scale, "sb": known.scale}
+    codes = codes_by_role(arrays, formats, path, name, f"{known.a.name} x {known.b.name}")
+    parts = {role: x[None] if x.ndim == 2 else x for role, x in codes.items()}
+    a, b, d = (parts[role] for role in "abd")
+    if not a.ndim == b.ndim == d.ndim == 3 or (a.shape[0], b.shape[0], a.shape[2]) != (d.shape[0], d.shape[0], b.shape[1]):
+        shapes = ", ".join(f"{role} {np.shape(arrays[role])}" for role in "abd")
+        raise ValueError(f"{path}: {name}: shapes that go together in no product: {shapes}")
+    c = np.broadcast_to(parts.get("c", np.zeros((), d.dtype)), d.shape)
+    return Batch(name, a, b, np.ascontiguousarray(c), parts.get("sa"), parts.get("sb"), d=d)
 
 
 def consistent(

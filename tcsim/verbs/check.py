@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,15 +16,15 @@ from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format, format_named
 from tcsim.hardware import as_unit, unit, units
 from tcsim.hardware.nans import differing
+from tcsim.hardware.record import unit_from_record, unit_given
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.shown import Shown
-from tcsim.verbs.bits import as_codes, hex_code, result_codes
-from tcsim.verbs.records import unit_from_record, unit_given
+from tcsim.vector_files import codes_by_role, key_of, read_groups
+from tcsim.verbs.bits import hex_code, result_codes
 from tcsim.verbs.tracing import block_places, running, trace
 
 Array = npt.NDArray[Any]
-_ROLES = {"a": "a", "b": "b", "c": "c", "d": "d", "sa": "sa", "sb": "sb", "scale_a": "sa", "scale_b": "sb"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,29 +121,9 @@ def check(
 
 
 def _groups(vectors: Any, path: str, unit: Any, k: int | None) -> tuple[dict[str, dict[str, Array]], dict[str, Any]]:
-    if isinstance(vectors, Mapping):
-        arrays = {str(key): np.asarray(x) for key, x in vectors.items()}
-    elif Path(vectors).suffix in (".npz", ".safetensors"):
-        arrays = files.load_all(vectors)
-    else:
-        return {"": _columns(path, files.load(vectors), unit, k)}, {}
-    meta = json.loads(str(arrays.pop("meta"))) if "meta" in arrays else {}
-    groups: dict[str, dict[str, Array]] = {}
-    for key, x in arrays.items():
-        match = re.fullmatch(r"(?:(.*)[./])?(\w+)", key)
-        role = _ROLES.get(match[2]) if match else None
-        if match is None or role is None:
-            raise ValueError(f"{path}: key {key!r} is none of a, b, c, d, sa, sb, alone or after a group's name and a dot")
-        groups.setdefault(match[1] or "", {})[role] = x
-    if not groups:
-        raise ValueError(f"{path} holds no arrays")
-    for name, given in groups.items():
-        for role in ("a", "b", "d"):
-            if role not in given:
-                raise ValueError(
-                    f"{path}: key {f'{name}.{role}' if name else role!r} is missing; there are {', '.join(arrays)}"
-                )
-    return groups, meta
+    if isinstance(vectors, Mapping) or Path(vectors).suffix in (".npz", ".safetensors"):
+        return read_groups(vectors, path)
+    return {"": _columns(path, files.load(vectors), unit, k)}, {}
 
 
 def _columns(path: str, table: Array, unit: Any, k: int | None) -> dict[str, Array]:
@@ -193,37 +172,20 @@ def _format(part: str) -> Format | None:
 def _checked(path: str, name: str, unit: Unit, arrays: dict[str, Array], backend: str, k: int | None) -> Checked:
     roles = {"a": unit.a_format, "b": unit.b_format, "c": unit.out_format, "d": unit.out_format,
              "sa": unit.scale_format, "sb": unit.scale_format}  # fmt: skip
-    codes: dict[str, Array] = {}
-    for role, x in arrays.items():
-        fmt = roles[role]
-        if fmt is None:
-            raise ValueError(f"{path}: {unit.label} takes no block scales, and there is {_key(name, role)!r}")
-        codes[role] = as_codes(x, fmt, f"{path}: {_key(name, role)}")
+    codes = codes_by_role(arrays, roles, path, name, unit.label)
     a, b, d = codes["a"], codes["b"], codes["d"]
     c = codes.get("c", np.zeros((), d.dtype))
     scales: dict[str, Any] = {f"scale_{role[1]}": codes[role] for role in ("sa", "sb") if role in codes}
-    if d.ndim == 1:
-        a, b, c, d = (
-            a[:, None, :] if a.ndim == 2 else a,
-            b[:, :, None] if b.ndim == 2 else b,
-            c[..., None, None],
-            d[:, None, None],
-        )
-        scales = {key: x[:, None, :] if key == "scale_a" else x[:, :, None] for key, x in scales.items()}
     try:
         computed = np.asarray(matmul(a, b, c if "c" in codes else None, unit=unit, backend=backend, codes=True, **scales))
     except ValueError as error:
         raise ValueError(f"{path}{f', group {name!r}' if name else ''}: {error}") from None
     if computed.shape != d.shape:
-        raise ValueError(f"{path}: {_key(name, 'd')} has shape {arrays['d'].shape}, and a·b {computed.shape}")
+        raise ValueError(f"{path}: {key_of(name, 'd')} has shape {arrays['d'].shape}, and a·b {computed.shape}")
     got = result_codes(computed, unit)
     different = np.asarray(differing(unit, got, d))
-    first = _first(unit, a, b, np.broadcast_to(c, d.shape), d, got, different, codes["d"].ndim, scales)
+    first = _first(unit, a, b, np.broadcast_to(c, d.shape), d, got, different, arrays["d"].ndim, scales)
     return Checked(name, unit, d.size, int(different.sum()), first)
-
-
-def _key(name: str, role: str) -> str:
-    return f"{name}.{role}" if name else role
 
 
 def _first(

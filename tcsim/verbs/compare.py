@@ -188,7 +188,7 @@ def compare(
 
 
 def _unit(given: Unit | str, fmt: Any) -> Unit:
-    from tcsim.verbs.records import unit_given
+    from tcsim.hardware.record import unit_given
 
     if isinstance(given, str) and ":" not in given and "->" not in given and not given.endswith(".json"):
         return unit(gpu_named(given).name, fmt)

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from tcsim import arguments
 from tcsim.hardware import as_unit
+from tcsim.hardware.record import unit_record
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import matmul
 from tcsim.shown import Shown
 from tcsim.verbs import draws
 from tcsim.verbs.bits import hex_code, result_codes
-from tcsim.verbs.records import unit_record
 
 Codes = npt.NDArray[Any]
 FORMATS = ("npz", "hex")

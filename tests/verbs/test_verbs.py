@@ -10,8 +10,9 @@ import pytest
 from support.vectors import FOLDER, needs_vectors
 
 import tcsim
+from tcsim.hardware.record import unit_from_record, unit_given, unit_record
 from tcsim.verbs.draws import DISTRIBUTIONS, Source, draw_codes, draw_operands
-from tcsim.verbs.records import record_lines, unit_from_record, unit_given, unit_record
+from tcsim.verbs.records import record_lines
 from tcsim.verbs.vectors import hex_lines, write_vectors
 
 RNG = np.random.default_rng(3)

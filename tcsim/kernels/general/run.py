@@ -162,6 +162,8 @@ def end_output(spec, sums_, c, d, t, i, j, x, total):
 def multiply_general(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
     batch, m, n, _ = problem.shape
+    if not out.size:
+        return
     count = threads or default_threads()
     across = -(-n // COLUMNS)
     high = max(1, min(ROWS, m, -(-batch * m * across // (4 * count))))
