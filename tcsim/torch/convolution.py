@@ -194,7 +194,7 @@ def _strides_of_channels_last(sizes: Any, strides: Any) -> bool:
 def _product(e: Emulation, op: str, x: Any, a: Any, b: Any, out: tuple[int, ...], call: ConvCall) -> Any:
     acc = e.accumulate(op, a, b, e.way(x.dtype, x.dtype, convolution=True), conv=call)
     d = finish_product(acc, x.dtype)  # (group, n·p·q, k)
-    return d.permute(1, 0, 2).reshape(*out, -1).movedim(-1, 1)
+    return d.permute(1, 0, 2).reshape(*out, d.shape[0] * d.shape[2]).movedim(-1, 1)
 
 
 def _like(made: Any, tensor: Any) -> Any:

@@ -61,7 +61,7 @@ def addbmm(e: Emulation, self: Any, batch1: Any, batch2: Any, *, beta: Any = 1, 
     check_pair(batch1, batch2, "addbmm", 3)
     total = self.expand(batch1.shape[1], batch2.shape[2])
     if batch1.shape[0] == 0:
-        return total * beta
+        return total * beta if beta else torch.zeros_like(total)
     for a, b in zip(batch1, batch2, strict=True):
         total, beta = addmm(e, total, a, b, beta=beta, alpha=alpha), 1
     return total
