@@ -22,7 +22,7 @@ from tcsim.hardware.gpus import PEAKS, peak
 from tcsim.hardware.names import gpu_named
 from tcsim.hardware.unit import Unit
 from tcsim.schemes import bounds
-from tcsim.schemes.gemm import SCHEMES, gemm
+from tcsim.schemes.gemm import SCHEMES, check_sizes, gemm
 from tcsim.schemes.multiplier import Multiplier, multiplier
 from tcsim.schemes.recipes import RECIPES, plain
 from tcsim.shown import Shown
@@ -134,10 +134,11 @@ def advise(
         Rows of A and columns of B on which the schemes run, half of them those of widest range.
 
     Slices and moduli are the fewest that reach the target on the sample; the slices of A and of B are reduced
-    separately. The costs are multiply-adds at peak rate: splitting, adding outside and memory come on top.
+    separately. ValueError for matrices without a product or that are not finite. The costs are multiply-adds at peak rate: splitting, adding outside and memory come on top.
     """
     gpu = _gpu(unit)
     x, y = array(a, "a"), array(b, "b")
+    check_sizes(x, y)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("advice needs finite matrices")
     work = 2.0 * x.shape[0] * x.shape[1] * y.shape[1]

@@ -115,8 +115,7 @@ def gemm(
     ValueError for shapes that do not go together, unknown names and options, and elements beyond the words' range.
     """
     x, y = _matrix(a, "a"), _matrix(b, "b")
-    if x.shape[1] != y.shape[0] or x.shape[1] == 0:
-        raise ValueError(f"a is {x.shape} and b is {y.shape}: a (m, k) needs b (k, n), k at least 1")
+    check_sizes(x, y)
     if nonfinite not in ("ieee", "raise"):
         raise unknown("treatment of Inf and NaN", nonfinite, ("ieee", "raise"))
     if isinstance(scheme, str):
@@ -131,15 +130,22 @@ def gemm(
         name, ok = ("a", finite_x) if not finite_x.all() else ("b", finite_y)
         raise ValueError(f"{name}{[int(i) for i in np.argwhere(~ok)[0]]} is not finite")
     left, right = (np.where(finite_x, x, 0), np.where(finite_y, y, 0)) if special else (x, y)
-    if isinstance(scheme, Recipe):
-        result = evaluate(scheme, left, right, multiply)
-    else:
-        result = SCHEMES[scheme].run(left, right, multiply, **options)
+    with np.errstate(over="ignore", invalid="ignore"):  # a result beyond its format is infinite, as IEEE arithmetic has it
+        if isinstance(scheme, Recipe):
+            result = evaluate(scheme, left, right, multiply)
+        else:
+            result = SCHEMES[scheme].run(left, right, multiply, **options)
     if special:
         reached = np.logical_or.outer(~finite_x.all(axis=1), ~finite_y.all(axis=0))
         result.c[reached] = _ieee(x, y)[reached]
         result.record.details["nonfinite"] = int(np.count_nonzero(reached))
     return result
+
+
+def check_sizes(x: Array, y: Array) -> None:
+    """ValueError unless a and b have a product, with something in it."""
+    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[0] or not (x.size and y.size):
+        raise ValueError(f"a is {x.shape} and b is {y.shape}: a (m, k) needs b (k, n), m, n and k at least 1")
 
 
 def _matrix(x: npt.ArrayLike, name: str) -> Array:

@@ -117,8 +117,10 @@ def _modular_product(a: Array, b: Array, p: int, multiply: Multiplier) -> Ints:
     """A·B modulo p in [0, p), through INT32 products of at most 2^17 terms."""
     total = np.zeros((a.shape[0], b.shape[1]), dtype=np.int64)
     for first in range(0, max(a.shape[1], 1), _INT32_TERMS):
-        part = multiply(a[:, first : first + _INT32_TERMS], b[first : first + _INT32_TERMS], count=int(first == 0))
-        total = (total + np.asarray(part).astype(np.int64)) % p
+        part = np.asarray(multiply(a[:, first : first + _INT32_TERMS], b[first : first + _INT32_TERMS], count=int(first == 0)))
+        if not np.isfinite(part).all():
+            raise ValueError(f"ozaki-crt needs exact sums of its residues: some are beyond {part.dtype}")
+        total = (total + part.astype(np.int64)) % p
     return total
 
 

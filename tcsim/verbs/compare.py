@@ -207,6 +207,8 @@ def _inputs(a: Any, b: Any, distribution: str, shape: tuple[int, int, int], seed
     x, y = arguments.array(a, "a"), arguments.array(b, "b")
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[0]:
         raise ValueError(f"compare takes matrices, a (m, k) and b (k, n); got {x.shape} and {y.shape}")
+    if not (x.size and y.size):
+        raise ValueError(f"compare takes matrices, none of them empty; got {x.shape} and {y.shape}")
     return x, y, "the matrices given"
 
 

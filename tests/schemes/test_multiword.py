@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tcsim
 from tcsim.analysis import exact, inputs, metrics
 from tcsim.schemes import bounds
 from tcsim.schemes.gemm import SCHEMES, gemm, schemes
@@ -95,6 +96,14 @@ def test_front_door_refuses_what_it_cannot_do():
         gemm(np.ones((2, 3)), ok, unit="double")
     with pytest.raises(ValueError, match=r"k at least 1"):
         gemm(np.ones((2, 0)), np.ones((0, 2)), unit="double")
+    with pytest.raises(ValueError, match=r"a is \(0, 2\) and b is \(2, 2\): .* m, n and k at least 1"):
+        gemm(np.ones((0, 2)), ok, unit="double")
+    with pytest.raises(ValueError, match=r"b is \(2, 0\)"):
+        tcsim.advise(ok, np.ones((2, 0)), unit="a100")
+    with pytest.raises(ValueError, match="none of them empty"):
+        tcsim.compare("v100", "a100", ok, np.ones((2, 0)))
+    with pytest.raises(ValueError, match="needs exact sums of its residues"):
+        gemm(100 * np.ones((2, 90)), 100 * np.ones((90, 2)), "ozaki-crt", unit="t4:fp16:fp16")
     with pytest.raises(ValueError, match="dimensions"):
         gemm(np.ones(3), ok, unit="double")
     with pytest.raises(ValueError, match="terms"):
