@@ -1,4 +1,5 @@
-"""Schedules made of several products: slices and lanes of k, each a chain on a unit, added outside it in float32 (float64 in float64)."""
+"""Schedules made of several products: slices and lanes of k, each a chain on a unit, added outside it in float32, or in
+float64 where float32 does not hold the unit's results."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Composed, Hybrid, Lanes, Plan, Sequential, Tiled
 
-Floats = npt.NDArray[Any]  # float32; float64 for units of float64
+Floats = npt.NDArray[Any]  # float32, or float64 for results that float32 does not hold
 Places = npt.NDArray[np.int64]
 Run = Callable[[Problem, int | None], Codes]
 
@@ -214,19 +215,24 @@ TREE: dict[str, Callable[[Floats], Floats]] = {
 
 @lru_cache(maxsize=64)
 def fused_unit(unit: Unit) -> Unit:
-    """Fused multiply-adds of the unit's inputs, as the CUDA cores of its GPU do them: float32's, of float64 inputs float64's."""
+    """Fused multiply-adds of the unit's inputs, as the CUDA cores of its GPU do them: float32's, of wider results float64's."""
     return Unit(
-        unit.gpu, "fma", unit.a, unit.b, "float64" if unit.out == "float64" else "float32", 1, align_rounding="exact", rounding="rne", zero_sign="ieee",
+        unit.gpu, "fma", unit.a, unit.b, "float64" if _wide(unit.out_format) else "float32", 1, align_rounding="exact", rounding="rne", zero_sign="ieee",
         evidence="S", source="IEEE 754 fused multiply-add",
     )  # fmt: skip
 
 
+def _wide(fmt: Format) -> bool:
+    """Whether float32 does not hold a format's numbers."""
+    return fmt.precision > 24 or fmt.emax > 127 or fmt.emin - fmt.mantissa_bits < -149
+
+
 def _values(codes: Codes, fmt: Format) -> Floats:
-    return np.asarray(decode(codes, fmt), dtype=np.float64 if fmt.name == "float64" else np.float32)
+    return np.asarray(decode(codes, fmt), dtype=np.float64 if _wide(fmt) else np.float32)
 
 
-def _kept(x: Floats, fmt: str) -> Floats:
-    return x if fmt == "float32" else np.asarray(round_to(x, fmt), dtype=np.float32)
+def _kept(x: Floats, fmt: str | Format) -> Floats:
+    return x if fmt == "float32" else np.asarray(round_to(x, fmt), dtype=x.dtype)
 
 
 def _codes(x: Floats, unit: Unit) -> Codes:
@@ -235,6 +241,6 @@ def _codes(x: Floats, unit: Unit) -> Codes:
     if out.name in ("float32", "float64"):
         codes: Any = np.ascontiguousarray(x).view(out.storage).copy()
     else:
-        codes = encode(_kept(x, out.name), out)
+        codes = encode(_kept(x, out), out)
     codes[np.isnan(x)] = unit.nan
     return codes  # type: ignore[no-any-return]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.fresh import SEED
+from support.random_units import custom
 
 import tcsim
 from tcsim.composed import _halves, _pairs
@@ -33,6 +34,21 @@ def test_a_tile_of_all_k_is_sequential_and_slices_are_split_k(gpu: str, backend:
     np.testing.assert_array_equal(bits(Tiled()), bits(Sequential()))
     np.testing.assert_array_equal(bits(Tiled(slice_k=64)), bits(SplitK(3, 64)))
     np.testing.assert_array_equal(bits(Tiled(promote_k=32)), bits(Blocked(32)))
+
+
+def test_formats_of_ones_own_take_every_schedule(fresh_seed: int) -> None:
+    """A tile of all k is one chain in any format; sums of tiles are in float32, of wider formats in float64."""
+    rng = np.random.default_rng(fresh_seed)
+    formats = [tcsim.Format(9, 40, "wide"), tcsim.Format(5, 24, "one bit more"), *(custom(rng, out=True) for _ in range(6))]
+    a, b = drawn(rng, 3, 150, 4)
+    for out in formats:
+        unit = tcsim.unit("a100", "float16").replace(out=out, rounding="rne", fraction_bits=40)
+        whole = tcsim.matmul(a, b, unit=unit)
+        assert np.array_equal(whole, tcsim.matmul(a, b, unit=unit, schedule=Tiled()), equal_nan=True), out
+        assert tcsim.matmul(a, b, unit=unit, schedule=Lanes(4)).dtype == whole.dtype
+    halves = [tcsim.matmul(a[:, k], b[k], unit=unit.replace(out=formats[0])) for k in (slice(0, 80), slice(80, 150))]
+    wide = tcsim.matmul(a, b, unit=unit.replace(out=formats[0]), schedule=Tiled(slice_k=80))
+    assert np.array_equal(wide, tcsim.round_to(np.add(*halves, dtype=np.float64), formats[0]))
 
 
 def test_the_remainder_comes_first_with_zeros_behind_it() -> None:
