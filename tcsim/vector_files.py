@@ -19,10 +19,8 @@ Array = npt.NDArray[Any]
 _ROLES = {"a": "a", "b": "b", "c": "c", "d": "d", "sa": "sa", "sb": "sb", "scale_a": "sa", "scale_b": "sb"}
 
 
-def read_groups(
-    vectors: str | Path | Mapping[str, Any], path: str, words: tuple[str, ...] = ()
-) -> tuple[dict[str, dict[str, Array]], dict[str, Any]]:
-    """The arrays of each group by their role, and what the file says of itself: its meta, and those of the `words` that it has.
+def read_groups(vectors: str | Path | Mapping[str, Any], path: str) -> tuple[dict[str, dict[str, Array]], dict[str, Any]]:
+    """The arrays of each group by their role, and what the file says of itself: its meta, and every entry that is text.
 
     ValueError names a key that is none of a group, or one that a group lacks.
     """
@@ -30,7 +28,7 @@ def read_groups(
         {str(key): np.asarray(x) for key, x in vectors.items()} if isinstance(vectors, Mapping) else files.load_all(vectors)
     )
     said = _meta(arrays.pop("meta"), path) if "meta" in arrays else {}
-    said |= {word: str(arrays.pop(word)) for word in words if word in arrays}
+    said |= {key: str(arrays.pop(key)) for key in list(arrays) if key not in _ROLES and arrays[key].dtype.kind in "US"}
     groups: dict[str, dict[str, Array]] = {}
     for key, x in arrays.items():
         match = re.fullmatch(r"(?:(.*)[./])?(\w+)", key)

@@ -106,11 +106,11 @@ def read_vectors(
     NAME.OUT.… .
 
     Shapes are (rows, k), (rows, k), (rows,), (rows,): an output each, or (m, k), (k, n), (m, n), in batches or not. Arrays hold values,
-    or codes as unsigned integers. Formats come from the arguments, from entries in_format, out_format and b_format, from the unit
-    that the file says it is of, or from the prefix. ValueError where they do not.
+    or codes as unsigned integers. Formats come from entries in_format, out_format and b_format, from the arguments, from the
+    prefix, or from the unit that the file says it is of. ValueError where they do not.
     """
     words = {"in_format": in_format, "out_format": out_format, "b_format": b_format}
-    found, said = read_groups(path, str(path), tuple(words))
+    found, said = read_groups(path, str(path))
     unit = _unit_of(said, str(path))
     groups: dict[str, list[tuple[Formats, Batch]]] = defaultdict(list)
     for name, arrays in sorted(found.items()):

@@ -114,7 +114,7 @@ def test_vectors_of_values_are_those_of_codes(tmp_path: Path) -> None:
     words = {"in_format": "float16", "out_format": "float32"}
     np.savez(tmp_path / "values.npz", a=a, b=b, d=d, **words)  # type: ignore[arg-type]
     codes = {"a": tcsim.encode(a, "float16"), "b": tcsim.encode(b, "float16"), "d": d.view(np.uint32)}
-    np.savez(tmp_path / "codes.npz", **codes, **words)  # type: ignore[arg-type]
+    np.savez(tmp_path / "codes.npz", **codes, **words, gpu="unknown")  # type: ignore[arg-type]
     found = [read_vectors(tmp_path / f"{name}.npz")["vectors"] for name in ("values", "codes")]
     assert found[0][0] == found[1][0]
     for key in ("a", "b", "c", "d"):
