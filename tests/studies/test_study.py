@@ -116,11 +116,10 @@ def test_a_cell_that_kills_its_process_is_reported(tmp_path: Path) -> None:
     assert "the process died" in outcome.failed[0][1]
 
 
-def test_a_cell_cut_short_is_computed_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [b"", b'{"cell": {"x"', b"\0" * 40, b"\xff\xfe", b"null", b"[]", b"{}", b'{"result": "x"}'])
+def test_a_cell_that_something_else_was_written_to_is_computed_again(left: bytes, tmp_path: Path) -> None:
     run_study(TOY, out=tmp_path, jobs=1, figures=False)
-    store = Store(tmp_path)
-    path = store.path(cell_key("toy", {"x": 1, "fails": 0}, source_hash(TOY)))
-    path.write_text(path.read_text()[:20])
+    Store(tmp_path).path(cell_key("toy", {"x": 1, "fails": 0}, source_hash(TOY))).write_bytes(left)
     assert run_study(TOY, out=tmp_path, jobs=1, figures=False).computed == 1
 
 

@@ -35,7 +35,10 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(path.read_text())
+    try:
+        document: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}; run its study again, or leave its folder out") from None
     if "table" not in document or "date" not in document:
         version = document.get("tcsim", "unknown")
         raise ValueError(f"{path} is of an older tcsim ({version}); run its study again, or leave its folder out")

@@ -77,13 +77,13 @@ class Store:
         return self.folder / f"{key}.json"
 
     def get(self, key: str) -> Result | None:
-        """The result of a finished cell, None if there is none (or its file was cut short by another program)."""
+        """The result of a finished cell, None if there is none (or its file holds something else since)."""
         try:
             document = json.loads(self.path(key).read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+        except (FileNotFoundError, ValueError):
             return None
-        result: Result = document["result"]
-        return result
+        result = document.get("result") if isinstance(document, dict) else None
+        return result if isinstance(result, dict) else None
 
     def put(self, key: str, cell: Cell, result: Result) -> None:
         """Keep a finished cell."""
