@@ -16,6 +16,7 @@ from tcsim.operands import accumulator, operand
 from tcsim.probing.box import Batch
 from tcsim.probing.difference import Difference, Nearest, ResultExplanation, SumsPart
 from tcsim.probing.models import Model, labels_alike, library_schedules, predicted_models, units_for
+from tcsim.probing.questions.codes import doubles
 from tcsim.problem import Codes
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
 from tcsim.schemes.bounds_units import unit_product
@@ -175,7 +176,7 @@ def _compared(
     looked: tuple[int, int],
 ) -> Difference:
     one, other = results
-    values = [_values(r.d, r.out) for r in results]
+    values = [doubles(r.d, r.out)[0] for r in results]
     if one.out == other.out:
         unequal = one.d[0] != other.d[0]
     else:
@@ -204,12 +205,6 @@ def _pair(first: tuple[ResultExplanation, ...], second: tuple[ResultExplanation,
     return [first[0].model, second[0].model] if first and second else []
 
 
-def _values(codes: Codes, fmt: Format) -> npt.NDArray[np.float64]:
-    """The values of a batch's one problem."""
-    with np.errstate(invalid="ignore"):  # signalling NaNs
-        return np.asarray(decode(codes, fmt)[0].astype(np.float64))
-
-
 def _of_segments(models: list[Model]) -> bool:
     """Whether every schedule cuts k into segments and does nothing else."""
     return all(isinstance(m.schedule, Sequential | SplitK | Blocked) for m in models)
@@ -222,8 +217,8 @@ def _bound(results: list[_Result], models: list[Model]) -> float | None:
     total: Any = 0.0
     for result, model in zip(results, models, strict=True):
         batch = result.batch
-        x, y = (_values(z, f) for z, f in zip((batch.a, batch.b), result.formats, strict=True))
-        c = _values(batch.c, model.stored)
+        x, y = (doubles(z, f)[0] for z, f in zip((batch.a, batch.b), result.formats, strict=True))
+        c = doubles(batch.c, model.stored)[0]
         if not (np.isfinite(x).all() and np.isfinite(y).all() and np.isfinite(c).all()):
             return None
         limit = np.asarray(unit_product(model.unit, x, y, c, schedule=model.schedule).limit)

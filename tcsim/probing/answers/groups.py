@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.fp.codes import decode
 from tcsim.probing.box import Batch, Box, Formats
-from tcsim.probing.questions.codes import codes_at
+from tcsim.probing.questions.codes import codes_at, doubles
 from tcsim.probing.search.candidates import Parts, cuts, group_sizes
 from tcsim.probing.search.elimination import Found, Judge, descend, scanned
 from tcsim.probing.search.focus import focus
@@ -59,7 +58,7 @@ def size_told(box: Box) -> int | None:
     if asked is None or asked.d is None or asked.d.shape != batch.c.shape:
         return None
     with np.errstate(invalid="ignore", over="ignore"):
-        values = decode(asked.d, known.out).astype(np.float64)
+        values = doubles(asked.d, known.out)
         lone, pair, twice = values[:, :-1, :1], values[:, :-1, 1:], values[:, 1:, :1]
         cut = np.isfinite(twice) & (twice != 2 * lone) & _whole(known, len(values))[:, :-1, None]
         together, apart = cut & (pair == twice), cut & (pair == 2 * lone)

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.fp.codes import decode
 from tcsim.fp.formats import Format
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS
 from tcsim.probing.box import Batch, Box, Formats
-from tcsim.probing.questions.codes import Ints, Rng, codes_at, fractions
+from tcsim.probing.questions.codes import Ints, Rng, codes_at, doubles, fractions
 from tcsim.probing.search.candidates import Parts, unrounded
 from tcsim.probing.search.elimination import Found, Judge, best_of
 from tcsim.problem import Codes
@@ -204,8 +203,7 @@ def _lowest(known: Formats) -> int:
 
 def lowest_bit(d: Any, out: Format) -> Ints:
     """The exponent of the lowest bit of each number, -_NONE of zero and of what is no number."""
-    with np.errstate(invalid="ignore"):
-        values = np.abs(decode(d, out).astype(np.float64))
+    values = np.abs(doubles(d, out))
     there = np.isfinite(values) & (values > 0)
     fraction, exponent = np.frexp(np.where(there, values, 1.0))
     whole = (fraction * 2.0**53).astype(np.int64)

@@ -14,9 +14,8 @@ from math import log, sqrt
 
 import numpy as np
 
-from tcsim.fp.codes import decode
 from tcsim.probing.box import Batch, Box, Formats
-from tcsim.probing.questions.codes import codes_at
+from tcsim.probing.questions.codes import codes_at, doubles
 
 _SIDE = 128
 _DEPTH = 12  # fractions from 1/2 down to 2^-12, and what they leave of one
@@ -84,13 +83,13 @@ def chance_of(box: Box, error: float = 1e-6) -> Chance | None:
     return None if asked is None or asked.d is None else chance_of_answers(asked, box.formats, error)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # answers may be any numbers
 def chance_of_answers(asked: Batch, known: Formats, error: float) -> Chance | None:
     """The same from an answered batch. A question counts as long as neither sign's answers are all the same: deeper ones are cut
     before anything is random; one with an answer that is no finite number tells nothing."""
     assert asked.d is not None
     a, b, c, d = (
-        decode(x, fmt).astype(np.float64)
-        for x, fmt in ((asked.a, known.a), (asked.b, known.b), (asked.c, known.out), (asked.d, known.out))
+        doubles(x, fmt) for x, fmt in ((asked.a, known.a), (asked.b, known.b), (asked.c, known.out), (asked.d, known.out))
     )
     exact, base = a[:, 0, 0] * b[:, 0, 0], c[:, 0, 0]
     values = np.where(np.isfinite(d), d - c, np.nan).reshape(exact.size, -1)

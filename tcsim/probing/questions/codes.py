@@ -83,18 +83,22 @@ def corners(fmt: Format) -> Codes:
     return np.unique(np.array(found, np.uint64)).astype(fmt.storage)
 
 
+def doubles(codes: Codes, fmt: Format) -> npt.NDArray[np.float64]:
+    """The values of codes of a format that float64 holds, signalling NaNs among them."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(decode(codes, fmt).astype(np.float64))
+
+
 def exponents(codes: Codes, fmt: Format) -> Ints:
     """floor(log2 |x|) of every code; that of zero and of what is no number is the format's least."""
-    with np.errstate(invalid="ignore"):
-        values = np.abs(decode(codes, fmt).astype(np.float64))
+    values = np.abs(doubles(codes, fmt))
     found = np.frexp(np.where(np.isfinite(values), values, 0.0))[1].astype(np.int64) - 1
     return np.where((values > 0) & np.isfinite(values), found, fmt.emin - fmt.mantissa_bits)
 
 
 def last_bits(codes: Codes, fmt: Format) -> Ints:
     """The exponents of the last set bits of the codes that are finite and not zero, flat."""
-    with np.errstate(invalid="ignore"):
-        values = decode(codes, fmt).astype(np.float64).ravel()
+    values = doubles(codes, fmt).ravel()
     fraction, exponent = np.frexp(values[np.isfinite(values) & (values != 0)])
     digits = np.abs(fraction * 2.0**53).astype(np.int64)
     return np.asarray(exponent - 53 + np.log2(digits & -digits), np.int64)
