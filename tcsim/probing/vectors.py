@@ -25,22 +25,10 @@ _SHORT = {
     "e5m2": "float8_e5m2", "e4m3fnuz": "float8_e4m3fnuz", "e5m2fnuz": "float8_e5m2fnuz", "e2m1": "float4_e2m1fn",
     "e2m3": "float6_e2m3fn", "e3m2": "float6_e3m2fn",
 }  # fmt: skip
-
-
+# Words of a group's name that say how its inputs were drawn, not what it is of.
 _KINDS = (
-    "mid",
-    "full",
-    "tiny",
-    "cancel",
-    "big",
-    "zeros",
-    "special",
-    "maximal",
-    "uniform",
-    "nan",
-    "zero-factors",
-    "subnormal-factors",
-)
+    "mid", "full", "tiny", "cancel", "big", "zeros", "special", "maximal", "uniform", "nan", "zero-factors", "subnormal-factors"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

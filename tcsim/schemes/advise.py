@@ -134,7 +134,9 @@ def advise(
         Rows of A and columns of B on which the schemes run, half of them those of widest range.
 
     Slices and moduli are the fewest that reach the target on the sample; the slices of A and of B are reduced
-    separately. ValueError for matrices without a product or that are not finite. The costs are multiply-adds at peak rate: splitting, adding outside and memory come on top.
+    separately. The costs are multiply-adds at peak rate: splitting, adding outside and memory come on top.
+
+    ValueError for matrices that have no product, or are not finite.
     """
     gpu = _gpu(unit)
     x, y = array(a, "a"), array(b, "b")
