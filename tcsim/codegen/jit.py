@@ -124,8 +124,11 @@ def inline_ir(function: Callable[..., Any]) -> Any:
 
 
 def routine(function: Callable[..., Any]) -> Any:
-    """A larger part of a kernel, compiled once and called: inlining it everywhere only costs compile time."""
-    return _inner(function, _nrt=True)
+    """A larger part of a kernel, compiled once and called: inlining it everywhere only costs compile time.
+
+    Arrays that it makes it gives back by `scratch.release`: Numba would count references to each that it is given, at every call.
+    """
+    return _inner(function, _nrt=False)
 
 
 def no_refcount(function: Callable[..., Any]) -> Any:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import inline, routine
-from tcsim.codegen.scratch import zeros
+from tcsim.codegen.scratch import release, zeros
 from tcsim.kernels.general.cuts import C_OPERATION, FIRST_PRODUCT, cut_word
-from tcsim.kernels.general.limbs import add_term, any_below, bits_of, normalise, product_128, round_limbs, round_up
+from tcsim.kernels.general.limbs import add_term, any_below, bits_of, new_limbs, normalise, product_128, round_limbs, round_up
 from tcsim.kernels.general.numbers import ANY_ZERO, DOWN, FINITE, MINUS_INF, PLUS_INF, TO_ZERO, ZERO_E, bit_length, round_sum
 from tcsim.kernels.general.row import all_negative_zero, special_add
 from tcsim.kernels.general.spec import WINDOW
@@ -18,12 +18,6 @@ from tcsim.kernels.general.spec import WINDOW
 _NONE = np.uint64(0)  # the random word of roundings that need none
 _NOWHERE = 1 << 40
 _LOW = np.uint64(0xFFFFFFFF)
-
-
-@inline
-def new_limbs(bits):
-    """Zero, with room for a sum of `bits` bits, its sign and a carry."""
-    return zeros(max(bits, np.int64(0)) // 32 + 6, np.int64)
 
 
 @routine
@@ -40,9 +34,8 @@ def add_row(total, x, negative, shift, how, random):
 
 
 @routine
-def times(x, high, low):
-    """The row x·(high·2^64 + low) for a non-negative row x."""
-    product = zeros(x.size + 5, np.int64)
+def times(x, high, low, product):
+    """product = x·(high·2^64 + low) for a non-negative row x; of zeros before, and 5 limbs longer than x."""
     words = (low & _LOW, low >> np.uint64(32), high & _LOW, high >> np.uint64(32))
     for i in range(x.size):
         for w in range(4):
@@ -50,25 +43,6 @@ def times(x, high, low):
             product[i + w] += np.int64(part & _LOW)
             product[i + w + 1] += np.int64(part >> np.uint64(32))
     normalise(product)
-    return product
-
-
-@routine
-def product_sum(spec, panel, r, p0, p1, step, j, fraction):
-    """(row, its sign, place, largest exponent) of every `step`-th product, each truncated `fraction` bits below that exponent.
-
-    A fraction of -1 cuts nothing. The largest exponent is ZERO_E, and the row zero, where every product is.
-    """
-    top, least = np.int64(ZERO_E), np.int64(_NOWHERE)
-    for p in range(p0, p1, step):
-        if panel.sa[r, p] != 0 and panel.sb[p, j] != 0:
-            e = panel.ea[r, p] + panel.eb[p, j]
-            top, least = max(top, e), min(least, e - (spec.a_precision + spec.b_precision - 2))
-    if top == ZERO_E:
-        return new_limbs(np.int64(0)), False, np.int64(0), top
-    place = least if fraction < 0 else max(least, top - fraction)
-    limbs = new_limbs(top + 3 + bit_length(np.int64(p1 - p0)) - place)
-    return limbs, add_cut_products(limbs, spec, panel, r, p0, p1, step, j, place), place, top
 
 
 @routine
@@ -94,7 +68,7 @@ def any_width_groups(spec, panel, r, p0, p1, j, c, random, seed, element, step):
         top, least, high = c[1], c[1] - spec.out.mantissa, c[1] + 1
     for begin in range(p0, p1, spec.group):
         end = min(begin + spec.group, p1)
-        _, _, place, e = product_sum(spec, panel, r, begin, end, 1, j, np.int64(-1))
+        (e, _), place = _terms_reach(spec, panel, r, begin, end, np.int64(1), j)
         if e == ZERO_E:
             floor = spec.floor
         else:
@@ -111,13 +85,20 @@ def any_width_groups(spec, panel, r, p0, p1, j, c, random, seed, element, step):
         add_term(total, np.uint64(0), np.uint64(abs(c[0])), c[0] < 0, c[1] - spec.out.mantissa - q, spec.cut_how, word)
     for begin in range(p0, p1, spec.group):
         end = min(begin + spec.group, p1)
-        limbs, negative, place, e = product_sum(spec, panel, r, begin, end, 1, j, np.int64(-1))
+        (e, _), place = _terms_reach(spec, panel, r, begin, end, np.int64(1), j)
         if e != ZERO_E:
+            limbs = new_limbs(e + 3 + bit_length(np.int64(end - begin)) - place)
+            negative = add_cut_products(limbs, spec, panel, r, begin, end, 1, j, place)
+            product = new_limbs(np.int64(32 * limbs.size))
             scale_high, scale_low = product_128(panel.ga[r, begin], panel.gb[begin, j])
             scale = panel.ha[r, begin] + panel.hb[begin, j] - 2 * spec.scale.mantissa
             word = cut_word(spec, seed, element, step, FIRST_PRODUCT + (begin - p0) // spec.group)
-            add_row(total, times(limbs, scale_high, scale_low), negative, place + scale - q, spec.cut_how, word)
-    return round_limbs(total, q, spec.how, random, spec.kept, spec.out)
+            times(limbs, scale_high, scale_low, product)
+            add_row(total, product, negative, place + scale - q, spec.cut_how, word)
+            release((limbs, product))
+    found = round_limbs(total, q, spec.how, random, spec.kept, spec.out)
+    release((total,))
+    return found
 
 
 @routine
@@ -149,7 +130,8 @@ def any_width_stages(spec, panel, r, p0, p1, j, c, random):
     for half in range(step):
         if tops[half] != ZERO_E:
             part = rows[:size]
-            part[:] = 0
+            for i in range(size):
+                part[i] = 0
             cut = max(least, tops[half] - f)
             negative = add_cut_products(part, spec, panel, r, p0 + half, p1, step, j, cut)
             add_row(products, part, negative, cut - place, DOWN, _NONE)
@@ -164,7 +146,9 @@ def any_width_stages(spec, panel, r, p0, p1, j, c, random):
     total = rows[4 * size :]
     add_row(total, floored, floored_negative, emax - late - 1 - q, TO_ZERO, _NONE)
     add_row(total, accumulator, accumulator_negative, emax - f - q, TO_ZERO, _NONE)
-    return _floored_and_rounded(spec, late, total, q, panel, r, p0, p1, j, c, random)
+    found = _floored_and_rounded(spec, late, total, q, panel, r, p0, p1, j, c, random)
+    release((rows,))
+    return found
 
 
 @routine
@@ -233,7 +217,9 @@ def _floored_and_rounded(spec, late, total, q, panel, r, p0, p1, j, c, random):
     last = max(max(top + q, spec.out.emin) - late, q)
     kept = new_limbs(max(top + q - last, np.int64(0)) + 3)
     add_row(kept, total, negative, q - last, DOWN, _NONE)
-    return round_limbs(kept, last, spec.how, random, spec.kept, spec.out)
+    found = round_limbs(kept, last, spec.how, random, spec.kept, spec.out)
+    release((kept,))
+    return found
 
 
 @routine

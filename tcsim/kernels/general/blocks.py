@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, no_refcount, routine
-from tcsim.codegen.scratch import zeros
+from tcsim.codegen.jit import inline, inline_ir, no_refcount, routine
+from tcsim.codegen.scratch import release, zeros
 from tcsim.gates import (
     ANY_ORDER,
     ANY_SUM,
@@ -217,7 +217,7 @@ def group_sums(spec, terms, width, row):
             row.total[j] += cut_term(row.term_sig[g * row.width + j], row.q[j] - row.term_e[g * row.width + j], spec.cut)
 
 
-@inline
+@inline_ir
 def limbs_start(spec, c_sig, c_e, top, lsb, seed, element, step):
     """(limbs, q): as many limbs as the block's span needs, from its quantum 2^q up, holding c."""
     q = lsb if spec.exact else max(top - spec.fraction, lsb)
@@ -239,7 +239,9 @@ def limbs_block(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random, seed, e
             place = panel.ea[r, p] + panel.eb[p, j] - spec.weight - q
             word = cut_word(spec, seed, element, step, FIRST_PRODUCT + p - p0)
             add_term(limbs, high, low_bits, (x < 0) != (y < 0), place, spec.cut_how, word)
-    return round_limbs(limbs, q, spec.how, random, spec.kept, spec.out)
+    found = round_limbs(limbs, q, spec.how, random, spec.kept, spec.out)
+    release((limbs,))
+    return found
 
 
 @routine
@@ -255,7 +257,9 @@ def limbs_groups(spec, panel, r, p0, p1, j, c_sig, c_e, top, lsb, random, seed, 
             place = panel.ha[r, begin] + panel.hb[begin, j] - spec.weight - q
             word = cut_word(spec, seed, element, step, FIRST_PRODUCT + (begin - p0) // spec.group)
             add_term(limbs, high, low_bits, group < 0, place, spec.cut_how, word)
-    return round_limbs(limbs, q, spec.how, random, spec.kept, spec.out)
+    found = round_limbs(limbs, q, spec.how, random, spec.kept, spec.out)
+    release((limbs,))
+    return found
 
 
 @no_refcount

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, routine
+from tcsim.codegen.jit import inline, inline_ir, routine
+from tcsim.codegen.scratch import zeros
 from tcsim.kernels.general.numbers import FINITE, MINUS_INF, PLUS_INF, ZERO_E, bit_length
 
 _LOW = 0xFFFFFFFF
@@ -26,6 +27,12 @@ def product_128(x, y):
     middle = x1 * y0 + (low >> half)
     other = x0 * y1 + (middle & mask)
     return x1 * y1 + (middle >> half) + (other >> half), (other << half) | (low & mask)
+
+
+@inline_ir
+def new_limbs(bits):
+    """Zero, with room for a sum of `bits` bits, its sign and a carry; whoever asks gives it back."""
+    return zeros(max(bits, np.int64(0)) // 32 + 6, np.int64)
 
 
 @inline

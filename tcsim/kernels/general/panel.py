@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, noalias, routine
+from tcsim.codegen.jit import inline, inline_ir, noalias, routine
 from tcsim.codegen.memory import at, load_code, load_codes
 from tcsim.codegen.scalar_ops import wide_vectors
-from tcsim.codegen.scratch import room, zeros_table
+from tcsim.codegen.scratch import release, room, zeros_table
 from tcsim.kernels.general.numbers import FINITE, NAN, ZERO_E, bit_length, decode_number
 
 # What happens around a block, as bits.
@@ -41,14 +41,14 @@ class Panel(NamedTuple):
     hb: Any
 
 
-@inline
+@inline_ir
 def _integers(rows, columns):
     return zeros_table(rows, columns, np.int64)
 
 
-@routine
+@inline_ir
 def new_panel(rows, columns, capacity, scales):
-    """Room for `capacity` positions, `scales` of them with block scales."""
+    """Room, which whoever asks gives back, for `capacity` positions, `scales` of them with block scales."""
     return Panel(
         _integers(rows, capacity), _integers(rows, capacity), _integers(rows, capacity), _integers(rows, capacity),
         _integers(rows, scales), _integers(rows, scales),
@@ -181,6 +181,7 @@ def decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e
             at(e, here),
             at(mark, here),
         )
+    release((steps,))
     return found
 
 
@@ -219,6 +220,7 @@ def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, s
                     last - j, columns, grouped, at(s, 0), at(up, 0), at(bad, 0), at(sig, here), at(e, here), at(mark, here)
                 )
                 j = last
+        release((s, up, bad))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.codegen.jit import inline, no_refcount, routine
-from tcsim.codegen.scratch import zeros
+from tcsim.codegen.scratch import release, zeros
 from tcsim.fp.compiled.philox import random_word
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, ONE_NAN, Gate, floats, one_of, only, operands, roundings, schedules, up_to
 from tcsim.kernels.general.limbs import add_term, product_128, round_limbs
@@ -159,7 +159,9 @@ def exact_round(spec, x1, y1, l1, x2, l2, how, random):
         add_term(limbs, high, low_bits, (x1 < 0) != (y1 < 0), l1 - low, TO_ZERO, np.uint64(0))
     if x2 != 0:
         add_term(limbs, np.uint64(0), np.uint64(abs(x2)), x2 < 0, l2 - low, TO_ZERO, np.uint64(0))
-    return round_limbs(limbs, low, how, random, spec.kept, spec.out)
+    found = round_limbs(limbs, low, how, random, spec.kept, spec.out)
+    release((limbs,))
+    return found
 
 
 @inline

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import default_threads, inline, kernel, routine, run_tasks
+from tcsim.codegen.jit import default_threads, inline, inline_ir, kernel_uncounted, routine, run_tasks
 from tcsim.codegen.memory import at, load_code, matrices, store_code
-from tcsim.codegen.scratch import room, room_table, zeros
+from tcsim.codegen.scratch import release, room, room_table, zeros
 from tcsim.kernels.general.numbers import (
     FINITE,
     ZERO_E,
@@ -55,7 +55,7 @@ class Tiles(NamedTuple):
     tile_columns: int
 
 
-@kernel
+@kernel_uncounted
 def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, chosen, seed):
     """Tiles first … last - 1 of D = C + A·B, of the batch elements `chosen`."""
     capacity = max(CHUNK, spec.period)
@@ -97,6 +97,8 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
             step += blocks
         for r in range(ni):
             end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, row_of(values, scratch, random, r, width, spec.block), total[r])
+    release(panel)
+    release((ks, starts, events, codes, values, total, scratch, random, tree))
 
 
 @inline
@@ -105,7 +107,7 @@ def lanes_of(columns):
     return columns if columns < FEW else -(-columns // LANES) * LANES
 
 
-@inline
+@inline_ir
 def row_of(values, scratch, random, r, width, terms):
     """Row r of a tile: four lines of its values, then the room that all rows share."""
     sig, term = 4 * r * width, terms * width

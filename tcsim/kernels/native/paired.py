@@ -14,6 +14,7 @@ import numpy as np
 
 from tcsim.codegen.jit import default_threads, kernel, routine, run_tasks
 from tcsim.codegen.memory import at
+from tcsim.codegen.scratch import release, room
 from tcsim.codegen.vector_memory import bits_of_float
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
@@ -57,10 +58,10 @@ def walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, x, code, li
     """(value, NaN's code or 0) of one output of a panel, factors and c whatever they are: what each step makes of them, one by one."""
     own, blamed = codes
     k = a.shape[1]
-    column, power = np.empty(k), np.empty(k)
+    column, power = room(k, np.float64), room(k, np.float64)
     for q in range(k):
         column[q], power[q] = b[q, j], power_b[q, j]
-    sides = PairedSides(at(a.reshape(-1), i * k), at(power_a.reshape(-1), i * k), at(column, 0), at(power, 0), np.int64(1))
+    sides = PairedSides(at(a, i * k), at(power_a, i * k), at(column, 0), at(power, 0), np.int64(1))
     for t in range(starts.size - 1):
         p, stop = starts[t], starts[t + 1]
         of_factor, invalid, plus, minus = False, False, False, False
@@ -84,6 +85,7 @@ def walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, x, code, li
             lines[0] = x
             run_paired_blocks(rules, sides, starts, t, t + 1, at(lines, 0), np.int64(1))
             x = lines[0]
+    release((column, power))
     return x, code
 
 
