@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -103,28 +103,15 @@ def ahead(typingctx: Any, pointer: Any, count: Any) -> Any:
 
 def record(values: Any) -> np.void:
     """A NamedTuple of integers and further such tuples as a record, which kernels are handed by its address."""
-    words: list[int] = []
-    kinds = _flattened(values, words)
-    made: np.void = np.array(words, np.int64).view(_record_type(kinds))[0]
+    made: np.void = np.array([values], _record_type(type(values)))[0]
     return made
 
 
-def _flattened(values: Any, words: list[int]) -> tuple[Any, ...]:
-    """The types of a NamedTuple and of those in it; their integers, one after the other, at the end of `words`."""
-    kinds: list[Any] = [type(values)]
-    for x in values:
-        if isinstance(x, tuple):
-            kinds.append(_flattened(x, words))
-        else:
-            kinds.append(None)
-            words.append(x)
-    return tuple(kinds)
-
-
-@lru_cache(maxsize=64)
-def _record_type(kinds: tuple[Any, ...]) -> np.dtype[np.void]:
-    made, *inner = kinds
-    return np.dtype([(name, np.int64 if x is None else _record_type(x)) for name, x in zip(made._fields, inner, strict=True)])
+@cache
+def _record_type(kind: type) -> np.dtype[np.void]:
+    """Of a class whose fields are said to be integers, or classes of this sort."""
+    fields = get_type_hints(kind)
+    return np.dtype([(name, np.int64 if each is int else _record_type(each)) for name, each in fields.items()])
 
 
 @inline

@@ -152,7 +152,8 @@ class Judge:
             return -1.0
         missed, most = [], (1.0 - above) * len(batches)
         for batch in sorted(batches, key=lambda x: -self._refuting.get(id(x), 0.0)):  # those first that end it soonest
-            missed.append(1.0 - self.share(self.unit(cut_short(parts, batch.a.shape[2])) or unit, batch))
+            short = cut_short(parts, batch.a.shape[2])
+            missed.append(1.0 - self.share(unit if short is parts else self.unit(short) or unit, batch))
             if missed[-1] > 0 and fsum(missed) >= most:
                 self._refuting[id(batch)] = self._refuting.get(id(batch), 0.0) + 1.0 / (batch.size * batch.a.shape[2])
                 return -1.0
