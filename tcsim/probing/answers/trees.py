@@ -25,6 +25,7 @@ _MOST = 3e7  # elements of what is asked at once
 _SHORTER = 24  # numbers of products at which blocks are cut short
 _SPARE = 22  # calls left for what comes after
 _RESTARTS, _SWEEPS = 40, 6
+_SURE = 8  # places of a tree
 
 
 def always(orders: list[Labels]) -> bool:
@@ -75,7 +76,7 @@ class Trees:
 
     def ordered(self, parts: Parts, blocks: list[Labels], worth: Worth = always) -> list[Labels] | None:
         """Each block's k at places under which they meet as the black box says, blocks that are cut short asked where an order of whole
-        ones is `worth` it; None where that does not show."""
+        ones is `worth` it, or where the tree is too large to be one by chance; None where that does not show."""
         length, size = sum(map(len, blocks)), parts["block_size"]
         if parts["arithmetic"] != "rounded" or size < 3:
             return None
@@ -84,7 +85,8 @@ class Trees:
         begun = [None if whole is None else at_places(told, branches(size)) for told in whole or [frozenset()]]
         if whole is None or any(order is None for order in begun):
             return None
-        if not worth(orders := [x[np.array(order)] for x, order in zip(members, begun, strict=True)]):
+        orders = [x[np.array(order)] for x, order in zip(members, begun, strict=True)]
+        if size < _SURE and not worth(orders):
             return orders
         shorter: list[tuple[int, list[Clusters]]] = []
         lengths = [n for n in range(length - 1, 2, -1) if self.box.k_step == 1]

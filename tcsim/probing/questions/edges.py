@@ -25,6 +25,7 @@ _HALVED = 0.5  # of outputs whose largest term is a product that no other tips: 
 _MOVED = 0.6  # scaled outputs whose scales bring their terms to where products are
 _HALVES = 64  # products half-way between two results, drawn
 _DEEPEST = 300  # bits below the terms that cancel
+_ABOVE = 70  # all products, and below: where c is, unless a number is deeper
 
 
 def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch:
@@ -166,19 +167,21 @@ def _heights(rng: Rng, known: Formats, unit: Unit, count: int) -> tuple[Ints, In
     floor = unit.min_exponent
     if known.scale is not None:  # as far as outputs show it
         low, high = (
-            max(low + 2 * known.scale.emin, min(low, last - 70)),
+            max(low + 2 * known.scale.emin, min(low, last - _ABOVE)),
             min(high + 2 * known.scale.emax, max(high, out.emax + 3)),
         )
     any_height = rng.integers(low, high + 1, count)
-    lowest = max(last, low - 70)
-    of_out = rng.integers(lowest, max(min(out.emax, high + 70), lowest) + 1, count)
+    lowest = max(last, low - _ABOVE)
+    of_out = rng.integers(lowest, max(min(out.emax, high + _ABOVE), lowest) + 1, count)
     middle = rng.integers(max(low, -8), min(high, 8) + 1, count) if max(low, -8) <= min(high, 8) else any_height
     heights = [any_height, of_out, middle, last + rng.integers(-2, 5, count), min(out.emax, high) + rng.integers(-2, 2, count)]
     if floor is not None:
         heights += [floor + rng.integers(-_NEAR, _NEAR + 1, count), floor + rng.integers(-30, 3, count)]
-    top = np.choose(rng.integers(0, len(heights), count), heights)
     depths = [n for n in (unit.fraction_bits, unit.late_fraction_bits) if n is not None] or [out.mantissa_bits]
     depth = rng.choice(np.array([*depths, *depths, out.mantissa_bits]), count)
+    if max(depths) > _ABOVE:  # c as far above a product as numbers so deep are seen
+        heights.append(np.minimum(any_height + depth, out.emax))
+    top = np.choose(rng.integers(0, len(heights), count), heights)
     cut = top - depth
     if floor is not None:
         below = (rng.random(count) < 0.6) & (top <= floor)

@@ -20,6 +20,7 @@ from tcsim.problem import Codes
 
 _DEEPEST = 300
 _LIKELY = 4
+_LIFTED = 0.4  # of the outputs of c and a lower product: c as far above all products as the output reaches
 _BESIDE, _AMONG = 6, 10  # outputs at every distance of one product and c, and of several
 
 
@@ -51,7 +52,8 @@ def rungs(rng: Rng, known: Formats, k: int) -> Batch:
     both = kind == 8  # little, of which the sign of the sum says whether both are cut
     top = np.where(both, high - down * (high - low) // deepest, top)
     exponent[rows, little] = top - np.where(both, rng.integers(0, 2, count), down)
-    exponent[rows, highest] = top
+    lift = np.where((kind == 1) & (rng.random(count) < _LIFTED), max(out.emax - 1 - high, 0), 0)
+    exponent[rows, highest] = top + lift
     free[rows, little] = rng.random(count) < 0.4
     batch = sums_at(rng, known, exponent, free, minus, "rungs")
     alone = kind == (2 if k == 1 else 7)  # one product half-way between two results
