@@ -28,7 +28,7 @@ from tcsim.schedule import Sequential
 Add = Callable[[str, str, float, str], None]
 FP16 = {gpu: tcsim.unit(gpu, "float16") for gpu in ("v100", "a100", "h200")}
 SMALL = [(2000, 16, 16, 16), (2000, 32, 32, 32), (1000, 64, 64, 64), (200, 128, 128, 128)]
-FLAT = [(1, 1, 4096, 1024), (1, 4096, 1, 1024)]
+FLAT = [(1, 1, 4096, 1024), (1, 4096, 1, 1024), (200, 4, 16, 1024)]
 LARGE = [(1, 256, 256, 1024), (1, 1024, 1024, 1024), (1, 2048, 2048, 2048)]
 COUNTS = [count for count in (1, 2, 4, 8, 16) if count <= default_threads()]
 FIRST = {

@@ -25,7 +25,8 @@ V100, H200 = tcsim.unit("v100", "float16"), tcsim.unit("h200", "float16")
 BF16, E4M3 = tcsim.unit("h200", "bfloat16"), tcsim.unit("h200", "float8_e4m3fn")
 UNITS = [V100, H200, BF16, E4M3]
 # (batch, m, n, k): whole panels and a ragged one, either side flat, columns that fill squares, several rows, several tasks
-SHAPES = [(1, 1, 1090, 67), (2, 600, 1, 70), (1, 3, 130, 520), (1, 4200, 2, 33)]
+SHAPES = [(1, 1, 1090, 67), (2, 600, 1, 70), (1, 3, 330, 210), (1, 4200, 2, 33)]
+NARROW = [(70, 1, 48, 33), (40, 4, 16, 128), (2, 65, 2, 520), (9, 3, 129, 64)]  # their panels are hardly full
 
 
 @pytest.fixture
@@ -65,6 +66,12 @@ def test_equals_the_general_kernel(unit: Unit, kind: str, walked: list[bool]) ->
         assert agree(problem_of(unit, shape, kind, schedule, i, with_c=i != 1), threads=1 + i % 2), (shape, schedule)
     assert len(walked) == len(SHAPES)
     assert all(walked) or kind in ("uniform", "special", "corners", "tiny", "big") or (kind == "zeros" and unit == BF16)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=label)
+def test_narrow_products_are_packed(unit: Unit, walked: list[bool]) -> None:
+    assert all(agree(problem_of(unit, shape, "mid", Sequential())) for shape in NARROW)
+    assert not walked
 
 
 @pytest.mark.parametrize("unit", [H200, BF16, E4M3], ids=label)

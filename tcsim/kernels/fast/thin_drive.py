@@ -75,7 +75,9 @@ def thin_form(a: Format, b: Format, stored: Format) -> tuple[int, Thin] | None:
 def is_flat(how: FastPlan, m: int, n: int, size: int) -> bool:
     """Whether there are few rows and many columns, `size` elements of b in all, and a plan that `thin` knows."""
     known = how.kind in _KINDS and how.width in (PLAIN, CARRY, WIDE) and how.scaling == NO_SCALES and not how.late
-    return FE_INEXACT != 0 and known and m <= MOST_ROWS and n >= LANES and size >= LEAST
+    panels, rest = divmod(n, PANEL)  # one that is not full is gathered, and takes as long as one that is
+    wide = panels >= ((3 * m + 1) // 2 if rest else (m + 1) // 2)
+    return FE_INEXACT != 0 and known and m <= MOST_ROWS and wide and size >= LEAST
 
 
 @inline_ir
