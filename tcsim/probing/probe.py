@@ -28,8 +28,8 @@ from tcsim.probing.search.singly import moved_singly, scanned_singly
 
 _TRIES, _FOCUSES, _FEW = 8, 4, 8  # the last: picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
-_WORK, _DEEP_WORK = 2e8, 4e8  # products simulated for one kind of arithmetic
-_ALL_WORK = 2.5e9  # beyond which nothing is looked into any further: about ten seconds
+_WORK, _DEEP_WORK = 6e7, 1.2e8  # products simulated for one kind of arithmetic
+_ALL_WORK = 7e8  # beyond which nothing is looked into any further: about ten seconds
 _ONE_BLOCK = 0.99
 _SCALED = 0.97  # the same of scaled products, which are many ways wide, and of what a cut explained better
 _FAR = 0.9  # of what begins further off, another kind that explains one product is asked first
@@ -240,8 +240,6 @@ class Search(Walker):
         if found.score < min(self.best_numbers(), _ONE_BLOCK) - _FAR_BEHIND:
             return found
         found = self._again(found, self.products)
-        if self.slow(found):
-            return self._nans(self.focused(found, self.products, kicked=False))
         return simpler.without_scaled(self.judge, self._nans(improve(self.judge, found, self.products, 2)), self.products)
 
     def explain(self, found: Found) -> Found:

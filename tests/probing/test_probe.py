@@ -188,7 +188,8 @@ FOUND_SHARE = 0.9
 # cuts rounded to odd of formats so narrow that only long sums show them, roundings of products that rungs show;
 # lone products' roundings beside a wrong order, words that round up terms far below where they are cut, factors in a wider format before a late c;
 # a place of c, a kind of sum or a sign of zeros settled while numbers that made up for it were wrong, cuts of wide results far above all terms, near places of long
-# orders exchanged, longer blocks beside another cut, orders of blocks of one before a late c.
+# orders exchanged, longer blocks beside another cut, orders of blocks of one before a late c;
+# late cuts deeper than products reach below one another, trees that few sums tell from chains, trees of results of three bits.
 REGRESSIONS = (
     (21, 78), (6, 60), (21, 1), (6, 77), (1123, 463), (6, 11), (6, 30), (6, 9), (1123, 438), (5, 4), (6, 59), (2, 53), (1, 8), (1, 14), (1, 36), (1, 51), (3, 27), (1, 77), (2, 63), (2, 140), (2, 144), (3, 26), (3, 57), (3, 64),
     (22, 23), (22, 87), (21, 49), (22, 154), (52, 198), (22, 214),
@@ -202,6 +203,7 @@ REGRESSIONS = (
     (4201, 52), (4201, 1255), (4201, 956), (4201, 807), (4201, 1107), (4201, 1222), (4201, 1466), (5601, 57), (4177, 20),
     (6301, 33), (6301, 338), (6503, 73), (6301, 620),
     (8101, 246), (8101, 446), (8101, 604), (8101, 622), (8101, 848), (8101, 1210), (8101, 37), (9102, 76), (9103, 163),
+    (9104, 86), (9105, 205), (9105, 375), (9101, 294), (9103, 301), (8101, 634),
 )  # fmt: skip
 _QUICK_ONES = 7  # the first take about a second each; of the others those that take ten lie between what is picked
 

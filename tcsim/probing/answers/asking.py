@@ -20,12 +20,11 @@ from tcsim.probing.questions.codes import Rng
 from tcsim.probing.questions.edges import ladders
 from tcsim.probing.questions.rungs import rungs
 from tcsim.probing.search import structure
-from tcsim.probing.search.candidates import Parts, moves, records, unit_of_parts
-from tcsim.probing.search.elimination import Found, Judge, best_of, cost_of, improve
+from tcsim.probing.search.candidates import Parts, moves, records
+from tcsim.probing.search.elimination import Found, Judge, best_of, improve
 
 FAR = 0.9  # what begins further off
-WORK = 2e8  # products simulated
-SLOW = 20  # times the simplest product: marks wait until sums are explained
+WORK = 6e7  # products simulated
 RUNGS = 4  # products among which rungs are
 LADDERS = 600  # outputs
 _LENGTHS = (2, 3, 5, 9, 18, 35, 70)
@@ -122,11 +121,6 @@ class Asking:
     def best_numbers(self) -> float:
         """How much of one product the best kind of arithmetic explained so far."""
         return max((self.judge.score(f.parts, self.products) for f in (*self.tried, *self.waiting)), default=0.0)
-
-    def slow(self, found: Found) -> bool:
-        """Whether it takes long to compute what a candidate gives."""
-        unit = unit_of_parts(self.box.formats, found.parts)
-        return unit is not None and cost_of(unit) > SLOW
 
     def recorded(self) -> Iterator[Found]:
         """Records of the table that explain everything that was seen."""

@@ -27,7 +27,7 @@ from tcsim.probing.search.structure import Labels
 _LONG, _SHORT = 130, 72  # products that contests and lone products are asked of
 _BEHIND = 64  # products of zero behind them
 _EXPLAINED = 0.9  # of sums by an order of whole blocks, if shorter ones are asked for
-_FEW, _FIRST = 4, 3  # contests of a unit that takes long, and those asked first
+_FIRST = 3  # contests that are asked first
 _TREES = 1500  # pairs within a block that marks are asked for
 _BRANCHES = 40  # the largest tree of random words
 _DEALT = 6  # orders that their random words allow
@@ -45,13 +45,13 @@ class Orders:
         self._fitting: dict[tuple[Unit, int], npt.NDArray[np.bool_]] = {}
         self._inner: dict[tuple[object, ...], list[Batch]] = {}
 
-    def blocks(self, parts: Parts, *, slow: bool) -> Labels | None:
+    def blocks(self, parts: Parts) -> Labels | None:
         """The block of every k as contests show it under a kind of arithmetic; None where they show nothing, or c comes late."""
         known = self.box.formats
         if known.a.integer or known.scale is not None or parts["c_enters"] != "aligned":
             return None
         size, kept = parts["block_size"], parts["out_precision"] or known.out.precision
-        chosen = contests.contests_of(known, kept)[: _FEW if slow else None]
+        chosen = contests.contests_of(known, kept)
         unit = unit_of_parts(known, {**parts, "k_order": None})
         if not chosen or unit is None:
             return None

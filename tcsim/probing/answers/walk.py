@@ -25,7 +25,7 @@ from tcsim.probing.search.elimination import Found, best_of, descend, improve
 from tcsim.probing.search.focus import focus, rounds_randomly
 from tcsim.probing.search.singly import best_of_used, narrow, scanned_singly
 
-_CUT_WORK = 8e7  # products simulated
+_CUT_WORK = 3e7  # products simulated
 _PERIODS = 8
 _SIZES = 8  # of blocks whose terms are cut by random words
 _ONE_BLOCK = 0.99
@@ -43,7 +43,7 @@ class Walker(Asking):
     def walk(self, found: Found) -> Found:
         """The block size and what goes with it; the order of k where it is not ascending."""
         label = self.label
-        used = self.sums if self.slow(found) else [*self.sums, self.marks]
+        used = [*self.sums, self.marks]
         best = self._again(found, used)
         if best.parts["overflow"] == "saturate" and not best.perfect:
             best = self.saturating(best, used)
@@ -107,7 +107,7 @@ class Walker(Asking):
         begun = uncut(self.judge, self._again(found, [self.small]), [self.small]) if rounded else found
         begun = max(begun, narrow(self.judge, found, [self.small]), key=lambda f: f.score) if rounded else begun
         best = apart(self.judge, self._again(begun, used), used)
-        if best.perfect or self.slow(best) or not rounded:
+        if best.perfect or not rounded:
             return best
         return max(best, apart(self.judge, self._again(found, used), used), key=lambda f: f.score)
 
@@ -214,7 +214,7 @@ class Walker(Asking):
     def contested(self, found: Found, used: list[Batch], *, again: bool = True) -> Found:
         """The best order of k that contests of two products tell."""
         parts = found.parts
-        label = self.asked_orders.blocks(parts, slow=self.slow(found))
+        label = self.asked_orders.blocks(parts)
         taken = None if label is None else contests.period(label)
         if label is None or taken is None:
             return found

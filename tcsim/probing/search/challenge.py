@@ -23,7 +23,6 @@ from tcsim.probing.search.elimination import Judge, cost_of
 from tcsim.probing.search.evidence import others
 
 _COUNTS = (1500, 1500, 1000, 300)  # outputs asked of one product, a block, an instruction, more than one
-_SLOW = 20  # times the simplest product: a quarter of them
 _SHORT = 2  # lengths
 _ALONG = (-9, -4, -2, -1, 1, 2, 4, 9)  # places that a cut and a least exponent are moved
 _LEASTS = 12  # other least exponents, besides those near the lowest ones
@@ -112,12 +111,11 @@ def lengths_of(unit: Unit) -> tuple[int, ...]:
 
 def edges_of(rng: Rng, known: Formats, unit: Unit) -> Iterator[Batch]:
     """Questions at the edges of a record, one of each length."""
-    slow = cost_of(unit) > _SLOW
     done = set()
     for k, count in zip(lengths_of(unit), _COUNTS, strict=True):
         if k not in done:
             done.add(k)
-            yield edge_sums(rng, known, unit, k, count // 4 if slow else count)
+            yield edge_sums(rng, known, unit, k, count)
 
 
 def unshown(known: Formats, judge: Judge, unit: Unit, batches: list[Batch]) -> list[Unit]:

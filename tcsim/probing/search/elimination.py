@@ -25,7 +25,7 @@ _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up 
 # Of so many problems every eleventh first, or some two hundred, and the rest where these are explained nearly all.
 _MANY, _APART, _PILOTS, _AT_ALL = 100, 11, 200, 0.97
 _DEAR = 5000  # products of a batch from which on it is kept which of its outputs a candidate misses
-_CALL, _PROBLEM = 8e4, 8e3  # what a candidate costs before its first product, and for a problem by itself
+_CALL, _PROBLEM = 1.5e4, 1.5e3  # what a candidate costs before its first product, and for a problem by itself
 
 
 def one_by_one(arithmetic: str) -> bool:
@@ -37,11 +37,8 @@ def one_by_one(arithmetic: str) -> bool:
 def cost_of(unit: Unit) -> int:
     """How many products of the simplest kind, about ten nanoseconds each, a product takes about as long as."""
     wide = unit.a_format.precision + unit.b_format.precision > _WINDOW
-    if unit.arithmetic == "two-stage":
-        return 30 if wide or max(unit.fraction_bits or 0, unit.late_fraction_bits or 0) > _WINDOW else 1
-    if unit.arithmetic == "rounded":
-        return 25 if wide else 5
-    return 3 if wide or unit.fraction_bits is None or unit.fraction_bits > _WINDOW else 1
+    deep = unit.arithmetic == "two-stage" and max(unit.fraction_bits or 0, unit.late_fraction_bits or 0) > _WINDOW
+    return 4 if unit.arithmetic == "paired" or (wide and unit.group_size > 1) else 2 if wide or deep else 1
 
 
 @dataclass

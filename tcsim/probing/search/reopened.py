@@ -20,7 +20,7 @@ from tcsim.probing.search.elimination import Found, Judge, best_of, cut, descend
 from tcsim.probing.search.focus import brief_orders, focus
 from tcsim.probing.search.singly import best_of_used
 
-_WORK = 1e8  # products simulated for a change
+_WORK = 3e7  # products simulated for a change
 _ORDERED = 5  # products before a late c of which every order is tried
 _PLACES = 3  # last places of answers, the lowest and those most often seen
 _BELOW = 47  # fraction bits beyond those of results, at which a cut is none
