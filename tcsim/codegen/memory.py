@@ -103,7 +103,8 @@ def ahead(typingctx: Any, pointer: Any, count: Any) -> Any:
 
 def record(values: Any) -> np.void:
     """A NamedTuple of integers and further such tuples as a record, which kernels are handed by its address."""
-    made: np.void = np.array([values], _record_type(type(values)))[0]
+    kind: type = type(values)
+    made: np.void = np.array([values], _record_type(kind))[0]
     return made
 
 

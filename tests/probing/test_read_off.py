@@ -130,7 +130,7 @@ def test_contests_see_through_blocks_that_cut_c() -> None:
         k_order=(3, 2, 1, 0),
     )  # fmt: skip
     box, judge = Box(black_box(unit), _known(unit)), Judge(_known(unit))
-    label = Orders(box, np.random.default_rng(0), judge, []).blocks(parts_of(unit), slow=False)
+    label = Orders(box, np.random.default_rng(0), judge, []).blocks(parts_of(unit))
     assert label is not None
     assert label[:8].tolist() == [1, 1, 0, 0, 3, 3, 2, 2]
 

@@ -35,7 +35,7 @@ def add_row(total, x, negative, shift, how, random):
 
 @routine
 def times(x, high, low, product):
-    """product = x·(high·2^64 + low) for a non-negative row x; of zeros before, and 5 limbs longer than x."""
+    """product = x·(high·2^64 + low) for a non-negative row x; of zeros before, and 5 limbs longer than x at least."""
     words = (low & _LOW, low >> np.uint64(32), high & _LOW, high >> np.uint64(32))
     for i in range(x.size):
         for w in range(4):
