@@ -45,7 +45,12 @@ CONFUSED: list[tuple[Unit, dict[str, Any]]] = [
         ),
         {"late_fraction_bits": 90},
     ),
-]
+    (
+        Unit("random", "mma", "float8_e5m2fnuz", "float8_e5m2fnuz", "tfloat32", 2, 131, arithmetic="two-stage", rounding="ro",
+             late_fraction_bits=156, parity_split=True),
+        {"late_fraction_bits": 147},
+    ),
+]  # fmt: skip
 
 
 def _asked(unit: Unit) -> Box:

@@ -84,6 +84,14 @@ def test_trees_of_blocks_are_read_off(size: int, blocks: int, rounding: str) -> 
     assert _same_bits(unit, order)
 
 
+def test_a_large_tree_needs_no_other_proof() -> None:
+    unit = _unit("rounded", 12, 3)
+    box = Box(black_box(unit), _known(unit))
+    order = Trees(box, np.random.default_rng(0)).ordered(parts_of(unit), _blocks(unit), lambda found: False)
+    assert order is not None
+    assert _same_bits(unit, order)
+
+
 def test_answers_of_another_sum_are_no_tree() -> None:
     unit = tcsim.unit("h200", "bfloat16").replace(block_size=8)
     box = Box(black_box(unit), _known(unit))
@@ -115,6 +123,15 @@ def test_rungs_show_both_cuts(cut: int, late: int, size: int) -> None:
     assert found.parts["fraction_bits"] == cut
     for other in (cut - 2, cut + 2):
         assert judge.score({**found.parts, "fraction_bits": other}, [asked]) < 1.0
+
+
+def test_c_is_lifted_as_far_above_a_product_as_a_late_cut_is_deep() -> None:
+    unit = _unit("two-stage", 2, 0, fraction_bits=131, rounding="ro").replace(
+        a="float8_e5m2fnuz", b="float8_e5m2fnuz", out="tfloat32"
+    )
+    asked = rungs(np.random.default_rng(1), _known(unit), 1)
+    deep, other = (simulated(unit.replace(late_fraction_bits=late), asked) for late in (156, 147))
+    assert (deep != other).any()
 
 
 def test_products_half_way_between_results_show_the_late_cut() -> None:

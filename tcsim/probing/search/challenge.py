@@ -144,24 +144,11 @@ def elsewhere(known: Formats, unit: Unit) -> Iterator[Unit]:
     changes += [{"operand_format": f} for f in wider[:: max(len(wider) // _WIDER, 1)] if f != unit.operand_format]
     changes += [{"sum_format": f} for f in (None, "float32") if f != unit.sum_format]
     changes += [{"term_cut": cut} for cut in TERM_CUTS if cut != unit.term_cut]
-    changes += _added_otherwise(unit)
     for change in changes:
         try:
             yield unit.replace(**change)
         except ValueError:
             continue
-
-
-def _added_otherwise(unit: Unit) -> list[Parts]:
-    """As many products before c as a tree or one after another: where sums rarely have more bits than results, they give the same."""
-    whole = unit.block_size * unit.chain
-    if unit.arithmetic == "rounded" and whole > 1:
-        late: Parts = {"arithmetic": "aligned", "c_enters": "after", "product_rounding": "rne"}
-        return [{**late, "block_size": 1, "chain": whole}, late]
-    if unit.arithmetic == "aligned" and unit.c_enters == "after" and unit.chains == 1:
-        exact: Parts = {"align_rounding": "exact", "fraction_bits": None, "min_exponent": None}
-        return [{**exact, "arithmetic": "rounded", "c_enters": "aligned", "block_size": whole, "chain": 1}]
-    return []
 
 
 def _leasts(known: Formats, unit: Unit) -> list[int]:
