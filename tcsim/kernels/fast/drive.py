@@ -1,8 +1,10 @@
 """The driver of the fast path: blocks of outputs as tasks, k in packed chunks, schedules folded in as their segments end.
 
 A task owns up to `rows` x `columns` outputs of one batch element and walks all of k, so no partial result leaves it and
-the bits do not depend on how tasks are shared out. Per chunk of k it packs its rows of a and columns of b, then runs
-64-column panels (and 16-column ones for what is left) over sub-chunks that stay in the first-level cache.
+the bits do not depend on how tasks are shared out. The unit's rounding is set for all of them where nothing but its strips
+rounds: packing is exact or has a margin, and only rounding down makes the -0 that packing does not expect. Per chunk of k
+it packs its rows of a and columns of b, then runs 64-column panels (and 16-column ones for what is left) over sub-chunks
+that stay in the first-level cache.
 
 Outputs that the fast arithmetic does not hold are marked and counted (`results`); the caller has them computed elsewhere. A NaN operand decides its row or column at once.
 """
@@ -15,12 +17,15 @@ from typing import Any
 import numpy as np
 
 from tcsim.codegen.jit import inline_ir, kernel_uncounted, no_refcount, noalias, variant
+from tcsim.codegen.scalar_ops import use_rounding
 from tcsim.codegen.scratch import clear_all, copy_all, release, room, zeros
-from tcsim.codegen.vector_ops import LANES
+from tcsim.codegen.vector_ops import LANES, NEAREST
+from tcsim.kernels.fast.contiguous import make_contiguous
 from tcsim.kernels.fast.flush import flush
 from tcsim.kernels.fast.late import add_late
-from tcsim.kernels.fast.pack import ALONE, BELOW, BESIDE, VALUES, make_contiguous, unpack_rows
+from tcsim.kernels.fast.pack import ALONE, BELOW, BESIDE, VALUES, unpack_rows
 from tcsim.kernels.fast.results import fold_segment, job_of, start, store
+from tcsim.kernels.fast.round import Par
 from tcsim.kernels.fast.scales import pack_scales
 from tcsim.kernels.fast.strips import call_strip
 from tcsim.kernels.fast.tile import FOLDED, PAIRED, PANEL, SHIFTED, VECTORS
@@ -176,6 +181,9 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
         sa, sb = zeros(high * slots, np.int32), zeros(pitch * slots, np.int32)
         found = (zeros(high * entries, np.int32), zeros(pitch * entries, np.int32))
         late = zeros(high * pitch if job.late else 0, np.float32)
+        mode = par[Par.MODE]
+        held = mode if mode <= NEAREST and not sums else np.int64(NEAREST)
+        use_rounding(held)
         for task in range(first, last):
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
@@ -218,6 +226,8 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
                                     sa, sb, table, row_marks, column_marks)  # fmt: skip
                 stop = min(bounds[segment + 1], k1)
                 j, panel = np.int64(0), np.int64(0)
+                if mode != held:
+                    use_rounding(mode)
                 while j < columns:
                     wide = columns - j >= PANEL
                     for p in range(k - k0, stop - k0, job.sub):
@@ -233,8 +243,12 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
                                        (p, p, j * job.chunk + p * LANES, codes + p * LANES, j, j, block, j * slots + block * LANES,
                                         line, pitch, rows, depth, place, job.out_row, job.out_column, now, slots, fields))  # fmt: skip
                         if job.late:
+                            use_rounding(np.int64(NEAREST))
                             add_late(half, clear, (late, c, bad), j, (rows, PANEL if wide else LANES, pitch))
+                            use_rounding(mode)
                     j, panel = j + (PANEL if wide else LANES), panel + 1
+                if mode != held:
+                    use_rounding(held)
                 step += -(-(stop - k) // job.block)
                 k = stop
                 if stop == bounds[segment + 1]:
@@ -248,6 +262,7 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
                 copy_all(c, late)
             store(half, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
 
+        use_rounding(np.int64(NEAREST))
         release((*a[:2], report, *b[:2], edge, *scratch, c, bad, total, row_marks, column_marks, sa, sb, *found, late))
 
     return kernel_uncounted(variant(ieee, words, half, scaling, sums)(work))

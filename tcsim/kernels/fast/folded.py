@@ -191,10 +191,8 @@ def last_place(pattern: Emitted) -> Emitted:
 def folded_strip(b: ir.IRBuilder, panel: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
     """All rows of a strip against one panel: c and bad are updated in place."""
     made = Folded(b, panel, arg, v)
-    ops.set_rounding(b, made.par[Par.MODE].cast(I32, "trunc"))
     whole = v["height"] & -ROWS
     with ops.loop(b, whole, ROWS) as i:
         made.tile(i, ROWS)
     with ops.loop(b, v["height"], 1, whole) as i:
         made.tile(i, 1)
-    ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))

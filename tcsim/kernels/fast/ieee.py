@@ -21,7 +21,7 @@ from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.vector_ops import F32, I32, LANES, Emitted, Variable
-from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, FIELD, HALVES, TREE, TREE_FLUSHING, Par
+from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, FIELD, HALVES, TREE, TREE_FLUSHING
 
 ROWS = 4
 _SIGN, _LEAST, _INFINITY = -(1 << 31), 1 << 23, 0x7F800000
@@ -76,7 +76,6 @@ class _Block:
 
 def ieee_strip(b: ir.IRBuilder, kind: int, length: int, panel: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
     """All rows of a strip against one panel of columns: c is updated in place."""
-    ops.set_rounding(b, ops.emit_load(b, arg["par"], Par.MODE).cast(I32, "trunc"))
     if kind == TREE_FLUSHING:
         with b.if_else(v["fields"].compare("!=", 0).v) as (calm, flushing):
             with calm:
@@ -85,7 +84,6 @@ def ieee_strip(b: ir.IRBuilder, kind: int, length: int, panel: int, arg: dict[st
                 _rows(b, kind, length, panel, arg, v)
     else:
         _rows(b, kind, length, panel, arg, v)
-    ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
 
 
 def _rows(b: ir.IRBuilder, kind: int, length: int, panel: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:

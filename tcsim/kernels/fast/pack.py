@@ -8,7 +8,7 @@ sum of two codes is e + 127 or unmistakably small. NaN and infinities are report
 nothing, for their rows and columns are computed elsewhere.
 
 Codes go into 32-bit lanes as `fast.tile` reads them: the code of one vector in every field of its lanes, or those of 2
-or 4 neighbouring vectors side by side. Operands that are not contiguous along a row are first lined up (`make_contiguous`).
+or 4 neighbouring vectors side by side. Operands that are not contiguous along a row are first lined up (`contiguous`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.directed import has_feature
-from tcsim.codegen.jit import inline_ir
-from tcsim.codegen.scratch import address_of
-from tcsim.codegen.vector_ops import F32, F64, I8, I16, I32, I64, LANES, Emitted, Variable
-from tcsim.fp.formats import Format
+from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
+from tcsim.fp.formats import Format, format_named
 
 SPECIAL, HAS_NAN = 1, 2  # bits of what packing reports
 # Whose codes share lanes: nobody's, those of vectors side by side, of vectors below each other; or there are values only.
@@ -49,6 +47,7 @@ class Decoding(NamedTuple):
     offset: int  # exponent field to code
     zero: int  # code of a zero
     field: int  # bits of a code, as a mask
+    half: int  # codes are float16's
 
 
 def decoding(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarray[Any, Any]:
@@ -63,7 +62,7 @@ def decoding(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarra
     nan = sign if stored.nan == "negative-zero" else -1
     return np.array(
         Decoding(magnitude, sign, 32 - width, 23 - mantissa, rebias, largest, largest if infinity is None else infinity, nan,
-                 fmt.emin + 127, offset - 127, WORD_ZERO if words else 0, 0xFFFF if words else 0xFF),
+                 fmt.emin + 127, offset - 127, WORD_ZERO if words else 0, 0xFFFF if words else 0xFF, int(stored == format_named("float16"))),
         dtype=np.int64,
     )  # fmt: skip
 
@@ -74,15 +73,15 @@ class _Unpack:
     def __init__(self, b: ir.IRBuilder, numbers: Any) -> None:
         self.b = b
         values = [ops.emit_load(b, numbers, i).cast(I32, "trunc").spread(LANES) for i in range(len(Decoding._fields))]
-        self.n = Decoding(*values)  # type: ignore[arg-type]
+        self.n: Any = Decoding(*values)  # type: ignore[arg-type]
         vector = ir.VectorType(I32, LANES)
         self.top, self.odd = Variable(b, ops.constant(b, vector, 0)), Variable(b, ops.constant(b, vector, -1))
 
     def unpack(self, codes: Emitted) -> tuple[Emitted, Emitted]:
-        """Values (as patterns) and exponent codes of 16 codes; `report` later tells whether some were special."""
+        """Values (as patterns) and exponent codes, in the low bits, of 16 codes; `report` later tells whether some were special."""
         if codes.element != I32:
             codes = codes.cast(I32, "zext")
-        n: Any = self.n
+        n = self.n
         magnitude = codes & n.magnitude
         self.top.set(self.top.get().call("umax", magnitude))
         self.odd.set(self.odd.get().call("umin", codes ^ n.nan))
@@ -91,11 +90,11 @@ class _Unpack:
         fraction = ((pattern + (1 << 23)).bits_as(F32) - least.bits_as(F32)).bits_as(I32)
         pattern = pattern.compare("u<", least).where(fraction, pattern)
         exponent = pattern.compare("==", 0).where(n.zero, (pattern >> 23).call("smax", n.least) + n.offset)
-        return pattern | ((codes & n.sign) << n.sign_shift), exponent & n.field
+        return pattern | ((codes & n.sign) << n.sign_shift), exponent
 
     def table(self) -> tuple[Emitted, Emitted]:
         """Whether codes have 4 bits at most and none of them is special, and then the values of all 16."""
-        n: Any = self.n
+        n = self.n
         few = (n.magnitude | n.sign).compare("u<", LANES) & n.nan.compare("==", -1) & n.largest.compare("==", n.magnitude)
         table, _ = self.unpack(Emitted(self.b, ir.Constant(ir.VectorType(I32, LANES), list(range(LANES)))))
         for seen, start in ((self.top, 0), (self.odd, -1)):
@@ -104,18 +103,35 @@ class _Unpack:
 
     def report(self) -> Emitted:
         """SPECIAL and HAS_NAN, as an i64, for all codes unpacked so far."""
-        n: Any = self.n
+        n = self.n
         top, odd = self.top.get(), self.odd.get().compare("==", 0).any()
         special = top.compare("u>", n.largest).any()
         nan = Emitted(self.b, self.b.or_(top.compare("u>", n.infinity).any().v, odd.v))
         return (nan.cast(I64, "zext") * (SPECIAL | HAS_NAN)) | (special.cast(I64, "zext") * SPECIAL)
 
 
-def _side_by_side(codes: list[Emitted]) -> Emitted:
-    """Codes of several vectors in the fields of one; of a single vector, in every field."""
-    joined = codes[0]
+class _UnpackHalf(_Unpack):
+    """The same for float16, which the processor converts; `top` has magnitudes of float32, times 2."""
+
+    def unpack(self, codes: Emitted) -> tuple[Emitted, Emitted]:
+        n = self.n
+        pattern = codes.bits_as(ir.HalfType()).cast(F32, "fpext").bits_as(I32)
+        doubled = pattern << 1
+        self.top.set(self.top.get().call("umax", doubled))
+        exponent = (doubled >> 24).call("smax", n.least) + n.offset
+        return pattern, doubled.compare("==", 0).where(n.zero, exponent)
+
+    def report(self) -> Emitted:
+        top = self.top.get()
+        special, nan = (top.compare(how, 0xFF << 24).any().cast(I64, "zext") for how in ("u>=", "u>"))
+        return (special * SPECIAL) | (nan * HAS_NAN)
+
+
+def _side_by_side(codes: list[Emitted], field: Emitted) -> Emitted:
+    """Codes of several vectors in the fields of one."""
+    joined = codes[0] & field
     for place, code in enumerate(codes[1:], 1):
-        joined = joined | (code << (place * 32 // len(codes)))
+        joined = joined | ((code & field) << (place * 32 // len(codes)))
     return joined
 
 
@@ -134,6 +150,17 @@ def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: An
         with b.if_then(few.v):
             _look_up_rows(b, table, v, arg["values"])
             b.ret_void()
+    if item == I16 and has_feature("f16c"):
+        half = ops.emit_load(b, arg["numbers"], Decoding._fields.index("half"))
+        with b.if_then(half.compare("!=", 0).v):
+            _decode_rows(b, _UnpackHalf(b, arg["numbers"]), item, width, way, arg, v)
+            b.ret_void()
+    _decode_rows(b, decoder, item, width, way, arg, v)
+
+
+def _decode_rows(
+    b: ir.IRBuilder, decoder: _Unpack, item: ir.Type, width: int, way: int, arg: dict[str, Any], v: dict[str, Emitted]
+) -> None:
     together = 1 if way in (ALONE, VALUES) else 32 // width
     down, right = (together, 1) if way == BELOW else (1, together)
     with ops.loop(b, v["rows"], down, small=True) as r:
@@ -151,7 +178,7 @@ def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: An
                     ops.emit_store(b, values, arg["values"], place + at)
                     found.append(code)
             if way != VALUES:
-                joined = _side_by_side(found) if together > 1 else _in_every_field(found[0], width)
+                joined = _side_by_side(found, decoder.n.field) if together > 1 else _in_every_field(found[0], width)
                 ops.emit_store(b, joined, arg["codes"], code_row + (i >> (right.bit_length() - 1)))
     ops.emit_store(b, ops.emit_load(b, arg["report"], 0) | decoder.report(), arg["report"], 0)
 
@@ -209,7 +236,7 @@ def _copy(b: ir.IRBuilder, source: Any, count: Any, target: Any) -> None:
 
 _POINTERS = {"values": I32, "codes": I32, "numbers": I64, "report": I64}
 _NUMBERS = ("source", "count", "row_step", "rows", "pitch", "code_pitch")
-_ITEMS = ((1, I8), (2, I16), (4, I32))
+ITEMS = ((1, I8), (2, I16), (4, I32))
 
 
 @intrinsic(prefer_literal=True)
@@ -232,101 +259,8 @@ def unpack_rows(typingctx, way, arrays, item, at, code_at, numbers):
         data[0] = builder.bitcast(builder.gep(data[0], [args[3]]), I32.as_pointer())
         data[1] = builder.gep(builder.bitcast(data[1], I32.as_pointer()), [args[4]])
         values = [builder.extract_value(args[5], i) for i in range(len(_NUMBERS))]
-        bodies = [(size, partial(_unpack_rows, item=kind, width=width, way=which)) for size, kind in _ITEMS]
+        bodies = [(size, partial(_unpack_rows, item=kind, width=width, way=which)) for size, kind in ITEMS]
         ops.choose(builder, args[2], f"tcsim_unpack_{width}_{which}", bodies, arguments, [*data, *values])
         return context.get_dummy_value()
 
     return types.void(way, arrays, item, at, code_at, numbers), codegen
-
-
-def _copy_codes(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
-    """target[r * count + i] = the code at source + r * row_step + i * step, in squares that stay in the cache."""
-    v = {name: Emitted(b, arg[name]) for name in _COPY}
-    stored = I32 if item == I64 else item
-    target, zero = b.inttoptr(arg["target"], stored.as_pointer()), Emitted(b, I64(0))
-    if item == I64:
-        with b.if_then(v["step"].compare("==", 8).v):
-            _shorten(b, v, target)
-            b.ret_void()
-    with ops.loop(b, v["count"], LANES, small=True) as i0, ops.loop(b, v["rows"], LANES, small=True) as r0:
-        r1, i1 = (r0 + LANES).call("smin", v["rows"]), (i0 + LANES).call("smin", v["count"])
-        whole = b.and_((r1 - r0).compare("==", LANES).v, (i1 - i0).compare("==", LANES).v)
-        along = v["row_step"].compare("==", item.width // 8).v
-        with b.if_else(b.and_(whole, along)) as (square, some):
-            with square:
-                _transpose(b, item, v, target, r0, i0)
-            with some, ops.loop(b, i1, 1, i0, small=True) as i, ops.loop(b, r1, 1, r0, small=True) as r:
-                address = v["source"] + r * v["row_step"] + i * v["step"]
-                code = ops.emit_load(b, b.inttoptr(address.v, item.as_pointer()), zero)
-                if item == I64:
-                    code = code.bits_as(F64).cast(F32, "fptrunc").bits_as(I32)
-                ops.emit_store(b, code, target, r * v["count"] + i)
-
-
-def _shorten(b: ir.IRBuilder, v: dict[str, Emitted], target: Any) -> None:
-    """Rows of contiguous float64 values as float32."""
-    whole = v["count"] & -LANES
-    with ops.loop(b, v["rows"]) as r:
-        source = b.inttoptr((v["source"] + r * v["row_step"]).v, F64.as_pointer())
-        for stop, start, count in ((whole, 0, LANES), (v["count"], whole, 0)):
-            with ops.loop(b, stop, count or 1, start, small=True) as i:
-                short = ops.emit_load(b, source, i, count).cast(F32, "fptrunc").bits_as(I32)
-                ops.emit_store(b, short, target, r * v["count"] + i)
-
-
-def _transpose(b: ir.IRBuilder, item: ir.Type, v: dict[str, Emitted], target: Any, r0: Emitted, i0: Emitted) -> None:
-    """16 x 16 codes that are contiguous the other way: in four rounds the lanes of vectors i and i + 8 take turns."""
-    first = v["source"] + r0 * (item.width // 8)
-    lines = []
-    for i in range(LANES):
-        address = (first + (i0 + i) * v["step"]).v
-        if item == I64:
-            line = ops.emit_load(b, b.inttoptr(address, F64.as_pointer()), 0, LANES)
-            lines.append(line.cast(F32, "fptrunc").bits_as(I32))
-        else:
-            lines.append(ops.emit_load(b, b.inttoptr(address, item.as_pointer()), 0, LANES))
-    for _ in range(4):
-        turns = []
-        for low, high in zip(lines[:8], lines[8:], strict=True):
-            for half in (0, 8):
-                places = [place for j in range(half, half + 8) for place in (j, LANES + j)]
-                mask = ir.Constant(ir.VectorType(I32, LANES), places)
-                turns.append(Emitted(b, b.shuffle_vector(low.v, high.v, mask)))
-        lines = turns
-    for r, line in enumerate(lines):
-        ops.emit_store(b, line, target, (r0 + r) * v["count"] + i0)
-
-
-_COPY = ("target", "source", "row_step", "rows", "step", "count")
-
-
-@intrinsic
-def copy_codes(typingctx, item, numbers):
-    """Codes of `item` bytes in any layout to contiguous rows; float64 ones as float32. numbers: int64, as in _COPY."""
-
-    def codegen(context, builder, signature, args):
-        values = [builder.extract_value(args[1], i) for i in range(len(_COPY))]
-        ops.choose(
-            builder,
-            args[0],
-            "tcsim_make_contiguous",
-            [(size, partial(_copy_codes, item=kind)) for size, kind in (*_ITEMS, (8, I64))],
-            dict.fromkeys(_COPY, I64),
-            values,
-        )
-        return context.get_dummy_value()
-
-    return types.void(item, numbers), codegen
-
-
-@inline_ir
-def make_contiguous(target, item, source, row_step, rows, step, count):
-    """Codes of any layout as contiguous rows in `target`, bytes. Returns where rows start and how far apart they are.
-
-    Codes that are contiguous along a row stay where they are; float64 ones become float32.
-    """
-    if step == item and item < 8:
-        return source, row_step
-    address = address_of(target)
-    copy_codes(item, (address, source, row_step, rows, step, count))
-    return address, np.int64(count * min(item, 4))

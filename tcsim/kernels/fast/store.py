@@ -77,12 +77,33 @@ def _half(pattern: Emitted, magnitude: Emitted) -> Emitted:
     return code | ((pattern >> 16) & 0x8000)
 
 
-def _store(
-    b: ir.IRBuilder, half: bool, c: Any, bad: Any, row_marks: Any, column_marks: Any, left: Any, out: Any, **arg: Any
-) -> None:
+def _store(b: ir.IRBuilder, half: bool, **arg: Any) -> None:
     n = {name: Emitted(b, arg[name]) for name in _STORED}
+    with b.if_else(_some_marked(b, arg, n).v, likely=False) as (some, none):
+        with some:
+            _store_task(b, half, True, arg, n)
+        with none:
+            _store_task(b, half, False, arg, n)
+
+
+def _some_marked(b: ir.IRBuilder, arg: dict[str, Any], n: dict[str, Emitted]) -> Emitted:
+    """Whether there is a mark in a task at all."""
+    one, many = Variable(b, Emitted(b, I64(0))), Variable(b, ops.constant(b, ir.VectorType(I64, LANES), 0))
+    with ops.loop(b, n["rows"], small=True) as i:
+        one.set(one.get() | ops.emit_load(b, arg["row_marks"], i))
+    with ops.loop(b, n["columns"], LANES, small=True) as j:
+        many.set(many.get() | ops.emit_load(b, arg["column_marks"], j, LANES))
+    own = Variable(b, ops.constant(b, ir.VectorType(I8, LANES), 0))
+    with ops.loop(b, n["rows"] * n["pitch"], LANES, small=True) as at:
+        own.set(own.get() | ops.emit_load(b, arg["bad"], at, LANES))
+    lines = b.or_(one.get().compare("!=", 0).v, many.get().compare("!=", 0).any().v)
+    return Emitted(b, b.or_(lines, own.get().compare("!=", 0).any().v))
+
+
+def _store_task(b: ir.IRBuilder, half: bool, marked: bool, arg: dict[str, Any], n: dict[str, Emitted]) -> None:
+    """All rows of a task, where some output may be marked or none is."""
     nan, unresolved = (n[name].cast(I32, "trunc").spread(LANES) for name in ("nan", "unresolved"))
-    signed = n["signed_zero"].compare("!=", 0).spread(LANES)
+    signed, out = n["signed_zero"].compare("!=", 0).spread(LANES), arg["out"]
     along = n["out_column"].compare("==", 1)
     count, item = Variable(b, Emitted(b, I64(0))), I16 if half else I32
     slot = cgutils.alloca_once(b, ir.VectorType(item, LANES))
@@ -90,20 +111,21 @@ def _store(
     number = Emitted(b, ir.Constant(ir.VectorType(I64, LANES), list(range(LANES))))
 
     with ops.loop(b, n["rows"], small=True) as i:
-        mine = ops.emit_load(b, row_marks, i).cast(I32, "trunc").spread(LANES)
+        mine = ops.emit_load(b, arg["row_marks"], i).cast(I32, "trunc").spread(LANES) if marked else None
         with ops.loop(b, n["columns"], LANES, small=True) as j:
             at, remaining = i * n["pitch"] + j, n["columns"] - j
-            pattern = ops.emit_load(b, c, at, LANES)
+            pattern = ops.emit_load(b, arg["c"], at, LANES)
             magnitude = pattern & _MAGNITUDE
             code = _half(pattern, magnitude) if half else pattern
             kept = Emitted(b, b.or_(magnitude.compare("!=", 0).v, signed.v))
             code = magnitude.compare(">", _INFINITY).where(nan, kept.where(code, 0))
-            theirs = ops.emit_load(b, column_marks, j, LANES).cast(I32, "trunc")
-            marks = ops.emit_load(b, bad, at, LANES).cast(I32, "zext") | mine | theirs
-            known = (marks & HAS_NAN).compare("!=", 0)
-            code = marks.compare("==", 0).where(code, known.where(nan, unresolved))
-            open_ = b.and_(b.and_(marks.compare("!=", 0).v, b.not_(known.v)), number.compare("<", remaining).v)
-            count.set(count.get() + Emitted(b, b.bitcast(open_, I16)).call("ctpop").cast(I64, "zext"))
+            if mine is not None:
+                theirs = ops.emit_load(b, arg["column_marks"], j, LANES).cast(I32, "trunc")
+                marks = ops.emit_load(b, arg["bad"], at, LANES).cast(I32, "zext") | mine | theirs
+                known = (marks & HAS_NAN).compare("!=", 0)
+                code = marks.compare("==", 0).where(code, known.where(nan, unresolved))
+                open_ = b.and_(b.and_(marks.compare("!=", 0).v, b.not_(known.v)), number.compare("<", remaining).v)
+                count.set(count.get() + Emitted(b, b.bitcast(open_, I16)).call("ctpop").cast(I64, "zext"))
             code = code.cast(I16, "trunc") if half else code
             target = n["first"] + i * n["out_row"] + j * n["out_column"]
             with b.if_else(b.and_(along.v, remaining.compare(">=", LANES).v), likely=True) as (whole, some):
@@ -113,7 +135,7 @@ def _store(
                     b.store(code.v, slot)
                     with ops.loop(b, remaining.call("smin", LANES), small=True) as lane:
                         ops.emit_store(b, ops.emit_load(b, lanes, lane), out, target + lane * n["out_column"])
-    ops.emit_store(b, count.get(), left, 0)
+    ops.emit_store(b, count.get(), arg["left"], 0)
 
 
 @intrinsic(prefer_literal=True)

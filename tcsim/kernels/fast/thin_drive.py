@@ -12,9 +12,10 @@ from tcsim.codegen.scratch import address_of, room, zeros
 from tcsim.codegen.vector_memory import bits_of_float, double_of_bits, peek8, peek16, peek32, peek64, poke8, poke16, poke32
 from tcsim.codegen.vector_ops import LANES
 from tcsim.fp.formats import Format
+from tcsim.kernels.fast.contiguous import make_contiguous
 from tcsim.kernels.fast.drive import chunk_end
 from tcsim.kernels.fast.exact import FE_INEXACT, forget_invalid, was_invalid
-from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, make_contiguous, unpack_rows
+from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, unpack_rows
 from tcsim.kernels.fast.record import A_OFFSET, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, FastJob, fold_segment, job_of, start, store
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD

@@ -241,7 +241,6 @@ def emit_strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, 
         ieee_strip(b, kind, width, panel, arg, v)
         return
     tile = Tile(b, arg["par"], kind, width, words, half, panel, scaling)
-    ops.set_rounding(b, tile.par[Par.MODE].cast(I32, "trunc"))
     whole = v["height"] & -tile.rows if tile.wide else v["height"]
     with ops.loop(b, whole, tile.rows) as i:
         _tile(b, tile, i, arg, v)
@@ -249,7 +248,6 @@ def emit_strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, 
         tile.rows = 1
         with ops.loop(b, v["height"], 1, whole) as i:
             _tile(b, tile, i, arg, v)
-    ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
 
 
 def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
