@@ -110,31 +110,34 @@ def _store_task(b: ir.IRBuilder, half: bool, marked: bool, arg: dict[str, Any], 
     lanes = b.bitcast(slot, item.as_pointer())
     number = Emitted(b, ir.Constant(ir.VectorType(I64, LANES), list(range(LANES))))
 
-    with ops.loop(b, n["rows"], small=True) as i:
-        mine = ops.emit_load(b, arg["row_marks"], i).cast(I32, "trunc").spread(LANES) if marked else None
-        with ops.loop(b, n["columns"], LANES, small=True) as j:
-            at, remaining = i * n["pitch"] + j, n["columns"] - j
-            pattern = ops.emit_load(b, arg["c"], at, LANES)
-            magnitude = pattern & _MAGNITUDE
-            code = _half(pattern, magnitude) if half else pattern
-            kept = Emitted(b, b.or_(magnitude.compare("!=", 0).v, signed.v))
-            code = magnitude.compare(">", _INFINITY).where(nan, kept.where(code, 0))
-            if mine is not None:
-                theirs = ops.emit_load(b, arg["column_marks"], j, LANES).cast(I32, "trunc")
-                marks = ops.emit_load(b, arg["bad"], at, LANES).cast(I32, "zext") | mine | theirs
-                known = (marks & HAS_NAN).compare("!=", 0)
-                code = marks.compare("==", 0).where(code, known.where(nan, unresolved))
-                open_ = b.and_(b.and_(marks.compare("!=", 0).v, b.not_(known.v)), number.compare("<", remaining).v)
-                count.set(count.get() + Emitted(b, b.bitcast(open_, I16)).call("ctpop").cast(I64, "zext"))
-            code = code.cast(I16, "trunc") if half else code
-            target = n["first"] + i * n["out_row"] + j * n["out_column"]
-            with b.if_else(b.and_(along.v, remaining.compare(">=", LANES).v), likely=True) as (whole, some):
-                with whole:
-                    ops.emit_store(b, code, out, target)
-                with some:
-                    b.store(code.v, slot)
-                    with ops.loop(b, remaining.call("smin", LANES), small=True) as lane:
-                        ops.emit_store(b, ops.emit_load(b, lanes, lane), out, target + lane * n["out_column"])
+    def codes(i: Emitted, j: Emitted, remaining: Emitted) -> Emitted:
+        """The codes of 16 outputs of a row; those that are left are counted."""
+        at = i * n["pitch"] + j
+        pattern = ops.emit_load(b, arg["c"], at, LANES)
+        magnitude = pattern & _MAGNITUDE
+        code = _half(pattern, magnitude) if half else pattern
+        kept = Emitted(b, b.or_(magnitude.compare("!=", 0).v, signed.v))
+        code = magnitude.compare(">", _INFINITY).where(nan, kept.where(code, 0))
+        if marked:
+            mine = ops.emit_load(b, arg["row_marks"], i).cast(I32, "trunc").spread(LANES)
+            theirs = ops.emit_load(b, arg["column_marks"], j, LANES).cast(I32, "trunc")
+            marks = ops.emit_load(b, arg["bad"], at, LANES).cast(I32, "zext") | mine | theirs
+            known = (marks & HAS_NAN).compare("!=", 0)
+            code = marks.compare("==", 0).where(code, known.where(nan, unresolved))
+            open_ = b.and_(b.and_(marks.compare("!=", 0).v, b.not_(known.v)), number.compare("<", remaining).v)
+            count.set(count.get() + Emitted(b, b.bitcast(open_, I16)).call("ctpop").cast(I64, "zext"))
+        return code.cast(I16, "trunc") if half else code
+
+    with ops.loop(b, n["columns"], LANES, small=True) as j:
+        remaining, first = n["columns"] - j, n["first"] + j * n["out_column"]
+        with b.if_else(b.and_(along.v, remaining.compare(">=", LANES).v), likely=True) as (whole, some):
+            with whole, ops.loop(b, n["rows"], small=True) as i:
+                ops.emit_store(b, codes(i, j, remaining), out, first + i * n["out_row"])
+            with some, ops.loop(b, n["rows"], small=True) as i:
+                b.store(codes(i, j, remaining).v, slot)
+                with ops.loop(b, remaining.call("smin", LANES), small=True) as lane:
+                    target = first + i * n["out_row"] + lane * n["out_column"]
+                    ops.emit_store(b, ops.emit_load(b, lanes, lane), out, target)
     ops.emit_store(b, count.get(), arg["left"], 0)
 
 
