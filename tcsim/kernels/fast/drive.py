@@ -184,8 +184,9 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
         mode = par[Par.MODE]
         held = mode if mode <= NEAREST and not sums else np.int64(NEAREST)
         use_rounding(held)
+        blocks = job.sub // job.block
+        t, i0, j0 = first // (down * right), first // right % down * job.rows, first % right * job.columns
         for task in range(first, last):
-            t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
             start(half, sums, job, t, i0, rows, j0, columns, pitch, c, bad, total)
             if ieee and job.least > 0:
@@ -225,15 +226,15 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
                         pack_scales(scaling, job, t, i0, rows, j0, columns, k0, k1 - k0, line, slots, entries, a[0], b[0], found,
                                     sa, sb, table, row_marks, column_marks)  # fmt: skip
                 stop = min(bounds[segment + 1], k1)
-                j, panel = np.int64(0), np.int64(0)
+                j, panel, first_block = np.int64(0), np.int64(0), (k - k0) // job.block
                 if mode != held:
                     use_rounding(mode)
                 while j < columns:
                     wide = columns - j >= PANEL
-                    for p in range(k - k0, stop - k0, job.sub):
+                    p, now, block = k - k0, step, first_block * job.fields
+                    while p < stop - k0:
                         depth, place = min(job.sub, stop - k0 - p), element + j * job.out_column
-                        now, codes = step + (p + k0 - k) // job.block, panel * groups * LANES * job.chunk
-                        block = (p // job.block) * job.fields
+                        codes = panel * groups * LANES * job.chunk
                         if wide:
                             call_strip(strip_wide, (a[0], a[1], b[0], b[1], c, bad, sa, sb, par),
                                        (p, p, j * job.chunk + p * PANEL, codes + p * groups * LANES, j, j, block, j * slots + block * PANEL,
@@ -246,6 +247,7 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
                             use_rounding(np.int64(NEAREST))
                             add_late(half, clear, (late, c, bad), j, (rows, PANEL if wide else LANES, pitch))
                             use_rounding(mode)
+                        p, now, block = p + job.sub, now + blocks, block + blocks * job.fields
                     j, panel = j + (PANEL if wide else LANES), panel + 1
                 if mode != held:
                     use_rounding(held)
@@ -261,6 +263,11 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
             if job.late and not sums:
                 copy_all(c, late)
             store(half, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
+            j0 += job.columns
+            if j0 >= job.n:
+                j0, i0 = np.int64(0), i0 + job.rows
+            if i0 >= job.m:
+                i0, t = np.int64(0), t + 1
 
         use_rounding(np.int64(NEAREST))
         release((*a[:2], report, *b[:2], edge, *scratch, c, bad, total, row_marks, column_marks, sa, sb, *found, late))
