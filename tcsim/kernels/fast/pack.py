@@ -144,16 +144,16 @@ def _in_every_field(code: Emitted, width: int) -> Emitted:
 def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: Any) -> None:
     """Rows of `count` contiguous codes, rows `row_step` bytes apart; codes of ALONE, BESIDE or BELOW vectors together."""
     v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
+    if item == I16 and has_feature("f16c"):
+        half = ops.emit_load(b, arg["numbers"], Decoding._fields.index("half"))
+        with b.if_then(half.compare("!=", 0).v):
+            _decode_rows(b, _UnpackHalf(b, arg["numbers"]), item, width, way, arg, v)
+            b.ret_void()
     decoder = _Unpack(b, arg["numbers"])
     if way == VALUES and item == I8:
         few, table = decoder.table()
         with b.if_then(few.v):
             _look_up_rows(b, table, v, arg["values"])
-            b.ret_void()
-    if item == I16 and has_feature("f16c"):
-        half = ops.emit_load(b, arg["numbers"], Decoding._fields.index("half"))
-        with b.if_then(half.compare("!=", 0).v):
-            _decode_rows(b, _UnpackHalf(b, arg["numbers"]), item, width, way, arg, v)
             b.ret_void()
     _decode_rows(b, decoder, item, width, way, arg, v)
 
