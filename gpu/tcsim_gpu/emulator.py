@@ -166,15 +166,6 @@ def exact_outputs(problem: Problem, machine: PresentGpu = GPU) -> Any:
     return out
 
 
-def few(problem: Problem, out: Any, elements: Any, known: Any, machine: PresentGpu = GPU) -> bool:
-    """The listed elements of `out`, as many as `known`, on the device, says, nothing where that is more than the list holds; c is
-    contiguous. Whether it is done at all, which the unit decides."""
-    if grouped.GROUPED.refuses(asked_of(problem)) is not None:
-        return False
-    grouped.multiply_grouped(problem, out, elements, machine, known)
-    return True
-
-
 def some(problem: Problem, out: Any, elements: Any, machine: PresentGpu = GPU) -> None:
     """The listed elements of `out`; c is contiguous."""
     if grouped.GROUPED.refuses(asked_of(problem)) is None:

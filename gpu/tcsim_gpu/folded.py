@@ -16,7 +16,7 @@ from tcsim.problem import Operand, Problem
 from tcsim_gpu import device, fabsum
 from tcsim_gpu.certificates import CHUNK, EMPTY, reach_of, tables
 from tcsim_gpu.instructions import converted
-from tcsim_gpu.launch import argument_struct, compiled_kernel, on_device
+from tcsim_gpu.launch import argument_struct, compiled_kernel, numbers_after, on_device
 from tcsim_gpu.source import kernel_text
 
 Fold = argument_struct(
@@ -94,9 +94,9 @@ def _bits(x: float) -> int:
     return int(packing.unpack("<I", packing.pack("<f", x))[0])
 
 
-def multiply_folded(problem: Problem, out: Any) -> tuple[Any, Any]:
-    """Every output into out (batch, m, n), by exact blocks; (the list of those without a certificate, and, still on the device, how
-    many they are and how many only their chunks certify). The list has at most ROOM of them."""
+def multiply_folded(problem: Problem, out: Any) -> tuple[Any, int, int]:
+    """Every output into out (batch, m, n), by exact blocks; (the list of those without a certificate, how many they are, how many only
+    their chunks certify). The list has at most ROOM of them; it is whole before the last product is, which is not waited for."""
     cp = device.cupy()
     unit = problem.unit
     batch, m, n, _ = problem.shape
@@ -104,6 +104,7 @@ def multiply_folded(problem: Problem, out: Any) -> tuple[Any, Any]:
     a_codes = converted(problem.a, unit.a_format)
     b_codes = converted(Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored), unit.b_format)
     scale_a, scale_b = on_device(problem.scale_a), on_device(problem.scale_b)
+    certified = cp.cuda.Event(disable_timing=True)
     for z in range(batch):
         a = folded_operand(unit, a_codes[z], None if scale_a is None else scale_a[z], "a")
         b = folded_operand(unit, b_codes[z], None if scale_b is None else scale_b[z].T, "b")
@@ -113,9 +114,11 @@ def multiply_folded(problem: Problem, out: Any) -> tuple[Any, Any]:
         job.set(m=m, n=n, chunks=a.excess.shape[0], room=listed.size, offset=z * m * n)
         job.set(fraction_bits=_bits(float(reach_of(unit))))
         compiled_kernel(kernel_text("fold.cuh"), "certify")((-(-n // 256), -(-m // 32)), (256,), (job.argument(),))
+        certified.record()
         start = None if c is None else c.view(cp.float32)
         words = ([a.codes], [b.codes])
         fabsum.chained_words(
             words, [(0, 0)], c=start, block=CHUNK, sum="float32", fmt="bfloat16", transposed=True, rounding="rz", out=out[z]
         )
-    return listed, count
+    without, by_chunks = (int(x) for x in numbers_after(certified, count))
+    return listed, without, by_chunks

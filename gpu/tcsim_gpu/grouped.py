@@ -28,12 +28,12 @@ GROUP_TILE = BlockTile(bm=64, bn=64, tm=4, tn=4, min_ctas=2)
 _SIDE = "numbers about rows groups"
 Grouped = argument_struct(
     "Grouped",
-    " ".join(f"{s}_{f}" for s in "ab" for f in _SIDE.split()) + " c d list known seed batch m n count paired",
+    " ".join(f"{s}_{f}" for s in "ab" for f in _SIDE.split()) + " c d list seed batch m n count paired",
     "blocks field",
 )
 PackGroups = argument_struct(
     "PackGroups",
-    "codes scales numbers about list known batch_step row_step k_step scale_batch scale_row scale_step batch rows k pitch groups m n",
+    "codes scales numbers about list batch_step row_step k_step scale_batch scale_row scale_step batch rows k pitch groups m n",
 )
 
 
@@ -165,9 +165,7 @@ def group_stage_bytes(unit: Unit, tile: BlockTile) -> int:
     return at_once * ((tile.bm + 1 + tile.bn + 1) * 16 + (tile.bm + 2 + tile.bn + 2) * 8)
 
 
-def _packed(
-    problem: Problem, side: str, rows: int, groups: int, machine: PresentGpu, elements: Any = None, known: Any = None
-) -> dict[str, Any]:
+def _packed(problem: Problem, side: str, rows: int, groups: int, machine: PresentGpu, elements: Any = None) -> dict[str, Any]:
     """Operand `side` as groups, rows and groups filled up; or, one after the other, the rows of the elements of a list."""
     xp, unit = machine.xp, problem.unit
     operand, scales = (problem.a, problem.scale_a) if side == "a" else (problem.b, problem.scale_b)
@@ -180,7 +178,7 @@ def _packed(
         "numbers": xp.empty((batches, rows, groups, 4), xp.uint32),
         "about": xp.empty((batches, rows, groups, 2), xp.uint32),
     }
-    job = PackGroups().set(codes=codes, scales=scales, list=elements, known=known, **found)
+    job = PackGroups().set(codes=codes, scales=scales, list=elements, **found)
     job.set(**dict(zip(("batch_step", "row_step", "k_step"), codes.strides, strict=True)))
     job.set(**dict(zip(("scale_batch", "scale_row", "scale_step"), scales.strides, strict=True)))
     job.set(batch=batch, rows=count, k=k, pitch=rows, groups=groups, m=problem.shape[1], n=problem.shape[2])
@@ -191,11 +189,8 @@ def _packed(
     return {**found, "rows": rows, "groups": groups}
 
 
-def multiply_grouped(problem: Problem, out: Any, elements: Any, machine: PresentGpu, known: Any = None) -> None:
-    """All outputs (batch, m, n), or the listed elements; c is contiguous.
-
-    `known`, on the device, says how many elements the list has: no other and, where they are more than its size, none is computed.
-    """
+def multiply_grouped(problem: Problem, out: Any, elements: Any, machine: PresentGpu) -> None:
+    """All outputs (batch, m, n), or the listed elements; c is contiguous."""
     unit, tile = problem.unit, machine.group_tile or GROUP_TILE
     batch, m, n, k = problem.shape
     of, at_once = unit.block_size // GROUP, numbers(unit)["STAGE_GROUPS"]
@@ -204,10 +199,10 @@ def multiply_grouped(problem: Problem, out: Any, elements: Any, machine: Present
     count = 0 if elements is None else int(elements.size)
     paired = 0 < 2 * count <= batch * (m + n)  # fewer rows than all
     filled = (count, count) if paired else (ceil(m / tile.bm) * tile.bm, ceil(n / tile.bn) * tile.bn)
-    few = (elements, known) if paired else ()
-    sides = {side: _packed(problem, side, rows, groups, machine, *few) for side, rows in zip("ab", filled, strict=True)}
+    few = elements if paired else None
+    sides = {side: _packed(problem, side, rows, groups, machine, few) for side, rows in zip("ab", filled, strict=True)}
     job = Grouped().set(**{f"{side}_{key}": value for side, fields in sides.items() for key, value in fields.items()})
-    job.set(c=problem.c, d=out, list=elements, known=known, seed=problem.seed & (2**64 - 1), batch=batch, m=m, n=n, count=count)
+    job.set(c=problem.c, d=out, list=elements, seed=problem.seed & (2**64 - 1), batch=batch, m=m, n=n, count=count)
     job.set(paired=int(paired), blocks=blocks, field=0x7FF00000)
     source, record = grouped_source(unit, tile), None
     if machine.for_any:

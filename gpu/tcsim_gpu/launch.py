@@ -41,6 +41,21 @@ def on_device(x: Any) -> Any:
     return x if isinstance(x, cp.ndarray) else cp.asarray(x)
 
 
+def numbers_after(event: Any, array: Any) -> Any:
+    """The numbers of an array on the device as they are once an event has passed; what was queued after it is not waited for."""
+    beside = _stream_beside(int(device.cupy().cuda.Device().id))
+    beside.wait_event(event)
+    found = array.get(stream=beside)
+    beside.synchronize()
+    return found
+
+
+@cache
+def _stream_beside(gpu: int) -> Any:
+    """A stream of GPU number `gpu`, the present one, for copies beside what is computed."""
+    return device.cupy().cuda.Stream(non_blocking=True)
+
+
 def compiled_kernel(source: str, name: str, options: tuple[str, ...] = ()) -> Any:
     """The kernel `name` of `source`, compiled for the GPU present by NVRTC; CuPy keeps the machine code on disk."""
     return _kernel(source, name, options, int(device.cupy().cuda.Device().id))

@@ -112,8 +112,7 @@ def forced(problem: Problem, out: Any) -> tuple[Any, int, int] | None:
         return None if found is None else (*found, 0)
     if not certificates.FOLDED.takes(unit):
         return None
-    listed, counts = folded.multiply_folded(problem, out)
-    return listed, *(int(x) for x in counts.tolist())
+    return folded.multiply_folded(problem, out)
 
 
 def compared(name: str, unit: Unit, kind: str, side: int, k: int, seed: int, with_c: bool) -> dict[str, Any]:

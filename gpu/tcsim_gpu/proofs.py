@@ -21,7 +21,6 @@ from tcsim_gpu.launch import GPU
 
 FEW = 1 << 20  # multiply-adds of one product of a batch, below which launching one kernel a product does not pay
 MANY = 1 << 32  # multiply-adds from which on it pays to ask the data about ballast
-FEWEST = 256  # outputs without a certificate that are recomputed before anyone counts them: waiting for the count costs more
 RECOMPUTED = 128  # one output in so many without a certificate, and all are recomputed: together they are as fast (14 against 0.09 TMAC/s)
 
 
@@ -96,7 +95,7 @@ def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) ->
         return emulator.multiply_emulated_on_device(problem)
     cp = device.cupy()
     problem = replace(problem, c=None if problem.c is None else cp.ascontiguousarray(problem.c))
-    out, done = cp.empty((batch, m, n), cp.uint32), 0
+    out = cp.empty((batch, m, n), cp.uint32)
     if gate is None:
         native.multiply_natively(problem, step.native, out)
         tally.add(step.name, out.size)
@@ -108,16 +107,13 @@ def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) ->
             return emulator.multiply_emulated_on_device(problem)
         listed, without = found
     else:
-        listed, counts = folded.multiply_folded(problem, out)
-        done = min(FEWEST, listed.size) if emulator.few(problem, out, listed[:FEWEST], counts) else 0
-        without, tally.by_chunks = (int(x) for x in cp.asnumpy(counts))
+        listed, without, tally.by_chunks = folded.multiply_folded(problem, out)
     if without > min(listed.size, out.size // RECOMPUTED):
         tally.add("emulator", out.size)
         return emulator.multiply_emulated_on_device(problem)
     tally.add(step.name, out.size - without)
     if without:
         tally.add("emulator", without)
-    if without > done:
         emulator.some(problem, out, listed[:without], GPU)
     return out
 

@@ -45,6 +45,22 @@ def as_told(side: certificates.Facts, values: np.ndarray) -> tuple[np.ndarray, .
     return (*(np.ascontiguousarray(x, np.float32) for x in (rows, side.excess, spans)), codes)
 
 
+def certified_on_host(
+    library: ctypes.CDLL, told: tuple[tuple[np.ndarray, ...], ...], c: np.ndarray | None, reach: float
+) -> tuple[np.ndarray, int]:
+    """Which outputs `certify` certifies, and how many of them by their chunks."""
+    (x, x_excess, x_spans, x_codes), (y, y_excess, y_spans, y_codes) = told
+    (m, n), chunks = (x.shape[1], y.shape[1]), len(x_excess)
+    count, listed = np.zeros(2, np.uint64), np.zeros(m * n, np.int64)
+    job = folded.Certify().set(a=x, b=y, a_excess=x_excess, b_excess=y_excess, c=c, count=count, list=listed)
+    job.set(a_spans=x_spans, b_spans=y_spans, a_codes=x_codes, b_codes=y_codes, pitch=x_codes.shape[1])
+    job.set(m=m, n=n, chunks=chunks, room=m * n, offset=0, fraction_bits=folded._bits(reach))
+    library.run_certify(ctypes.byref(job), (ctypes.c_uint * 3)(-(-n // 256), -(-m // 32), 1))
+    seen = np.ones(m * n, bool)
+    seen[listed[: int(count[0])]] = False
+    return seen.reshape(m, n), int(count[1])
+
+
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_the_devices_certificate_is_the_definition(fold_kernels: ctypes.CDLL, seed: int) -> None:
     found = 0
@@ -52,21 +68,42 @@ def test_the_devices_certificate_is_the_definition(fold_kernels: ctypes.CDLL, se
         draw = what_ifs.Draw((seed, 3, i))
         problem = scaled_problem(draw, folded_unit(draw))
         values_a, a, values_b, b = both_sides(problem)
-        (m, n), reach = (a.low.size, b.low.size), float(certificates.reach_of(problem.unit))
+        reach = float(certificates.reach_of(problem.unit))
         c = None if problem.c is None else np.ascontiguousarray(problem.c[0])
-        x, x_excess, x_spans, x_codes = as_told(a, values_a)
-        y, y_excess, y_spans, y_codes = as_told(b, values_b)
-        count, listed = np.zeros(2, np.uint64), np.zeros(m * n, np.int64)
-        job = folded.Certify().set(a=x, b=y, a_excess=x_excess, b_excess=y_excess, c=c, count=count, list=listed)
-        job.set(a_spans=x_spans, b_spans=y_spans, a_codes=x_codes, b_codes=y_codes, pitch=x_codes.shape[1])
-        job.set(m=m, n=n, chunks=len(x_excess), room=m * n, offset=0, fraction_bits=folded._bits(reach))
-        fold_kernels.run_certify(ctypes.byref(job), (ctypes.c_uint * 3)(1, 1, 1))
-        seen = np.ones(m * n, bool)
-        seen[listed[: int(count[0])]] = False
+        seen, _ = certified_on_host(fold_kernels, (as_told(a, values_a), as_told(b, values_b)), c, reach)
         expected = certificates.certified(a, b, c, reach, folded=(values_a, values_b))
-        np.testing.assert_array_equal(seen.reshape(m, n), expected, f"seed {(seed, 3, i)}")
-        found += int(count[0])
+        np.testing.assert_array_equal(seen, expected, f"seed {(seed, 3, i)}")
+        found += int((~seen).sum())
     assert found > 100
+
+
+def facts_at_edges(draw: what_ifs.Draw, rows: int, edges: np.ndarray) -> certificates.Facts:
+    """Facts of rows whose sums with an equal share lie within the bounds `edges` (excess, spread, reach, size, low), one of a few not."""
+    within = edges / 2 + np.array([-1, -1, -1, -1, 1]) * draw.rng.integers(0, 3, (rows, 5))
+    off = draw.rng.random((rows, 5)) < draw.of((0.0, 0.0, 0.0, 0.02, 0.2))
+    within[off] += (np.array([1, 1, 1, 1, -1]) * draw.rng.integers(1, 4, (rows, 5)))[off]
+    good = draw.rng.random(rows) >= draw.of((0.0, 0.0, 0.05))
+    return certificates.Facts(within[None, :, 0], *within[:, 1:].T, good)
+
+
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_every_bound_of_a_certificate_is_held_to_the_bit(fold_kernels: ctypes.CDLL, seed: int) -> None:
+    """Rows and columns at each bound and beside it, in blocks of which all, most or few fit; chunks of zeros, which fit whatever their norm."""
+    whole = some = by_chunks = 0
+    for i in range(200):
+        draw, reach = what_ifs.Draw((seed, 6, i)), 34.0
+        edges = np.array([24.0, reach, reach, 127.0, -149.0])
+        a, b = (facts_at_edges(draw, draw.between(1, most), edges) for most in (70, 300))
+        c = draw.rng.integers(0, 1 << 32, (a.low.size, b.low.size)).astype(np.uint32) if draw.chance(0.2) else None
+        nothing = tuple(np.zeros((side.low.size, 64), np.float32) for side in (a, b))
+        told = as_told(a, nothing[0]), as_told(b, nothing[1])
+        seen, chunked = certified_on_host(fold_kernels, told, c, reach)
+        expected = certificates.certified(a, b, c, reach, folded=nothing)
+        np.testing.assert_array_equal(seen, expected, f"seed {(seed, 6, i)}")
+        large = a.excess[0][:, None] + b.excess[0] > 24
+        assert chunked == int((expected & large).sum())
+        whole, some, by_chunks = whole + bool(expected.all()), some + bool(0 < expected.mean() < 1), by_chunks + chunked
+    assert min(whole, some, by_chunks) > 10, (whole, some, by_chunks)
 
 
 def folded_on_host(

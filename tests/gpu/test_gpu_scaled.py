@@ -104,27 +104,6 @@ def test_scaled_units_give_the_bits_of_the_definition(units: Callable[[what_ifs.
     assert min(seen.values()) > 5, seen
 
 
-@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
-def test_as_many_outputs_of_a_list_as_the_device_counts(seed: int) -> None:
-    """The first `known`, whatever their order, and none where the list has fewer."""
-    paired = 0
-    for i in range(60):
-        draw = what_ifs.Draw((seed, 5, i))
-        problem = scaled(draw, of_groups(draw))
-        expected, (batch, m, n, _) = reference.multiply_reference(problem), problem.shape
-        listed = draw.rng.permutation(expected.size)[: draw.between(1, expected.size)]
-        known = draw.between(0, listed.size + 1)
-        out, kept = expected.copy(), listed[known if known <= listed.size else 0 :]
-        out.ravel()[listed] += 1
-        c = None if problem.c is None else np.ascontiguousarray(problem.c)
-        assert emulator.few(replace(problem, c=c), out, listed, np.array([known], np.uint64), host.Host())
-        wrong = np.zeros(expected.size, bool)
-        wrong[kept] = True
-        np.testing.assert_array_equal((out != expected).ravel(), wrong, f"seed {(seed, 5, i)}: {written(problem.unit)}")
-        paired += 2 * listed.size <= batch * (m + n)
-    assert 5 < paired < 55
-
-
 def test_a_group_that_cancels_still_aligns() -> None:
     """Sixteen products whose sum is zero, at 2^40, cut beside them c = 1 to nothing where 35 bits are kept; zeros do not."""
     unit = next(u for u in GROUPS if u.scale_block == 32)

@@ -49,14 +49,14 @@ extern "C" __global__ void __launch_bounds__(256) fold(const __grid_constant__ F
   __shared__ __align__(16) u8 tile[64][80];
   __shared__ int2 table[256];
   const i64 k0 = (i64)blockIdx.x * 64, row0 = (i64)blockIdx.y * 64;
-  table[threadIdx.x] = p.table[threadIdx.x];
-  load(p, tile, row0, k0);
-  __syncthreads();
   const int r = threadIdx.x / 4, j0 = threadIdx.x % 4 * 16;
   const i64 row = row0 + r;
-  int code = 0;
+  int code = 0;  // asked for first: what it leads to is the longest way
   if (row < p.rows && k0 + j0 < p.k) code = p.scales[row * p.scale_row + (k0 + j0) / p.scale_block * p.scale_k];
+  table[threadIdx.x] = p.table[threadIdx.x];
+  load(p, tile, row0, k0);
   const int2 by = p.scale_table[code];
+  __syncthreads();
   const float scale = value_in(by);
   const uint4 codes = *(const uint4 *)&tile[r][j0];
   const u32 packed[4] = {codes.x, codes.y, codes.z, codes.w};
@@ -122,8 +122,10 @@ extern "C" __global__ void __launch_bounds__(256) facts(const __grid_constant__ 
   int low = EMPTY, high = -EMPTY;
   for (i64 span = warp; span * SPAN < p.chunks && row < p.rows; span += 8) {
     float widest = NOTHING;
-    for (i64 t = span * SPAN; t < min(p.chunks, (span + 1) * SPAN); t++) {
-      const i64 at = t * p.rows + row;
+#pragma unroll 8
+    for (int n = 0; n < SPAN; n++) {
+      const i64 t = span * SPAN + n, at = t * p.rows + row;
+      if (t >= p.chunks) continue;
       const double norm = p.norm[at];
       const float excess = norm > 0 ? (float)(0.5 * log2(norm)) + SLACK - (float)p.low[at] : NOTHING;
       p.excess[at] = excess;
@@ -222,29 +224,42 @@ __device__ __forceinline__ void leave(const Certify &p, i64 i, i64 j) {
   if ((i64)at < p.room) p.list[at] = p.offset + i * p.n + j;
 }
 
-#define ROWS 32  // of a thread block, and 256 columns
+#define ROWS 32  // of a thread block, and 256 columns: lanes of a warp
+#define LOW 4    // facts from here on are the worse the smaller
 
 // Outputs that rows and columns do not settle wait for each other, so that whole warps ask about chunks.
 extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant__ Certify p) {
-  __shared__ float of_rows[ROWS][8];  // their facts
+  __shared__ float of_rows[ROWS][8], of_block[8];  // their facts, and the least favourable of each
   __shared__ u16 waiting[ROWS * 256];
   __shared__ u32 asked;
   const i64 column0 = (i64)blockIdx.x * 256, row0 = (i64)blockIdx.y * ROWS, j = column0 + threadIdx.x;
   const int rows = (int)min((i64)ROWS, p.m - row0);
   if (threadIdx.x == 0) asked = 0;
-  if (threadIdx.x < 6 * ROWS && (int)threadIdx.x % ROWS < rows)
-    of_rows[threadIdx.x % ROWS][threadIdx.x / ROWS] = p.a[threadIdx.x / ROWS * p.m + row0 + threadIdx.x % ROWS];
+  if (threadIdx.x < 6 * ROWS) {  // a warp a fact
+    const int fact = threadIdx.x / ROWS, i = threadIdx.x % ROWS;
+    const float sign = fact < LOW ? 1.0f : -1.0f, mine = i < rows ? p.a[fact * p.m + row0 + i] : sign * NOTHING;
+    of_rows[i][fact] = mine;
+    float worst = sign * mine;
+#pragma unroll
+    for (int step = 1; step < ROWS; step *= 2) worst = fmaxf(worst, __shfl_xor_sync(0xFFFFFFFF, worst, step));
+    of_block[fact] = sign * worst;
+  }
   __syncthreads();
   if (j < p.n) {
     const float e = p.b[j], s = p.b[p.n + j], r = p.b[2 * p.n + j], z = p.b[3 * p.n + j], l = p.b[4 * p.n + j], good = p.b[5 * p.n + j];
-    for (int i = 0; i < rows; i++) {
-      const float *a = of_rows[i];
-      const float size = z + a[3], low = l + a[4], reach = r + a[2];
-      bool sure = (good * a[5] > 0) & (s + a[1] <= p.fraction_bits) & (reach <= p.fraction_bits) & (low >= -149) & (size <= 127);
-      if (p.c) sure = sure && c_fits(p.c[(row0 + i) * p.n + j], size, reach + low, low, p.fraction_bits);
-      if (sure & (e + a[0] <= 24)) continue;
-      if (sure) waiting[atomicAdd(&asked, 1u)] = (u16)(i * 256 + threadIdx.x);
-      else leave(p, row0 + i, j);
+    const auto sure_of = [&](const float *a) {
+      return (good * a[5] > 0) & (s + a[1] <= p.fraction_bits) & (r + a[2] <= p.fraction_bits) & (l + a[LOW] >= -149) & (z + a[3] <= 127);
+    };
+    const bool all = sure_of(of_block) && !p.c;
+    if (!all || e + of_block[0] > 24) {
+      for (int i = 0; i < rows; i++) {
+        const float *a = of_rows[i], low = l + a[LOW];
+        bool sure = all || sure_of(a);
+        if (p.c) sure = sure && c_fits(p.c[(row0 + i) * p.n + j], z + a[3], r + a[2] + low, low, p.fraction_bits);
+        if (sure & (e + a[0] <= 24)) continue;
+        if (sure) waiting[atomicAdd(&asked, 1u)] = (u16)(i * 256 + threadIdx.x);
+        else leave(p, row0 + i, j);
+      }
     }
   }
   __syncthreads();

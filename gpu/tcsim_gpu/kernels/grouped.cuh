@@ -22,7 +22,6 @@ struct Grouped {
   const u8 *c;
   void *d;
   const i64 *list;   // outputs to compute, for `listed`
-  const u64 *known;  // how many, where the host does not know; none if more than `count`
   u64 seed;
   i64 batch, m, n, count, paired;  // paired: row and column t of the operands are those of the list's output t
   int blocks;
@@ -60,7 +59,7 @@ DEV double first_c(const Grouped &job, i64 element) {
 // A thread an output of the list: its blocks one after the other, the groups of a block at once.
 extern "C" __global__ void listed(const __grid_constant__ Grouped job) {
   const i64 at = blockIdx.x * (i64)blockDim.x + threadIdx.x;
-  if (at >= listed_outputs(job.known, job.count)) return;
+  if (at >= job.count) return;
   const i64 element = job.list[at], j = element % job.n, i = element / job.n % job.m, z = element / job.n / job.m;
   const i64 a0 = (job.paired ? at : z * job.a.rows + i) * job.a.groups, b0 = (job.paired ? at : z * job.b.rows + j) * job.b.groups;
   double c = first_c(job, element);

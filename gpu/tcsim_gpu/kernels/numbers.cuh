@@ -38,7 +38,6 @@ void use_record(const i64 *words, int count) { for (int i = 0; i < count; i++) r
 #endif
 
 // Outputs of a list: `count`, or as many as the device knows, none where those are more.
-DEV i64 listed_outputs(const u64 *known, i64 count) { return !known ? count : *known <= (u64)count ? (i64)*known : 0; }
 
 enum { FINITE = 0, INFINITE = 1, NOT_A_NUMBER = 2 };
 // The numbers of the rounding modes (RZ, RNE …, EXACT) and ROUNDS_UP_CASES, which the host writes from its table.

@@ -10,7 +10,6 @@ struct PackGroups {
   uint4 *numbers;
   uint2 *about;
   const i64 *list;   // outputs whose rows are packed, in their order, as one batch; or all rows
-  const u64 *known;  // as in grouped.cuh
   i64 batch_step, row_step, k_step, scale_batch, scale_row, scale_step;  // bytes
   i64 batch, rows, k, pitch, groups, m, n;
 };
@@ -67,7 +66,6 @@ extern "C" __global__ void pack_groups(const __grid_constant__ PackGroups p) {
   const bool by_row = p.row_step < p.k_step;
   const i64 row = by_row ? index % p.pitch : index / p.groups, group = by_row ? index / p.pitch : index % p.groups;
   if (p.list) {
-    if (row >= listed_outputs(p.known, p.pitch)) return;
     const i64 element = p.list[row];
     pack_group(p, SIDE_A ? element / p.n % p.m : element % p.n, group, element / p.n / p.m, row);
     return;
