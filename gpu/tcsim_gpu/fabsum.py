@@ -61,32 +61,34 @@ def tile_columns(sum_format: str) -> int:
 
 
 @cache
-def fabsum_source(block: int, sum_format: str, fmt: str, rounding: str = "rn") -> str:
-    """The kernel for a block size, a format of the outer sum ("float32": v1, "float64": v2), an input format, and how PTX
-    names the rounding of float32's outer additions."""
+def fabsum_source(block: int, sum_format: str, fmt: str, rounding: str = "rn", along_n: bool = False) -> str:
+    """The kernel for a block size, a format of the outer sum ("float32": v1, "float64": v2), an input format, how PTX names
+    the rounding of float32's outer additions, and whether b lies along n."""
     n = tile_columns(sum_format)
     return "".join(
         [
             f"#define BN {n}\n#define BK 64\n#define B {block}\n#define WIDE_SUM {int(sum_format == 'float64')}\n",
-            f"#define STAGES {_stages(n)}\n#define CHAINED 0\n",
+            f"#define STAGES {_stages(n)}\n#define CHAINED 0\n#define B_ALONG_N {int(along_n)}\n",
             f'#define TURNS {int(sum_format == "float32" and block <= LARGEST_TURN)}\n#define ADD "add.{rounding}.f32"\n',
             f"#define CONVERTED {CONVERTED}\n",
             f'#define VALUE_OF "cvt.f32.{_TENSOR[fmt][0]}"\n',
-            _mma(n, 16, _TENSOR[fmt][0], _TENSOR[fmt][0], ", 0, 0"),
+            _mma(n, 16, _TENSOR[fmt][0], _TENSOR[fmt][0], f", 0, {int(along_n)}"),
             kernel_text("fabsum_sums.cuh", "fabsum.cuh"),
         ]
     )
 
 
 @cache
-def wgmma_chain_source(a: str, b: str, columns: int = CHAIN_COLUMNS) -> str:
-    """The kernel without an outer sum: the unit's own chain along all of k, from c on, for input formats a and b."""
+def wgmma_chain_source(a: str, b: str, columns: int = CHAIN_COLUMNS, along_n: bool = False) -> str:
+    """The kernel without an outer sum: the unit's own chain along all of k, from c on, for input formats a and b; codes of b of
+    16 bits may lie along n."""
     n, size = columns, CHAINED[a][2]
     return "".join(
         [
             f"#define BN {n}\n#define BK {ROW_BYTES // size}\n#define B {ROW_BYTES // size}\n#define WIDE_SUM 0\n",
             f'#define STAGES {_stages(n)}\n#define CHAINED 1\n#define TURNS 0\n#define ADD "add.rn.f32"\n#define CONVERTED 1\n',
-            _mma(n, 32 // size, CHAINED[a][0], CHAINED[b][0], ", 0, 0" if size == 2 else ""),
+            f"#define B_ALONG_N {int(along_n)}\n",
+            _mma(n, 32 // size, CHAINED[a][0], CHAINED[b][0], f", 0, {int(along_n)}" if size == 2 else ""),
             kernel_text("fabsum_sums.cuh", "fabsum.cuh"),
         ]
     )
@@ -134,6 +136,17 @@ def _tensor_map(matrix: Any, rows: int, kind: int) -> _Map:
         raise RuntimeError(f"cuTensorMapEncodeTiled failed with status {status}")
     ctypes.memmove(ctypes.addressof(out), place, 128)
     return out
+
+
+def lies_along_n(matrix: Any) -> bool:
+    """Whether the kernels take an operand (n, k) as it lies along n: codes of 16 bits, lines of whole 16 bytes."""
+    size, lines = matrix.itemsize, matrix.strides[1]
+    return bool(size == 2 == matrix.strides[0] and lines != size and lines % 16 == matrix.data.ptr % 16 == 0)
+
+
+def _map_of_b(matrix: Any, columns: int, kind: int, along_n: bool) -> _Map:
+    """The description of b (n, k): boxes of `columns` along k, or of 64 along n by as many k."""
+    return _tensor_map(matrix.T, ROW_BYTES // matrix.itemsize, kind) if along_n else _tensor_map(matrix, columns, kind)
 
 
 def _k_contiguous(matrix: Any) -> Any:
@@ -186,7 +199,9 @@ def chained_words(
     """
     cp = device.cupy()
     a_words = [_k_contiguous(w) for w in words[0]]
-    b_words = [_k_contiguous(w if transposed else w.T) for w in words[1]]
+    b_words = [w if transposed else w.T for w in words[1]]
+    along_n = all(lies_along_n(w) for w in b_words)
+    b_words = b_words if along_n else [_k_contiguous(w) for w in b_words]
     (m, k), n = words[0][0].shape, b_words[0].shape[0]
     out = cp.empty((m, n), cp.float32) if out is None else out
     if c is not None:
@@ -199,7 +214,7 @@ def chained_words(
     for i, w in enumerate(a_words):
         args.a[i] = _tensor_map(w, BM, _TENSOR[fmt][1])
     for i, w in enumerate(b_words):
-        args.b[i] = _tensor_map(w, columns, _TENSOR[fmt][1])
+        args.b[i] = _map_of_b(w, columns, _TENSOR[fmt][1], along_n)
     for i, (x, y) in enumerate(pairs):
         args.which_a[i], args.which_b[i] = x, y
     last = a_words[pairs[-1][0]], b_words[pairs[-1][1]]
@@ -210,7 +225,7 @@ def chained_words(
         compiled_kernel(fabsum_source(block, sum, fmt), "largest", ("-arch=sm_90a",))(
             (264, 2), (512,), (*last, *counts, largest)
         )
-    _launch(fabsum_source(block, sum, fmt, rounding), args, columns)
+    _launch(fabsum_source(block, sum, fmt, rounding, along_n), args, columns)
     return out
 
 
@@ -219,12 +234,13 @@ def chain_into(a: Any, b: Any, c: Any, formats: tuple[str, str], out: Any, colum
 
     a (m, k) and b (n, k) are CuPy arrays of codes, k > 0; k is filled up to whole instructions with zeros.
     """
-    a, b = _k_contiguous(a), _k_contiguous(b)
+    along_n = lies_along_n(b)
+    a, b = _k_contiguous(a), b if along_n else _k_contiguous(b)
     (m, k), n = a.shape, b.shape[0]
     args = _Product(c=0 if c is None else c.data.ptr, d=out.data.ptr, m=m, n=n, k=k, phases=1)
     args.a[0] = _tensor_map(a, BM, CHAINED[formats[0]][1])
-    args.b[0] = _tensor_map(b, columns, CHAINED[formats[1]][1])
-    _launch(wgmma_chain_source(*formats, columns), args, columns)
+    args.b[0] = _map_of_b(b, columns, CHAINED[formats[1]][1], along_n)
+    _launch(wgmma_chain_source(*formats, columns, along_n), args, columns)
 
 
 def _launch(source: str, args: _Product, columns: int) -> None:

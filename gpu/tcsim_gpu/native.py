@@ -73,16 +73,18 @@ def multiply_natively(problem: Problem, native: Unit, out: Any) -> None:
     moved = cp.asarray(order)
     for z in range(out.shape[0]):
         a = arranged(problem.a, z, unit.a_operand, moved, straight)
-        b = arranged(Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored), z, unit.b_operand, moved, straight)
+        b = arranged(Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored), z, unit.b_operand, moved, straight, True)
         c = None if problem.c is None else cp.ascontiguousarray(on_device(problem.c)[z]).view(cp.float32)
         fabsum.chain_into(a, b, c, (str(native.a_operand.name), str(native.b_operand.name)), out[z])
 
 
-def arranged(operand: Operand, z: int, fmt: Format, order: Any, straight: bool) -> Any:
-    """Matrix z of an operand (batch, rows, k) as codes of `fmt`, (rows, places) with k contiguous."""
+def arranged(operand: Operand, z: int, fmt: Format, order: Any, straight: bool, any_way: bool = False) -> Any:
+    """Matrix z of an operand (batch, rows, k) as codes of `fmt`, (rows, places) with k contiguous, or `any_way` that the kernel takes."""
     cp = device.cupy()
     codes = converted(Operand(operand.codes[z : z + 1], operand.stored), fmt)[0]
     if straight and codes.strides[1] == codes.itemsize and codes.strides[0] == codes.itemsize * codes.shape[1]:
+        return codes
+    if straight and any_way and fabsum.lies_along_n(codes):
         return codes
     rows, places = codes.shape[0], int(order.size)
     size = 16 // codes.itemsize

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.proofs import SEEDS
 from tcsim_gpu import device
 
 import tcsim
@@ -110,6 +111,28 @@ def test_fused_fabsum_of_hard_numbers_equals_the_schedule(block: int, total: str
         seen = fabsum.fabsum_gemm(a, b, start, block=block, sum=total, fmt=fmt)
         expected = tcsim.matmul(a, b, start, unit=unit, schedule=tcsim.Blocked(block, total))
         np.testing.assert_array_equal(seen.view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.skipif(not device.gpu_available() or device.capability() != 90, reason="the fused kernel needs Hopper")
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_b_lies_along_k_or_n(seed: int) -> None:
+    """The same bits whichever way b lies in memory, of any shape, through the chain and through FABsum."""
+    cp, rng, along = device.cupy(), np.random.default_rng(seed), 0
+    for i in range(40):
+        m, n, k = int(rng.integers(1, 400)), int(rng.integers(1, 80)) * (8 if i % 4 else 1), int(rng.integers(1, 300))
+        a, b = (cp.asarray(hard_codes(rng, s, "rarely special", 0x7C00)) for s in ((m, k), (k, n)))
+        c = cp.asarray(rng.standard_normal((m, n)).astype(np.float32)) if i % 2 else None
+        turned, found = cp.ascontiguousarray(b.T), [cp.empty((m, n), cp.uint32) for _ in range(2)]
+        for operand, out in zip((b.T, turned), found, strict=True):
+            fabsum.chain_into(a, operand, c, ("float16", "float16"), out)
+        np.testing.assert_array_equal(*(x.get() for x in found))
+        for block, total in ((64, "float32"), (128, "float64"), (48, "float32")):
+            how = {"c": c, "block": block, "sum": total, "fmt": "float16"}
+            one = fabsum.chained_words(([a], [b]), [(0, 0)], **how)
+            other = fabsum.chained_words(([a], [turned]), [(0, 0)], transposed=True, **how)
+            np.testing.assert_array_equal(one.view(cp.uint32).get(), other.view(cp.uint32).get())
+        along += fabsum.lies_along_n(b.T)
+    assert 10 < along < 40
 
 
 @pytest.mark.skipif(not device.gpu_available() or device.capability() != 90, reason="the fused kernel needs Hopper")

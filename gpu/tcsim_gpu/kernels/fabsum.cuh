@@ -9,7 +9,8 @@
 // With CHAINED every phase runs through the one chain, from c on, and nothing is added outside: the unit's own GEMM.
 //
 // The host defines BN (columns of a tile), BK (products in 128 bytes), B (the block), WIDE_SUM, ADD (the float addition's PTX),
-// CONVERTED, TURNS, STAGES, VALUE_OF (a code's PTX conversion to float), CHAINED and mma(d, a, b, scale_d).
+// CONVERTED, TURNS, STAGES, VALUE_OF (a code's PTX conversion to float), CHAINED, B_ALONG_N (whether b lies along n in memory, not
+// along k: 16-bit codes may) and mma(d, a, b, scale_d).
 //
 // Begins with fabsum_sums.cuh.
 
@@ -56,7 +57,7 @@ template <bool SCALED> __device__ __forceinline__ void blocks(const Group &g, fl
       const u64 a = g.a_of(s.index), b = g.b_of(s.index);
       begin(acc);
 #pragma unroll
-      for (int i = 0; i < 4; i++) mma(acc, a + 2 * i, b + 2 * i, i > 0 || q > 0);
+      for (int i = 0; i < 4; i++) mma(acc, a + 2 * i, b + B_STEP * i, i > 0 || q > 0);
       commit();
 #if B > BK
       finish<1>(acc);
@@ -80,7 +81,7 @@ template <bool SCALED> __device__ __forceinline__ void blocks(const Group &g, fl
     const u64 a = g.a_of(s.index), b = g.b_of(s.index);
     for (int i = 0; i < 4 && (i64)t * BK + i * 16 < g.k; i++) {
       begin(acc);
-      mma(acc, a + 2 * i, b + 2 * i, done > 0);
+      mma(acc, a + 2 * i, b + B_STEP * i, done > 0);
       commit();
       finish<0>(acc);
       if (++done == B / 16) {
@@ -104,7 +105,7 @@ __device__ __forceinline__ void chain(const Group &g, float (&acc)[R], int tiles
     const u64 a = g.a_of(s.index), b = g.b_of(s.index);
     begin(acc);
 #pragma unroll
-    for (int i = 0; i < 4; i++) mma(acc, a + 2 * i, b + 2 * i, 1);
+    for (int i = 0; i < 4; i++) mma(acc, a + 2 * i, b + B_STEP * i, 1);
     commit();
     finish<1>(acc);
     if (before >= 0) g.release(before);
@@ -143,6 +144,39 @@ extern "C" __global__ void largest(const uint4 *a, const uint4 *b, i64 a_count, 
 
 #endif
 
+// The other lane of two neighbours' x. In PTX: next to the compiler's own shuffles it would make the tensor instructions wait for each other.
+__device__ __forceinline__ float of_neighbour(float x) {
+  float y;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, 1, 31, 0xffffffff;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// The tile of a warpgroup at its place: neighbouring lanes exchange halves, so that each stores four columns at once.
+__device__ __forceinline__ void put(const Product &p, int row, int column, int lane, const float (&x)[R]) {
+  const bool odd = lane & 1;
+#pragma unroll
+  for (int i = 0; i < R; i += 8)
+#pragma unroll
+    for (int half = 0; half < 4; half += 2) {
+      const float *left = x + i + half, *right = left + 4;
+      const float other0 = of_neighbour(odd ? left[0] : right[0]);
+      const float other1 = of_neighbour(odd ? left[1] : right[1]);
+      const int r = row + half * 4, c = column + i * 2 + (odd ? 8 : 0) + lane % 4 / 2 * 4;
+      if (r >= p.m || c >= p.n) continue;
+      *(float4 *)(p.d + (i64)r * p.n + c) =
+          odd ? make_float4(other0, other1, right[0], right[1]) : make_float4(left[0], left[1], other0, other1);
+    }
+}
+
+// The same where rows do not begin at multiples of 16 bytes.
+__device__ __forceinline__ void put_singly(const Product &p, int row, int column, int lane, const float (&x)[R]) {
+#pragma unroll
+  for (int i = 0; i < R; i++) {
+    const int r = row + i % 4 / 2 * 8, c = column + lane % 4 * 2 + i / 4 * 8 + i % 2;
+    if (r < p.m && c < p.n) p.d[(i64)r * p.n + c] = x[i];
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constant__ Product p) {
   extern __shared__ __align__(1024) u8 shared[];
   const u32 a_tiles = shared_base(shared), b_tiles = a_tiles + STAGES * A_TILE;
@@ -170,13 +204,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
           wait(empty + 8 * s.index, s.parity);
           expect(full + 8 * s.index, A_TILE + B_TILE);
           fetch(a_tiles + s.index * A_TILE, p.a + p.which_a[phase], t * BK, row0, full + 8 * s.index);
-          fetch(b_tiles + s.index * B_TILE, p.b + p.which_b[phase], t * BK, column0, full + 8 * s.index);
+          fetch_b(b_tiles + s.index * B_TILE, p.b + p.which_b[phase], t * BK, column0, full + 8 * s.index);
         }
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     const int me = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    const u64 a = descriptor(a_tiles + me * (64 * ROW_BYTES)), b = descriptor(b_tiles);
+    const u64 a = descriptor(a_tiles + me * (64 * ROW_BYTES)), b = descriptor_b(b_tiles);
     const Group g = {a, b, full, empty, tiles, me, p.shift, p.k, threadIdx.x % 128 == 0};
     const int row = row0 + me * 64 + warp * 16 + lane / 4, column = column0 + lane % 4 * 2;
     float acc[R];
@@ -188,7 +222,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
     Stage s = {0, 0};
 #if CHAINED
     chain(g, acc, p.phases * tiles, s);
-#define RESULT(i) acc[i]
 #else
     chain(g, acc, (p.phases - 1) * tiles, s);
     Sum total[R];
@@ -205,18 +238,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
     for (int i = 0; i < R; i++) total[i] = acc[i];
     blocks<false>(g, acc, total, s);
 #endif
-#define RESULT(i) result(total[i], converted(i) ? 1 : up_by)
-#endif
 #pragma unroll
-    for (int i = 0; i < R; i += 2) {
-      const int r = row + i % 4 / 2 * 8, c = column + i / 4 * 8;
-      if (r >= p.m) continue;
-      float *to = p.d + (i64)r * p.n + c;
-      if (c + 1 < p.n && p.n % 2 == 0) *(float2 *)to = make_float2(RESULT(i), RESULT(i + 1));
-      else {
-        if (c < p.n) to[0] = RESULT(i);
-        if (c + 1 < p.n) to[1] = RESULT(i + 1);
-      }
-    }
+    for (int i = 0; i < R; i++) acc[i] = result(total[i], converted(i) ? 1 : up_by);
+#endif
+    if (p.n % 4 == 0) put(p, row, column0, lane, acc);
+    else put_singly(p, row, column0, lane, acc);
   }
 }

@@ -62,6 +62,21 @@ __device__ __forceinline__ u64 descriptor(u32 at) {
   return (u64)((at & 0x3FFFF) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 
+// The columns of a tile along n: as rows of 128 bytes along k, or as strips of 64 columns, BK rows of 128 bytes along n each.
+#if B_ALONG_N
+#define STRIP (BK * ROW_BYTES)
+#define B_STEP ((16 * ROW_BYTES) >> 4)  // from one instruction's k to the next, in units of a descriptor
+__device__ __forceinline__ void fetch_b(u32 to, const Map *map, int k, int column, u32 barrier) {
+#pragma unroll
+  for (int i = 0; i < BN / 64; i++) fetch(to + i * STRIP, map, column + i * 64, k, barrier);
+}
+__device__ __forceinline__ u64 descriptor_b(u32 at) { return descriptor(at) ^ (u64)1 << 16 | (u64)(STRIP >> 4) << 16; }
+#else
+#define B_STEP 2
+__device__ __forceinline__ void fetch_b(u32 to, const Map *map, int k, int column, u32 barrier) { fetch(to, map, k, column, barrier); }
+__device__ __forceinline__ u64 descriptor_b(u32 at) { return descriptor(at); }
+#endif
+
 // Keeps the compiler from moving accumulators across the start or the end of an instruction.
 __device__ __forceinline__ void hold(float (&d)[R]) {
 #pragma unroll
