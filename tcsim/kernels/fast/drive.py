@@ -107,16 +107,18 @@ def chunk_end(job, bounds, segment, k0):
 
 @inline_ir
 def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, pitch, a, edge, b, scratch, row_marks, column_marks, values_only):
-    """Pack a chunk of both operands, each (values, codes, Decoding, report); lines with specials are marked."""
+    """Pack a chunk of both operands, each (values, codes, Decoding, report); lines with specials are marked, and report[1] is set."""
     a[3][0] = 0
     pack_a(job, a, edge, scratch[2], t, i0, rows, columns, k0, depth, pitch, values_only)
     if a[3][0]:
+        a[3][1] = 1
         source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
         spare = (scratch[0], scratch[1], a[2], a[3])
         mark_specials(spare, scratch[2], job.a_item, source, job.a_row, rows, job.a_k, depth, row_marks, values_only)
     b[3][0] = 0
     pack_b(job, b, scratch[2], t, j0, columns, k0, depth, values_only)
     if b[3][0]:
+        b[3][1] = 1
         source = job.b + t * job.b_batch + k0 * job.b_k + j0 * job.b_column
         spare = (scratch[0], scratch[1], b[2], b[3])
         mark_specials(spare, scratch[2], job.b_item, source, job.b_column, columns, job.b_k, depth, column_marks, values_only)
@@ -163,7 +165,7 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // VECTORS) * VECTORS
         pitch = -(-min(job.columns, job.n) // LANES) * LANES
-        line, groups, report = -(-job.chunk // LANES) * LANES, VECTORS * job.bits // 32, zeros(1, np.int64)
+        line, groups, report = -(-job.chunk // LANES) * LANES, VECTORS * job.bits // 32, zeros(2, np.int64)
         panels = pitch // PANEL + pitch % PANEL // LANES + 4
         a = (room(high * line, np.float32), room(per_lane * high * line, code), numbers_a, report)
         b = (
@@ -194,8 +196,10 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
             if job.late:
                 copy_all(late, c)
                 clear_all(c)
-            clear_all(row_marks)
-            clear_all(column_marks)
+            if scaled or report[1]:
+                clear_all(row_marks)
+                clear_all(column_marks)
+                report[1] = 0
             element = t * job.out_batch + i0 * job.out_row + j0 * job.out_column
             segment, k0, k, k1, step = 0, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
             fields = job.fields
@@ -226,7 +230,7 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
                         pack_scales(scaling, job, t, i0, rows, j0, columns, k0, k1 - k0, line, slots, entries, a[0], b[0], found,
                                     sa, sb, table, row_marks, column_marks)  # fmt: skip
                 stop = min(bounds[segment + 1], k1)
-                j, panel, first_block = np.int64(0), np.int64(0), (k - k0) // job.block
+                j, panel, first_block = np.int64(0), np.int64(0), (k - k0) // job.block if k > k0 else np.int64(0)
                 if mode != held:
                     use_rounding(mode)
                 while j < columns:
@@ -251,7 +255,8 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
                     j, panel = j + (PANEL if wide else LANES), panel + 1
                 if mode != held:
                     use_rounding(held)
-                step += -(-(stop - k) // job.block)
+                if stop < job.k:
+                    step += -(-(stop - k) // job.block)
                 k = stop
                 if stop == bounds[segment + 1]:
                     segment += 1
