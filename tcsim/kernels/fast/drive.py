@@ -1,10 +1,8 @@
 """The driver of the fast path: blocks of outputs as tasks, k in packed chunks, schedules folded in as their segments end.
 
 A task owns up to `rows` x `columns` outputs of one batch element and walks all of k, so no partial result leaves it and
-the bits do not depend on how tasks are shared out. The unit's rounding is set for all of them where nothing but its strips
-rounds: packing is exact or has a margin, and only rounding down makes the -0 that packing does not expect. Per chunk of k
-it packs its rows of a and columns of b, then runs 64-column panels (and 16-column ones for what is left) over sub-chunks
-that stay in the first-level cache.
+the bits do not depend on how tasks are shared out. Per chunk of k it packs its rows of a and columns of b, then runs
+64-column panels (and 16-column ones for what is left) over sub-chunks that stay in the first-level cache.
 
 Outputs that the fast arithmetic does not hold are marked and counted (`results`); the caller has them computed elsewhere. A NaN operand decides its row or column at once.
 """
@@ -24,7 +22,7 @@ from tcsim.kernels.fast.contiguous import make_contiguous
 from tcsim.kernels.fast.flush import flush
 from tcsim.kernels.fast.late import add_late
 from tcsim.kernels.fast.pack import ALONE, BELOW, BESIDE, VALUES, unpack_rows
-from tcsim.kernels.fast.results import fold_segment, job_of, start, store
+from tcsim.kernels.fast.results import fold_segment, held_rounding, job_of, start, store
 from tcsim.kernels.fast.round import Par
 from tcsim.kernels.fast.scales import pack_scales
 from tcsim.kernels.fast.strips import call_strip
@@ -184,7 +182,7 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
         found = (zeros(high * entries, np.int32), zeros(pitch * entries, np.int32))
         late = zeros(high * pitch if job.late else 0, np.float32)
         mode = par[Par.MODE]
-        held = mode if mode <= NEAREST and not sums else np.int64(NEAREST)
+        held = held_rounding(mode, sums)
         use_rounding(held)
         blocks = job.sub // job.block
         t, i0, j0 = first // (down * right), first // right % down * job.rows, first % right * job.columns

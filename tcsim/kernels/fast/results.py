@@ -15,6 +15,7 @@ from numba.np.numpy_support import from_dtype
 from tcsim.codegen.jit import inline_ir, no_refcount
 from tcsim.codegen.scratch import clear_all
 from tcsim.codegen.vector_memory import bits_of_float, float_of_bits, float_of_half, half_of_double, peek16, peek32
+from tcsim.codegen.vector_ops import NEAREST
 from tcsim.kernels.fast.pack import HAS_NAN
 from tcsim.kernels.fast.store import load_c, store_rows
 
@@ -97,6 +98,15 @@ def job_of(typingctx: Any, numbers: Any) -> Any:
         return builder.bitcast(data, context.get_value_type(_JOB))
 
     return _JOB(numbers), codegen
+
+
+@no_refcount
+def held_rounding(mode, sums):
+    """The rounding that is set for all tasks: the unit's where nothing but its walks rounds, else to nearest.
+
+    Packing is exact or has a margin; rounding up or down makes signs of zeros that it does not expect.
+    """
+    return mode if mode <= NEAREST and not sums else np.int64(NEAREST)
 
 
 @no_refcount

@@ -152,10 +152,8 @@ def _walk(b: ir.IRBuilder, form: int, kind: int, width: int, words: bool, half: 
     v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
     tile = Tile(b, arg["par"], kind, width, words, half, PANEL, NO_SCALES)
     row = _Row(b, form, tile, arg, v)
-    ops.set_rounding(b, tile.par[Par.MODE].cast(I32, "trunc"))
     with ops.loop(b, v["columns"], PANEL) as j:
         row.panel(j)
-    ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
 
 
 _POINTERS = {"a": F32, "ea": I32, "mask": I32, "c": F32, "bad": I8, "par": I64}

@@ -8,17 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.codegen.jit import inline_ir, kernel, run_tasks, variant
+from tcsim.codegen.scalar_ops import use_rounding
 from tcsim.codegen.scratch import address_of, room, zeros
 from tcsim.codegen.vector_memory import bits_of_float, double_of_bits, peek8, peek16, peek32, peek64, poke8, poke16, poke32
-from tcsim.codegen.vector_ops import LANES
+from tcsim.codegen.vector_ops import LANES, NEAREST
 from tcsim.fp.formats import Format
 from tcsim.kernels.fast.contiguous import make_contiguous
 from tcsim.kernels.fast.drive import chunk_end
 from tcsim.kernels.fast.exact import FE_INEXACT, forget_invalid, was_invalid
 from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, unpack_rows
 from tcsim.kernels.fast.record import A_OFFSET, FastPlan
-from tcsim.kernels.fast.results import NO_SUM, FastJob, fold_segment, job_of, start, store
-from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD
+from tcsim.kernels.fast.results import NO_SUM, FastJob, fold_segment, held_rounding, job_of, start, store
+from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD, Par
 from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, call_row, thin_row_of, widen_codes8
 from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, PLAIN, WIDE
 from tcsim.kernels.fast.turn import square, turn_square
@@ -151,6 +152,9 @@ def thin_driver(form: int, half: int, sums: int) -> Any:
         i0, rows = np.int64(0), np.int64(job.m)
         place, first_place = address_of(panel), address_of(narrow if bytes_ else panel)
         packed_t, packed_k, special_row = np.int64(-1), np.int64(-1), np.int64(0)
+        mode = par[Par.MODE]
+        held = held_rounding(mode, sums)
+        use_rounding(held)
         for task in range(first, last):
             t, j0 = task // right, task % right * job.columns
             columns = min(job.columns, job.n - j0)
@@ -167,6 +171,8 @@ def thin_driver(form: int, half: int, sums: int) -> Any:
                         packed_t, packed_k, special_row = t, k0, report[0]
                     report[0] |= special_row
                 stop = min(bounds[segment + 1], k1)
+                if mode != held:
+                    use_rounding(mode)
                 for p in range(k - k0, stop - k0, job.sub):
                     depth = min(job.sub, stop - k0 - p)
                     source = job.b + t * job.b_batch + (k0 + p) * job.b_k + j0 * job.b_column
@@ -189,6 +195,8 @@ def thin_driver(form: int, half: int, sums: int) -> Any:
                             call_row(walk, (a[0], ea, mask, c, bad, par),
                                      (i * line + p, i * pitch + j, at, step, count, depth, how.least, how.rebase))  # fmt: skip
                         j += count
+                if mode != held:
+                    use_rounding(held)
                 k = stop
                 if stop == bounds[segment + 1]:
                     segment += 1
@@ -199,6 +207,7 @@ def thin_driver(form: int, half: int, sums: int) -> Any:
             special[task] = report[0] | was_invalid()
             if special[task] == 0:
                 store(half, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
+        use_rounding(np.int64(NEAREST))
 
     return kernel(variant(form, half, sums)(work))
 
