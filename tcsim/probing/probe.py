@@ -264,6 +264,8 @@ class Search(Walker):
                 found = self.focused(begun) if begun.score > found.score else found
             if not found.perfect:
                 found = self.cuts(self.walk(self._nans(found, self.all)))
+            brief = self.brief(found)
+            found = self.focused(brief) if brief.score > found.score else found
             if not found.perfect and found.parts["align_rounding"] != "exact" and found.parts["arithmetic"] == "aligned":
                 exact = {**found.parts, "align_rounding": "exact", "fraction_bits": None, "operand_format": None}
                 begun = self._again(Found(exact, 0.0), self.all)

@@ -189,7 +189,9 @@ FOUND_SHARE = 0.9
 # lone products' roundings beside a wrong order, words that round up terms far below where they are cut, factors in a wider format before a late c;
 # a place of c, a kind of sum or a sign of zeros settled while numbers that made up for it were wrong, cuts of wide results far above all terms, near places of long
 # orders exchanged, longer blocks beside another cut, orders of blocks of one before a late c;
-# late cuts deeper than products reach below one another, trees that few sums tell from chains, trees of results of three bits.
+# late cuts deeper than products reach below one another, trees that few sums tell from chains, trees of results of three bits;
+# groups of one beside other numbers, orders of six places hidden by wrong numbers, an order of the table beside a few bits, negative results that are flushed,
+# operands subnormal in a format that holds them.
 REGRESSIONS = (
     (21, 78), (6, 60), (21, 1), (6, 77), (1123, 463), (6, 11), (6, 30), (6, 9), (1123, 438), (5, 4), (6, 59), (2, 53), (1, 8), (1, 14), (1, 36), (1, 51), (3, 27), (1, 77), (2, 63), (2, 140), (2, 144), (3, 26), (3, 57), (3, 64),
     (22, 23), (22, 87), (21, 49), (22, 154), (52, 198), (22, 214),
@@ -204,6 +206,7 @@ REGRESSIONS = (
     (6301, 33), (6301, 338), (6503, 73), (6301, 620),
     (8101, 246), (8101, 446), (8101, 604), (8101, 622), (8101, 848), (8101, 1210), (8101, 37), (9102, 76), (9103, 163),
     (9104, 86), (9105, 205), (9105, 375), (9101, 294), (9103, 301), (8101, 634),
+    (9107, 179), (9101, 26), (9103, 240), (9101, 376), (9108, 92), (9108, 482), (9109, 450), (9110, 350),
 )  # fmt: skip
 _QUICK_ONES = 7  # the first take about a second each; of the others those that take ten lie between what is picked
 

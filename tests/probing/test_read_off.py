@@ -19,9 +19,10 @@ from tcsim.probing.questions import families
 from tcsim.probing.questions.codes import kept_bits
 from tcsim.probing.questions.contests import period
 from tcsim.probing.questions.rungs import likely_cuts, rungs
-from tcsim.probing.search.candidates import operand_formats, parts_of, unit_of_parts
+from tcsim.probing.search.candidates import parts_of, unit_of_parts
 from tcsim.probing.search.cut import apart
 from tcsim.probing.search.elimination import Found, Judge
+from tcsim.probing.search.holders import operand_formats
 from tcsim.probing.search.structure import branches
 
 

@@ -18,7 +18,7 @@ from tcsim.probing.questions import contests, families
 from tcsim.probing.questions.edges import ladders
 from tcsim.probing.questions.rungs import likely_cuts, rungs
 from tcsim.probing.search import structure
-from tcsim.probing.search.candidates import Parts, alike_alone, moves, other_roundings, unrounded, usual_numbers
+from tcsim.probing.search.candidates import Parts, alike_alone, moves, other_roundings, unrounded, usual_numbers, usual_shapes
 from tcsim.probing.search.challenge import one_after_another
 from tcsim.probing.search.cut import anyhow_cut, apart, uncut
 from tcsim.probing.search.elimination import Found, best_of, descend, improve
@@ -84,9 +84,13 @@ class Walker(Asking):
         return self.told(found, self.all) if fresh and _ONE_BLOCK < found.score < 1.0 else found
 
     def usual(self, found: Found) -> Found:
-        """With the numbers of a record of the table where c comes late and those explain more: no product beside c shows any."""
+        """With the numbers of a record of the table where c comes late and those explain more: no product beside c shows any. With
+        its order of k, results rounded in any way."""
         late = found.parts["c_enters"] == "after" and not found.perfect
-        return best_of(self.judge, found, usual_numbers(found.parts) if late else [], self.all)
+        found = best_of(self.judge, found, usual_numbers(found.parts) if late else [], self.all)
+        shapes = [] if found.perfect or self.box.formats.scale is not None else usual_shapes(found.parts)
+        rounded = [found.parts["rounding"], *other_roundings(found.parts)]
+        return best_of(self.judge, found, [{**shape, "rounding": r} for shape in shapes for r in rounded], self.all)
 
     def upwards(self, found: Found, used: list[Batch]) -> Found:
         """The best of it and of blocks and chains taken in ascending k."""
@@ -163,6 +167,11 @@ class Walker(Asking):
         self.saturated = self.saturated or self.box.more(saturation.contests(known, self.box.whole(structure.REACH)))
         shapes = [] if self.saturated is None else saturation.taken(self.saturated, known)
         return best_of(self.judge, found, list(shapes), used)
+
+    def brief(self, found: Found) -> Found:
+        """With the order of a few products that explains most, once every kind was tried."""
+        able = self.deep and not found.perfect and self.box.formats.scale is None
+        return structure.brief(self.judge, found, self.all) if able else found
 
     def orders(self, found: Found) -> bool:
         """Whether an order of k can be what is left to explain: one product is, and k may be ordered."""

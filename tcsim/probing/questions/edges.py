@@ -19,6 +19,7 @@ from tcsim.problem import Codes
 _NEAR = 3  # places to both sides of a cut
 FAR = -(1 << 20)  # no exponent
 _LITTLE = 3  # terms near a cut
+_SUNK = 0.1  # outputs of a record that flushes
 _FULL = 0.2  # outputs all of whose products are as high and of one sign: sums then carry as far as they can
 _TIED = 0.25  # outputs that something little tips
 _HALVED = 0.5  # of outputs whose largest term is a product that no other tips: half-way between two results itself
@@ -78,19 +79,26 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     against = full & (rng.random(count) < 0.6)  # any fractions, c of the other sign: bits that carries pushed out
     exponent[against, k] = top[against] + k.bit_length() + rng.integers(-1, 2, int(against.sum()))
     fraction_free[against, k], minus[against, k] = True, True
+    flushes = unit.subnormals == "flush"
+    sunk = rng.random(count) < _SUNK if flushes else np.zeros(count, bool)  # differences below the least normal result
+    full, against = full & ~sunk, against & ~sunk
+    exponent[sunk] = FAR
+    exponent[rows[sunk], places[sunk, 0]] = known.out.emin + rng.integers(0, 2, int(sunk.sum()))
+    exponent[sunk, k] = known.out.emin + rng.integers(0, 2, int(sunk.sum()))
+    fraction_free[sunk], minus[sunk, :k] = True, ~minus[sunk, k, None]
     moved = None if known.scale is None else _scaled_down(rng, known, exponent, rng.random(count) < _MOVED)
     batch = sums_at(rng, known, exponent, fraction_free, minus, "edges")
-    alone &= ~full
-    whole = (alone | halved) & ~full
+    alone &= ~full & ~sunk
+    whole = (alone | halved) & ~full & ~sunk
     half_way(rng, batch, known, unit.out_precision or known.out.precision, rows[whole], base[whole])
-    without_signs(batch, known, tied & ~full & (rng.random(count) < 0.75))
+    without_signs(batch, known, tied & ~full & ~sunk & (rng.random(count) < 0.75))
     half = against & (rng.random(count) < 0.5)  # wide in one factor
     for codes, fmt, narrow in () if known.a.integer else ((batch.a, known.a, against), (batch.b, known.b, against & ~half)):
         ones, wide = ((1 << fmt.mantissa_bits) - 1) << fmt.padding, full & ~narrow
         codes[full] = unsigned(codes[full], fmt)
         widest = np.minimum(codes[wide] | codes.dtype.type(ones), fmt.max_code)
         codes[wide] = widest ^ (rng.integers(0, 2, widest.shape).astype(codes.dtype) << codes.dtype.type(fmt.padding))
-    cancels &= ~full
+    cancels &= ~full & ~sunk
     cancel(batch, known, rows[cancels], base[cancels], other[cancels])
     return batch if moved is None else _with_scales(rng, known, batch, top, cut, moved)
 

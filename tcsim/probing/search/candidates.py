@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from tcsim.fp.formats import FORMATS, Format
 from tcsim.hardware import UNITS
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS, TERM_CUTS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Formats
+from tcsim.probing.search.holders import name_or_format, operand_formats
 
 Parts = dict[str, Any]
 USUAL: Parts = {
@@ -27,16 +26,11 @@ def unit_of_parts(known: Formats, parts: Parts) -> Unit | None:
     """The unit that has these parts, None where there is none."""
     try:
         return Unit(
-            "probed", "black box", _named(known.a), _named(known.b), _named(known.out),
-            scale=None if known.scale is None else _named(known.scale), scale_block=known.scale_block, **{**USUAL, **parts},
+            "probed", "black box", name_or_format(known.a), name_or_format(known.b), name_or_format(known.out),
+            scale=None if known.scale is None else name_or_format(known.scale), scale_block=known.scale_block, **{**USUAL, **parts},
         )  # fmt: skip
     except ValueError:
         return None
-
-
-def _named(fmt: Format) -> str | Format:
-    """A format of the table by its name, as records hold it."""
-    return fmt.name if FORMATS.get(fmt.name) == fmt else fmt
 
 
 def parts_of(unit: Unit) -> Parts:
@@ -131,6 +125,14 @@ def records(known: Formats) -> list[Parts]:
             if unit_of_parts(known, parts) is not None:
                 found.setdefault(repr(parts), parts)
     return list(found.values())
+
+
+def usual_shapes(now: Parts) -> list[Parts]:
+    """Blocks, chains and orders of k that records of the table of a candidate's kind have, where those take k in an order of their own."""
+    kept = ("block_size", "chain", "chains", "k_order", "lanes")
+    alike = [u for u in UNITS if u.arithmetic == now["arithmetic"] and u.c_enters == now["c_enters"] and u.k_order is not None]
+    found = {tuple(getattr(u, name) for name in kept) for u in alike if u.group_size == now["group_size"]}
+    return [dict(zip(kept, shape, strict=True)) for shape in sorted(found, key=str)]
 
 
 def _table_numbers() -> list[Parts]:
@@ -288,8 +290,8 @@ def group_sizes(known: Formats, block_size: int) -> list[int]:
 def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
     """`moves`, and those whose effect is hidden until another part is right as well."""
     yield from moves(known, now)
-    if now["group_size"] > 1:
-        yield "groups", [{"group_size": g} for g in range(2, known.scale_block + 1) if now["block_size"] % g == 0]
+    if known.scale is not None:
+        yield "groups", [{"group_size": g} for g in group_sizes(known, now["block_size"]) if g != now["group_size"]]
     if now["arithmetic"] == "two-stage":
         yield "parity", [{"parity_split": not now["parity_split"]}]
     if now["k_order"] is None and now["lanes"] == 1 and now["arithmetic"] != "integer":
@@ -305,34 +307,6 @@ def _swapped(order: tuple[int, ...]) -> Iterator[list[int]]:
             found = list(order)
             found[i], found[j] = found[j], found[i]
             yield found
-
-
-@lru_cache(maxsize=64)
-def operand_formats(known: Formats) -> list[str | Format | None]:
-    """Formats that hold both inputs, one for every exponent at which their subnormals, or small numbers that are some there, would align."""
-    found: dict[tuple[int, ...], str | Format | None] = {}
-    a, b = known.a, known.b
-    for fmt in _holders(known):
-        effect = tuple(max(fmt.emin, f.emin - f.mantissa_bits) for f in (a, b))
-        if effect != (a.emin, b.emin):
-            found.setdefault(effect, _named(fmt))
-    return [None, *found.values()]
-
-
-def _holders(known: Formats) -> Iterator[Format]:
-    a, b = known.a, known.b
-    named = [f for f in FORMATS.values() if not f.integer and f.signed and f.zero]
-    precision, emax = max(a.precision, b.precision), max(a.emax, b.emax)
-    low = min(a.emin - a.mantissa_bits, b.emin - b.mantissa_bits)
-    for fmt in named:
-        if fmt.precision >= precision and fmt.emax >= emax and fmt.emin - fmt.mantissa_bits <= low:
-            yield fmt
-    for emin in range(max(a.emin, b.emin) - 1, low - 1, -1):
-        bits = max(precision - 1, emin - low, 1)
-        exponent_bits = max((emax - emin + 3).bit_length(), 2)
-        if emin - bits < -1074 or bits > 52 or exponent_bits > 11:
-            continue
-        yield Format(exponent_bits, bits, bias=1 - emin)
 
 
 def other_roundings(parts: Parts) -> list[str]:

@@ -18,9 +18,10 @@ from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, of_problems, simulated
 from tcsim.probing.questions.codes import Rng
 from tcsim.probing.questions.edges import edge_sums
-from tcsim.probing.search.candidates import Parts, floors, group_sizes, operand_formats, scans, unit_of_parts
+from tcsim.probing.search.candidates import Parts, floors, group_sizes, scans, unit_of_parts
 from tcsim.probing.search.elimination import Judge, cost_of
 from tcsim.probing.search.evidence import others
+from tcsim.probing.search.holders import operand_formats
 
 _COUNTS = (1500, 1500, 1000, 300)  # outputs asked of one product, a block, an instruction, more than one
 _SHORT = 2  # lengths

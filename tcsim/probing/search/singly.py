@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing.box import Batch
 from tcsim.probing.questions.codes import kept_bits
-from tcsim.probing.search.candidates import Parts, moves, scans
+from tcsim.probing.search.candidates import Parts, all_moves, scans
 from tcsim.probing.search.elimination import Found, Judge, best_of, scanned
 
 _FEW_BITS = 50  # that kernels compute fast
+_HIDDEN = ("parity", "blocks", "swaps")  # changes that show nothing until another part is right as well
 _NEAR = 3  # values to both sides of a number
 
 
 def moved_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]) -> Found:
     """The best change of one part of `used`, of those that explain more of a few outputs: a few are often explained by a wrong change
     as well."""
-    changes = chain.from_iterable(changes for _, changes in moves(judge.known, found.parts))
-    return best_of_used(judge, found, list(changes), few, used)
+    changes = chain.from_iterable(c for name, c in all_moves(judge.known, found.parts) if name not in _HIDDEN)
+    return best_of_used(judge, found, changes, few, used)
 
 
 def scanned_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]) -> Found:
@@ -34,7 +36,7 @@ def scanned_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batc
     return best
 
 
-def best_of_used(judge: Judge, found: Found, changes: list[Parts], few: list[Batch], used: list[Batch]) -> Found:
+def best_of_used(judge: Judge, found: Found, changes: Iterable[Parts], few: list[Batch], used: list[Batch]) -> Found:
     """The best of these changes of `used`, of those that explain more of a few outputs."""
     begun, best = judge.score(found.parts, few), found
     for change in changes:

@@ -16,6 +16,7 @@ from tcsim.probing.box import Batch, simulated
 from tcsim.probing.search.candidates import Parts, unit_of_parts
 from tcsim.probing.search.elimination import Found, Judge
 from tcsim.probing.search.focus import focus, rounds_randomly
+from tcsim.probing.search.singly import best_of_used
 from tcsim.problem import Codes
 
 REACH = 144  # blocks up to half of this are seen twice
@@ -177,21 +178,33 @@ def placed(
 
 
 def brief(judge: Judge, found: Found, batches: list[Batch]) -> Found:
-    """The order of a few products that explains most, of all of them: formats of small range show little of an order at once."""
-    size, best = found.parts["block_size"], found
-    if size > 1 and found.parts["arithmetic"] != "rounded":
-        return found
-    few = focus(judge, found.parts, batches)
-    least = judge.score(found.parts, few) if few else 1.0
-    for length in range(size, _BRIEF + 1, size) if few else ():
-        for order in permutations(range(length)) if length > 1 else ():
-            parts = {**found.parts, "k_order": order}
-            if judge.score(parts, few, least) > least:
-                score = judge.score(parts, batches, best.score)
-                best = Found(parts, score) if score > best.score else best
-                if best.perfect:
-                    return best
-    return best
+    """The order of a few products that explains most, of all of them: formats of small range show little of an order at once, and
+    numbers that an order made wrong hide it."""
+    few = focus(judge, found.parts, batches) if _brief_lengths(found.parts) else []
+    return best_of_used(judge, found, _brief_orders(found.parts), few, batches) if few else found
+
+
+def _brief_lengths(now: Parts) -> list[int]:
+    """How many products an order may have that is looked for among all, blocks and chains being as they are."""
+    size, whole = now["block_size"], now["block_size"] * now["chain"] * now["chains"]
+    lengths = range(size, _BRIEF + 1, size) if whole == size else [whole]
+    able = now["arithmetic"] not in ("integer", "paired") and now["group_size"] == 1
+    return [n for n in lengths if able and 1 < n <= _BRIEF]
+
+
+def _brief_orders(now: Parts) -> Iterator[Parts]:
+    """Every order of so many products; of those that sum the same products together the first alone, where words do not go by place."""
+    size, random = now["block_size"], now["align_rounding"] == "sr"
+    alike = now["arithmetic"] in ("aligned", "two-stage") and not random
+    for length in _brief_lengths(now):
+        seen = set()
+        for order in permutations(range(length)):
+            blocks = [order[i : i + size] for i in range(0, length, size)]
+            sums = [part for block in blocks for part in ((block[::2], block[1::2]) if now["parity_split"] else (block,))]
+            key = tuple(frozenset(x) for x in sums) if alike else order
+            if key not in seen:
+                seen.add(key)
+                yield {"k_order": order}
 
 
 Change = Callable[[tuple[int, ...]], tuple[int, ...]]
