@@ -180,23 +180,23 @@ def placed(
 def brief(judge: Judge, found: Found, batches: list[Batch]) -> Found:
     """The order of a few products that explains most, of all of them: formats of small range show little of an order at once, and
     numbers that an order made wrong hide it."""
-    few = focus(judge, found.parts, batches) if _brief_lengths(found.parts) else []
+    few = focus(judge, found.parts, batches) if _brief_shapes(found.parts) else []
     return best_of_used(judge, found, _brief_orders(found.parts), few, batches) if few else found
 
 
-def _brief_lengths(now: Parts) -> list[int]:
-    """How many products an order may have that is looked for among all, blocks and chains being as they are."""
+def _brief_shapes(now: Parts) -> list[tuple[int, int]]:
+    """(length, block size) of the orders that are looked for among all; blocks of rounded sums are known no better than their order."""
     size, whole = now["block_size"], now["block_size"] * now["chain"] * now["chains"]
-    lengths = range(size, _BRIEF + 1, size) if whole == size else [whole]
+    lengths = range(2, _BRIEF + 1) if whole == size else [whole]
+    sizes = range(1, _BRIEF + 1) if whole == size and now["arithmetic"] == "rounded" else [size]
     able = now["arithmetic"] not in ("integer", "paired") and now["group_size"] == 1
-    return [n for n in lengths if able and 1 < n <= _BRIEF]
+    return [(n, each) for n in lengths for each in sizes if able and 1 < n <= _BRIEF and n % each == 0]
 
 
 def _brief_orders(now: Parts) -> Iterator[Parts]:
     """Every order of so many products; of those that sum the same products together the first alone, where words do not go by place."""
-    size, random = now["block_size"], now["align_rounding"] == "sr"
-    alike = now["arithmetic"] in ("aligned", "two-stage") and not random
-    for length in _brief_lengths(now):
+    alike = now["arithmetic"] in ("aligned", "two-stage") and now["align_rounding"] != "sr"
+    for length, size in _brief_shapes(now):
         seen = set()
         for order in permutations(range(length)):
             blocks = [order[i : i + size] for i in range(0, length, size)]
@@ -204,7 +204,7 @@ def _brief_orders(now: Parts) -> Iterator[Parts]:
             key = tuple(frozenset(x) for x in sums) if alike else order
             if key not in seen:
                 seen.add(key)
-                yield {"k_order": order}
+                yield {"block_size": size, "k_order": order}
 
 
 Change = Callable[[tuple[int, ...]], tuple[int, ...]]
