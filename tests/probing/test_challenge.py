@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import comb, factorial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Box, Formats, simulated
 from tcsim.probing.questions.edges import edge_sums
 from tcsim.probing.questions.families import sum_batches
-from tcsim.probing.search import challenge
+from tcsim.probing.search import challenge, structure
+from tcsim.probing.search.candidates import USUAL, all_moves, parts_of
 from tcsim.probing.search.elimination import Judge
 from tcsim.probing.search.evidence import others
 
@@ -108,3 +110,28 @@ def test_edges_are_numbers_of_their_formats() -> None:
             assert int(codes.max()) < 1 << fmt.width
         assert np.array_equal(first.a, again.a)
         assert np.array_equal(simulated(unit, first), simulated(unit, again))
+
+
+def test_negative_results_that_are_flushed_tell_how_zeros_are_signed() -> None:
+    """Where operands' zeros lose their sign nothing else does: (9109, 450) of the random what-ifs was named wrongly."""
+    unit = draw_unit(np.random.default_rng([9109, 450]))
+    assert (unit.subnormals, unit.zero_sign) == ("flush", "positive")
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    batch = edge_sums(np.random.default_rng(3), known, unit, 2, 1500)
+    assert (simulated(unit, batch) != simulated(unit.replace(zero_sign="ieee"), batch)).any()
+
+
+def test_scaled_products_may_be_in_groups_of_one() -> None:
+    unit = tcsim.unit("b200", "mxfp8_e4m3").replace(group_size=2)
+    known = Formats(unit.a_format, unit.b_format, unit.out_format, unit.scale_format, unit.scale_block)
+    assert {"group_size": 1} in dict(all_moves(known, parts_of(unit)))["groups"]
+
+
+def test_short_orders_that_sum_the_same_products_are_tried_once() -> None:
+    """Six places in two blocks of three: the ways to choose three, of one block none but upwards; by words of their places, all."""
+    aligned = {**USUAL, "block_size": 3}
+    orders = [x["k_order"] for x in structure._brief_orders(aligned)]
+    assert len(orders) == comb(6, 3) + 1
+    assert len({frozenset(order[:3]) for order in orders if len(order) == 6}) == comb(6, 3)
+    assert len(list(structure._brief_orders({**aligned, "align_rounding": "sr"}))) == factorial(6) + factorial(3)
+    assert not list(structure._brief_orders({**aligned, "block_size": 7}))
