@@ -11,10 +11,13 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
+
+from tcsim.tasks import team_of_pytorch
 
 _CLASSES = {"PyTorch": ("torch", "Tensor"), "JAX": ("jax", "Array"), "CuPy": ("cupy", "ndarray")}
 _WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
@@ -72,7 +75,8 @@ def door(*names: str, multiplies: bool = False, gpu: str | None = None) -> Calla
                 kwargs.setdefault("backend", "cuda")
             args = tuple(like.numpy(x, places[i]) if i in places else x for i, x in enumerate(args))
             kwargs = {n: like.numpy(x, n) if n in names else x for n, x in kwargs.items()}
-            return like.back(function(*args, **kwargs))
+            with team_of_pytorch() if found == "PyTorch" else nullcontext():
+                return like.back(function(*args, **kwargs))
 
         return call  # type: ignore[return-value]
 

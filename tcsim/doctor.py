@@ -15,8 +15,9 @@ _PACKAGES = ("numpy", "numba", "ml_dtypes", "xarray", "click")
 def doctor_lines(warm: bool = False) -> Iterator[str]:
     """The lines that `tcsim doctor` prints, each as soon as it is known; with `warm` the kernels are compiled first."""
     from tcsim.codegen import jit
+    from tcsim.tasks import default_threads
 
-    yield f"tcsim {tcsim.__version__}, Python {platform.python_version()}, {platform.machine()}, {jit.default_threads()} cores"
+    yield f"tcsim {tcsim.__version__}, Python {platform.python_version()}, {platform.machine()}, {default_threads()} cores"
     yield ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
     if warm:
         yield from warm_up()
@@ -28,10 +29,11 @@ def doctor_lines(warm: bool = False) -> Iterator[str]:
 def facts(warm: bool = False) -> dict[str, Any]:
     """What `tcsim doctor --json` prints."""
     from tcsim.codegen import jit
+    from tcsim.tasks import default_threads
 
     warmed = list(warm_up()) if warm else []
     return {
-        "tcsim": tcsim.__version__, "python": platform.python_version(), "machine": platform.machine(), "cores": jit.default_threads(),
+        "tcsim": tcsim.__version__, "python": platform.python_version(), "machine": platform.machine(), "cores": default_threads(),
         "packages": {name: _version(name) for name in _PACKAGES}, "cache": str(jit.cache_folder()), "compiled": _compiled(),
         "warmed": [line.strip() for line in warmed], "gpu": _gpu(),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The one owner of Numba: every option, the cache and its key, and how kernels run on several threads."""
+"""The one owner of Numba: every option, the cache and its key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -144,50 +143,3 @@ def noalias(function: Callable[..., Any]) -> Any:
 def chosen_by_types(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """Numba's `overload` of a function that kernels call, for a choice by the types of its arguments alone, compiled as helpers are."""
     return overload(function, jit_options={**_INNER, "pipeline_class": Inner, "_nrt": True})  # type: ignore[no-any-return]
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="tcsim")
-
-
-if hasattr(os, "register_at_fork"):  # a forked child has the pool's object but none of its threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
-def default_threads() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args: Any, runs: int | None = None) -> None:
-    """Call ``work(first, last, *args)`` over all of range(tasks), cut into `runs` for several threads (None: 8 for each).
-
-    Kernels release the GIL, so Python threads are enough: no threading layer to choose, safe after a fork and when
-    several Python threads call at once. Tasks must be independent; bits never depend on how they are cut. The caller
-    is one of the threads, and each takes the next run when it has ended one: to wake a thread takes as long as a run.
-    """
-    count = min(threads or default_threads(), tasks)
-    if count <= 1:
-        work(0, tasks, *args)
-        return
-    runs = min(tasks, runs or 8 * count)
-    cuts = [tasks * i // runs for i in range(runs + 1)]
-    turns = iter(range(runs))
-
-    def take_turns() -> None:
-        try:
-            for i in turns:
-                work(cuts[i], cuts[i + 1], *args)
-        finally:  # after an error, or Ctrl-C, nobody begins another
-            for _ in turns:
-                pass
-
-    others = [_pool(count - 1).submit(take_turns) for _ in range(count - 1)]
-    try:
-        take_turns()
-    finally:
-        begun = [other for other in others if not other.cancel()]
-        wait(begun)
-    for other in begun:
-        other.result()

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from tcsim import arguments
 from tcsim.arrays import door
-from tcsim.codegen import jit
 from tcsim.fp.by_arithmetic import exact_codes, in_few
 from tcsim.fp.compiled import codes as kernels
 from tcsim.fp.compiled.rounding import CHUNK
 from tcsim.fp.floats import as_floats, widen
 from tcsim.fp.formats import FORMATS, Format, format_named
 from tcsim.fp.storage import FLOAT32, FLOAT64, StorageFormat, fields, storage_format_for
+from tcsim.tasks import run_tasks
 
 Array = npt.NDArray[Any]
 
@@ -141,7 +141,7 @@ def encode(
     description = fields(fmt, storage, "rz", "inf", "keep")
     rules = _code_rules(fmt, storage)
     flat, into = work.reshape(-1).view(storage.uint_dtype), result.reshape(-1)
-    jit.run_tasks(kernels.pack_codes, -(-flat.size // CHUNK), None, flat, into, description, rules)
+    run_tasks(kernels.pack_codes, -(-flat.size // CHUNK), None, flat, into, description, rules)
     return result
 
 

@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from tcsim import arguments
 from tcsim.arrays import door
-from tcsim.codegen import jit
 from tcsim.fp.compiled import rounding as kernels
 from tcsim.fp.compiled import stochastic
 from tcsim.fp.floats import as_floats
 from tcsim.fp.formats import Format, format_named
 from tcsim.fp.modes import MODES, mode
 from tcsim.fp.storage import FLOAT64, fields, result_dtype, storage_format_for
+from tcsim.tasks import run_tasks
 
 ROUNDINGS = {name: mode.meaning for name, mode in MODES.items()}
 _KERNELS = {
@@ -143,7 +143,7 @@ def _random(
         if n == 32 and mode(rounding).rule in ("floor", "equal"):
             return None
         words = np.empty(int(np.prod(size)), np.uint32)
-        jit.run_tasks(stochastic.random_words, _tasks(words), threads, words, np.uint64(seed))
+        run_tasks(stochastic.random_words, _tasks(words), threads, words, np.uint64(seed))
         return words.astype(np.uint64) >> np.uint64(32 - n)
     array = arguments.array(given, "random_bits")
     if array.dtype.kind not in "iu":
@@ -166,17 +166,17 @@ def _run(
     toward, rule = mode(rounding).toward, mode(rounding).rule
     word, width = out.dtype.type, out.dtype.itemsize * 8
     if toward in _KERNELS:
-        jit.run_tasks(_KERNELS[toward], _tasks(x), threads, x, out, description)
+        run_tasks(_KERNELS[toward], _tasks(x), threads, x, out, description)
     elif random is None and rule in ("floor", "equal"):
-        jit.run_tasks(stochastic.stochastic, _tasks(x), threads, x, out, description, np.uint64(seed), rule == "equal")
+        run_tasks(stochastic.stochastic, _tasks(x), threads, x, out, description, np.uint64(seed), rule == "equal")
     elif random is not None and rule in ("nearest even", "nearest odd"):
         high = random << np.uint64(width - n)
         odd = word(rule == "nearest odd")
-        jit.run_tasks(stochastic.stochastic_reduced, _tasks(x), threads, x, out, description, high, word(n), odd)
+        run_tasks(stochastic.stochastic_reduced, _tasks(x), threads, x, out, description, high, word(n), odd)
     elif random is not None and rule in ("floor", "centred", "equal"):
         if rule == "centred":
             random, n = 2 * random + np.uint64(1), n + 1
         high = random.astype(out.dtype) << word(width - n)
-        jit.run_tasks(stochastic.stochastic_given, _tasks(x), threads, x, out, description, high, rule == "equal")
+        run_tasks(stochastic.stochastic_given, _tasks(x), threads, x, out, description, high, rule == "equal")
     else:
         raise ValueError(f"no kernel rounds {toward} by the rule {rule!r}, as {rounding!r} asks")

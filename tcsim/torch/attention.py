@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from tcsim.hardware.lookup import unit as unit_of
+from tcsim.tasks import team_of_pytorch
 from tcsim.torch.flash import KEYS, PROCESSORS, flash_forward, splits
 from tcsim.torch.memory import codes_of_tensor, dtype_name
 
@@ -19,6 +20,7 @@ def is_flash(func: Any) -> bool:
     return func in _FORWARD
 
 
+@team_of_pytorch()
 def flash_attention(
     gpu: str | None, threads: int | None, query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, *,
     attn_mask: Any = None, scale: float | None = None,

@@ -25,6 +25,7 @@ from tcsim import composed
 from tcsim.fp.formats import Format
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
+from tcsim.tasks import team_of_pytorch
 from tcsim.torch.memory import codes_of_tensor, format_of, on_gpu, tensor_of
 from tcsim.torch.policy import Way
 from tcsim.torch.schedules import planned
@@ -42,6 +43,7 @@ class Run:
     seed: int = 0
 
 
+@team_of_pytorch()
 def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
     """The accumulators of a ([batch,] m, k) times b ([batch,] k, n): a tensor of the unit's output format, [batch x] m x n."""
     unit = way.unit

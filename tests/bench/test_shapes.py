@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.codegen.jit import default_threads
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
+from tcsim.tasks import default_threads
 
 Add = Callable[[str, str, float, str], None]
 FP16 = {gpu: tcsim.unit(gpu, "float16") for gpu in ("v100", "a100", "h200")}

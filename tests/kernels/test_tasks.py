@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tcsim.codegen.jit import run_tasks
+from tcsim.tasks import run_tasks
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 16])

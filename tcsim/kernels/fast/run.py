@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.codegen.jit import default_threads, run_tasks
 from tcsim.codegen.vector_ops import LANES
 from tcsim.fp.formats import Format
 from tcsim.gates import asked_of, first
@@ -35,6 +34,7 @@ from tcsim.kernels.fast.strips import strips_of
 from tcsim.kernels.fast.thin_drive import flat_job, is_flat, multiply_flat, thin_form
 from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL, WIDE
 from tcsim.problem import Codes, Problem
+from tcsim.tasks import default_threads, run_tasks
 
 _WORK = 1 << 16  # operands packed at a time by a task: a quarter of a megabyte, which caches keep beside all else
 _START = 1 << 20  # multiply-adds that take as long as handing a run of tasks to another thread: 40 to 80 microseconds

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import inline_ir, kernel, run_tasks, variant
+from tcsim.codegen.jit import inline_ir, kernel, variant
 from tcsim.codegen.scalar_ops import use_rounding
 from tcsim.codegen.scratch import address_of, room, zeros
 from tcsim.codegen.vector_memory import bits_of_float, double_of_bits, peek8, peek16, peek32, peek64, poke8, poke16, poke32
@@ -23,6 +23,7 @@ from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD, P
 from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, call_row, thin_row_of, widen_codes8
 from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, PLAIN, WIDE
 from tcsim.kernels.fast.turn import square, turn_square
+from tcsim.tasks import run_tasks
 
 MOST_ROWS = 4  # from here on packing is paid for
 LEAST = 1 << 16  # elements of b from which on another kernel is worth its compiling

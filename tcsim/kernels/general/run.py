@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import default_threads, inline, inline_ir, kernel_uncounted, routine, run_tasks
+from tcsim.codegen.jit import inline, inline_ir, kernel_uncounted, routine
 from tcsim.codegen.memory import at, load_code, matrices, store_code
 from tcsim.codegen.scratch import release, room, room_table, zeros
 from tcsim.kernels.general.numbers import (
@@ -37,6 +37,7 @@ from tcsim.kernels.general.spec import (
 )
 from tcsim.kernels.general.walks import add_outside, run_row
 from tcsim.problem import Codes, Problem
+from tcsim.tasks import default_threads, run_tasks
 
 ROWS, COLUMNS, CHUNK, LANES = 64, 64, 128, 8
 FEW = 3  # columns of which no vectors are made

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.codegen.jit import default_threads, kernel_uncounted, routine, run_tasks, variant
+from tcsim.codegen.jit import kernel_uncounted, routine, variant
 from tcsim.codegen.memory import ahead, at, load_code, matrices, store_code
 from tcsim.codegen.scratch import release, room, room_table, zeros
 from tcsim.hardware.unit import Unit
@@ -34,6 +34,7 @@ from tcsim.kernels.native.double_plan import double_spec
 from tcsim.kernels.native.double_sides import Sides, decode_plain_side, decode_side, exponents_of, mark_zero_blocks
 from tcsim.kernels.native.double_walks import TO_HALF, run_any_row, run_plain_row, run_quiet_row
 from tcsim.problem import Codes, Problem
+from tcsim.tasks import default_threads, run_tasks
 
 ROWS, COLUMNS, CHUNK, LANES = 128, 128, 128, 16
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tcsim.codegen.jit import default_threads, inline, kernel, routine, run_tasks
+from tcsim.codegen.jit import inline, kernel, routine
 from tcsim.codegen.memory import load_code, matrices
 from tcsim.fp.codes import decode as decode_codes
 from tcsim.fp.formats import FORMATS, Format
@@ -34,6 +34,7 @@ from tcsim.kernels.general.run import COLUMNS, ROWS, Tiles, end_output
 from tcsim.kernels.general.spec import order_of, spec_of, sums_of
 from tcsim.kernels.general.walks import add_outside
 from tcsim.problem import Codes, Problem
+from tcsim.tasks import default_threads, run_tasks
 
 _CHUNK = 512
 _LEAST_NORMAL = np.float32(2.0**-126)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.codegen.jit import default_threads, inline, kernel, noalias, routine, run_tasks
+from tcsim.codegen.jit import inline, kernel, noalias, routine
 from tcsim.codegen.memory import at
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.codegen.scratch import zeros
@@ -26,6 +26,7 @@ from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.general.spec import order_of
 from tcsim.kernels.native.outside import LEAST, walked
 from tcsim.problem import Codes, Operand, Problem
+from tcsim.tasks import default_threads, run_tasks
 
 GATE = Gate(
     "the kernel of fused chains",

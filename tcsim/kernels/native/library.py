@@ -23,7 +23,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.jit import default_threads, inline, kernel, run_tasks, variant
+from tcsim.codegen.jit import inline, kernel, variant
 from tcsim.codegen.scratch import zeros
 from tcsim.codegen.vector_memory import bits_of_double, bits_of_float, double_of_bits, float_of_bits, peek8, peek32, peek64
 from tcsim.codegen.vector_ops import F32, F64, I16, I32, I64, Emitted, Variable
@@ -31,6 +31,7 @@ from tcsim.fp.modes import processor_mode
 from tcsim.kernels.general import run as general
 from tcsim.kernels.native.library_units import DOUBLE, FE_OVERFLOW, INTEGER, KINDS, SINGLE
 from tcsim.problem import Codes, Problem
+from tcsim.tasks import default_threads, run_tasks
 
 ROWS = 4
 _LANES = {DOUBLE: 8, SINGLE: 16, INTEGER: 16}

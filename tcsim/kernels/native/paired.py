@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.codegen.jit import default_threads, kernel, routine, run_tasks
+from tcsim.codegen.jit import kernel, routine
 from tcsim.codegen.memory import at
 from tcsim.codegen.scratch import release, room
 from tcsim.codegen.vector_memory import bits_of_float
@@ -25,6 +25,7 @@ from tcsim.kernels.general.spec import order_of
 from tcsim.kernels.native.outside import LEAST, walked
 from tcsim.kernels.native.paired_rows import COLUMNS, COMPLEMENT, EXPONENT, FLOOR, PAIRS, PairedSides, run_paired_blocks
 from tcsim.problem import Codes, Problem
+from tcsim.tasks import default_threads, run_tasks
 
 _CUTS = {"floor": FLOOR, "pairs": PAIRS, "complement": COMPLEMENT}
 

@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tcsim.codegen.jit import kernel, run_tasks, variant
+from tcsim.codegen.jit import kernel, variant
 from tcsim.fp.codes import decode, encode
 from tcsim.fp.formats import Format
 from tcsim.hardware import UNITS
@@ -25,6 +25,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels.native.outside import walked
 from tcsim.kernels.payload import nan_places
 from tcsim.problem import Codes, Operand, Problem
+from tcsim.tasks import run_tasks
 
 _TILES = "ldtilecfg ($3)\ntileloadd ($0,$4), %tmm0\ntileloadd ($1,$4), %tmm1\ntileloadd ($2,$4), %tmm2\n{} %tmm2, %tmm1, %tmm0\ntilestored %tmm0, ($0,$4)\ntilerelease"
 _VECTOR = "vmovups ($0), %zmm0\nvpbroadcastd ($1), %zmm1\n{} ($2), %zmm1, %zmm0\nvmovups %zmm0, ($0)"
