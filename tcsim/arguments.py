@@ -57,7 +57,7 @@ def seed(value: Any) -> int:
 
 
 def threads(value: Any) -> int | None:
-    """The number of threads, at least 1, or None for as many as there are cores."""
+    """The number of threads, at least 1, or None for the default."""
     if value is None:
         return None
     if not is_integer(value) or value < 1:

@@ -56,7 +56,8 @@ def matmul(
         tensor cores where that is proved to give the unit's bits, else its CUDA cores), "hardware" (the real tensor core; for
         a unit of a CPU this machine's processor).
     threads
-        Threads of the cpu backend; by default all cores, or one for small problems. The bits do not depend on it.
+        Threads of the cpu backend; by default all cores (for PyTorch's tensors as many as it has), or one for small
+        problems. The bits do not depend on it.
     seed
         Keys stochastic rounding, 0 <= seed < 2^64: bits depend on the seed, the element and the block alone.
     rounding

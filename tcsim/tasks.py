@@ -17,10 +17,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-Share = Callable[
-    [Callable[[], None], int], None
-]  # share(work, count): `count` threads, the caller one of them, each call work()
-
 
 class _Here(threading.local):
     """The team that the calling thread shares tasks with, if not Python's."""
@@ -39,7 +35,10 @@ class Team:
         self._parallel.argtypes, self._parallel.restype = (_CALL, ctypes.py_object, ctypes.c_uint, ctypes.c_uint), None
 
     def share(self, work: Callable[[], None], count: int) -> None:
-        """Call work() on `count` threads. The whole team takes part: a smaller one would end the others' threads."""
+        """Call work() on `count` threads, the caller one of them.
+
+        The whole team takes part: a smaller one would end the others' threads.
+        """
         places, errors = iter(range(count)), []
 
         def take_part() -> None:
@@ -76,6 +75,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def _share(work: Callable[[], None], count: int) -> None:
+    """Call work() on `count` of Python's threads, the caller one of them."""
     others = [_pool(count - 1).submit(work) for _ in range(count - 1)]
     try:
         work()
@@ -121,8 +121,8 @@ def default_threads() -> int:
 def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args: Any, runs: int | None = None) -> None:
     """Call ``work(first, last, *args)`` over all of range(tasks), cut into `runs` for several threads (None: 8 for each).
 
-    Kernels release the GIL, so Python threads are enough: no threading layer to choose, safe after a fork and when
-    several Python threads call at once. Tasks must be independent; bits never depend on how they are cut. The caller
+    Kernels release the GIL, so Python's threads are enough: no threading layer to choose, safe after a fork and when
+    several of them call at once. Tasks must be independent; bits never depend on how they are cut. The caller
     is one of the threads, and each takes the next run when it has ended one: to wake a thread takes as long as a run.
     """
     count = min(threads or default_threads(), tasks)
@@ -141,5 +141,5 @@ def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args:
             for _ in turns:
                 pass
 
-    share: Share = _share if _HERE.team is None else _HERE.team.share
+    share = _share if _HERE.team is None else _HERE.team.share
     share(take_turns, count)

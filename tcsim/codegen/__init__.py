@@ -1,4 +1,4 @@
-"""How kernels are compiled and run: Numba's options, cache and threads, memory, fixed-width integers, vector instructions."""
+"""How kernels are compiled and run: Numba's options, cache, memory, fixed-width integers, vector instructions."""
 
 from tcsim.codegen.start import import_numba
 

@@ -1,18 +1,18 @@
-"""Products of PyTorch's tensors run on PyTorch's own threads: bits, errors, Ctrl-C, forks and callers as with Python's."""
+"""Products of PyTorch's tensors run on PyTorch's own threads: which, how many, and bits that do not depend on it."""
 
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import tcsim
 from tcsim import tasks
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 openmp = pytest.mark.skipif(
     "parallel backend: OpenMP" not in torch.__config__.parallel_info(), reason="this PyTorch has no OpenMP threads"
 )
@@ -57,47 +57,38 @@ def test_as_many_as_pytorch_has_unless_a_number_is_asked_for() -> None:
         assert _names_of_threads(None) == {threading.current_thread().name}
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_an_error_reaches_the_caller(threads: int) -> None:
-    begun: list[int] = []
-
-    def fail(first: int, last: int) -> None:
-        begun.append(first)
-        raise ValueError(f"task {first}")
-
-    with tasks.team_of_pytorch(), pytest.raises(ValueError, match="task"):
-        tasks.run_tasks(fail, 100, threads)
-    assert len(begun) <= threads
+def _products() -> Any:
+    return torch.randn(2, 300, 300, generator=torch.Generator().manual_seed(7)).half()
 
 
-def test_ctrl_c_reaches_the_caller() -> None:
-    def work(first: int, last: int) -> None:
-        if threading.current_thread() is threading.main_thread():
-            signal.raise_signal(signal.SIGINT)
-        time.sleep(0.001)
-
-    with tasks.team_of_pytorch(), pytest.raises(KeyboardInterrupt):
-        tasks.run_tasks(work, 1000, 2)
+def _attention() -> None:
+    with tcsim.torch.emulate("h200", attention="flash", strict=True):
+        torch.nn.functional.scaled_dot_product_attention(*torch.ones(3, 1, 64, 256, 128, dtype=torch.float16))
 
 
-def test_callers_at_once_and_within_each_other_end() -> None:
-    done: list[int] = []
+def _emulated() -> None:
+    with tcsim.torch.emulate("a100"):
+        torch.matmul(*_products())
 
-    def outer(first: int, last: int) -> None:
-        for _ in range(first, last):
-            tasks.run_tasks(lambda i, j: done.extend(range(i, j)), 20, 2)
 
-    def caller() -> None:
-        with tasks.team_of_pytorch():
-            tasks.run_tasks(outer, 20, 2)
+DOORS: dict[str, Callable[[], object]] = {
+    "an emulated product": _emulated,
+    "attention": _attention,
+    "matmul": lambda: tcsim.matmul(*_products(), unit="a100:fp16"),
+    "round_to": lambda: tcsim.round_to(torch.ones(1 << 20), "bfloat16"),
+    "encode": lambda: tcsim.encode(torch.ones(1 << 20), "bfloat16", rounding="rne"),
+}
 
-    callers = [threading.Thread(target=caller, daemon=True) for _ in range(3)]
-    for each in callers:
-        each.start()
-    for each in callers:
-        each.join(600)
-    assert not any(each.is_alive() for each in callers)
-    assert len(done) == 3 * 20 * 20
+
+@openmp
+@pytest.mark.parametrize("name", DOORS)
+def test_every_door_of_tensors_is_inside(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = []
+    share = tasks.Team.share
+    monkeypatch.setattr(tasks.Team, "share", lambda team, work, count: (shared.append(count), share(team, work, count)))
+    monkeypatch.setattr(tasks, "_share", lambda work, count: pytest.fail("on Python's threads"))
+    DOORS[name]()
+    assert shared
 
 
 FORKING = """

@@ -1,0 +1,78 @@
+"""Tasks shared among threads: each is done once, an error or Ctrl-C reaches the caller, and nobody waits for ever."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import pytest
+
+from tcsim.tasks import run_tasks, team_of_pytorch
+
+Whose = Callable[[], AbstractContextManager[None]]
+
+
+@pytest.fixture(params=["Python's", "PyTorch's"])
+def whose(request: pytest.FixtureRequest) -> Whose:
+    """What a thread that shares tasks stands inside."""
+    if request.param == "Python's":
+        return nullcontext
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    return team_of_pytorch
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 16])
+@pytest.mark.parametrize("tasks", [1, 2, 7, 100, 1001])
+def test_every_task_is_done_once(tasks: int, threads: int, whose: Whose) -> None:
+    done: list[int] = []
+    with whose():
+        run_tasks(lambda first, last: done.extend(range(first, last)), tasks, threads)
+    assert sorted(done) == list(range(tasks))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_an_error_stops_the_runs_that_have_not_begun_and_reaches_the_caller(threads: int, whose: Whose) -> None:
+    begun: list[int] = []
+
+    def fail(first: int, last: int) -> None:
+        begun.append(first)
+        raise ValueError(f"task {first}")
+
+    with whose(), pytest.raises(ValueError, match="task"):
+        run_tasks(fail, 100, threads)
+    assert len(begun) <= threads
+
+
+def test_ctrl_c_reaches_the_caller_and_nobody_begins_another(whose: Whose) -> None:
+    begun: list[int] = []
+
+    def work(first: int, last: int) -> None:
+        begun.append(first)
+        if threading.current_thread() is threading.main_thread():
+            signal.raise_signal(signal.SIGINT)
+        time.sleep(0.001)
+
+    with whose(), pytest.raises(KeyboardInterrupt):
+        run_tasks(work, 1000, 2, runs=1000)
+    assert len(begun) < 1000
+
+
+def test_callers_at_once_and_within_each_other_end(whose: Whose) -> None:
+    done: list[int] = []
+
+    def outer(first: int, last: int) -> None:
+        for _ in range(first, last):
+            run_tasks(lambda i, j: done.extend(range(i, j)), 20, 4)
+
+    def call() -> None:
+        with whose():
+            run_tasks(outer, 20, 4)
+
+    callers = [threading.Thread(target=call, daemon=True) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(600)
+    assert not any(caller.is_alive() for caller in callers)
+    assert len(done) == 4 * 20 * 20
