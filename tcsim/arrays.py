@@ -48,7 +48,7 @@ def door(*names: str, multiplies: bool = False, gpu: str | None = None) -> Calla
     """Let the array arguments `names` of a function be of any kind; its arrays come back as that kind, on the same device.
 
     One that `multiplies` is given ``backend="cuda"`` where they lie on a GPU and none was named. `gpu`, "module:function", is
-    then called in its place, with (Foreign, …).
+    then called first, with (Foreign, …), and arrays are copied where it returns NotImplemented.
     """
 
     def wrap(function: Function) -> Function:
@@ -68,7 +68,9 @@ def door(*names: str, multiplies: bool = False, gpu: str | None = None) -> Calla
             on_gpu = like.on_gpu
             if on_gpu and gpu is not None and kwargs.get("backend") in (None, "cuda"):
                 module, attribute = gpu.split(":")
-                return getattr(import_module(module), attribute)(like, *args, **kwargs)
+                result = getattr(import_module(module), attribute)(like, *args, **kwargs)
+                if result is not NotImplemented:
+                    return result
             if on_gpu and given.get("out") is not None:
                 raise ValueError("out= is not for arrays on a GPU, whose results are copied back")
             if on_gpu and multiplies:

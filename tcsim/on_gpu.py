@@ -1,4 +1,4 @@
-"""matmul for arrays that lie on a GPU: their memory goes to the CUDA emulator as it is, and the result stays there."""
+"""matmul for arrays that lie on a GPU: their memory goes to the CUDA backend as it is, and the result stays there."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ import numpy as np
 from tcsim import arguments
 from tcsim.arrays import Foreign
 from tcsim.fp.formats import FORMATS, Format
+from tcsim.hardware.lookup import as_unit
 from tcsim.hardware.unit import Unit
-from tcsim.matmul import _schedule, _shapes, _three
+from tcsim.matmul import _check_segments, _schedule, _shapes, _three
 from tcsim.problem import Operand, Problem
-from tcsim.schedule import Schedule
+from tcsim.schedule import Composed, Schedule
+
+RESULTS = ("float16", "float32", "float64", "int32")  # formats whose codes are a dtype's values
+
+
+class _Elsewhere(Exception):
+    """An argument that the CUDA backend does not read as it lies on the GPU."""
 
 
 def matmul_on_gpu(
@@ -23,46 +30,116 @@ def matmul_on_gpu(
     b: Any,
     c: Any = None,
     *,
-    unit: Unit,
+    unit: Unit | str,
     schedule: Schedule | None = None,
     backend: str | None = None,
     threads: int | None = None,
     seed: int = 0,
+    rounding: str | None = None,
     round: str | None = None,
+    codes: bool = False,
     scale_a: Any = None,
     scale_b: Any = None,
 ) -> Any:
     """`tcsim.matmul` for arrays on one GPU, on the stream that PyTorch uses there.
 
-    Operands are of the unit's formats, or codes, or float32 and float64 values that the formats hold. ValueError for those
-    they do not hold; for round= and block scales, which need the host: copy the arrays to it and name backend="cuda".
+    Operands, c and scales are of the unit's formats, or their codes; operands and c also float32 and float64 values that the formats
+    hold. NotImplemented for all else: values to be rounded, or that no format holds, and schedules made of several products are for
+    `tcsim.matmul` itself, on copies, which also says what is wrong with them.
     """
-    if round is not None or scale_a is not None or scale_b is not None or unit.scale is not None:
-        raise ValueError("round= and block scales are for arrays on the host: copy them there, and name backend='cuda'")
+    unit, plan_of = as_unit(unit), _schedule(schedule)
+    rounded = arguments.one_rounding(rounding, round) is not None
+    if rounded or isinstance(plan_of, Composed) or unit.out_format.name not in RESULTS:
+        return NotImplemented
+    arguments.threads(threads)
+    given = _Given(like, unit, codes)
     with stream(like):
-        x, y = operand_on_gpu(like, a, unit.a_format, "a"), operand_on_gpu(like, b, unit.b_format, "b")
-        left, right, batch, drop = _shapes(x.codes, y.codes)
-        m, k, n = *left.shape[-2:], right.shape[-1]
-        start = None
-        if c is not None:
-            start = operand_on_gpu(like, c, unit.out_format, "c").codes
-            start = start[..., np.newaxis] if start.ndim and drop[1] else start
-            start = start[..., np.newaxis, :] if start.ndim and drop[0] else start
-            start = _three(np.broadcast_to(start, (*batch, m, n)), batch)
-        problem = Problem(
-            unit,
-            _schedule(schedule).plan(k),
-            Operand(_three(left, batch), x.stored),
-            Operand(_three(right, batch), y.stored),
-            start,
-            seed=arguments.seed(seed),
-        )
-        codes = import_module("tcsim_gpu.emulator").multiply_emulated(problem).reshape(*batch, m, n)
+        try:
+            x, y = (given.operand(array, fmt, name) for array, fmt, name in ((a, unit.a_format, "a"), (b, unit.b_format, "b")))
+            left, right, batch, drop = _shapes(x.codes, y.codes)
+            m, k, n = *left.shape[-2:], right.shape[-1]
+            start = None if c is None else _three(given.start(c, (*batch, m, n), drop), batch)
+            scales = given.scales(scale_a, scale_b, batch, (m, n, k))
+            if 0 in (*batch, m, n, k):
+                return NotImplemented
+        except _Elsewhere:
+            return NotImplemented
+        operands = Operand(_three(left, batch), x.stored), Operand(_three(right, batch), y.stored)
+        scale_a, scale_b = (None if s is None else _three(s, batch) for s in scales)
+        problem = Problem(unit, plan_of.plan(k), *operands, start, scale_a, scale_b, arguments.seed(seed))
+        _check_segments(problem)
+        made = import_module("tcsim_gpu.proofs").multiply_cuda(problem).reshape(*batch, m, n)
         if drop[0]:
-            codes = codes[..., 0, :]
+            made = made[..., 0, :]
         if drop[1]:
-            codes = codes[..., 0]
-        return like.from_gpu(codes.view(unit.out_format.name))
+            made = made[..., 0]
+        return like.from_gpu(made.view(unit.out_format.name))
+
+
+class _Given:
+    """How a call's arrays on a GPU are read: as codes, without a copy but for the masks of narrow ones."""
+
+    def __init__(self, like: Foreign, unit: Unit, codes: bool) -> None:
+        self.like, self.unit, self.only_codes = like, unit, codes
+
+    def operand(self, x: Any, fmt: Format, name: str) -> Operand:
+        """Values or codes of a format, or float32 and float64 values that it holds."""
+        codes, dtype = self.like.codes(x, name)
+        if dtype.startswith("u"):
+            return self._codes(codes, dtype, fmt)
+        if self.only_codes and name != "c":
+            raise _Elsewhere
+        if dtype == fmt.name:
+            return Operand(codes, fmt)
+        if dtype not in ("float32", "float64") or fmt.integer or not bool(held(codes.view(dtype), fmt).all()):
+            raise _Elsewhere
+        return Operand(codes, FORMATS[dtype])
+
+    def _codes(self, codes: Any, dtype: str, fmt: Format) -> Operand:
+        used = (1 << fmt.width) - (1 << fmt.padding)
+        if dtype != fmt.storage or (fmt.integer and not self.only_codes):
+            raise _Elsewhere
+        if used != (1 << 8 * codes.itemsize) - 1 and bool(
+            (codes & codes.dtype.type(~used & (1 << 8 * codes.itemsize) - 1)).any()
+        ):
+            raise _Elsewhere
+        return Operand(codes, fmt)
+
+    def start(self, c: Any, shape: tuple[int, ...], drop: tuple[bool, bool]) -> Any:
+        """The codes of c, broadcast to the result."""
+        found = self.operand(c, self.unit.out_format, "c")
+        codes = found.codes
+        if found.stored != self.unit.out_format:
+            raise _Elsewhere
+        codes = codes[..., np.newaxis] if codes.ndim and drop[1] else codes
+        return _broadcast(codes[..., np.newaxis, :] if codes.ndim and drop[0] else codes, shape)
+
+    def scales(self, scale_a: Any, scale_b: Any, batch: tuple[int, ...], mnk: tuple[int, int, int]) -> tuple[Any, Any]:
+        """The codes of block scales; None for a unit without."""
+        fmt = self.unit.scale_format
+        if fmt is None and scale_a is scale_b is None:
+            return None, None
+        if fmt is None or scale_a is None or scale_b is None:
+            raise _Elsewhere
+        m, n, k = mnk
+        count = -(-k // self.unit.scale_block)
+        return (
+            _broadcast(self._scale(scale_a, fmt, "scale_a"), (*batch, m, count)),
+            _broadcast(self._scale(scale_b, fmt, "scale_b"), (*batch, count, n)),
+        )
+
+    def _scale(self, x: Any, fmt: Format, name: str) -> Any:
+        codes, dtype = self.like.codes(x, name)
+        if dtype == fmt.name or (dtype, fmt.name) == ("float8_e4m3fn", "float8_ue4m3fn") or dtype == fmt.storage:
+            return codes & codes.dtype.type((1 << fmt.width) - 1)
+        raise _Elsewhere
+
+
+def _broadcast(codes: Any, shape: tuple[int, ...]) -> Any:
+    try:
+        return np.broadcast_to(codes, shape)
+    except ValueError:
+        raise _Elsewhere from None
 
 
 def stream(like: Foreign) -> Any:
@@ -75,34 +152,16 @@ def stream(like: Foreign) -> Any:
     return import_module("tcsim_gpu.device").stream_at(torch.cuda.current_stream(where).cuda_stream, where.index)
 
 
-def operand_on_gpu(like: Foreign, x: Any, fmt: Format, name: str) -> Operand:
-    """Codes of a GPU array. TypeError for dtypes that are neither values nor codes, ValueError for values `fmt` has not."""
-    codes, dtype = like.codes(x, name)
-    if dtype == fmt.name:
-        return Operand(codes, fmt)
-    if dtype == fmt.storage and not fmt.padding:
-        return Operand(codes, fmt)
-    if dtype not in ("float32", "float64"):
-        raise TypeError(
-            f"{name} of {dtype}: on a GPU operands are of {fmt.name}, its codes in {fmt.storage}, or float32 or float64 values it holds"
-        )
-    if not bool(held(codes.view(dtype), fmt).all()):
-        raise ValueError(
-            f"{name} holds values that {fmt.name} has not: convert it first, or copy it to the host and pass rounding='rne'"
-        )
-    return Operand(codes, FORMATS[dtype])
-
-
 def held(values: Any, fmt: Format) -> Any:
     """Which float32 or float64 values a format has, element by element; of numpy's or CuPy's kind, by their common functions.
 
     A value m·2^e with 1/2 <= |m| < 1 is held where 2^-q·value is an integer, q = max(e - precision, emin - mantissa bits), and
-    |value| is at most the largest; infinities and NaN where the format has them.
+    |value| is at most the largest; zeros, negative values, infinities and NaN where the format has them.
     """
     _, e = np.frexp(values)
     q = np.maximum(e - fmt.precision, fmt.emin - fmt.mantissa_bits)
     wide = values.astype("float64")
     scaled = np.ldexp(wide, -q)
-    finite = (scaled == np.rint(scaled)) & (abs(wide) <= fmt.max_finite)
+    finite = (scaled == np.rint(scaled)) & (abs(wide) <= fmt.max_finite) & ((wide != 0) | fmt.zero)
     special = (np.isinf(values) & (fmt.inf_code is not None)) | (np.isnan(values) & (fmt.nan != "none"))
-    return np.where(np.isfinite(values), finite, special)
+    return np.where(np.isfinite(values), finite, special) & (fmt.signed | ~(values < 0))

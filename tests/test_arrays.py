@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from importlib import import_module
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from support.matmul_calls import COPIED, REFUSED, STAYS, V100, A, B, C, bits, outcome
 
 import tcsim
 from tcsim import arrays
 from tcsim.fp.formats import format_named
+from tcsim.kernels import dispatch
 
 KINDS = ("PyTorch", "JAX")
 RNG = np.random.default_rng(0)
-A, B = RNG.standard_normal((5, 24)).astype(np.float16), RNG.standard_normal((24, 4)).astype(np.float16)
-C = RNG.standard_normal((5, 4)).astype(np.float32)
 
 
 def as_kind(kind: str, x: Any) -> Any:
@@ -28,11 +29,6 @@ def as_kind(kind: str, x: Any) -> Any:
     if x.dtype.name.startswith(("bfloat", "float8")):
         return torch.from_numpy(x.view(f"i{x.itemsize}" if x.itemsize > 1 else "u1")).view(getattr(torch, x.dtype.name))
     return torch.from_numpy(x)
-
-
-def bits(x: Any) -> Any:
-    x = np.asarray(x)
-    return x.view(f"u{x.itemsize}")
 
 
 def check(kind: str, got: Any, expected: Any) -> None:
@@ -139,10 +135,16 @@ def test_arrays_without_numbers_are_said() -> None:
 
 
 @pytest.mark.parametrize(
-    "fmt", ["float16", "bfloat16", "tfloat32", "float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float4_e2m1fn"]
-)
+    "fmt",
+    [
+        "float16", "bfloat16", "tfloat32", "float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float4_e2m1fn", "float8_e4m3fnuz",
+        "float8_ue4m3fn", "float8_e8m0fnu", tcsim.Format(exponent_bits=4, mantissa_bits=3, signed=False, infinities=True),
+        tcsim.Format(exponent_bits=5, mantissa_bits=2, zero=False, infinities=False, nan="none"),
+    ],
+    ids=str,
+)  # fmt: skip
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_which_values_a_format_has(fmt: str, dtype: Any) -> None:
+def test_which_values_a_format_has(fmt: Any, dtype: Any) -> None:
     """The rule for arrays on a GPU against the one for arrays on the host."""
     held = import_module("tcsim.on_gpu").held
     form = format_named(fmt)
@@ -153,7 +155,7 @@ def test_which_values_a_format_has(fmt: str, dtype: Any) -> None:
         [
             patterns,
             near,
-            tcsim.round_to(np.nan_to_num(near), fmt).astype(dtype),
+            tcsim.round_to(np.where(near == 0, 1, abs(near) if not form.signed else near), fmt).astype(dtype),
             np.array([0, -0.0, np.inf, -np.inf, np.nan], dtype),
         ]
     )
@@ -165,35 +167,61 @@ def test_which_values_a_format_has(fmt: str, dtype: Any) -> None:
     assert np.array_equal(mine, theirs)
 
 
-def test_the_way_on_a_gpu_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """on_gpu.matmul_on_gpu with numpy in CuPy's place and the cpu backend in the emulator's."""
-    from tcsim.kernels import dispatch
+class Numpy(arrays.Foreign):
+    """numpy in CuPy's place."""
 
-    on_gpu = import_module("tcsim.on_gpu")
+    def codes(self, x: Any, name: str) -> tuple[Any, str]:
+        return x.view(f"u{x.itemsize}"), x.dtype.name
 
-    class Numpy(arrays.Foreign):
-        def codes(self, x: Any, name: str) -> tuple[Any, str]:
-            return x.view(f"u{x.itemsize}"), x.dtype.name
+    def from_gpu(self, x: Any) -> Any:
+        return x
 
-        def from_gpu(self, x: Any) -> Any:
-            return x
 
-    class Emulator:
-        multiply_emulated = staticmethod(dispatch.multiply_cpu)
+@pytest.fixture
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """tcsim.on_gpu with the cpu backend in the GPU's place."""
+    module = import_module("tcsim.on_gpu")
 
-    monkeypatch.setattr(on_gpu, "import_module", lambda name: Emulator)
-    like, unit = Numpy("CuPy", A), tcsim.unit("v100", "float16")
-    for a, b, c in (
-        (A, B, C),
-        (A[0], B, None),
-        (A, B[:, 0], C[:, 0]),
-        (np.stack([A, A]), B, C),
-        (A.astype(np.float32), B.view(np.uint16), C),
-    ):
-        assert np.array_equal(bits(on_gpu.matmul_on_gpu(like, a, b, c, unit=unit)), bits(tcsim.matmul(a, b, c, unit=unit)))
-    with pytest.raises(ValueError, match="a holds values that float16 has not"):
-        on_gpu.matmul_on_gpu(like, C, B, unit=unit)
-    with pytest.raises(TypeError, match="on a GPU operands are of float16"):
-        on_gpu.matmul_on_gpu(like, A.astype(ml_dtypes.bfloat16), B, unit=unit)
-    with pytest.raises(ValueError, match="for arrays on the host"):
-        on_gpu.matmul_on_gpu(like, A, B, unit=unit, round="rne")
+    class Proofs:
+        multiply_cuda = staticmethod(dispatch.multiply_cpu)
+
+    monkeypatch.setattr(module, "import_module", lambda name: Proofs)
+    return module
+
+
+def test_the_way_on_a_gpu_takes_what_matmul_takes(on_gpu: Any) -> None:
+    mine, theirs = (list(inspect.signature(f).parameters) for f in (on_gpu.matmul_on_gpu, tcsim.matmul))
+    assert mine == ["like", *theirs]
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_stays_on_a_gpu(on_gpu: Any, name: str) -> None:
+    arguments, options = STAYS[name]
+    expected = outcome(tcsim.matmul, *arguments, **options)
+    assert isinstance(expected[0], np.dtype)
+    assert outcome(on_gpu.matmul_on_gpu, Numpy("CuPy", A), *arguments, **options) == expected
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_what_is_copied_from_a_gpu(on_gpu: Any, name: str) -> None:
+    arguments, options = COPIED[name]
+    assert isinstance(outcome(tcsim.matmul, *arguments, **options)[0], np.dtype)
+    assert outcome(on_gpu.matmul_on_gpu, Numpy("CuPy", A), *arguments, **options) is NotImplemented
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_on_a_gpu_is_as_on_the_host(on_gpu: Any, name: str) -> None:
+    arguments, options = REFUSED[name]
+    expected = outcome(tcsim.matmul, *arguments, **options)
+    assert issubclass(expected[0], Exception)
+    assert outcome(on_gpu.matmul_on_gpu, Numpy("CuPy", A), *arguments, **options) in (NotImplemented, expected)
+
+
+def test_a_door_copies_what_the_way_on_a_gpu_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs = import_module("tcsim_gpu.proofs")
+    monkeypatch.setattr(arrays.Foreign, "on_gpu", property(lambda self: True))
+    ran = []
+    monkeypatch.setattr(proofs, "multiply_cuda", lambda problem: ran.append(problem) or dispatch.multiply_cpu(problem))
+    got = tcsim.matmul(as_kind("PyTorch", C[:, :3]), as_kind("PyTorch", C[:3]), unit=V100, rounding="rne")
+    check("PyTorch", got, tcsim.matmul(C[:, :3], C[:3], unit=V100, rounding="rne"))
+    assert len(ran) == 1

@@ -13,6 +13,7 @@ from tcsim import arguments
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK, Tiled
 from tcsim.shown import Shown
+from tcsim.torch import product
 from tcsim.torch.cudnn import ConvCall
 from tcsim.torch.emulation import Call, EmulationMode, call_of, emulate, scheduled
 from tcsim.torch.modules import Names
@@ -278,7 +279,10 @@ class _AuditMode(EmulationMode):
         unit = way.unit if even else way.unit.replace(block_size=way.unit.block_size // halved)
         guess = known or (unit, guessed)
         self.last, self.operands = (call, way, guess, known is not None), (a, b)
-        return scheduled(a, b, replace(way, unit=guess[0]), replace(self.emulation.run, schedule=guess[1]), conv)
+        backend = self.emulation.run.backend if a.is_cpu else product.EMULATOR
+        return scheduled(
+            a, b, replace(way, unit=guess[0]), replace(self.emulation.run, schedule=guess[1], backend=backend), conv
+        )
 
 
 def _parts(func: Any, args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], int | None]]:

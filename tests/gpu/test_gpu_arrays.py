@@ -1,0 +1,50 @@
+"""matmul of arrays that lie on a GPU: what the host's give, of their kind and on their device, or the host's errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.matmul_calls import COPIED, REFUSED, STAYS, outcome
+from tcsim_gpu import device
+
+import tcsim
+from tcsim import arrays
+
+CALLS = {**STAYS, **COPIED, **REFUSED}
+
+pytestmark = pytest.mark.skipif(
+    not device.gpu_available(), reason="no GPU here: its arrays' way is tested by numpy in test_arrays"
+)
+
+
+def on_gpu(kind: str, x: Any) -> Any:
+    """An array as one of this kind on the GPU; CuPy has no narrow floats, which it is given as their codes."""
+    if not isinstance(x, np.ndarray):
+        return x
+    narrow = x.dtype.name.startswith(("bfloat", "float8"))
+    if kind == "CuPy":
+        return device.cupy().asarray(np.ascontiguousarray(x.view(f"u{x.itemsize}") if narrow else x))
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not narrow:
+        return torch.from_numpy(np.ascontiguousarray(x)).cuda()
+    words = torch.from_numpy(np.ascontiguousarray(x.view(f"i{x.itemsize}" if x.itemsize > 1 else "u1"))).cuda()
+    return words.view(getattr(torch, x.dtype.name))
+
+
+@pytest.mark.parametrize("kind", ["CuPy", "PyTorch"])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_on_a_gpu(kind: str, name: str) -> None:
+    given, options = CALLS[name]
+    if kind == "CuPy" and any(getattr(x, "dtype", None) == "bfloat16" for x in given):
+        pytest.skip("CuPy has no bfloat16")
+
+    def multiply(*arguments: Any, **named: Any) -> Any:
+        moved = [on_gpu(kind, x) for x in arguments]
+        found = tcsim.matmul(*moved, **{key: on_gpu(kind, x) for key, x in named.items()})
+        assert arrays.kind(found) == kind
+        assert arrays.Foreign(kind, found).on_gpu
+        return found.get() if kind == "CuPy" else found.cpu().numpy()
+
+    assert outcome(multiply, *given, **options) == outcome(tcsim.matmul, *given, **options)
