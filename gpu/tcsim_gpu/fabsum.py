@@ -27,6 +27,7 @@ CHAINED = {
     "float8_e5m2": ("e5m2", 0, 1),
 }  # fmt: skip
 CHAIN_COLUMNS = 256  # of a tile: all registers are the accumulator's
+TURNED = (256, 128)  # rows and columns of a tile of 32-bit codes of b that lie along n
 SHARED_BYTES = 227 << 10
 LARGEST_TURN = 128  # float sums of blocks up to this size let the two warpgroups take turns
 CONVERTED = 4  # of so many double sums one takes its block through the conversion unit
@@ -67,8 +68,8 @@ def fabsum_source(block: int, sum_format: str, fmt: str, rounding: str = "rn", a
     n = tile_columns(sum_format)
     return "".join(
         [
-            f"#define BN {n}\n#define BK 64\n#define B {block}\n#define WIDE_SUM {int(sum_format == 'float64')}\n",
-            f"#define STAGES {_stages(n)}\n#define CHAINED 0\n#define B_ALONG_N {int(along_n)}\n",
+            f"#define BM {BM}\n#define BN {n}\n#define BK 64\n#define B {block}\n#define WIDE_SUM {int(sum_format == 'float64')}\n",
+            f"#define STAGES {_stages(BM + n)}\n#define CHAINED 0\n#define B_ALONG_N {int(along_n)}\n",
             f'#define TURNS {int(sum_format == "float32" and block <= LARGEST_TURN)}\n#define ADD "add.{rounding}.f32"\n',
             f"#define CONVERTED {CONVERTED}\n",
             f'#define VALUE_OF "cvt.f32.{_TENSOR[fmt][0]}"\n',
@@ -85,12 +86,41 @@ def wgmma_chain_source(a: str, b: str, columns: int = CHAIN_COLUMNS, along_n: bo
     n, size = columns, CHAINED[a][2]
     return "".join(
         [
-            f"#define BN {n}\n#define BK {ROW_BYTES // size}\n#define B {ROW_BYTES // size}\n#define WIDE_SUM 0\n",
-            f'#define STAGES {_stages(n)}\n#define CHAINED 1\n#define TURNS 0\n#define ADD "add.rn.f32"\n#define CONVERTED 1\n',
+            f"#define BM {BM}\n#define BN {n}\n#define BK {ROW_BYTES // size}\n#define B {ROW_BYTES // size}\n#define WIDE_SUM 0\n",
+            f'#define STAGES {_stages(BM + n)}\n#define CHAINED 1\n#define TURNS 0\n#define ADD "add.rn.f32"\n#define CONVERTED 1\n',
             f"#define B_ALONG_N {int(along_n)}\n",
             _mma(n, 32 // size, CHAINED[a][0], CHAINED[b][0], f", 0, {int(along_n)}" if size == 2 else ""),
             kernel_text("fabsum_sums.cuh", "fabsum.cuh"),
         ]
+    )
+
+
+@cache
+def turned_chain_source(a: str, b: str) -> str:
+    """The kernel `turned` of the same chain where 32-bit codes of b lie along n."""
+    rows, columns = TURNED
+    size = CHAINED[b][2]
+    return "".join(
+        [
+            f"#define BM {rows}\n#define BN {columns}\n#define BK {ROW_BYTES // size}\n#define STAGES {_stages(rows + columns)}\n",
+            '#define WIDE_SUM 0\n#define TURNS 0\n#define ADD "add.rn.f32"\n#define CONVERTED 1\n#define B_ALONG_N 1\n',
+            kernel_text("fabsum_sums.cuh"),
+            _mma_of_registers(rows, 32 // size, CHAINED[a][0], CHAINED[b][0]),
+            kernel_text("turned.cuh"),
+        ]
+    )
+
+
+def _mma_of_registers(n: int, k: int, a: str, b: str) -> str:
+    """The function mma(d, x, a): one instruction on top of d, its first operand b's codes x in registers."""
+    count = n // 2
+    outs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    registers = ", ".join(f"%{i}" for i in range(count))
+    codes = ", ".join(f"%{count + i}" for i in range(4))
+    return (
+        f"__device__ __forceinline__ void mma(float (&d)[{count}], const unsigned (&x)[4], unsigned long long a) {{\n"
+        f'  asm volatile("wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{b}.{a} {{{registers}}}, {{{codes}}}, %{count + 4}, 1, 1, 1;"\n'
+        f'  : {outs} : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(a));\n}}\n'
     )
 
 
@@ -107,12 +137,13 @@ def _mma(n: int, k: int, a: str, b: str, transposed: str) -> str:
     )
 
 
-def _stages(columns: int) -> int:
-    return SHARED_BYTES // ((BM + columns) * ROW_BYTES + 16)
+def _stages(lines: int) -> int:
+    """How many stages shared memory holds, so many rows and columns each."""
+    return SHARED_BYTES // (lines * ROW_BYTES + 16)
 
 
-def _shared(columns: int) -> int:
-    return _stages(columns) * ((BM + columns) * ROW_BYTES + 16)
+def _shared(lines: int) -> int:
+    return _stages(lines) * (lines * ROW_BYTES + 16)
 
 
 @cache
@@ -127,7 +158,8 @@ def _tensor_map(matrix: Any, rows: int, kind: int) -> _Map:
     base = ctypes.addressof(aligned)
     place = base + (-base) % 64
     sizes = (ctypes.c_uint64 * 2)(matrix.shape[1], matrix.shape[0])
-    strides = (ctypes.c_uint64 * 1)(matrix.strides[0])
+    pitch = matrix.strides[0] if matrix.shape[0] > 1 else matrix.shape[1] * matrix.itemsize  # a lone line may have any stride
+    strides = (ctypes.c_uint64 * 1)(pitch)
     box, step = (ctypes.c_uint32 * 2)(ROW_BYTES // matrix.itemsize, rows), (ctypes.c_uint32 * 2)(1, 1)
     status = _driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(place), kind, 2, ctypes.c_void_p(matrix.data.ptr), sizes, strides, box, step, 0, 3, 2, 0
@@ -139,13 +171,13 @@ def _tensor_map(matrix: Any, rows: int, kind: int) -> _Map:
 
 
 def lies_along_n(matrix: Any) -> bool:
-    """Whether the kernels take an operand (n, k) as it lies along n: codes of 16 bits, lines of whole 16 bytes."""
+    """Whether a chain takes an operand (n, k) as it lies along n: codes of 16 or 32 bits, lines of whole 16 bytes. FABsum takes 16."""
     size, lines = matrix.itemsize, matrix.strides[1]
-    return bool(size == 2 == matrix.strides[0] and lines != size and lines % 16 == matrix.data.ptr % 16 == 0)
+    return bool(size in (2, 4) and size == matrix.strides[0] != lines and lines % 16 == matrix.data.ptr % 16 == 0)
 
 
 def _map_of_b(matrix: Any, columns: int, kind: int, along_n: bool) -> _Map:
-    """The description of b (n, k): boxes of `columns` along k, or of 64 along n by as many k."""
+    """The description of b (n, k): boxes of `columns` along k, or of 128 bytes along n by as many k as there are codes in them."""
     return _tensor_map(matrix.T, ROW_BYTES // matrix.itemsize, kind) if along_n else _tensor_map(matrix, columns, kind)
 
 
@@ -225,7 +257,7 @@ def chained_words(
         compiled_kernel(fabsum_source(block, sum, fmt), "largest", ("-arch=sm_90a",))(
             (264, 2), (512,), (*last, *counts, largest)
         )
-    _launch(fabsum_source(block, sum, fmt, rounding, along_n), args, columns)
+    _launch("fabsum", fabsum_source(block, sum, fmt, rounding, along_n), args, BM, columns)
     return out
 
 
@@ -238,16 +270,21 @@ def chain_into(a: Any, b: Any, c: Any, formats: tuple[str, str], out: Any, colum
     a, b = _k_contiguous(a), b if along_n else _k_contiguous(b)
     (m, k), n = a.shape, b.shape[0]
     args = _Product(c=0 if c is None else c.data.ptr, d=out.data.ptr, m=m, n=n, k=k, phases=1)
-    args.a[0] = _tensor_map(a, BM, CHAINED[formats[0]][1])
+    turned = along_n and b.itemsize == 4
+    rows, columns = TURNED if turned else (BM, columns)
+    args.a[0] = _tensor_map(a, rows, CHAINED[formats[0]][1])
     args.b[0] = _map_of_b(b, columns, CHAINED[formats[1]][1], along_n)
-    _launch(wgmma_chain_source(*formats, columns, along_n), args, columns)
+    if turned:
+        _launch("turned", turned_chain_source(*formats), args, rows, columns)
+    else:
+        _launch("fabsum", wgmma_chain_source(*formats, columns, along_n), args, rows, columns)
 
 
-def _launch(source: str, args: _Product, columns: int) -> None:
-    launch = compiled_kernel(source, "fabsum", ("-arch=sm_90a",))
-    launch.max_dynamic_shared_size_bytes = _shared(columns)
+def _launch(name: str, source: str, args: _Product, rows: int, columns: int) -> None:
+    launch, shared = compiled_kernel(source, name, ("-arch=sm_90a",)), _shared(rows + columns)
+    launch.max_dynamic_shared_size_bytes = shared
     by_value = np.frombuffer(bytes(args), dtype=np.dtype((np.void, ctypes.sizeof(args))))[0]
-    launch((ceil(args.m / BM) * ceil(args.n / columns),), (384,), (by_value,), shared_mem=_shared(columns))
+    launch((ceil(args.m / rows) * ceil(args.n / columns),), (384,), (by_value,), shared_mem=shared)
 
 
 def word_codes(x: Any, words: int, fmt: str) -> list[Any]:

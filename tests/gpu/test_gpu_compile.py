@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tcsim_gpu import aligned, ballast, compile_check, grouped, source
 from tcsim_gpu import compile as compiler
-from tcsim_gpu.fabsum import CHAINED, fabsum_source, wgmma_chain_source
+from tcsim_gpu.fabsum import CHAINED, fabsum_source, turned_chain_source, wgmma_chain_source
 from tcsim_gpu.matrix_source import matrix_source
 from tcsim_gpu.unit_of_instruction import named
 
@@ -118,6 +118,10 @@ def test_fabsum_compiles(block: int, total: str, fmt: str, rounding: str, along_
 @pytest.mark.parametrize(("fmt", "along_n"), [*((fmt, False) for fmt in CHAINED), ("float16", True), ("bfloat16", True)])
 def test_a_units_own_chain_compiles(fmt: str, along_n: bool, tmp_path: Path) -> None:
     build_in_flight(wgmma_chain_source(fmt, fmt, along_n=along_n), tmp_path)
+
+
+def test_the_chain_turned_compiles(tmp_path: Path) -> None:
+    build_in_flight(turned_chain_source("tfloat32", "tfloat32"), tmp_path)
 
 
 def test_what_surrounds_the_tensor_cores_compiles() -> None:

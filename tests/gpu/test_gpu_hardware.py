@@ -115,6 +115,25 @@ def test_fused_fabsum_of_hard_numbers_equals_the_schedule(block: int, total: str
 
 @pytest.mark.skipif(not device.gpu_available() or device.capability() != 90, reason="the fused kernel needs Hopper")
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_b_of_32_bits_lies_along_k_or_n(seed: int) -> None:
+    """The same bits where the tensor core takes a from shared memory and b from registers, tile for tile as beside each other."""
+    cp, rng, along = device.cupy(), np.random.default_rng(seed), 0
+    for i in range(60):
+        m, n, k = int(rng.integers(1, 600)), int(rng.integers(1, 120)) * (4 if i % 4 else 1), int(rng.integers(1, 300))
+        kind = ("rarely special", "any")[i % 2]
+        a, b = (hard_codes(rng, s, kind, 0x7F800000, 32) & np.uint32(0xFFFFE000) for s in ((m, k), (k, n)))
+        a, b = cp.asarray(a), cp.asarray(b)
+        c = cp.asarray(rng.standard_normal((m, n)).astype(np.float32)) if i % 3 else None
+        found = [cp.empty((m, n), cp.uint32) for _ in range(2)]
+        for operand, out in zip((b.T, cp.ascontiguousarray(b.T)), found, strict=True):
+            fabsum.chain_into(a, operand, c, ("tfloat32", "tfloat32"), out)
+        np.testing.assert_array_equal(*(x.get() for x in found))
+        along += fabsum.lies_along_n(b.T)
+    assert 20 < along < 60
+
+
+@pytest.mark.skipif(not device.gpu_available() or device.capability() != 90, reason="the fused kernel needs Hopper")
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_b_lies_along_k_or_n(seed: int) -> None:
     """The same bits whichever way b lies in memory, of any shape, through the chain and through FABsum."""
     cp, rng, along = device.cupy(), np.random.default_rng(seed), 0

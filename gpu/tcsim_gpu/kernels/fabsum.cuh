@@ -8,20 +8,11 @@
 // additions and tensor instructions share a pipe, so what counts is how short the additions are, not when they come.
 // With CHAINED every phase runs through the one chain, from c on, and nothing is added outside: the unit's own GEMM.
 //
-// The host defines BN (columns of a tile), BK (products in 128 bytes), B (the block), WIDE_SUM, ADD (the float addition's PTX),
-// CONVERTED, TURNS, STAGES, VALUE_OF (a code's PTX conversion to float), CHAINED, B_ALONG_N (whether b lies along n in memory, not
-// along k: 16-bit codes may) and mma(d, a, b, scale_d).
+// The host defines BM and BN (rows and columns of a tile), BK (products in 128 bytes), B (the block), WIDE_SUM, ADD (the float
+// addition's PTX), CONVERTED, TURNS, STAGES, VALUE_OF (a code's PTX conversion to float), CHAINED, B_ALONG_N (whether b lies along n
+// in memory, not along k: 16-bit codes may) and mma(d, a, b, scale_d).
 //
 // Begins with fabsum_sums.cuh.
-
-struct Stage {
-  int index;
-  u32 parity;
-};
-
-__device__ __forceinline__ void next(Stage &s) {
-  if (++s.index == STAGES) s.index = 0, s.parity ^= 1;
-}
 
 template <bool SCALED> __device__ __forceinline__ void add(Sum (&total)[R], const float (&d)[R], int shift) {
 #pragma unroll
@@ -179,39 +170,20 @@ __device__ __forceinline__ void put_singly(const Product &p, int row, int column
 
 extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constant__ Product p) {
   extern __shared__ __align__(1024) u8 shared[];
-  const u32 a_tiles = shared_base(shared), b_tiles = a_tiles + STAGES * A_TILE;
-  const u32 full = b_tiles + STAGES * B_TILE, empty = full + 8 * STAGES;
-  const i64 down = (p.m + BM - 1) / BM, across = (p.n + BN - 1) / BN, group = 16;
-  const i64 in_group = group * across, g = blockIdx.x / in_group, rows = min(group, down - g * group);
-  const int row0 = (int)((g * group + blockIdx.x % in_group % rows) * BM), column0 = (int)(blockIdx.x % in_group / rows * BN);
-  const int tiles = (int)((p.k + BK - 1) / BK);
-  if (threadIdx.x == 0) {
-    for (int s = 0; s < STAGES; s++) {
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * s));
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(empty + 8 * s));
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  }
+  const Room room = room_of(shared);
+  const Corner corner = corner_of(p);
+  const int row0 = corner.row, column0 = corner.column, tiles = (int)((p.k + BK - 1) / BK);
+  if (threadIdx.x == 0) begin_barriers(room, 2);
   __syncthreads();
 
   if (threadIdx.x >= 256) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (threadIdx.x == 256) {
-      Stage s = {0, 1};
-      for (int phase = 0; phase < p.phases; phase++)
-        for (int t = 0; t < tiles; t++, next(s)) {
-          wait(empty + 8 * s.index, s.parity);
-          expect(full + 8 * s.index, A_TILE + B_TILE);
-          fetch(a_tiles + s.index * A_TILE, p.a + p.which_a[phase], t * BK, row0, full + 8 * s.index);
-          fetch_b(b_tiles + s.index * B_TILE, p.b + p.which_b[phase], t * BK, column0, full + 8 * s.index);
-        }
-    }
+    if (threadIdx.x == 256) bring(p, room, corner, tiles);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     const int me = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    const u64 a = descriptor(a_tiles + me * (64 * ROW_BYTES)), b = descriptor_b(b_tiles);
-    const Group g = {a, b, full, empty, tiles, me, p.shift, p.k, threadIdx.x % 128 == 0};
+    const u64 a = descriptor(room.a + me * (64 * ROW_BYTES)), b = descriptor_b(room.b);
+    const Group g = {a, b, room.full, room.empty, tiles, me, p.shift, p.k, threadIdx.x % 128 == 0};
     const int row = row0 + me * 64 + warp * 16 + lane / 4, column = column0 + lane % 4 * 2;
     float acc[R];
 #pragma unroll

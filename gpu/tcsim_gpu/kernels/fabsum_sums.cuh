@@ -5,11 +5,10 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
-#define BM 128
 #define ROW_BYTES 128
 #define A_TILE (BM * ROW_BYTES)
 #define B_TILE (BN * ROW_BYTES)
-#define R (BN / 2)  // accumulator registers of a thread
+#define R (BM * BN / 256)  // accumulator registers of a thread
 #if WIDE_SUM
 typedef double Sum;
 #else
@@ -62,13 +61,13 @@ __device__ __forceinline__ u64 descriptor(u32 at) {
   return (u64)((at & 0x3FFFF) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 
-// The columns of a tile along n: as rows of 128 bytes along k, or as strips of 64 columns, BK rows of 128 bytes along n each.
+// The columns of a tile along n: as rows of 128 bytes along k, or as strips of BK columns, BK rows of 128 bytes along n each.
 #if B_ALONG_N
 #define STRIP (BK * ROW_BYTES)
 #define B_STEP ((16 * ROW_BYTES) >> 4)  // from one instruction's k to the next, in units of a descriptor
 __device__ __forceinline__ void fetch_b(u32 to, const Map *map, int k, int column, u32 barrier) {
 #pragma unroll
-  for (int i = 0; i < BN / 64; i++) fetch(to + i * STRIP, map, column + i * 64, k, barrier);
+  for (int i = 0; i < BN / BK; i++) fetch(to + i * STRIP, map, column + i * BK, k, barrier);
 }
 __device__ __forceinline__ u64 descriptor_b(u32 at) { return descriptor(at) ^ (u64)1 << 16 | (u64)(STRIP >> 4) << 16; }
 #else
@@ -76,6 +75,59 @@ __device__ __forceinline__ u64 descriptor_b(u32 at) { return descriptor(at) ^ (u
 __device__ __forceinline__ void fetch_b(u32 to, const Map *map, int k, int column, u32 barrier) { fetch(to, map, k, column, barrier); }
 __device__ __forceinline__ u64 descriptor_b(u32 at) { return descriptor(at); }
 #endif
+
+struct Stage {
+  int index;
+  u32 parity;
+};
+
+__device__ __forceinline__ void next(Stage &s) {
+  if (++s.index == STAGES) s.index = 0, s.parity ^= 1;
+}
+
+// Where the stages' tiles and barriers are in shared memory.
+struct Room {
+  u32 a, b, full, empty;
+};
+
+__device__ __forceinline__ Room room_of(const void *shared) {
+  const u32 a = shared_base(shared), b = a + STAGES * A_TILE, full = b + STAGES * B_TILE;
+  return {a, b, full, full + 8 * STAGES};
+}
+
+// One thread's: `readers` say each time that a stage may be overwritten.
+__device__ __forceinline__ void begin_barriers(const Room &room, int readers) {
+  for (int s = 0; s < STAGES; s++) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(room.full + 8 * s));
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(room.empty + 8 * s), "r"(readers));
+  }
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// The first row and column of a block's tile: 2048 rows before the next columns, about as many as those of all blocks at once.
+struct Corner {
+  int row, column;
+};
+
+__device__ __forceinline__ Corner corner_of(const Product &p) {
+  const i64 down = (p.m + BM - 1) / BM, across = (p.n + BN - 1) / BN, group = 2048 / BM;
+  const i64 in_group = group * across, g = blockIdx.x / in_group, rows = min(group, down - g * group);
+  return {(int)((g * group + blockIdx.x % in_group % rows) * BM), (int)(blockIdx.x % in_group / rows * BN)};
+}
+
+// The producer: every phase's tiles along k, as stages become free.
+__device__ __forceinline__ void bring(const Product &p, const Room &room, const Corner &corner, int tiles) {
+  Stage s = {0, 1};
+  for (int phase = 0; phase < p.phases; phase++)
+    for (int t = 0; t < tiles; t++, next(s)) {
+      const u32 full = room.full + 8 * s.index;
+      wait(room.empty + 8 * s.index, s.parity);
+      expect(full, A_TILE + B_TILE);
+      fetch(room.a + s.index * A_TILE, p.a + p.which_a[phase], t * BK, corner.row, full);
+      fetch_b(room.b + s.index * B_TILE, p.b + p.which_b[phase], t * BK, corner.column, full);
+    }
+}
 
 // Keeps the compiler from moving accumulators across the start or the end of an instruction.
 __device__ __forceinline__ void hold(float (&d)[R]) {
