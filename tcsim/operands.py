@@ -57,6 +57,8 @@ def operand(
         bad = first_unrepresentable(patterns, stored, fmt)
         if bad is not None:
             return Operand(_encoded(array, fmt, name, round, seed), fmt)
+    if not fmt.negative_zero and np.any(patterns == stored.sign_bit):
+        return Operand(_encoded(array, fmt, name, round, seed), fmt)  # its zeros have no sign
     return Operand(patterns, stored)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from support.whatifs import distinct
 
 import tcsim
 
@@ -66,6 +67,22 @@ def test_values_and_codes_are_the_same_thing(dtype: type) -> None:
     a, b = values(5, 33), values(33, 6)
     x, y = (a.view(dtype), b.view(dtype)) if dtype is np.uint16 else (a.astype(dtype), b.astype(dtype))
     assert np.array_equal(bits(tcsim.matmul(x, y, unit=U)), bits(tcsim.matmul(a, b, unit=U)))
+
+
+@pytest.mark.parametrize("unit", [u for u in distinct() if u.scale is None and not u.a_format.integer], ids=lambda u: u.label)
+def test_values_are_the_codes_they_encode_to(unit: tcsim.Unit) -> None:
+    """Zeros of both signs among them: +0 in formats that have no -0."""
+    rng = np.random.default_rng(5)
+    for k in (1, 2, 9):
+        x, y, z = (
+            np.where(rng.random(s) < 0.5, rng.choice([0.0, -0.0], s), np.exp2(rng.integers(0, 2, s)) * rng.choice([-1, 1], s))
+            for s in ((4, k), (k, 4), (4, 4))
+        )
+        c = tcsim.encode(np.where(rng.random((4, 4)) < 0.7, -0.0, z), unit.out)
+        expected = tcsim.matmul(tcsim.encode(x, unit.a), tcsim.encode(y, unit.b), c, unit=unit)
+        for dtype in (np.float32, np.float64):
+            found = tcsim.matmul(x.astype(dtype), y.astype(dtype), c, unit=unit)
+            assert np.array_equal(found.view(f"u{found.itemsize}"), expected.view(f"u{found.itemsize}"))
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "float6_e3m2fn"])

@@ -107,6 +107,11 @@ class Format:
         implicit = 1 << self.mantissa_bits if self._top_field or not self.zero else 0
         return float(implicit + fraction) * 2.0 ** (self.emax - self.mantissa_bits)
 
+    @property
+    def negative_zero(self) -> bool:
+        """Whether it has a -0: its values become +0 in a format without."""
+        return self.signed and self.zero and not self.integer and self.nan != "negative-zero"
+
     @cached_property
     def sign_bit(self) -> int:
         """The sign's place in a code, 0 for an unsigned format."""
