@@ -77,7 +77,7 @@ def matmul_on_gpu(
 
 
 class _Given:
-    """How a call's arrays on a GPU are read: as codes, without a copy but for the masks of narrow ones."""
+    """How a call's arrays on a GPU are read: as codes, copied only where values are of another format than the unit's."""
 
     def __init__(self, like: Foreign, unit: Unit, codes: bool) -> None:
         self.like, self.unit, self.only_codes = like, unit, codes
@@ -91,9 +91,12 @@ class _Given:
             raise _Elsewhere
         if dtype == fmt.name:
             return Operand(codes, fmt)
-        if dtype not in ("float32", "float64") or fmt.integer or not bool(held(codes.view(dtype), fmt).all()):
+        if dtype not in ("float32", "float64") or fmt.integer:
             raise _Elsewhere
-        return Operand(codes, FORMATS[dtype])
+        found = import_module("tcsim_gpu.conversion").codes_if_held(codes, FORMATS[dtype], fmt)
+        if found is None:
+            raise _Elsewhere
+        return Operand(found, fmt)
 
     def _codes(self, codes: Any, dtype: str, fmt: Format) -> Operand:
         used = (1 << fmt.width) - (1 << fmt.padding)
@@ -107,10 +110,7 @@ class _Given:
 
     def start(self, c: Any, shape: tuple[int, ...], drop: tuple[bool, bool]) -> Any:
         """The codes of c, broadcast to the result."""
-        found = self.operand(c, self.unit.out_format, "c")
-        codes = found.codes
-        if found.stored != self.unit.out_format:
-            raise _Elsewhere
+        codes = self.operand(c, self.unit.out_format, "c").codes
         codes = codes[..., np.newaxis] if codes.ndim and drop[1] else codes
         return _broadcast(codes[..., np.newaxis, :] if codes.ndim and drop[0] else codes, shape)
 
@@ -150,18 +150,3 @@ def stream(like: Foreign) -> Any:
 
     where = like.example.device
     return import_module("tcsim_gpu.device").stream_at(torch.cuda.current_stream(where).cuda_stream, where.index)
-
-
-def held(values: Any, fmt: Format) -> Any:
-    """Which float32 or float64 values a format has, element by element; of numpy's or CuPy's kind, by their common functions.
-
-    A value m·2^e with 1/2 <= |m| < 1 is held where 2^-q·value is an integer, q = max(e - precision, emin - mantissa bits), and
-    |value| is at most the largest; zeros, negative values, infinities and NaN where the format has them.
-    """
-    _, e = np.frexp(values)
-    q = np.maximum(e - fmt.precision, fmt.emin - fmt.mantissa_bits)
-    wide = values.astype("float64")
-    scaled = np.ldexp(wide, -q)
-    finite = (scaled == np.rint(scaled)) & (abs(wide) <= fmt.max_finite) & ((wide != 0) | fmt.zero)
-    special = (np.isinf(values) & (fmt.inf_code is not None)) | (np.isnan(values) & (fmt.nan != "none"))
-    return np.where(np.isfinite(values), finite, special) & (fmt.signed | ~(values < 0))

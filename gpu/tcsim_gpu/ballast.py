@@ -284,7 +284,7 @@ def multiply_ballast(problem: Problem, by: int, out: Any, any_sign: bool = False
     if 0 < 8 * head <= k:  # an eighth more than the emulator's time at most, where ballast gives up
         problem = after_head(problem, head)
         k -= head
-    order = xp.asarray(ballast_places(unit, k))
+    order = ballast_places(unit, k)
     columns = Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored)
     for z in range(batch):
         a, of_a = survey_operands(unit, by, arranged(problem.a, z, unit.a_operand, order, False))

@@ -15,7 +15,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim_gpu import device, fabsum
 from tcsim_gpu.certificates import CHUNK, EMPTY, reach_of, tables
-from tcsim_gpu.instructions import converted
+from tcsim_gpu.conversion import converted
 from tcsim_gpu.launch import argument_struct, compiled_kernel, numbers_after, on_device
 from tcsim_gpu.source import kernel_text
 

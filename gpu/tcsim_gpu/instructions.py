@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.fp.formats import Format
 from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
-from tcsim.problem import Codes, Operand, Problem
+from tcsim.problem import Codes, Problem
 from tcsim_gpu import device
+from tcsim_gpu.conversion import converted
 from tcsim_gpu.launch import argument_struct, compiled_kernel, on_device
 from tcsim_gpu.matrix_source import matrix_source
-from tcsim_gpu.source import format_struct, kernel_text
 from tcsim_gpu.table import GpuInstruction, instructions_of
 from tcsim_gpu.unit_of_instruction import instruction_units
 
@@ -103,28 +102,3 @@ def multiply_hardware_on_device(problem: Problem, row: GpuInstruction) -> Any:
     product = compiled_kernel(matrix_source(row, problem.plan, problem.unit), "product", options)
     product((min(groups, 1 << 20),), (128,), (args.argument(),))
     return out
-
-
-def converted(operand: Operand, fmt: Format) -> Any:
-    """The operand's codes in `fmt`, on the device."""
-    codes = on_device(operand.codes)
-    if operand.stored == fmt:
-        return codes
-    cp = device.cupy()
-    out = cp.empty(codes.shape, fmt.storage)
-    if out.size:
-        args = (codes, out, *(np.int64(s) for s in codes.strides), *(np.int64(s) for s in codes.shape[1:]), np.int64(out.size))
-        _converter(operand.stored, fmt)((min(ceil(out.size / 256), 1 << 20),), (256,), args)
-    return out
-
-
-def _converter(stored: Format, fmt: Format) -> Any:
-    nan = f"#define NAN_CODE_OF_MINE {fmt.nan_code or 0}ull\n"
-    source = [
-        kernel_text("numbers.cuh"),
-        nan,
-        format_struct("STORED", stored),
-        format_struct("MINE", fmt),
-        kernel_text("convert.cuh"),
-    ]
-    return compiled_kernel("".join(source), "convert")

@@ -14,8 +14,8 @@ from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim_gpu import device, fabsum
 from tcsim_gpu.certificates import padding
+from tcsim_gpu.conversion import converted
 from tcsim_gpu.emulator import k_places
-from tcsim_gpu.instructions import converted
 from tcsim_gpu.launch import argument_struct, compiled_kernel, on_device
 from tcsim_gpu.source import kernel_text
 
@@ -70,10 +70,9 @@ def multiply_natively(problem: Problem, native: Unit, out: Any) -> None:
     cp = device.cupy()
     unit, k = problem.unit, problem.shape[3]
     order, straight = _ordered(unit, native, k)
-    moved = cp.asarray(order)
     for z in range(out.shape[0]):
-        a = arranged(problem.a, z, unit.a_operand, moved, straight)
-        b = arranged(Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored), z, unit.b_operand, moved, straight, True)
+        a = arranged(problem.a, z, unit.a_operand, order, straight)
+        b = arranged(Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored), z, unit.b_operand, order, straight, True)
         c = None if problem.c is None else cp.ascontiguousarray(on_device(problem.c)[z]).view(cp.float32)
         fabsum.chain_into(a, b, c, (str(native.a_operand.name), str(native.b_operand.name)), out[z])
 
@@ -89,8 +88,7 @@ def arranged(operand: Operand, z: int, fmt: Format, order: Any, straight: bool, 
     rows, places = codes.shape[0], int(order.size)
     size = 16 // codes.itemsize
     pitch = -(-places // size) * size  # whole 16 bytes, for the copy engine
-    if pitch != places:
-        order = cp.concatenate([order, cp.full(pitch - places, -1, cp.int32)])
+    order = cp.asarray(np.pad(order, (0, pitch - places), constant_values=-1))
     out = cp.empty((rows, pitch), codes.dtype)
     steps = [s // codes.itemsize for s in codes.strides]
     job = Arrange().set(source=codes, to=out, order=order, row_step=steps[0], k_step=steps[1], rows=rows, k=pitch)

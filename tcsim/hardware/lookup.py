@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 from tcsim.errors import unknown
@@ -107,10 +108,15 @@ def as_unit(given: Unit | str | Any) -> Unit:
     if isinstance(given, Unit):
         return given
     if isinstance(given, str) and _parts(given) is not None:
-        return unit(given)
+        return _named(given)
     raise TypeError(
         f"unit must be a Unit, as tcsim.unit('a100', 'float16') gives, or the name of one, 'a100:float16'; got {given!r}"
     )
+
+
+@lru_cache(maxsize=256)
+def _named(label: str) -> Unit:
+    return unit(label)  # takes as long as a small product
 
 
 def _parts(text: str) -> dict[str, str | None] | None:

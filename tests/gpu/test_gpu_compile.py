@@ -4,13 +4,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tcsim_gpu import aligned, ballast, compile_check, grouped, source
+from tcsim_gpu import aligned, ballast, compile_check, conversion, grouped, source
 from tcsim_gpu import compile as compiler
 from tcsim_gpu.fabsum import CHAINED, fabsum_source, turned_chain_source, wgmma_chain_source
 from tcsim_gpu.matrix_source import matrix_source
 from tcsim_gpu.unit_of_instruction import named
 
 import tcsim
+from tcsim.fp.formats import FORMATS
 
 NO_COMPILER = "no CUDA compiler here: neither nvcc nor NVRTC (pip install nvidia-cuda-nvrtc)"
 
@@ -127,6 +128,8 @@ def test_the_chain_turned_compiles(tmp_path: Path) -> None:
 def test_what_surrounds_the_tensor_cores_compiles() -> None:
     build(source.kernel_text("fold.cuh"), "sm_90a")
     build("#define CODE unsigned char\n" + source.kernel_text("arrange.cuh"), "sm_90a")
+    build(source.kernel_text("numbers.cuh", "beneath.cuh"), "sm_80")
+    build(conversion.conversion_source(FORMATS["float32"], FORMATS["float8_e4m3fn"]), "sm_80")
 
 
 @pytest.mark.parametrize(("gpu", "fmt"), [("a100", "bfloat16"), ("v100", "float16")])

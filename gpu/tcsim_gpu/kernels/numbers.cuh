@@ -105,7 +105,7 @@ template <class F> DEV u64 encode_exact(const Value &v, u64 nan_code) {
   if (v.kind == NOT_A_NUMBER) return nan_code;
   const u64 sign = v.negative && F::SIGNED() ? 1ull << (F::WIDTH() - 1) : 0;
   if (v.kind == INFINITE) return sign | F::INF_CODE();
-  if (!v.significand) return sign;
+  if (!v.significand) return F::NAN_STYLE() == NAN_NEGATIVE_ZERO ? 0 : sign;
   const int exponent = top_bit(v.significand) + v.lsb, at = exponent > F::EMIN() ? exponent : F::EMIN();
   const int shift = at - F::MB() - v.lsb;
   const u64 significand = shift >= 0 ? (u64)(v.significand >> shift) : (u64)v.significand << -shift;

@@ -1,0 +1,97 @@
+"""Codes of one format as codes of another that holds their values, on the GPU."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import ceil
+from typing import Any
+
+from tcsim.fp.formats import Format
+from tcsim.problem import Operand
+from tcsim_gpu.launch import GPU, PresentGpu, argument_struct, on_device
+from tcsim_gpu.source import format_struct, kernel_text
+
+Conversion = argument_struct("Conversion", "source to lost s0 s1 s2 n1 n2 count")
+Beneath = argument_struct("Beneath", "words found count", "mask")
+THREADS, MOST_BLOCKS = 256, 1 << 16
+
+
+def converted(operand: Operand, fmt: Format) -> Any:
+    """The codes in `fmt` of an operand (batch, rows, columns) whose values it holds."""
+    codes = on_device(operand.codes)
+    if operand.stored == fmt:
+        return codes
+    to, _ = _convert(codes, operand.stored, fmt, False, GPU)
+    return to
+
+
+def codes_if_held(codes: Any, stored: Format, fmt: Format, machine: PresentGpu = GPU) -> Any:
+    """The codes in `fmt` of codes of `stored`, of any shape; None where it does not hold one of them. An array that lies the other way
+    round still does.
+
+    A value is held as `tcsim.encode` has it: of NaN any, and zeros of either sign where there is a zero. Codes that are the same in both
+    formats (a float32 whose low bits a tf32 has not) are not copied.
+    """
+    if stored == fmt or not codes.size:
+        return codes
+    if fmt.padding and _padded(stored, fmt) and not _some_beneath(codes, (1 << fmt.padding) - 1, machine):
+        return codes
+    turned = codes.ndim > 1 and codes.strides[-1] > codes.strides[-2]
+    lines = codes.swapaxes(-1, -2) if turned else codes
+    three = lines.reshape(-1, *lines.shape[-2:]) if lines.ndim > 1 else lines.reshape(1, 1, -1)
+    to, lost = _convert(three, stored, fmt, not _all_held(stored, fmt), machine)
+    if lost is not None and int(lost[0]):
+        return None
+    to = to.reshape(lines.shape)
+    return to.swapaxes(-1, -2) if turned else to
+
+
+def _padded(stored: Format, fmt: Format) -> bool:
+    """Whether a format is another one without some low bits, in words as wide."""
+    same = all(
+        getattr(stored, f) == getattr(fmt, f) for f in ("width", "exponent_bits", "bias", "signed", "infinities", "nan", "zero")
+    )
+    return same and stored.storage == "uint32"
+
+
+def _all_held(stored: Format, fmt: Format) -> bool:
+    """Whether a format holds every value of another, for sure."""
+    finite = fmt.emax >= stored.emax and fmt.emin <= stored.emin and fmt.mantissa_bits >= stored.mantissa_bits and fmt.zero
+    special = (fmt.nan != "none" or stored.nan == "none") and (fmt.infinities or not stored.infinities)
+    return finite and special and (fmt.signed or not stored.signed) and fmt.max_finite >= stored.max_finite
+
+
+def _some_beneath(codes: Any, mask: int, machine: PresentGpu) -> bool:
+    """Whether any code has one of these bits; True as well for codes that do not lie together."""
+    whole = codes.flags.c_contiguous or codes.flags.f_contiguous
+    address = codes.ctypes.data if hasattr(codes, "ctypes") else codes.data.ptr
+    if not whole or address % 16:
+        return True
+    found = machine.xp.zeros(1, "uint32")
+    job = Beneath().set(words=codes, found=found, count=codes.size, mask=mask)
+    machine.launch(kernel_text("numbers.cuh", "beneath.cuh"), "beneath", (_blocks(codes.size, 16),), THREADS, job)
+    return bool(int(found[0]))
+
+
+def _convert(codes: Any, stored: Format, fmt: Format, told: bool, machine: PresentGpu) -> tuple[Any, Any]:
+    """Codes (batch, rows, columns) in `fmt`, and, where it is to be told, a word that is not 0 if one of them is lost."""
+    xp = machine.xp
+    to, lost = xp.empty(codes.shape, fmt.storage), xp.zeros(1, "uint32") if told else None
+    if to.size:
+        job = Conversion().set(source=codes, to=to, lost=lost, n1=codes.shape[1], n2=codes.shape[2], count=to.size)
+        job.set(**dict(zip(("s0", "s1", "s2"), codes.strides, strict=True)))
+        machine.launch(conversion_source(stored, fmt), "convert", (_blocks(to.size, 1),), THREADS, job)
+    return to, lost
+
+
+def _blocks(count: int, each: int) -> int:
+    return min(ceil(count / (THREADS * each)), MOST_BLOCKS)
+
+
+@cache
+def conversion_source(stored: Format, fmt: Format) -> str:
+    """The kernel `convert` of two formats."""
+    formats = format_struct("STORED", stored) + format_struct("MINE", fmt)
+    return (
+        kernel_text("numbers.cuh") + f"#define NAN_CODE_OF_MINE {fmt.nan_code or 0}ull\n" + formats + kernel_text("convert.cuh")
+    )
