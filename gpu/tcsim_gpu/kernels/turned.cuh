@@ -41,6 +41,46 @@ __device__ __forceinline__ void read(const Places &at, u32 from, u32 (&x)[4]) {
   }
 }
 
+// x of the lane whose number differs by these bits. In PTX, as in fabsum.cuh.
+__device__ __forceinline__ float of_lane(float x, int bits) {
+  float y;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(y) : "f"(x), "r"(bits));
+  return y;
+}
+
+// Two lanes that differ by these bits: the one keeps x and takes the other's for y, the other the reverse.
+__device__ __forceinline__ void exchange(float &x, float &y, int bits, bool second) {
+  const float other = of_lane(second ? x : y, bits);
+  if (second) x = other;
+  else y = other;
+}
+
+// A warp's 16 columns: four lanes of neighbouring columns exchange four rows' values, so that each stores four columns of one row.
+__device__ __forceinline__ void put(const Product &p, int row0, int column0, int lane, const float (&x)[R]) {
+  const int g = lane / 4, r = row0 + lane % 4 * 2 + g % 2 + g % 4 / 2 * 8;
+#pragma unroll
+  for (int i = 0; i < R; i += 8)
+#pragma unroll
+    for (int half = 0; half < 4; half += 2) {
+      float v[4] = {x[i + half], x[i + half + 1], x[i + 4 + half], x[i + 5 + half]};  // rows 2 t, 2 t + 1, 2 t + 8, 2 t + 9
+      exchange(v[0], v[1], 4, g & 1);
+      exchange(v[2], v[3], 4, g & 1);
+      exchange(v[0], v[2], 8, g & 2);
+      exchange(v[1], v[3], 8, g & 2);
+      const int at = r + i * 2, c = column0 + g / 4 * 4 + half * 4;
+      if (at < p.m && c < p.n) *(float4 *)(p.d + (i64)at * p.n + c) = make_float4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// The same where rows do not begin at multiples of 16 bytes.
+__device__ __forceinline__ void put_singly(const Product &p, int row, int column, const float (&x)[R]) {
+#pragma unroll
+  for (int i = 0; i < R; i++) {
+    const int c = column + i % 4 / 2 * 8, r = row + i / 4 * 8 + i % 2;
+    if (r < p.m && c < p.n) p.d[(i64)r * p.n + c] = x[i];
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(384, 1) turned(const __grid_constant__ Product p) {
   extern __shared__ __align__(1024) u8 shared[];
   const Room room = room_of(shared);
@@ -95,9 +135,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) turned(const __grid_constan
   }
   finish<0>(acc);
 
-#pragma unroll
-  for (int i = 0; i < R; i++) {
-    const int c = column + i % 4 / 2 * 8, r = row + i / 4 * 8 + i % 2;
-    if (r < p.m && c < p.n) p.d[(i64)r * p.n + c] = acc[i];
-  }
+  if (p.n % 4 == 0) put(p, corner.row, corner.column + me * 64 + warp * 16, lane, acc);
+  else put_singly(p, row, column, acc);
 }
