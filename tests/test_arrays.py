@@ -6,10 +6,9 @@ import inspect
 from importlib import import_module
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
-from support.matmul_calls import COPIED, REFUSED, STAYS, V100, A, B, C, bits, outcome
+from support.array_calls import CASES, COPIED, REFUSED, STAYS, V100, A, B, C, bits, outcome
 
 import tcsim
 from tcsim import arrays
@@ -43,32 +42,6 @@ def check(kind: str, got: Any, expected: Any) -> None:
     assert host.dtype == expected.dtype
     assert host.shape == expected.shape
     assert np.array_equal(bits(host), bits(expected))
-
-
-CASES = {
-    "matmul": (lambda a, b, c: tcsim.matmul(a, b, c, unit=tcsim.unit("v100", "float16")), (A, B, C)),
-    "matmul named": (lambda a, b: tcsim.matmul(b=b, a=a, unit=tcsim.unit("a100", "float16"), backend="reference"), (A, B)),
-    "matmul 1-D": (lambda a, b: tcsim.matmul(a, b, unit=tcsim.unit("a100", "float16")), (A[0], B[:, 0])),
-    "matmul batch": (lambda a, b: tcsim.matmul(a, b, unit=tcsim.unit("v100", "float16")), (np.stack([A, A]), B)),
-    "matmul bf16": (
-        lambda a, b: tcsim.matmul(a, b, unit=tcsim.unit("a100", "bfloat16")),
-        (A.astype(ml_dtypes.bfloat16), B.astype(ml_dtypes.bfloat16)),
-    ),
-    "matmul fp8": (
-        lambda a, b: tcsim.matmul(a, b, unit=tcsim.unit("h200", "float8_e4m3fn", b="float8_e5m2")),
-        (A.astype(ml_dtypes.float8_e4m3fn), B.astype(ml_dtypes.float8_e5m2)),
-    ),
-    "matmul codes": (
-        lambda a, b: tcsim.matmul(a, b, unit=tcsim.unit("v100", "float16")),
-        (A.view(np.uint16), B.view(np.uint16)),
-    ),
-    "gemm": (lambda a, b: tcsim.gemm(a, b, "ootomo", unit="v100"), (A.astype(np.float32), B.astype(np.float32))),
-    "round_to": (lambda x: tcsim.round_to(x, "bfloat16"), (C,)),
-    "encode": (lambda x: tcsim.encode(x, "float8_e4m3fn", round="rne"), (C,)),
-    "decode": (lambda x: tcsim.decode(x, "float8_e5m2"), (np.arange(256, dtype=np.uint8),)),
-    "decode bf16 patterns": (lambda x: tcsim.decode(x, "bfloat16"), (np.arange(1 << 16, dtype=np.uint16),)),
-    "quantize": (lambda x: tcsim.quantize(x, "mxfp8_e4m3"), (np.tile(C, 16),)),
-}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,4 +1,4 @@
-"""matmul of arrays that lie on a GPU: what the host's give, of their kind and on their device, or the host's errors."""
+"""Arrays that lie on a GPU: what the host's give, of their kind and on their device, or the host's errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.matmul_calls import COPIED, REFUSED, STAYS, outcome
+from support.array_calls import CASES, COPIED, REFUSED, STAYS, bits, outcome
 from tcsim_gpu import device
 
 import tcsim
@@ -48,3 +48,20 @@ def test_a_call_on_a_gpu(kind: str, name: str) -> None:
         return found.get() if kind == "CuPy" else found.cpu().numpy()
 
     assert outcome(multiply, *given, **options) == outcome(tcsim.matmul, *given, **options)
+
+
+@pytest.mark.parametrize("kind", ["CuPy", "PyTorch"])
+@pytest.mark.parametrize("case", CASES)
+def test_doors(kind: str, case: str) -> None:
+    work, given = CASES[case]
+    if kind == "CuPy" and any(x.dtype.name.startswith(("bfloat", "float8")) for x in given):
+        pytest.skip("CuPy has no narrow floats")
+    found, expected = work(*(on_gpu(kind, x) for x in given)), work(*given)
+    found, expected = (x if isinstance(x, tuple) else (x,) for x in (found, expected))
+    for mine, theirs in zip(found, expected, strict=True):
+        if isinstance(theirs, np.ndarray):
+            assert arrays.kind(mine) == kind
+            assert arrays.Foreign(kind, mine).on_gpu
+            host = arrays.Foreign(kind, mine).numpy(mine, "found")
+            assert (host.dtype, host.shape) == (theirs.dtype, theirs.shape)
+            assert np.array_equal(bits(host), bits(theirs))

@@ -1,4 +1,5 @@
-"""Calls of `tcsim.matmul` for arrays on a GPU: those whose memory is used as it lies, those that are copied, those that are refused."""
+"""Calls of the functions that take arrays of every kind; of `matmul` on a GPU those whose arrays are used as they lie, those whose are
+copied, those that are refused."""
 
 from __future__ import annotations
 
@@ -12,6 +13,31 @@ import tcsim
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((5, 24)).astype(np.float16), RNG.standard_normal((24, 4)).astype(np.float16)
 C = RNG.standard_normal((5, 4)).astype(np.float32)
+
+CASES = {
+    "matmul": (lambda a, b, c: tcsim.matmul(a, b, c, unit=tcsim.unit("v100", "float16")), (A, B, C)),
+    "matmul named": (lambda a, b: tcsim.matmul(b=b, a=a, unit=tcsim.unit("a100", "float16"), backend="reference"), (A, B)),
+    "matmul 1-D": (lambda a, b: tcsim.matmul(a, b, unit=tcsim.unit("a100", "float16")), (A[0], B[:, 0])),
+    "matmul batch": (lambda a, b: tcsim.matmul(a, b, unit=tcsim.unit("v100", "float16")), (np.stack([A, A]), B)),
+    "matmul bf16": (
+        lambda a, b: tcsim.matmul(a, b, unit=tcsim.unit("a100", "bfloat16")),
+        (A.astype(ml_dtypes.bfloat16), B.astype(ml_dtypes.bfloat16)),
+    ),
+    "matmul fp8": (
+        lambda a, b: tcsim.matmul(a, b, unit=tcsim.unit("h200", "float8_e4m3fn", b="float8_e5m2")),
+        (A.astype(ml_dtypes.float8_e4m3fn), B.astype(ml_dtypes.float8_e5m2)),
+    ),
+    "matmul codes": (
+        lambda a, b: tcsim.matmul(a, b, unit=tcsim.unit("v100", "float16")),
+        (A.view(np.uint16), B.view(np.uint16)),
+    ),
+    "gemm": (lambda a, b: tcsim.gemm(a, b, "ootomo", unit="v100"), (A.astype(np.float32), B.astype(np.float32))),
+    "round_to": (lambda x: tcsim.round_to(x, "bfloat16"), (C,)),
+    "encode": (lambda x: tcsim.encode(x, "float8_e4m3fn", round="rne"), (C,)),
+    "decode": (lambda x: tcsim.decode(x, "float8_e5m2"), (np.arange(256, dtype=np.uint8),)),
+    "decode bf16 patterns": (lambda x: tcsim.decode(x, "bfloat16"), (np.arange(1 << 16, dtype=np.uint16),)),
+    "quantize": (lambda x: tcsim.quantize(x, "mxfp8_e4m3"), (np.tile(C, 16),)),
+}
 V100, NVFP4, MXFP8 = (tcsim.unit(*name) for name in (("v100", "float16"), ("b200", "nvfp4"), ("b200", "mxfp8_e4m3")))
 NARROW, SCALES = RNG.integers(0, 16, (5, 32), dtype=np.uint8), RNG.integers(0, 120, (5, 2), dtype=np.uint8)
 STAYS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
