@@ -11,7 +11,10 @@ from support.scaled_problems import scaled_problem
 from tcsim_gpu import certificates, folded, host, what_ifs
 from tcsim_gpu.source import kernel_text
 
+import tcsim
+from tcsim.fp.formats import FORMATS
 from tcsim.hardware.unit import Unit
+from tcsim.problem import Operand, Problem
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +49,15 @@ def as_told(side: certificates.Facts, values: np.ndarray) -> tuple[np.ndarray, .
 
 
 def certified_on_host(
-    library: ctypes.CDLL, told: tuple[tuple[np.ndarray, ...], ...], c: np.ndarray | None, reach: float
+    library: ctypes.CDLL, told: tuple[tuple[np.ndarray, ...], ...], c: np.ndarray | None, reach: float, most: int = 1 << 62
 ) -> tuple[np.ndarray, int]:
     """Which outputs `certify` certifies, and how many of them by their chunks."""
     (x, x_excess, x_spans, x_codes), (y, y_excess, y_spans, y_codes) = told
     (m, n), chunks = (x.shape[1], y.shape[1]), len(x_excess)
-    count, listed = np.zeros(2, np.uint64), np.zeros(m * n, np.int64)
+    count, listed = np.zeros(3, np.uint64), np.zeros(m * n, np.int64)
     job = folded.Certify().set(a=x, b=y, a_excess=x_excess, b_excess=y_excess, c=c, count=count, list=listed)
     job.set(a_spans=x_spans, b_spans=y_spans, a_codes=x_codes, b_codes=y_codes, pitch=x_codes.shape[1])
-    job.set(m=m, n=n, chunks=chunks, room=m * n, offset=0, fraction_bits=folded._bits(reach))
+    job.set(m=m, n=n, chunks=chunks, room=m * n, offset=0, most=most, fraction_bits=folded._bits(reach))
     library.run_certify(ctypes.byref(job), (ctypes.c_uint * 3)(-(-n // 256), -(-m // 32), 1))
     seen = np.ones(m * n, bool)
     seen[listed[: int(count[0])]] = False
@@ -75,6 +78,20 @@ def test_the_devices_certificate_is_the_definition(fold_kernels: ctypes.CDLL, se
         np.testing.assert_array_equal(seen, expected, f"seed {(seed, 3, i)}")
         found += int((~seen).sum())
     assert found > 100
+
+
+def test_no_more_chunks_are_added_up_than_asked(fold_kernels: ctypes.CDLL, fresh_seed: int) -> None:
+    """Scales over five binades, by which nearly all outputs ask about chunks: what is not added up is not certified."""
+    unit, rng, (m, n, k) = tcsim.unit("b200", "nvfp4"), np.random.default_rng(fresh_seed), (24, 20, 1536)
+    codes = [Operand(rng.integers(0, 16, s, dtype=np.uint8), FORMATS["float4_e2m1fn"]) for s in ((1, m, k), (1, k, n))]
+    scales = [rng.integers(40, 80, s, dtype=np.uint8) for s in ((1, m, k // 16), (1, k // 16, n))]
+    values_a, a, values_b, b = both_sides(Problem(unit, tcsim.Sequential().plan(k), *codes, None, *scales))
+    told, reach = (as_told(a, values_a), as_told(b, values_b)), float(certificates.reach_of(unit))
+    all_of_them, by_chunks = certified_on_host(fold_kernels, told, None, reach)
+    fewer, by_few = certified_on_host(fold_kernels, told, None, reach, most=0)
+    assert by_chunks > 100
+    assert not (fewer & ~all_of_them).any()
+    assert by_few < by_chunks
 
 
 def facts_at_edges(draw: what_ifs.Draw, rows: int, edges: np.ndarray) -> certificates.Facts:

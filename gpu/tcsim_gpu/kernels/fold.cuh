@@ -160,9 +160,9 @@ struct Certify {
   const float *a_spans, *b_spans;    // of SPAN chunks
   const u16 *a_codes, *b_codes;      // (rows, pitch): bfloat16
   const u32 *c;
-  u64 *count;  // outputs without a certificate, and those that only the chunks certify
+  u64 *count;  // outputs without a certificate, those that only the chunks certify, chunks whose products were added up
   i64 *list;   // the first `room` of the former
-  i64 m, n, chunks, pitch, room, offset;
+  i64 m, n, chunks, pitch, room, offset, most;  // most: so many chunks are added up, about; then nothing is certified by them any more
   float fraction_bits;
   int pad;
 };
@@ -198,8 +198,17 @@ __device__ __forceinline__ bool small_sum(const u16 *a, const u16 *b) {
   return low == EMPTY || sum <= __hiloint2double((low + 24 + 1023) << 20, 0);
 }
 
+#define AT_ONCE 4     // chunks that a thread adds up before it says so
+#define GIVEN_UP -1
+
+// Whether a thread may add up one more chunk; `added` are those that it has.
+__device__ __forceinline__ bool may_add(const Certify &p, int &added) {
+  if (added != GIVEN_UP && ++added % AT_ONCE == 0 && (i64)atomicAdd(p.count + 2, (u64)AT_ONCE) > p.most) added = GIVEN_UP;
+  return added != GIVEN_UP;
+}
+
 // Whether all chunks of an output have exact sums: by the norms of SPAN chunks, by those of one, by the products themselves.
-__device__ __forceinline__ bool chunks_fit(const Certify &p, i64 i, i64 j) {
+__device__ __forceinline__ bool chunks_fit(const Certify &p, i64 i, i64 j, int &added) {
   for (i64 first = 0; first * SPAN < p.chunks; first += 8) {
     u32 wide = 0;  // of eight spans, loaded at once
 #pragma unroll
@@ -213,7 +222,8 @@ __device__ __forceinline__ bool chunks_fit(const Certify &p, i64 i, i64 j) {
       for (int t = 0; t < SPAN; t++)
         if (start + t < p.chunks && p.a_excess[(start + t) * p.m + i] + p.b_excess[(start + t) * p.n + j] > 24) large |= 1u << t;
       for (int t = 0; large >> t; t++)
-        if (large >> t & 1 && !small_sum(p.a_codes + i * p.pitch + (start + t) * 64, p.b_codes + j * p.pitch + (start + t) * 64)) return false;
+        if (large >> t & 1 && !(may_add(p, added) && small_sum(p.a_codes + i * p.pitch + (start + t) * 64, p.b_codes + j * p.pitch + (start + t) * 64)))
+          return false;
     }
   }
   return true;
@@ -264,9 +274,10 @@ extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant_
   }
   __syncthreads();
   u32 by_chunks = 0;
+  int added = (i64)*(volatile u64 *)(p.count + 2) > p.most ? GIVEN_UP : 0;
   for (u32 at = threadIdx.x; at < asked; at += 256) {
     const i64 row = row0 + waiting[at] / 256, column = column0 + waiting[at] % 256;
-    if (chunks_fit(p, row, column)) by_chunks++;
+    if (added != GIVEN_UP && chunks_fit(p, row, column, added)) by_chunks++;
     else leave(p, row, column);
   }
 #ifdef __CUDACC__
