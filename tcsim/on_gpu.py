@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tcsim import arguments
-from tcsim.arrays import Foreign
+from tcsim.arrays import Foreign, kind
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.hardware.lookup import as_unit
 from tcsim.hardware.unit import Unit
@@ -55,8 +55,7 @@ def matmul_on_gpu(
     given = _Given(like, unit, codes)
     with stream(like):
         try:
-            x, y = (given.operand(array, fmt, name) for array, fmt, name in ((a, unit.a_format, "a"), (b, unit.b_format, "b")))
-            left, right, batch, drop = _shapes(x.codes, y.codes)
+            left, right, batch, drop = _shapes(given.operand(a, unit.a_format, "a"), given.operand(b, unit.b_format, "b"))
             m, k, n = *left.shape[-2:], right.shape[-1]
             start = None if c is None else _three(given.start(c, (*batch, m, n), drop), batch)
             scales = given.scales(scale_a, scale_b, batch, (m, n, k))
@@ -64,7 +63,7 @@ def matmul_on_gpu(
                 return NotImplemented
         except _Elsewhere:
             return NotImplemented
-        operands = Operand(_three(left, batch), x.stored), Operand(_three(right, batch), y.stored)
+        operands = Operand(_three(left, batch), unit.a_format), Operand(_three(right, batch), unit.b_format)
         scale_a, scale_b = (None if s is None else _three(s, batch) for s in scales)
         problem = Problem(unit, plan_of.plan(k), *operands, start, scale_a, scale_b, arguments.seed(seed))
         _check_segments(problem)
@@ -82,35 +81,39 @@ class _Given:
     def __init__(self, like: Foreign, unit: Unit, codes: bool) -> None:
         self.like, self.unit, self.only_codes = like, unit, codes
 
-    def operand(self, x: Any, fmt: Format, name: str) -> Operand:
-        """Values or codes of a format, or float32 and float64 values that it holds."""
-        codes, dtype = self.like.codes(x, name)
+    def codes(self, x: Any, name: str) -> tuple[Any, str]:
+        if kind(x) != self.like.name:  # a list, a number
+            raise _Elsewhere
+        return self.like.codes(x, name)
+
+    def operand(self, x: Any, fmt: Format, name: str) -> Any:
+        """The codes of an array in a format: of its values, of codes, or of float32 and float64 values that it holds."""
+        codes, dtype = self.codes(x, name)
         if dtype.startswith("u"):
-            return self._codes(codes, dtype, fmt)
+            self._check(codes, dtype, fmt)
+            return codes
         if self.only_codes and name != "c":
             raise _Elsewhere
         if dtype == fmt.name:
-            return Operand(codes, fmt)
+            return codes
         if dtype not in ("float32", "float64") or fmt.integer:
             raise _Elsewhere
         found = import_module("tcsim_gpu.conversion").codes_if_held(codes, FORMATS[dtype], fmt)
         if found is None:
             raise _Elsewhere
-        return Operand(found, fmt)
+        return found
 
-    def _codes(self, codes: Any, dtype: str, fmt: Format) -> Operand:
-        used = (1 << fmt.width) - (1 << fmt.padding)
+    def _check(self, codes: Any, dtype: str, fmt: Format) -> None:
+        """Whether unsigned integers are codes of a format."""
+        unused = ((1 << 8 * codes.itemsize) - 1) & ~((1 << fmt.width) - (1 << fmt.padding))
         if dtype != fmt.storage or (fmt.integer and not self.only_codes):
             raise _Elsewhere
-        if used != (1 << 8 * codes.itemsize) - 1 and bool(
-            (codes & codes.dtype.type(~used & (1 << 8 * codes.itemsize) - 1)).any()
-        ):
+        if unused and bool((codes & codes.dtype.type(unused)).any()):
             raise _Elsewhere
-        return Operand(codes, fmt)
 
     def start(self, c: Any, shape: tuple[int, ...], drop: tuple[bool, bool]) -> Any:
         """The codes of c, broadcast to the result."""
-        codes = self.operand(c, self.unit.out_format, "c").codes
+        codes = self.operand(c, self.unit.out_format, "c")
         codes = codes[..., np.newaxis] if codes.ndim and drop[1] else codes
         return _broadcast(codes[..., np.newaxis, :] if codes.ndim and drop[0] else codes, shape)
 
@@ -129,7 +132,7 @@ class _Given:
         )
 
     def _scale(self, x: Any, fmt: Format, name: str) -> Any:
-        codes, dtype = self.like.codes(x, name)
+        codes, dtype = self.codes(x, name)
         if dtype == fmt.name or (dtype, fmt.name) == ("float8_e4m3fn", "float8_ue4m3fn") or dtype == fmt.storage:
             return codes & codes.dtype.type((1 << fmt.width) - 1)
         raise _Elsewhere

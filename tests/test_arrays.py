@@ -147,14 +147,14 @@ def test_what_stays_on_a_gpu(on_gpu: Any, name: str) -> None:
     arguments, options = STAYS[name]
     expected = outcome(tcsim.matmul, *arguments, **options)
     assert isinstance(expected[0], np.dtype)
-    assert outcome(on_gpu.matmul_on_gpu, Numpy("CuPy", A), *arguments, **options) == expected
+    assert outcome(on_gpu.matmul_on_gpu, Numpy("numpy", A), *arguments, **options) == expected
 
 
 @pytest.mark.parametrize("name", COPIED)
 def test_what_is_copied_from_a_gpu(on_gpu: Any, name: str) -> None:
     arguments, options = COPIED[name]
     assert isinstance(outcome(tcsim.matmul, *arguments, **options)[0], np.dtype)
-    assert outcome(on_gpu.matmul_on_gpu, Numpy("CuPy", A), *arguments, **options) is NotImplemented
+    assert outcome(on_gpu.matmul_on_gpu, Numpy("numpy", A), *arguments, **options) is NotImplemented
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -162,7 +162,7 @@ def test_what_is_refused_on_a_gpu_is_as_on_the_host(on_gpu: Any, name: str) -> N
     arguments, options = REFUSED[name]
     expected = outcome(tcsim.matmul, *arguments, **options)
     assert issubclass(expected[0], Exception)
-    assert outcome(on_gpu.matmul_on_gpu, Numpy("CuPy", A), *arguments, **options) in (NotImplemented, expected)
+    assert outcome(on_gpu.matmul_on_gpu, Numpy("numpy", A), *arguments, **options) in (NotImplemented, expected)
 
 
 def test_a_door_copies_what_the_way_on_a_gpu_leaves(monkeypatch: pytest.MonkeyPatch) -> None:

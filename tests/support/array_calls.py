@@ -64,6 +64,8 @@ COPIED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "another format's values": ((A.astype(ml_dtypes.bfloat16), B), {"unit": V100}),
     "c of another format": ((A, B, C.astype(np.float16)), {"unit": V100}),
     "several products": ((A, B), {"unit": V100, "schedule": tcsim.Lanes(8)}),
+    "a list": ((A, B.tolist()), {"unit": V100}),
+    "a number for c": ((A, B, 1.5), {"unit": V100}),
     "no products": ((A[:, :0], B[:0], C), {"unit": V100}),
     "results that are no dtype's": ((A, B), {"unit": V100.replace(out="bfloat16")}),
     "scales as values": ((NARROW, NARROW.T), {"unit": NVFP4, "scale_a": np.ones((5, 2)), "scale_b": np.ones((2, 5))}),
