@@ -14,6 +14,7 @@ from tcsim.studies import STUDIES
 from tcsim.studies.framework.base import Cell, Claim, Result
 from tcsim.studies.framework.verdicts import needed, settle
 
+_SETS = 12  # of needs that are looked at in a run
 EVERY = [pytest.param(name, marks=pytest.mark.xdist_group(name.replace("-", "_"))) for name in STUDIES]
 
 
@@ -24,7 +25,8 @@ def test_a_claim_reads_no_cell_beyond_its_needs(name: str) -> None:
     outcome = quick(name)
     cells, whole = results(name)
     full, rng = outcome.claims, np.random.default_rng(SEED)
-    for reads, members in _by_needs(full, cells).items():
+    sets = list(_by_needs(full, cells).items())
+    for reads, members in [sets[i] for i in rng.permutation(len(sets))[:_SETS]]:
         beyond = [i for i in range(len(cells)) if i not in reads]
         if not beyond or not reads:
             continue
