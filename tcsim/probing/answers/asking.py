@@ -9,6 +9,7 @@ import numpy as np
 
 from tcsim.hardware.choices import ZERO_SIGNS
 from tcsim.probing.answers import groups, remainders
+from tcsim.probing.answers.climbs import Climbs
 from tcsim.probing.answers.orders import Orders
 from tcsim.probing.answers.placed import Placed
 from tcsim.probing.answers.shortened import Shortened
@@ -65,6 +66,7 @@ class Asking:
         self.short = Shortened(box, rng, judge, self.sums)
         self.asked_orders, self.placed = Orders(box, rng, judge, self.sums), Placed(box, rng, judge)
         self.tides = Tides(box, rng)
+        self.climbs = Climbs(box, rng.spawn(1)[0], judge)
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
         self.ascending = False  # whether marks show that k is taken upwards

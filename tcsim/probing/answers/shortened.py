@@ -27,7 +27,7 @@ class Shortened:
         """Equal parts of a block exchanged where that explains more, as often as it does; pairs and lanes too that seem to be taken upwards, as
         whole blocks of them are nearly the same in any order."""
         parts, score = found.parts, found.score
-        hidden = parts["term_cut"] == "pairs" or parts["lanes"] > 1
+        hidden = parts["term_cut"] == "pairs" or parts["lanes"] > 1 or parts["parity_split"]
         if hidden and parts["k_order"] is None and _NEARLY < score < 1.0:
             upwards = {**parts, "k_order": tuple(range(parts["block_size"]))}
             better = self._climbed(Found(upwards, score), used)

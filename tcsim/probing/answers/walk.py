@@ -25,7 +25,7 @@ from tcsim.probing.search.elimination import Found, best_of, descend, improve
 from tcsim.probing.search.focus import focus, rounds_randomly
 from tcsim.probing.search.singly import best_of_used, narrow, scanned_singly
 
-_CUT_WORK = 3e7  # products simulated
+_CUT_WORK, _ORDER_WORK = 3e7, 1.2e8  # products simulated
 _PERIODS = 8
 _SIZES = 8  # of blocks whose terms are cut by random words
 _ONE_BLOCK = 0.99
@@ -54,6 +54,7 @@ class Walker(Asking):
         likely = self.deep or self.judge.score(best.parts, self.products) > _TOLD
         random = rounds_randomly(best.parts)  # whose marks differ, ordered or not
         best = self.upwards(best, used) if random else best
+        best = best if runs or structure.likely(label) else self.climbed(best, used)
         nearly = random and best.score > _ONE_BLOCK and not self.deep
         if not (best.perfect or nearly or self.ascending) and likely and early:
             best = self.told(best, used)
@@ -65,7 +66,10 @@ class Walker(Asking):
         if not runs and likely and not best.perfect and self.box.formats.scale is None:
             best = self.order(best, label)
         ordered = best.parts["k_order"] is not None
-        best = best if (random and not ordered) or (late and ordered and not runs) else self.upwards(best, used)
+        seen = late and ordered and not runs
+        best = best if (random and not ordered) or seen else self.upwards(best, used)
+        if seen and not best.perfect:  # marks of few bits may seem to be in an order
+            best = max(best, self.upwards(self._again(found, used), used), key=lambda f: f.score)
         if not (best.perfect or self.ascending or early) and best.parts["arithmetic"] == "paired":
             best = self.told(best, used)  # nothing else is like one product of these: no other kind is asked first
         if not best.perfect and runs and best.parts["parity_split"]:
@@ -76,12 +80,27 @@ class Walker(Asking):
         brief = self.box.formats.scale is None and contests.of_small_range(self.box.formats)
         if nearly and self.deep and not self.ascending and brief:
             best = structure.brief(self.judge, best, used)
-        return self._again(self.short.exchanged(best, used), self.all)
+        return self._again(self.short.exchanged(self.climbed(best, used), used), self.all)
+
+    def climbed(self, found: Found, used: list[Batch]) -> Found:
+        """With an order of k to which exchanges of places lead, where one product is explained and k is not taken upwards."""
+        known, score = self.box.formats, self.judge.score(found.parts, self.products)
+        able = known.scale is None and not known.a.integer and not self.ascending and found.parts["arithmetic"] != "fused"
+        plain = (
+            found.parts["arithmetic"] == "aligned" and found.parts["c_enters"] == "aligned" and not rounds_randomly(found.parts)
+        )
+        able &= not (plain and self.label.any() and structure.ascending(self.label))  # no order within their blocks shows
+        if found.perfect or not able or score < (_ONE_BLOCK if self.deep else 1.0):
+            return found
+        self.judge.spare(_ORDER_WORK if self.deep else _CUT_WORK)
+        lengths = structure.lengths_of_orders(self.label, found.parts, self.deep and not rounds_randomly(found.parts))
+        return self._again(self.climbs.best(found, used, lengths), used)
 
     def by_words(self, found: Found, before: Found) -> Found:
         """With the order of k that random words tell, where they were not seen before k was walked: marks and sums may not show it."""
         fresh = rounds_randomly(found.parts) and not rounds_randomly(before.parts)
-        return self.told(found, self.all) if fresh and _ONE_BLOCK < found.score < 1.0 else found
+        found = self.told(found, self.all) if fresh and _ONE_BLOCK < found.score < 1.0 else found
+        return self._again(self.climbed(found, self.all), self.all) if rounds_randomly(found.parts) else found
 
     def usual(self, found: Found) -> Found:
         """With the numbers of a record of the table where c comes late and those explain more: no product beside c shows any. With

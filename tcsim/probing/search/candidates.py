@@ -213,7 +213,7 @@ def cuts(known: Formats, now: Parts) -> Iterator[Scan]:
 
 
 _LONGEST_SWAPPED, _NEAR = 40, 3
-_LONGEST_BLOCK = 72
+_LONGEST_BLOCK, _LONGEST_CHAIN = 72, 8
 _DEEP = 40  # fraction bits below a least exponent above every term's
 
 
@@ -294,10 +294,22 @@ def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
         yield "groups", [{"group_size": g} for g in group_sizes(known, now["block_size"]) if g != now["group_size"]]
     if now["arithmetic"] == "two-stage":
         yield "parity", [{"parity_split": not now["parity_split"]}]
+    if now["c_enters"] == "after" and now["k_order"] is None:
+        yield "chains", [{"chain": n} for n in range(1, _LONGEST_CHAIN + 1) if n != now["chain"]]
     if now["k_order"] is None and now["lanes"] == 1 and now["arithmetic"] != "integer":
         yield "blocks", [{"block_size": n} for n in range(1, _LONGEST_BLOCK + 1) if n % now["group_size"] == 0]
     if now["k_order"] is not None:
         yield "swaps", [{"k_order": tuple(order)} for order in _swapped(now["k_order"])]
+
+
+def cuts_anew(known: Formats, now: Parts) -> Iterator[Parts]:
+    """Terms cut at any distance in any way, under the same least exponent and none: of a wrong way no other distance explains more."""
+    if now["arithmetic"] != "aligned":
+        return
+    for least in dict.fromkeys((now["min_exponent"], None)):
+        for rounding in ALIGN_ROUNDINGS[:-1]:
+            for bits in range(1, min(most_fraction_bits(known), known.out.precision + _DEEP) + 1):
+                yield {"align_rounding": rounding, "fraction_bits": bits, "min_exponent": least}
 
 
 def _swapped(order: tuple[int, ...]) -> Iterator[list[int]]:

@@ -8,19 +8,21 @@ from itertools import chain
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing.box import Batch
 from tcsim.probing.questions.codes import kept_bits
-from tcsim.probing.search.candidates import Parts, all_moves, scans
+from tcsim.probing.search.candidates import Parts, all_moves, cuts_anew, scans
 from tcsim.probing.search.elimination import Found, Judge, best_of, scanned
 
 _FEW_BITS = 50  # that kernels compute fast
 _HIDDEN = ("parity", "blocks", "swaps")  # changes that show nothing until another part is right as well
 _NEAR = 3  # values to both sides of a number
+_NEARLY = 0.998  # of everything explained by a candidate of which one part is wrong, or two
 
 
 def moved_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]) -> Found:
     """The best change of one part of `used`, of those that explain more of a few outputs: a few are often explained by a wrong change
     as well."""
     changes = chain.from_iterable(c for name, c in all_moves(judge.known, found.parts) if name not in _HIDDEN)
-    return best_of_used(judge, found, changes, few, used)
+    anew = cuts_anew(judge.known, found.parts) if found.score > _NEARLY else ()
+    return best_of_used(judge, found, chain(changes, anew), few, used)
 
 
 def scanned_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]) -> Found:

@@ -26,6 +26,7 @@ _NEARLY = 0.99
 _SMALL = 8  # places of a tree of which any two are exchanged
 _BRIEF = 6  # products of which every order is tried
 _PAIR, _FEW_PAIRS = 2, 9
+_ALIKE, _BEHIND = 12, 4
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
 Labels = npt.NDArray[np.int64]
 
@@ -87,13 +88,14 @@ def shapes(
 
 
 def other_chains(parts: Parts) -> list[Parts]:
-    """Shapes of as many products before a late c, with results rounded in every way: where every product alone is exact, none of them
-    shows a rounding, and a wrong one may look nearest beside a wrong shape."""
+    """Chains of every length before a late c; and shapes of as many products, with results rounded in every way: where every product alone
+    is exact, none of them shows a rounding, and a wrong one may look nearest beside a wrong shape."""
     if parts["c_enters"] != "after" or parts["k_order"] is not None:
         return []
     whole = parts["block_size"] * parts["chain"]
     sizes = [n for n in range(parts["group_size"], whole + 1, parts["group_size"]) if whole % n == 0]
-    return [{"block_size": n, "chain": whole // n, "rounding": r} for n in sizes for r in ROUNDINGS]
+    longer: list[Parts] = [{"chain": n} for n in _CHAINS if n != parts["chain"]]
+    return longer + [{"block_size": n, "chain": whole // n, "rounding": r} for n in sizes for r in ROUNDINGS]
 
 
 def _lanes(likely: list[int], longest: int) -> Iterator[Parts]:
@@ -149,6 +151,25 @@ def likely(label: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
         for length in periods(label)
     ]
     return [(length, size) for length, size in found if size > 1]
+
+
+def lengths_of_orders(label: Labels, now: Parts, every: bool) -> list[int]:
+    """Numbers of products that may be taken in an order: a candidate's own, and those that marks suggest; `every` short one, too. Where
+    blocks lie one after the other, those of a block."""
+    own = len(now["k_order"]) if now["k_order"] is not None else now["block_size"] * now["chain"] * now["chains"]
+    if label.any() and ascending(label):
+        found = [own, *(n for n, _ in Counter(whole_runs(label)).most_common(1))]
+    else:
+        found = [own, *shown_alone(label), *(length for length, _ in likely(label)[:1])]
+    found += [2 * own, *range(2, _BRIEF * 2 + 1)] if every else []
+    return [n for n in dict.fromkeys(found) if 1 < n <= LONG]
+
+
+def shown_alone(label: Labels) -> list[int]:
+    """Numbers of products that the first of an order may have, where marks show the places of those and of none behind."""
+    same = np.append(np.diff(label) == 0, True)
+    begun = [k for k in range(label.size - _ALIKE) if same[k : k + _ALIKE].all()]
+    return [begun[0] + n for n in range(_BEHIND)] if begun and label[: begun[0]].any() else []
 
 
 def placed(
@@ -221,6 +242,8 @@ def exchanges(parts: Parts) -> Iterator[Change]:
     elif parts["arithmetic"] == "rounded":
         inner = [(x, y) for x, y in branches(size) if len(x) == len(y)]
         inner += [([i], [j]) for i in range(size) for j in range(i) if size <= _SMALL]  # what marks left open
+    elif parts["parity_split"]:
+        inner = [([i], [j]) for i in range(size) for j in range(i)]
     elif parts["term_cut"] == "pairs":
         inner = [([i], [i + 1]) for i in range(0, size - 1, _PAIR)]
         yield from _pairs_moved(len(order), size)

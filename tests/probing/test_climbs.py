@@ -1,0 +1,106 @@
+"""Climbs: an order of k from sums that a candidate itself chooses, by exchanges of two places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.recovery import black_box
+
+import tcsim
+from tcsim.hardware.unit import Unit
+from tcsim.probing.answers.climbs import Climbs, few_of, showing_orders, with_order_of
+from tcsim.probing.box import Batch, Box, Formats, simulated
+from tcsim.probing.questions import families
+from tcsim.probing.search.candidates import parts_of
+from tcsim.probing.search.elimination import Found, Judge
+from tcsim.probing.search.structure import lengths_of_orders
+
+KINDS: dict[str, tuple[dict[str, Any], int]] = {  # of changes to a record, and products of its order
+    "blocks": ({"block_size": 4}, 16),
+    "long": ({"block_size": 16}, 64),
+    "one by one": ({"block_size": 1}, 9),
+    "late c": ({"block_size": 2, "c_enters": "after", "chain": 5, "rounding": "ru", "out_precision": 9}, 10),
+    "halves": (
+        {"block_size": 10, "arithmetic": "two-stage", "late_fraction_bits": 31, "parity_split": True, "rounding": "rne", "min_exponent": None},
+        20,
+    ),
+    "tree": (
+        {"block_size": 4, "arithmetic": "rounded", "align_rounding": "exact", "fraction_bits": None, "rounding": "rne", "min_exponent": None},
+        8,
+    ),
+    "random words": ({"block_size": 4, "align_rounding": "sr", "fraction_bits": 10}, 8),
+}  # fmt: skip
+
+
+def _ordered(kind: str) -> Unit:
+    changes, length = KINDS[kind]
+    order = tuple(int(k) for k in np.random.default_rng(len(kind)).permutation(length))
+    return tcsim.unit("h200", "float16").replace(k_order=order, **changes)
+
+
+def _climbs(unit: Unit) -> tuple[Climbs, Judge, Box]:
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    box, judge = Box(black_box(unit), known), Judge(known)
+    judge.allow(1e9)
+    return Climbs(box, np.random.default_rng(3), judge), judge, box
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_order_is_found_from_the_numbers(kind: str, fresh_seed: int) -> None:
+    """Of a candidate with the right numbers, upwards, the order that gives sums drawn afresh too."""
+    unit = _ordered(kind)
+    climbs, judge, box = _climbs(unit)
+    length = len(unit.k_order or ())
+    used = [box.ask(families.sum_batches(np.random.default_rng(fresh_seed), box.formats, n)) for n in (length, 2 * length)]
+    begun = {**parts_of(unit), "k_order": None}
+    found = climbs.best(Found(begun, judge.score(begun, used)), used, [length])
+    assert found.perfect, found.parts["k_order"]
+    assert found.parts["block_size"] == unit.block_size
+
+
+def test_a_shape_is_found_with_the_order() -> None:
+    unit = _ordered("late c")
+    climbs, judge, box = _climbs(unit)
+    used = [box.ask(families.sum_batches(np.random.default_rng(1), box.formats, 10))]
+    begun = {**parts_of(unit), "k_order": None, "block_size": 1, "chain": 1}
+    found = climbs.best(Found(begun, judge.score(begun, used)), used, [8, 10])
+    assert found.perfect
+    assert (found.parts["block_size"], found.parts["chain"]) == (2, 5)
+
+
+@pytest.mark.parametrize("change", [{"rounding": "rne"}, {"fraction_bits": 20}, {"align_rounding": "rd"}])
+def test_no_order_makes_up_for_wrong_numbers(change: dict[str, Any]) -> None:
+    unit = _ordered("blocks")
+    climbs, judge, box = _climbs(unit)
+    used = [box.ask(families.sum_batches(np.random.default_rng(1), box.formats, 16))]
+    begun = {**parts_of(unit), "k_order": None, **change}
+    assert not climbs.best(Found(begun, judge.score(begun, used)), used, [16]).perfect
+
+
+def test_chosen_sums_show_orders() -> None:
+    """All but a few, kept to tell wrong numbers, are others in one of some dozens of orders."""
+    unit = _ordered("blocks").replace(k_order=None)
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    rng = np.random.default_rng(5)
+    chosen, drawn = showing_orders(rng, Judge(known), known, [unit], 16), few_of(rng, known, unit, 16, 2000)
+    assert chosen is not None
+    shares = [_shown(unit, batch, rng) for batch in (chosen, drawn)]
+    assert shares[0] > 0.8 > 0.5 > shares[1], shares
+
+
+def _shown(unit: Unit, batch: Batch, rng: np.random.Generator) -> float:
+    first = simulated(unit, batch)
+    moved = [simulated(unit, with_order_of(batch, rng.permutation(16))) != first for _ in range(40)]
+    return float(np.any(moved, axis=0).mean())
+
+
+def test_lengths_that_marks_suggest() -> None:
+    usual = parts_of(tcsim.unit("h200", "float16"))
+    first_alone = np.array([0, 1, 0, 1, 1, 0, *[2] * 100])  # marks of one period show, of those behind none
+    assert 6 in lengths_of_orders(first_alone, usual, every=False)
+    runs = np.repeat(np.arange(9), 12)
+    assert lengths_of_orders(runs, usual, every=False) == [16, 12]
+    repeated = np.concatenate([np.array([0, 1, 1, 0]) + 2 * i for i in range(20)])
+    assert 4 in lengths_of_orders(repeated, usual, every=False)
