@@ -164,6 +164,8 @@ class Search(Walker):
         if walked.score > _NEARLY and not walked.perfect:
             self.sums += missed_at_edges(self.box, self.rng, self.judge, walked.parts)
             walked = self.focused(self.read(self._again(walked, self.all), self.all), kicked=False)
+        if walked.score > _NEARLY and rounds_randomly(walked.parts):
+            walked = self.climbed(walked, self.all)
         walked = self.settled(walked, confirm)
         self.tried.append(walked)
         return walked.perfect and self.confirmed >= confirm
@@ -306,9 +308,7 @@ class Search(Walker):
             found = better
         random = (kicked or found.score > _ONE_BLOCK) and found.parts["arithmetic"] in ("aligned", "two-stage", "rounded")
         if random and not found.perfect:
-            return best_of(
-                self.judge, found, with_random_words(found.parts), used
-            )  # whole: words are those of an output's place
+            return best_of(self.judge, found, with_random_words(found.parts), used)  # whole: words go by place
         return found
 
     def confirm(self, found: Found, outputs: int) -> Batch | None:

@@ -10,11 +10,12 @@ from support.recovery import black_box
 
 import tcsim
 from tcsim.hardware.unit import Unit
-from tcsim.probing.answers.climbs import Climbs, few_of, showing_orders, with_order_of
+from tcsim.probing.answers.climbs import Climbs
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.questions import families
 from tcsim.probing.search.candidates import parts_of
 from tcsim.probing.search.elimination import Found, Judge
+from tcsim.probing.search.showing import few_of, showing_orders, with_order_of
 from tcsim.probing.search.structure import lengths_of_orders
 
 KINDS: dict[str, tuple[dict[str, Any], int]] = {  # of changes to a record, and products of its order
@@ -31,6 +32,7 @@ KINDS: dict[str, tuple[dict[str, Any], int]] = {  # of changes to a record, and 
         8,
     ),
     "random words": ({"block_size": 4, "align_rounding": "sr", "fraction_bits": 10}, 8),
+    "random words that few sums show": ({"block_size": 7, "align_rounding": "sr", "fraction_bits": 50, "min_exponent": None}, 7),
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ whatever the others are, and exchanges lead from any order to the right one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,28 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.hardware.unit import Unit
-from tcsim.probing.box import Batch, Box, Formats, embedded, simulated
+from tcsim.probing.box import Batch, Box, simulated
 from tcsim.probing.questions.codes import Rng
-from tcsim.probing.questions.edges import edge_sums
-from tcsim.probing.questions.families import sum_batches
 from tcsim.probing.search.candidates import Parts
 from tcsim.probing.search.challenge import one_after_another
 from tcsim.probing.search.elimination import Found, Judge, cost_of
 from tcsim.probing.search.focus import rounds_randomly
+from tcsim.probing.search.showing import FEW, Ints, alone, answered_after, showing_orders, with_order_of, with_zeros
 from tcsim.problem import Codes
 
-Ints = npt.NDArray[np.int64]
-_DRAWN, _DRAWS, _ASKED = 6000, 3, 800  # sums
-_SIDE = 8
-_MOVED = 6  # orders under which each is computed
-_FEWEST = 12  # sums that show an order
-_ALIKE = 120  # sums that show none
 _TOLD, _UNABLE = 16, 0.05  # orders in which sums are answered alike, and how many of those may be wrong
 _BRIEF = 6  # products of which every order is a likely one
 _FINER = 3  # times that sums are asked in which orders near one show
 _EXCHANGED = 0.6  # of these
 _SHORT = 24  # products of orders that are asked for together
-_FEW, _MOST, _SHARE = 6, 40, 0.9  # products of a sum: of most of them fewer than the first, of none more than the second
 _AGAIN, _WORK = 3, 1e7  # shapes tried again from other orders, and products simulated for each
 _VAIN, _NEARLY = 8, 0.05  # places from which nothing is gained, before more than so many sums are left as they are
 _SPARED = 4  # of the last calls
@@ -54,11 +46,11 @@ class _Tried:
 
 
 class Climbs:
-    """What a black box was asked about orders of k in general, by the number of products."""
+    """What a black box was asked about orders of k in general."""
 
     def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
         self.box, self.rng, self.judge = box, rng, judge
-        self._asked: dict[int, Batch | None] = {}
+        self._asked: dict[tuple[int, bool], Batch | None] = {}  # by the number of products, and whether words are random
         self._ended: set[tuple[Unit, bytes]] = set()  # candidates, and orders from which they were tried
 
     def best(self, found: Found, used: list[Batch], lengths: Iterable[int]) -> Found:
@@ -80,10 +72,10 @@ class Climbs:
     def _climbs(self, now: Parts, length: int, lengths: Iterable[int]) -> Iterator[_Tried]:
         """Every shape of so many products with the order that exchanges lead to from a candidate's own."""
         candidates = [(parts, unit) for parts in shaped(now, length) if (unit := self.judge.unit(parts)) is not None]
-        if length not in self._asked and candidates and not self.judge.tired:
-            together = length <= _SHORT and not rounds_randomly(now)  # random words are those of a place in a call
-            self._ask(now, [n for n in lengths if n <= _SHORT] if together else [length])
-        asked, own = self._asked.get(length), now["k_order"]
+        random = rounds_randomly(now)  # by words that are those of a place in a call
+        if (length, random) not in self._asked and candidates and not self.judge.tired:
+            self._ask(now, [n for n in lengths if n <= _SHORT] if length <= _SHORT and not random else [length])
+        asked, own = self._asked.get((length, random)), now["k_order"]
         begun = np.arange(length) if own is None or len(own) != length else np.array(own)
         for parts, unit in candidates if asked is not None else ():
             key = unit, begun.tobytes()
@@ -95,7 +87,7 @@ class Climbs:
 
     def _from_elsewhere(self, end: _Tried) -> _Tried:
         """The best of an order and of those that exchanges lead to from others."""
-        asked, most = self._asked[end.order.size], self.judge.work + _WORK
+        asked, most = self._asked.get((end.order.size, end.unit.stochastic)), self.judge.work + _WORK
         while asked is not None and end.left and self.judge.work < most and not self.judge.tired:
             left, order = self._climbed(end.unit, asked, self.rng.permutation(end.order.size))
             end = replace(end, left=left, order=order) if left < end.left else end
@@ -108,7 +100,7 @@ class Climbs:
         for _ in range(_FINER):
             parts = with_order(end.parts, order)
             best = max(best, Found(parts, self.judge.score(parts, used, best.score)), key=lambda f: f.score)
-            before = self._asked[order.size]
+            before = self._asked.get((order.size, end.unit.stochastic))
             if best.perfect or end.unit.stochastic or before is None:
                 break
             near = partial(self._near, order.size, size)
@@ -116,7 +108,7 @@ class Climbs:
             asked = None if chosen is None else self.box.more(with_order_of(chosen, np.argsort(order)), _SPARED)
             if asked is None:
                 break
-            every = self._asked[order.size] = answered_after(before, asked)
+            every = self._asked[order.size, False] = answered_after(before, asked)
             left, order = self._climbed(end.unit, every, order)
             if left:
                 break
@@ -124,8 +116,9 @@ class Climbs:
 
     def _ask(self, now: Parts, lengths: list[int]) -> None:
         """Sums of so many products in which orders show under a candidate, of all lengths in one call: zeros lie behind."""
-        chosen = {n: x for n in lengths if n not in self._asked and (x := self._showing(now, n)) is not None}
-        self._asked |= dict.fromkeys(chosen)
+        random = rounds_randomly(now)
+        chosen = {n: x for n in lengths if (n, random) not in self._asked and (x := self._showing(now, n)) is not None}
+        self._asked |= dict.fromkeys((n, random) for n in chosen)
         if not chosen:
             return
         most = self.box.whole(max(chosen))
@@ -133,7 +126,7 @@ class Climbs:
         ends = np.cumsum([batch.size for batch in chosen.values()])
         for n, end in zip(chosen, ends.tolist(), strict=True) if asked is not None else ():
             assert asked is not None
-            self._asked[n] = asked if len(chosen) == 1 else alone(asked, slice(end - chosen[n].size, end))
+            self._asked[n, random] = asked if len(chosen) == 1 else alone(asked, slice(end - chosen[n].size, end))
 
     def _showing(self, now: Parts, length: int) -> Batch | None:
         units = [unit for parts in shaped(now, length) if (unit := self.judge.unit(parts)) is not None]
@@ -148,24 +141,29 @@ class Climbs:
             return order
         return np.concatenate([self.rng.permutation(x) for x in np.split(order, length // size)])
 
+    def _alike(self, unit: Unit, asked: Batch, length: int) -> npt.NDArray[np.bool_]:
+        """Which sums a candidate answers alike in several orders."""
+        moved = [with_order_of(asked, self.rng.permutation(length)) for _ in range(_TOLD)]
+        answers = np.stack([simulated(unit, batch, seed=self.judge.seed).ravel() for batch in moved])
+        self.judge.work += _TOLD * (asked.size * (asked.a.shape[2] + 10) * cost_of(unit))
+        return np.asarray((answers == answers[0]).all(axis=0))
+
     def _able(self, unit: Unit, asked: Batch, length: int) -> bool:
         """Whether a candidate gives the sums that it answers alike in several orders: of no order could it give others."""
         if length <= _BRIEF:
             return True
-        moved = [with_order_of(asked, self.rng.permutation(length)) for _ in range(_TOLD)]
-        answers = np.stack([simulated(unit, batch, seed=self.judge.seed).ravel() for batch in moved])
-        self.judge.work += _TOLD * (asked.size * (asked.a.shape[2] + 10) * cost_of(unit))
-        alike = (answers == answers[0]).all(axis=0)
+        alike = self._alike(unit, asked, length)
         assert asked.d is not None
-        wrong = np.count_nonzero(alike & (answers[0] != asked.d.ravel()))
+        wrong = np.count_nonzero(alike & (simulated(unit, asked, seed=self.judge.seed) != asked.d).ravel())
         return bool(wrong <= _UNABLE * np.count_nonzero(alike))
 
     def _climbed(self, unit: Unit, asked: Batch, order: Ints) -> tuple[int, Ints]:
         """How many sums an order leaves unexplained from which no exchange of two places explains more, and that order: first of sums of
-        few products, which are little work, then of all where those are nearly explained."""
-        there = (asked.a[:, 0] != 0) | (asked.b[:, :, 0] != 0)
+        few products, which are little work, then of all where those are nearly explained. Of random words those that show orders alone."""
+        shown = ~self._alike(unit, asked, order.size) if unit.stochastic else np.ones(asked.size, bool)
+        few = ((asked.a[:, 0] != 0) | (asked.b[:, :, 0] != 0)).sum(axis=1) < FEW
         left = 0
-        for rows in (np.flatnonzero(there.sum(axis=1) < _FEW), np.arange(asked.size)):
+        for rows in (np.flatnonzero(shown & few), np.flatnonzero(shown)):
             climb = _Climb(self.judge, unit, asked, rows, order)
             left, order = climb.climb(self.rng), climb.order
             if left > _WORTH * rows.size:
@@ -276,72 +274,3 @@ def shaped(now: Parts, length: int) -> Iterator[Parts]:
 def with_order(parts: Parts, order: Ints) -> Parts:
     upwards = bool((np.diff(order) == 1).all())
     return {**parts, "k_order": None if upwards else tuple(int(k) for k in order)}
-
-
-def showing_orders(
-    rng: Rng, judge: Judge, known: Formats, units: list[Unit], length: int, moved_about: Callable[[], Ints] | None = None
-) -> Batch | None:
-    """Sums of so many products that candidates answer differently when those are moved about."""
-    chosen, shown = [], 0
-    for unit in units:
-        most, found = _ASKED // len(units), 0
-        for draw in range(_DRAWS):
-            drawn = few_of(rng, known, unit, length, _DRAWN // len(units))
-            differs = np.zeros(drawn.size, np.int64)
-            first = simulated(unit, drawn, seed=judge.seed)
-            for _ in range(_MOVED):
-                moved = with_order_of(drawn, rng.permutation(length) if moved_about is None else moved_about())
-                differs += (simulated(unit, moved, seed=judge.seed) != first).ravel()
-            judge.work += (_MOVED + 1) * drawn.size * length * cost_of(unit)
-            ranked = np.argsort(-differs, kind="stable")[: most - found]
-            some = ranked[differs[ranked] > 0]
-            found += some.size
-            alike = np.flatnonzero(differs == 0)[: _ALIKE // len(units) if draw == 0 else 0]
-            some = np.concatenate([some, alike])
-            chosen.append(replace(drawn, a=drawn.a[some], b=drawn.b[some], c=drawn.c[some]))
-            if found >= most // 2 or unit.stochastic:
-                break
-        shown += found
-    a, b, c = (np.concatenate([getattr(batch, name) for batch in chosen]) for name in "abc")
-    return Batch("orders", a, b, c) if shown >= _FEWEST else None
-
-
-def few_of(rng: Rng, known: Formats, unit: Unit, length: int, count: int) -> Batch:
-    """Single sums of so many products, of which most are zero: sums of every kind, and at a candidate's own edges."""
-    side = min(_SIDE, int(count**0.5) + 1)
-    every = sum_batches(rng, known, length, batches=max(count // (2 * side * side), 1), side=side)
-    t, i, j = (x.ravel() for x in np.indices(every.c.shape))
-    edges = edge_sums(rng, known, unit, length, max(count // 2, 1))
-    a = np.concatenate([every.a[t, i], edges.a[:, 0]])
-    b = np.concatenate([every.b[t, :, j], edges.b[:, :, 0]])
-    c = np.concatenate([every.c[t, i, j], edges.c[:, 0, 0]])
-    few = np.where(rng.random(len(a)) < _SHARE, rng.integers(2, _FEW, len(a)), rng.integers(1, min(length, _MOST) + 1, len(a)))
-    last = np.argsort(np.argsort(rng.random(a.shape) + ((a == 0) | (b == 0)), axis=1), axis=1) >= few[:, None]
-    a[last], b[last] = 0, 0
-    return Batch("orders", a[:, None], b[:, :, None], c[:, None, None])
-
-
-def alone(batch: Batch, rows: slice) -> Batch:
-    """Some problems of an answered batch as one of their own."""
-    assert batch.d is not None
-    return replace(batch, a=batch.a[rows], b=batch.b[rows], c=batch.c[rows], d=batch.d[rows])
-
-
-def with_order_of(batch: Batch, order: Ints) -> Batch:
-    """The batch with its first products in this order."""
-    columns = np.concatenate([order, np.arange(order.size, batch.a.shape[2])])
-    return replace(batch, a=batch.a[:, :, columns], b=batch.b[:, columns])
-
-
-def answered_after(first: Batch, second: Batch) -> Batch:
-    """Two answered batches of any numbers of products as one, zeros behind the shorter ones."""
-    most = max(first.a.shape[2], second.a.shape[2])
-    both = [with_zeros(batch, most) for batch in (first, second)]
-    assert first.d is not None
-    assert second.d is not None
-    return replace(one_after_another(both), d=np.concatenate([first.d, second.d]))
-
-
-def with_zeros(batch: Batch, length: int) -> Batch:
-    """The batch with so many products, zeros behind its own."""
-    return embedded(batch, np.arange(batch.a.shape[2]), length)

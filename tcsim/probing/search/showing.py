@@ -1,0 +1,122 @@
+"""Sums in which an order of k shows, chosen by a candidate itself: those that it answers differently when their products are moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.hardware.unit import Unit
+from tcsim.probing.box import Batch, Formats, embedded, simulated
+from tcsim.probing.questions.codes import Rng
+from tcsim.probing.questions.edges import edge_sums
+from tcsim.probing.questions.families import sum_batches
+from tcsim.probing.search.challenge import one_after_another
+from tcsim.probing.search.elimination import Judge, cost_of
+
+Ints = npt.NDArray[np.int64]
+_DRAWN, _DRAWS, _ASKED = 6000, 3, 800  # sums
+_WORDS, _WORD_DRAWS, _WORDS_SHOWN = 4000, 30, 200  # of which few show random words
+_SIDE = 8
+_MOVED = 6  # orders under which each is computed
+_FEWEST = 12  # sums that show an order
+_ALIKE = 120  # sums that show none
+FEW, _MOST, _SHARE = 6, 40, 0.9  # products of a sum: of most of them fewer than the first, of none more than the second
+
+
+def showing_orders(
+    rng: Rng, judge: Judge, known: Formats, units: list[Unit], length: int, moved_about: Callable[[], Ints] | None = None
+) -> Batch | None:
+    """Sums of so many products that candidates answer differently when those are moved about."""
+    if units[0].stochastic:
+        return in_their_places(rng, judge, known, units[0], length)
+    chosen, shown = [], 0
+    for unit in units:
+        most, found = _ASKED // len(units), 0
+        for draw in range(_DRAWS):
+            drawn = few_of(rng, known, unit, length, _DRAWN // len(units))
+            differs = changed_by_orders(rng, judge, unit, drawn, length, moved_about)
+            ranked = np.argsort(-differs, kind="stable")[: most - found]
+            some = ranked[differs[ranked] > 0]
+            found += some.size
+            alike = np.flatnonzero(differs == 0)[: _ALIKE // len(units) if draw == 0 else 0]
+            some = np.concatenate([some, alike])
+            chosen.append(replace(drawn, a=drawn.a[some], b=drawn.b[some], c=drawn.c[some]))
+            if found >= most // 2:
+                break
+        shown += found
+    a, b, c = (np.concatenate([getattr(batch, name) for batch in chosen]) for name in "abc")
+    return Batch("orders", a, b, c) if shown >= _FEWEST else None
+
+
+def in_their_places(rng: Rng, judge: Judge, known: Formats, unit: Unit, length: int) -> Batch:
+    """The same of a candidate that rounds by random words, which are those of a sum's place among all: for every place, of many sums one
+    that is answered differently there."""
+    chosen = few_of(rng, known, unit, length, _WORDS)
+    shown = changed_by_orders(rng, judge, unit, chosen, length)
+    for _ in range(_WORD_DRAWS):
+        drawn = few_of(rng, known, unit, length, _WORDS)
+        differs = changed_by_orders(rng, judge, unit, drawn, length)
+        better = differs > shown
+        for codes, others in ((chosen.a, drawn.a), (chosen.b, drawn.b), (chosen.c, drawn.c)):
+            codes[better] = others[better]
+        shown = np.maximum(shown, differs)
+        if np.count_nonzero(shown) >= _WORDS_SHOWN:
+            break
+    return chosen
+
+
+def changed_by_orders(
+    rng: Rng, judge: Judge, unit: Unit, batch: Batch, length: int, moved_about: Callable[[], Ints] | None = None
+) -> Ints:
+    """In how many orders, drawn at random, a candidate answers each of these sums differently."""
+    differs = np.zeros(batch.size, np.int64)
+    first = simulated(unit, batch, seed=judge.seed)
+    for _ in range(_MOVED):
+        moved = with_order_of(batch, rng.permutation(length) if moved_about is None else moved_about())
+        differs += (simulated(unit, moved, seed=judge.seed) != first).ravel()
+    judge.work += (_MOVED + 1) * batch.size * length * cost_of(unit)
+    return differs
+
+
+def few_of(rng: Rng, known: Formats, unit: Unit, length: int, count: int) -> Batch:
+    """Single sums of so many products, of which most are zero: sums of every kind, and at a candidate's own edges."""
+    side = min(_SIDE, int(count**0.5) + 1)
+    every = sum_batches(rng, known, length, batches=max(count // (2 * side * side), 1), side=side)
+    t, i, j = (x.ravel() for x in np.indices(every.c.shape))
+    edges = edge_sums(rng, known, unit, length, max(count // 2, 1))
+    a = np.concatenate([every.a[t, i], edges.a[:, 0]])
+    b = np.concatenate([every.b[t, :, j], edges.b[:, :, 0]])
+    c = np.concatenate([every.c[t, i, j], edges.c[:, 0, 0]])
+    few = np.where(rng.random(len(a)) < _SHARE, rng.integers(2, FEW, len(a)), rng.integers(1, min(length, _MOST) + 1, len(a)))
+    last = np.argsort(np.argsort(rng.random(a.shape) + ((a == 0) | (b == 0)), axis=1), axis=1) >= few[:, None]
+    a[last], b[last] = 0, 0
+    return Batch("orders", a[:, None], b[:, :, None], c[:, None, None])
+
+
+def alone(batch: Batch, rows: slice) -> Batch:
+    """Some problems of an answered batch as one of their own."""
+    assert batch.d is not None
+    return replace(batch, a=batch.a[rows], b=batch.b[rows], c=batch.c[rows], d=batch.d[rows])
+
+
+def with_order_of(batch: Batch, order: Ints) -> Batch:
+    """The batch with its first products in this order."""
+    columns = np.concatenate([order, np.arange(order.size, batch.a.shape[2])])
+    return replace(batch, a=batch.a[:, :, columns], b=batch.b[:, columns])
+
+
+def answered_after(first: Batch, second: Batch) -> Batch:
+    """Two answered batches of any numbers of products as one, zeros behind the shorter ones."""
+    most = max(first.a.shape[2], second.a.shape[2])
+    both = [with_zeros(batch, most) for batch in (first, second)]
+    assert first.d is not None
+    assert second.d is not None
+    return replace(one_after_another(both), d=np.concatenate([first.d, second.d]))
+
+
+def with_zeros(batch: Batch, length: int) -> Batch:
+    """The batch with so many products, zeros behind its own."""
+    return embedded(batch, np.arange(batch.a.shape[2]), length)
