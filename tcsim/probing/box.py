@@ -93,9 +93,9 @@ class Box:
         """The least k that the black box takes without zeros behind so many products."""
         return -(-k // self.k_step) * self.k_step
 
-    def more(self, batch: Batch, spared: int = 0) -> Batch | None:
-        """`ask`, None where too few calls would be left to confirm what is found; so many of those may be taken."""
-        return self.ask(batch) if self.calls < self.most_calls - _LAST + spared else None
+    def more(self, batch: Batch) -> Batch | None:
+        """`ask`, None where too few calls would be left to confirm what is found."""
+        return self.ask(batch) if self.calls < self.most_calls - _LAST else None
 
 
 _LAST = 12  # calls that confirm what is found

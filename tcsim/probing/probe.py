@@ -326,7 +326,7 @@ class Search(Walker):
         if unit.k_order is not None and unit.instruction_k > 2:  # places within blocks may show only where blocks are cut short
             fewer = self.rng.integers(2, unit.instruction_k, 3).tolist()
             lengths = (lengths[0], fewer[0], lengths[2], fewer[1], unit.instruction_k + fewer[2], lengths[5])
-        while self.confirmed < outputs:
+        while self.confirmed < outputs and self.box.calls < self.box.most_calls:
             length = lengths[i % 6] if i % 2 else self.box.whole(lengths[i % 6])
             if i == _CORNERS:
                 batch = families.all_corners(self.rng, self.box.formats, "confirmation")

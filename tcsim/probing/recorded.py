@@ -94,7 +94,7 @@ class Recorded(Box):
         self.asked.append(given)
         return given
 
-    def more(self, batch: Batch, spared: int = 0) -> Batch | None:
+    def more(self, batch: Batch) -> Batch | None:
         """`ask`, None where it was not recorded."""
         try:
             return self.ask(batch)

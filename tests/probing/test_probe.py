@@ -110,6 +110,14 @@ def test_a_fixed_k_is_filled_with_zeros() -> None:
     assert unit in found.alike
 
 
+def test_too_few_calls_to_confirm_name_no_unit() -> None:
+    found = recovered(tcsim.unit("a100", "float16"), calls=26, confirm=1_000_000)
+    assert found.unit is None
+    assert found.nearest.fraction_bits == 24
+    assert found.matched == 1.0
+    assert found.calls == 26
+
+
 @pytest.mark.parametrize("k_step", [4, 16])
 def test_sums_of_negative_zeros_are_told_apart_however_long_k_must_be(k_step: int) -> None:
     unit = tcsim.unit("a100", "bfloat16").replace(zero_sign="ieee", align_rounding="rna", rounding="rd", block_size=6)
@@ -207,13 +215,13 @@ REGRESSIONS = (
     (8101, 246), (8101, 446), (8101, 604), (8101, 622), (8101, 848), (8101, 1210), (8101, 37), (9102, 76), (9103, 163),
     (9104, 86), (9105, 205), (9105, 375), (9101, 294), (9103, 301), (8101, 634),
     (9107, 179), (9101, 26), (9103, 240), (9101, 376), (9108, 92), (9108, 482), (9109, 450), (9110, 350), (9111, 436),
-    (8101, 213), (8101, 842), (9114, 433), (8101, 1269), (9112, 269), (9110, 346), (9111, 408), (9112, 329),
+    (8101, 213), (9114, 433), (8101, 1269), (9112, 269), (9110, 346), (9111, 408), (9112, 329),
     (9118, 127), (9101, 329),
 )  # fmt: skip
 _QUICK_ONES = 7  # the first take about a second each; of the others those that take ten lie between what is picked
 
 
-@pytest.mark.parametrize("which", [*REGRESSIONS[:_QUICK_ONES], *_some(list(REGRESSIONS[_QUICK_ONES:]), 10)], ids=str)
+@pytest.mark.parametrize("which", [*REGRESSIONS[:_QUICK_ONES], *_some(list(REGRESSIONS[_QUICK_ONES:]), 16)], ids=str)
 def test_what_ifs_missed_once_are_found(which: tuple[int, int]) -> None:
     found = recover_one(*which)
     assert found["verdict"] == "equal", found

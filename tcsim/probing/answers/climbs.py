@@ -31,7 +31,6 @@ _EXCHANGED = 0.6  # of these
 _SHORT = 24  # products of orders that are asked for together
 _AGAIN, _WORK = 3, 1e7  # shapes tried again from other orders, and products simulated for each
 _VAIN, _NEARLY = 8, 0.05  # places from which nothing is gained, before more than so many sums are left as they are
-_SPARED = 4  # of the last calls
 _WORTH = 0.3  # of sums of few products left unexplained by an order that the others are looked at under
 
 
@@ -105,7 +104,7 @@ class Climbs:
                 break
             near = partial(self._near, order.size, size)
             chosen = showing_orders(self.rng, self.judge, self.box.formats, [end.unit], order.size, near)
-            asked = None if chosen is None else self.box.more(with_order_of(chosen, np.argsort(order)), _SPARED)
+            asked = None if chosen is None else self.box.more(with_order_of(chosen, np.argsort(order)))
             if asked is None:
                 break
             every = self._asked[order.size, False] = answered_after(before, asked)
@@ -122,7 +121,7 @@ class Climbs:
         if not chosen:
             return
         most = self.box.whole(max(chosen))
-        asked = self.box.more(one_after_another([with_zeros(batch, most) for batch in chosen.values()]), _SPARED)
+        asked = self.box.more(one_after_another([with_zeros(batch, most) for batch in chosen.values()]))
         ends = np.cumsum([batch.size for batch in chosen.values()])
         for n, end in zip(chosen, ends.tolist(), strict=True) if asked is not None else ():
             assert asked is not None

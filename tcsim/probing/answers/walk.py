@@ -93,7 +93,8 @@ class Walker(Asking):
         if found.perfect or not able or score < (_ONE_BLOCK if self.deep else 1.0):
             return found
         self.judge.spare(_ORDER_WORK if self.deep else _CUT_WORK)
-        lengths = structure.lengths_of_orders(self.label, found.parts, self.deep and not rounds_randomly(found.parts))
+        every = self.deep and found.parts["arithmetic"] != "rounded" and not rounds_randomly(found.parts)
+        lengths = structure.lengths_of_orders(self.label, found.parts, every)
         return self._again(self.climbs.best(found, used, lengths), used)
 
     def by_words(self, found: Found, before: Found) -> Found:

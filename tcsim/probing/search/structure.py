@@ -26,7 +26,7 @@ _NEARLY = 0.99
 _SMALL = 8  # places of a tree of which any two are exchanged
 _BRIEF = 6  # products of which every order is tried
 _PAIR, _FEW_PAIRS = 2, 9
-_ALIKE, _BEHIND = 12, 4
+_ALIKE, _SHOWN, _BEHIND = 12, 32, 4
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
 Labels = npt.NDArray[np.int64]
 
@@ -168,7 +168,7 @@ def lengths_of_orders(label: Labels, now: Parts, every: bool) -> list[int]:
 def shown_alone(label: Labels) -> list[int]:
     """Numbers of products that the first of an order may have, where marks show the places of those and of none behind."""
     same = np.append(np.diff(label) == 0, True)
-    begun = [k for k in range(label.size - _ALIKE) if same[k : k + _ALIKE].all()]
+    begun = [k for k in range(_SHOWN) if same[k : k + _ALIKE].all()]
     return [begun[0] + n for n in range(_BEHIND)] if begun and label[: begun[0]].any() else []
 
 
