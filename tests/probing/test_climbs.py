@@ -81,6 +81,17 @@ def test_no_order_makes_up_for_wrong_numbers(change: dict[str, Any]) -> None:
     assert not climbs.best(Found(begun, judge.score(begun, used)), used, [16]).perfect
 
 
+def test_wrong_numbers_are_told_before_a_climb() -> None:
+    """By sums that show no order; the right ones are not given up."""
+    unit = _ordered("blocks").replace(k_order=None)
+    climbs, _, _ = _climbs(_ordered("blocks"))
+    climbs._ask(parts_of(unit), [16])
+    asked = climbs._asked[16, False]
+    assert asked is not None
+    assert climbs._able(unit, asked, 16)
+    assert not climbs._able(unit.replace(rounding="ru"), asked, 16)
+
+
 def test_chosen_sums_show_orders() -> None:
     """All but a few, kept to tell wrong numbers, are others in one of some dozens of orders."""
     unit = _ordered("blocks").replace(k_order=None)
