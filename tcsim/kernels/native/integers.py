@@ -55,25 +55,22 @@ GATE = Gate(
     },
 )
 LEAST, LARGEST = -(1 << 31), (1 << 31) - 1
-_AT_ONCE = 1 << 20  # numbers held as float64
+_AT_ONCE = 1 << 20  # numbers held
 
 
 def multiply_integers(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write the codes of D = C + A·B into `out`; sums outside the unit wrap, as integer additions do."""
-    if problem.unit.overflow == "saturate":
-        _, m, n, k = problem.shape
-        some = max(_AT_ONCE // max(m * k + k * n + m * n, 1), 1)  # many small problems one by one take long
-        for t in range(0, problem.shape[0], some):
-            out[t : t + some] = _saturating(problem, slice(t, t + some)).astype(np.int64) & 0xFFFFFFFF
-        return
-    for t in range(problem.shape[0]):
-        out[t] = _wrapping(problem, t).astype(np.int64) & 0xFFFFFFFF
+    _, m, n, k = problem.shape
+    summed = _saturating if problem.unit.overflow == "saturate" else _wrapping
+    some = max(_AT_ONCE // max(m * k + k * n + m * n, 1), 1)  # many small problems one by one take long
+    for t in range(0, problem.shape[0], some):
+        out[t : t + some] = summed(problem, slice(t, t + some)).astype(np.int64) & 0xFFFFFFFF
 
 
-def _wrapping(problem: Problem, t: int) -> Any:
+def _wrapping(problem: Problem, t: slice) -> Any:
     unit = problem.unit
-    a, b = _values(problem.a.codes[t], unit.a_format), _values(problem.b.codes[t], unit.b_format)
-    total = (a & 0xFFFFFFFF).astype(np.uint32) @ (b & 0xFFFFFFFF).astype(np.uint32)
+    a, b = (_values(x.codes[t], f).astype(np.uint32) for x, f in ((problem.a, unit.a_format), (problem.b, unit.b_format)))
+    total = a @ b
     return total if problem.c is None else total + problem.c[t].astype(np.uint32)
 
 

@@ -25,6 +25,7 @@ _TIED = 0.25  # outputs that something little tips
 _HALVED = 0.5  # of outputs whose largest term is a product that no other tips: half-way between two results itself
 _MOVED = 0.6  # scaled outputs whose scales bring their terms to where products are
 _HALVES = 64  # products half-way between two results, drawn
+_STRADDLING = 0.08  # a product partly below the last place of a sum with a higher one, c about half that place
 _DEEPEST = 300  # bits below the terms that cancel
 _ABOVE = 70  # all products, and below: where c is, unless a number is deeper
 
@@ -79,6 +80,8 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     against = full & (rng.random(count) < 0.6)  # any fractions, c of the other sign: bits that carries pushed out
     exponent[against, k] = top[against] + k.bit_length() + rng.integers(-1, 2, int(against.sum()))
     fraction_free[against, k], minus[against, k] = True, True
+    straddling = ~full & (places[:, 0] != places[:, 1]) & (rng.random(count) < _STRADDLING)
+    _straddle(rng, known, exponent, fraction_free, (straddling, places, top, cut, last))
     flushes = unit.subnormals == "flush"
     sunk = rng.random(count) < _SUNK if flushes else np.zeros(count, bool)  # differences below the least normal result
     full, against = full & ~sunk, against & ~sunk
@@ -101,6 +104,25 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     cancels &= ~full & ~sunk
     cancel(batch, known, rows[cancels], base[cancels], other[cancels])
     return batch if moved is None else _with_scales(rng, known, batch, top, cut, moved)
+
+
+def _straddle(rng: Rng, known: Formats, exponent: Ints, free: Any, drawn: tuple[Any, Ints, Ints, Ints, Ints]) -> None:
+    """These outputs made two products and a c: one so high that the last bits of the other, where formats allow it, are below the place
+    where they are cut, and c about half a last place, so that it tips what is left of them."""
+    which, places, top, cut, last = drawn
+    rows = np.flatnonzero(which)
+    top, depth, below = top[rows], (top - cut)[rows], (top - last)[rows]
+    width = known.a.precision + known.b.precision
+    low, high = known.a.emin + known.b.emin, known.a.emax + known.b.emax
+    least = low + depth - width + 1  # under a lower one the whole of any other is kept
+    top = np.where((top < least) & (least <= high) & (known.scale is None), rng.integers(np.minimum(least, high), high + 1), top)
+    exponent[rows], free[rows] = FAR, False
+    exponent[rows, places[rows, 0]] = top
+    little = np.maximum(top - depth + rng.integers(0, width, rows.size), low if known.scale is None else FAR)
+    exponent[rows, places[rows, 1]] = np.minimum(little, top)
+    exponent[rows, -1] = top - below + rng.choice((-2, -1, -1, -1, 0), rows.size)
+    free[rows, places[rows, 0]] = free[rows, places[rows, 1]] = True
+    free[rows, -1] = rng.random(rows.size) < 0.3
 
 
 def ladders(rng: Rng, known: Formats, count: int) -> Batch:

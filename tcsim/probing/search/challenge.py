@@ -28,7 +28,7 @@ _SHORT = 2  # lengths
 _ALONG = (-9, -4, -2, -1, 1, 2, 4, 9)  # places that a cut and a least exponent are moved
 _LEASTS = 12  # other least exponents, besides those near the lowest ones
 _WIDER = 6  # formats of operands
-_LEFT = 400  # outputs at the edges of a changed record that no output told from it
+_LEFT, _ALTOGETHER = 400, 16000  # outputs at the edges of a changed record that no output told from it; of all where they are few
 _LARGE = 4e6  # products simulated of a batch that was asked before
 _WORK = 4e7  # products simulated for all of them
 _VALUES, _FEW, _AT_EACH = 40, 6, 120  # values of a number that are asked together, and outputs at each
@@ -168,7 +168,7 @@ def told_apart(box: Box, rng: Rng, judge: Judge, unit: Unit, left: list[Unit]) -
     """Changed records told from a record at their own edges: an answered batch that refutes the record, None where none does."""
     for k in dict.fromkeys(lengths_of(unit)[i] for i in (1, 2, 0)):
         most = int(_WORK / ((k + 10) * cost_of(unit) * max(len(left), 1)))
-        each = min(_LEFT, most // max(len(left), 1))
+        each = min(max(_LEFT, _ALTOGETHER // max(len(left), 1)), most // max(len(left), 1))
         if not left or not each:
             break
         batch = one_after_another([edge_sums(rng, box.formats, other, k, each) for other in left])
