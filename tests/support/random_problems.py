@@ -147,6 +147,26 @@ def by_general(problem: Problem) -> Codes | None:
     return None if problem.unit.arithmetic == "integer" else cpu.multiply_cpu(problem, 1, cpu.GENERAL)
 
 
+def as_dots(problem: Problem) -> Codes | None:
+    """The answer of the general kernel to its outputs one by one, as a batch of dot products; None where it is not the one to ask."""
+    unit, (batch, m, n, _) = problem.unit, problem.shape
+    if unit.arithmetic == "integer":
+        return None
+
+    def rows(x: Codes) -> Codes:
+        return np.broadcast_to(x[:, :, None], (batch, m, n, x.shape[2])).reshape(-1, 1, x.shape[2])
+
+    def columns(x: Codes) -> Codes:
+        return np.broadcast_to(x[:, None], (batch, m, *x.shape[1:])).swapaxes(2, 3).reshape(-1, x.shape[1], 1)
+
+    alone = Problem(
+        unit, problem.plan, Operand(rows(problem.a.codes), problem.a.stored), Operand(columns(problem.b.codes), problem.b.stored),
+        None if problem.c is None else problem.c.reshape(-1, 1, 1), None if problem.scale_a is None else rows(problem.scale_a),
+        None if problem.scale_b is None else columns(problem.scale_b), problem.seed,
+    )  # fmt: skip
+    return cpu.multiply_cpu(alone, 1, cpu.GENERAL).reshape(batch, m, n)
+
+
 @dataclass
 class Tally:
     """What was compared: units, blocks of products, outputs; which path computed; what differed."""
@@ -190,7 +210,11 @@ def compare(problem: Problem, who: str, tally: Tally) -> None:
     tally.outputs += expected.size
     tally.blocks += expected.size * -(-problem.shape[3] // unit.block_size)
     tally.paths[name] += 1
-    runs = {"general": lambda: by_general(problem), name: lambda: cpu.multiply_cpu(problem, 1)}  # once where they are the same
+    runs = {
+        "general": lambda: by_general(problem),
+        "general, as dot products": lambda: as_dots(problem),
+        name: lambda: cpu.multiply_cpu(problem, 1),  # once where they are the same
+    }
     for path, run in runs.items():
         difference = _difference(run, expected)
         if difference:

@@ -19,6 +19,9 @@ SEGMENT_START, INSTRUCTION_START, INSTRUCTION_END, SEGMENT_END = 1, 2, 4, 8
 # What a block's operands hold, as bits.
 HAS_ZERO, HAS_SPECIAL = 1, 2
 
+# Lines of operands, as sides.
+ROWS_OF_A, COLUMNS_OF_B, COLUMNS_OF_A = 0, 1, 2
+
 
 class Panel(NamedTuple):
     """A chunk of a tile's rows of a and columns of b, decoded: arrays [row, position] and [position, column].
@@ -151,11 +154,13 @@ def scale_numbers(count, each, grouped, s, es, bad, sig, e, mark):
 def decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e, mark):
     """`decode_lines` without scales."""
     emin, precision, stored = (
-        (spec.b_emin, spec.b_precision, spec.b_stored) if side else (spec.a_emin, spec.a_precision, spec.a_stored)
+        (spec.b_emin, spec.b_precision, spec.b_stored)
+        if side == COLUMNS_OF_B
+        else (spec.a_emin, spec.a_precision, spec.a_stored)
     )
     pitch = sig.shape[1]
-    alone = side == 1 and pitch == 1  # one column, whose codes are decoded together as those of a row are
-    columns, found = side == 1 and not alone, False
+    alone = side != ROWS_OF_A and pitch == 1  # one column, whose codes are decoded together as those of a row are
+    columns, found = side != ROWS_OF_A and not alone, False
     outer, inner = (positions, lines) if columns else (lines, positions)
     steps = room(lines if columns else np.int64(0), np.int64)
     for j in range(steps.size):
@@ -189,11 +194,12 @@ def decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e
 def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, mark):
     """Decode lines first … first + lines of an operand at ks[:positions]; whether any element is NaN or infinite.
 
-    A line is a row of a (side 0, arrays [line, position]) or a column of b (side 1, arrays [position, line]). The exponent of a power-of-two scale is added to e. `codes` is scratch.
+    A line is a row of a (arrays [line, position]), a column of b or a row of a put into a column (arrays [position, line]). The
+    exponent of a power-of-two scale is added to e. `codes` is scratch.
     """
     found = decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e, mark)
     if scales.address != 0:
-        grouped, columns, pitch = spec.group > 1, side == 1, sig.shape[1]
+        grouped, columns, pitch = spec.group > 1, side != ROWS_OF_A, sig.shape[1]
         outer, inner = (positions, lines) if columns else (lines, positions)
         many = lines if columns else 1  # scales are decoded once for the run of positions that have them
         s, up, bad = room(many, np.int64), room(many, np.int64), room(many, np.int64)

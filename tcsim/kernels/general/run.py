@@ -14,6 +14,8 @@ import numpy as np
 from tcsim.codegen.jit import inline, inline_ir, kernel_uncounted, routine
 from tcsim.codegen.memory import at, load_code, matrices, store_code
 from tcsim.codegen.scratch import release, room, room_table, zeros
+from tcsim.kernels.general import dots
+from tcsim.kernels.general.dots import multiply_columns, multiply_scales, new_factors
 from tcsim.kernels.general.numbers import (
     FINITE,
     ZERO_E,
@@ -23,6 +25,9 @@ from tcsim.kernels.general.numbers import (
     to_float64,
 )
 from tcsim.kernels.general.panel import (
+    COLUMNS_OF_A,
+    COLUMNS_OF_B,
+    ROWS_OF_A,
     decode_lines,
     mark_blocks,
     new_panel,
@@ -54,17 +59,19 @@ class Tiles(NamedTuple):
     columns: int
     tile_rows: int
     tile_columns: int
+    dots: int = 0  # 1: every column has a row of a of its own
 
 
 @kernel_uncounted
 def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, chosen, seed):
     """Tiles first … last - 1 of D = C + A·B, of the batch elements `chosen`."""
-    capacity = max(CHUNK, spec.period)
+    capacity = max(min(max(CHUNK, spec.period), bounds[bounds.size - 1]), np.int64(1))
     rows, width = tiles.tile_rows, lanes_of(tiles.tile_columns)
     ks = room(capacity, np.int64)
     starts = room(capacity + spec.period // spec.block + 2, np.int64)
     events = room(capacity + spec.period // spec.block + 2, np.int64)
     panel = new_panel(rows, width, capacity, capacity if spec.group > 1 else 1)
+    left = new_factors(width, capacity if tiles.dots else np.int64(0))
     codes = room(max(capacity, rows, width), np.int64)
     values, total = room(4 * rows * width, np.int64), room_table(rows, width, np.float64)
     scratch, random = zeros((11 + 4 * spec.block) * width, np.int64), zeros(5 * width, np.uint64)
@@ -85,10 +92,18 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
         k, segment, step = bounds[0], np.int64(0), np.int64(0)
         while segment < bounds.size - 1:
             positions, blocks, k, segment = plan_chunk(spec, order, bounds, k, segment, ks, starts, events)
-            in_a = decode_lines(a, t, i0, ni, np.int64(0), ks, positions, scale_a, spec, codes, panel.sa, panel.ea, panel.ma)
-            in_b = decode_lines(b, t, j0, nj, np.int64(1), ks, positions, scale_b, spec, codes, panel.sb, panel.eb, panel.mb)
-            if spec.group > 1:
-                pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, blocks, starts, panel)
+            in_b = decode_lines(b, t, j0, nj, COLUMNS_OF_B, ks, positions, scale_b, spec, codes, panel.sb, panel.eb, panel.mb)
+            if tiles.dots:
+                in_a = decode_lines(
+                    a, t, j0, nj, COLUMNS_OF_A, ks, positions, scale_a, spec, codes, left.sig, left.e, left.mark
+                )
+                multiply_columns(left, positions, nj, panel)
+                if spec.group > 1:
+                    multiply_scales(spec, scale_a, scale_b, t, j0, nj, ks, blocks, starts, panel)
+            else:
+                in_a = decode_lines(a, t, i0, ni, ROWS_OF_A, ks, positions, scale_a, spec, codes, panel.sa, panel.ea, panel.ma)
+                if spec.group > 1:
+                    pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, blocks, starts, panel)
             mark_blocks(panel, ni, lanes, blocks, starts)
             for r in range(ni):
                 element = (t * tiles.m + i0 + r) * tiles.n + j0
@@ -99,6 +114,7 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
         for r in range(ni):
             end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, row_of(values, scratch, random, r, width, spec.block), total[r])
     release(panel)
+    release(left)
     release((ks, starts, events, codes, values, total, scratch, random, tree))
 
 
@@ -167,6 +183,9 @@ def multiply_general(problem: Problem, out: Codes, threads: int | None = None) -
     batch, m, n, _ = problem.shape
     if not out.size:
         return
+    if dots.fit(problem):
+        _run(problem, out, threads, np.array([0]), Tiles(1, batch, 0, 1, 0, batch, 1, min(COLUMNS, batch), 1))
+        return
     count = threads or default_threads()
     across = -(-n // COLUMNS)
     high = max(1, min(ROWS, m, -(-batch * m * across // (4 * count))))
@@ -174,8 +193,11 @@ def multiply_general(problem: Problem, out: Codes, threads: int | None = None) -
 
 
 def run_elements(problem: Problem, out: Codes, chosen: Any) -> None:
-    """Write only these elements of the batch, on the calling thread."""
-    _, m, n, _ = problem.shape
+    """Write these elements of the batch, on the calling thread; others as well where single outputs are faster side by side."""
+    batch, m, n, _ = problem.shape
+    if dots.fit(problem) and dots.FASTER * len(chosen) > batch:
+        multiply_general(problem, out, 1)
+        return
     tiles = Tiles(m, n, 0, m, 0, n, min(ROWS, m), min(COLUMNS, n))
     _run(problem, out, 1, np.array(chosen, np.int64), tiles)
 
@@ -202,8 +224,8 @@ def _run(problem: Problem, out: Codes, threads: int | None, chosen: Any, tiles: 
     _check_sums(problem)
     tasks = chosen.size * -(-tiles.rows // tiles.tile_rows) * -(-tiles.columns // tiles.tile_columns)
     kind, spec = spec_of(problem)
+    arrays = (problem.a.codes, problem.b.codes, problem.c, out, problem.scale_a, problem.scale_b)
     run_tasks(
-        run_tiles, tasks, threads, kind, matrices(problem.a.codes), matrices(problem.b.codes), matrices(problem.c), matrices(out),
-        matrices(problem.scale_a), matrices(problem.scale_b), spec, sums_of(problem), order_of(problem.unit),
-        problem.plan.bounds, tiles, chosen, np.uint64(problem.seed),
+        run_tiles, tasks, threads, kind, *map(matrices, dots.along_columns(arrays) if tiles.dots else arrays), spec, sums_of(problem),
+        order_of(problem.unit), problem.plan.bounds, tiles, chosen, np.uint64(problem.seed),
     )  # fmt: skip

@@ -115,7 +115,9 @@ def _straddle(rng: Rng, known: Formats, exponent: Ints, free: Any, drawn: tuple[
     width = known.a.precision + known.b.precision
     low, high = known.a.emin + known.b.emin, known.a.emax + known.b.emax
     least = low + depth - width + 1  # under a lower one the whole of any other is kept
-    top = np.where((top < least) & (least <= high) & (known.scale is None), rng.integers(np.minimum(least, high), high + 1), top)
+    top = np.where(
+        (top < least) & (least <= high) & (known.scale is None), rng.integers(np.minimum(least, high), high + 1), top
+    )
     exponent[rows], free[rows] = FAR, False
     exponent[rows, places[rows, 0]] = top
     little = np.maximum(top - depth + rng.integers(0, width, rows.size), low if known.scale is None else FAR)

@@ -28,7 +28,10 @@ _SHORT = 2  # lengths
 _ALONG = (-9, -4, -2, -1, 1, 2, 4, 9)  # places that a cut and a least exponent are moved
 _LEASTS = 12  # other least exponents, besides those near the lowest ones
 _WIDER = 6  # formats of operands
-_LEFT, _ALTOGETHER = 400, 16000  # outputs at the edges of a changed record that no output told from it; of all where they are few
+_LEFT, _ALTOGETHER = (
+    400,
+    16000,
+)  # outputs at the edges of a changed record that no output told from it; of all where they are few
 _LARGE = 4e6  # products simulated of a batch that was asked before
 _WORK = 4e7  # products simulated for all of them
 _VALUES, _FEW, _AT_EACH = 40, 6, 120  # values of a number that are asked together, and outputs at each
