@@ -21,6 +21,8 @@ FAR = -(1 << 20)  # no exponent
 _LITTLE = 3  # terms near a cut
 _SUNK = 0.1  # outputs of a record that flushes
 _FULL = 0.2  # outputs all of whose products are as high and of one sign: sums then carry as far as they can
+_ALL_OF_THEM = 0.5  # of full outputs all sums are full, not one alone
+_TOGETHER = 0.3  # of the others
 _TIED = 0.25  # outputs that something little tips
 _HALVED = 0.5  # of outputs whose largest term is a product that no other tips: half-way between two results itself
 _MOVED = 0.6  # scaled outputs whose scales bring their terms to where products are
@@ -75,11 +77,15 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     rest = (rng.random(count) < 0.12) & ~base_is_c & (exponent[rows, c] == FAR)
     put(rest, c, np.where(rng.random(count) < 0.5, last, top), 0.6)
     full = rng.random(count) < (0.0 if known.a.integer else _FULL)
-    exponent[full, :k] = top[full, None]
+    exponent[full, :k] = np.where(_blocks(rng, unit, k, int(full.sum())), top[full, None], FAR)
     fraction_free[full, :k] = True
     against = full & (rng.random(count) < 0.6)  # any fractions, c of the other sign: bits that carries pushed out
     exponent[against, k] = top[against] + k.bit_length() + rng.integers(-1, 2, int(against.sum()))
     fraction_free[against, k], minus[against, k] = True, True
+    together = (
+        full & ~against & (rng.random(count) < _TOGETHER)
+    )  # c as high, so that sums reach the most bits that they can have
+    exponent[together, k], fraction_free[together, k], minus[together, k] = top[together], True, False
     straddling = ~full & (places[:, 0] != places[:, 1]) & (rng.random(count) < _STRADDLING)
     _straddle(rng, known, exponent, fraction_free, (straddling, places, top, cut, last))
     flushes = unit.subnormals == "flush"
@@ -228,15 +234,29 @@ def _last_place(out: Format, unit: Unit, top: Ints) -> Ints:
     return np.asarray(np.maximum(np.maximum(top, out.emin) - kept + 1, out.emin - out.mantissa_bits), np.int64)
 
 
-def _places(rng: Rng, unit: Unit, k: int, count: int) -> Ints:
-    """Where along k the terms of every output are: mostly in one block, in the order in which the record takes k."""
-    wanted = 3 + _LITTLE
+def _taken(unit: Unit, k: int) -> tuple[Ints, int]:
+    """The order in which k products are taken, and how many make one sum."""
     order = np.arange(k)
     if unit.k_order is not None:
         run = np.array(unit.k_order)
         order = np.concatenate([start + run for start in range(0, k, run.size)])
         order = order[order < k]
-    size = min(unit.block_size * (1 if unit.c_enters == "aligned" else unit.chain), k)
+    return order, min(unit.block_size * (1 if unit.c_enters == "aligned" else unit.chain), k)
+
+
+def _blocks(rng: Rng, unit: Unit, k: int, count: int) -> Any:
+    """Which products of every output are in one of its sums, (count, k); of some outputs all are."""
+    order, size = _taken(unit, k)
+    sums = np.empty(k, np.int64)
+    sums[order] = np.arange(k) // size
+    chosen = rng.integers(0, -(-k // size), (count, 1))
+    return (sums == chosen) | (rng.random((count, 1)) < _ALL_OF_THEM)
+
+
+def _places(rng: Rng, unit: Unit, k: int, count: int) -> Ints:
+    """Where along k the terms of every output are: mostly in one block, in the order in which the record takes k."""
+    wanted = 3 + _LITTLE
+    order, size = _taken(unit, k)
     begun = rng.integers(0, max(k // size, 1), count) * size
     begun = np.where(rng.random(count) < 0.5, 0, begun)
     turn = np.append(np.arange(3), -1 - np.arange(_LITTLE)) % size  # little ones where nothing else is, as far as there is room
