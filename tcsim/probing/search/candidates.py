@@ -303,9 +303,12 @@ def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
 
 
 def cuts_anew(known: Formats, now: Parts) -> Iterator[Parts]:
-    """Terms cut at any distance in any way, under the same least exponent and none: of a wrong way no other distance explains more."""
+    """Terms cut under any least exponent; at any distance in any way, under the same least exponent and none. Of a wrong way no other
+    distance explains more, and of least exponents those beside the right one explain as little as any."""
     if now["arithmetic"] != "aligned":
         return
+    low, high = floors(known)
+    yield from ({"min_exponent": least} for least in range(low, high + 1))
     for least in dict.fromkeys((now["min_exponent"], None)):
         for rounding in ALIGN_ROUNDINGS[:-1]:
             for bits in range(1, min(most_fraction_bits(known), known.out.precision + _DEEP) + 1):
