@@ -31,6 +31,7 @@ _EXCHANGED = 0.6  # of these
 _SHORT = 24  # products of orders that are asked for together
 _AGAIN, _WORK = 3, 1e7  # shapes tried again from other orders, and products simulated for each
 _VAIN, _NEARLY = 8, 0.05  # places from which nothing is gained, before more than so many sums are left as they are
+_CHANGED = 0.1  # of sums by zeros behind them
 _WORTH = 0.3  # of sums of few products left unexplained by an order that the others are looked at under
 
 
@@ -114,18 +115,29 @@ class Climbs:
         return best
 
     def _ask(self, now: Parts, lengths: list[int]) -> None:
-        """Sums of so many products in which orders show under a candidate, of all lengths in one call: zeros lie behind."""
+        """Sums of so many products in which orders show under a candidate, of all lengths in one call: zeros lie behind, but where those
+        would change what it answers."""
         random = rounds_randomly(now)
         chosen = {n: x for n in lengths if (n, random) not in self._asked and (x := self._showing(now, n)) is not None}
         self._asked |= dict.fromkeys((n, random) for n in chosen)
         if not chosen:
             return
         most = self.box.whole(max(chosen))
+        if len(chosen) > 1 and any(self._changed_by_zeros(now, batch, most) for batch in chosen.values()):
+            self._asked |= {(n, random): self.box.more(batch) for n, batch in chosen.items()}
+            return
         asked = self.box.more(one_after_another([with_zeros(batch, most) for batch in chosen.values()]))
         ends = np.cumsum([batch.size for batch in chosen.values()])
         for n, end in zip(chosen, ends.tolist(), strict=True) if asked is not None else ():
             assert asked is not None
             self._asked[n, random] = asked if len(chosen) == 1 else alone(asked, slice(end - chosen[n].size, end))
+
+    def _changed_by_zeros(self, now: Parts, batch: Batch, length: int) -> bool:
+        """Whether a candidate answers many of these sums otherwise where zeros are behind them."""
+        unit = self.judge.unit({**now, "k_order": None})
+        assert unit is not None
+        plain, padded = (simulated(unit, x, seed=self.judge.seed) for x in (batch, with_zeros(batch, length)))
+        return bool(np.count_nonzero(plain != padded) > _CHANGED * batch.size)
 
     def _showing(self, now: Parts, length: int) -> Batch | None:
         units = [unit for parts in shaped(now, length) if (unit := self.judge.unit(parts)) is not None]

@@ -18,6 +18,8 @@ from tcsim.probing.search.elimination import Judge, cost_of
 
 Ints = npt.NDArray[np.int64]
 _DRAWN, _DRAWS, _ASKED = 6000, 3, 800  # sums
+_DENSE_DRAWS, _ENOUGH = 2, 0.25  # of all products, where those of few show less than this share of what is asked clearly
+_CLEAR = 2  # of the orders, in which a sum that says something of most orders is answered differently
 _WORDS, _WORD_DRAWS, _WORDS_SHOWN = 4000, 30, 200  # of which few show random words
 _SIDE = 8
 _MOVED = 6  # orders under which each is computed
@@ -34,18 +36,21 @@ def showing_orders(
         return in_their_places(rng, judge, known, units[0], length)
     chosen, shown = [], 0
     for unit in units:
-        most, found = _ASKED // len(units), 0
-        for draw in range(_DRAWS):
-            drawn = few_of(rng, known, unit, length, _DRAWN // len(units))
+        most, found, clear = _ASKED // len(units), 0, 0
+        for draw in range(_DRAWS + _DENSE_DRAWS):
+            dense = draw >= _DRAWS
+            if found >= most // 2 and not dense:
+                continue
+            if dense and clear >= most * _ENOUGH:
+                break
+            drawn = few_of(rng, known, unit, length, _DRAWN // len(units), few=0.0 if dense else _SHARE)
             differs = changed_by_orders(rng, judge, unit, drawn, length, moved_about)
-            ranked = np.argsort(-differs, kind="stable")[: most - found]
+            ranked = np.argsort(-differs, kind="stable")[: most - (clear if dense else found)]
             some = ranked[differs[ranked] > 0]
-            found += some.size
+            found, clear = found + some.size, clear + np.count_nonzero(differs[some] >= _CLEAR)
             alike = np.flatnonzero(differs == 0)[: _ALIKE // len(units) if draw == 0 else 0]
             some = np.concatenate([some, alike])
             chosen.append(replace(drawn, a=drawn.a[some], b=drawn.b[some], c=drawn.c[some]))
-            if found >= most // 2:
-                break
         shown += found
     a, b, c = (np.concatenate([getattr(batch, name) for batch in chosen]) for name in "abc")
     return Batch("orders", a, b, c) if shown >= _FEWEST else None
@@ -81,8 +86,9 @@ def changed_by_orders(
     return differs
 
 
-def few_of(rng: Rng, known: Formats, unit: Unit, length: int, count: int) -> Batch:
-    """Single sums of so many products, of which most are zero: sums of every kind, and at a candidate's own edges."""
+def few_of(rng: Rng, known: Formats, unit: Unit, length: int, count: int, few: float = _SHARE) -> Batch:
+    """Single sums of so many products, of a share of which most are zero, of the others any number, and of all where that share is none:
+    sums of every kind, and at a candidate's own edges."""
     side = min(_SIDE, int(count**0.5) + 1)
     every = sum_batches(rng, known, length, batches=max(count // (2 * side * side), 1), side=side)
     t, i, j = (x.ravel() for x in np.indices(every.c.shape))
@@ -90,9 +96,12 @@ def few_of(rng: Rng, known: Formats, unit: Unit, length: int, count: int) -> Bat
     a = np.concatenate([every.a[t, i], edges.a[:, 0]])
     b = np.concatenate([every.b[t, :, j], edges.b[:, :, 0]])
     c = np.concatenate([every.c[t, i, j], edges.c[:, 0, 0]])
-    few = np.where(rng.random(len(a)) < _SHARE, rng.integers(2, FEW, len(a)), rng.integers(1, min(length, _MOST) + 1, len(a)))
-    last = np.argsort(np.argsort(rng.random(a.shape) + ((a == 0) | (b == 0)), axis=1), axis=1) >= few[:, None]
-    a[last], b[last] = 0, 0
+    if few:
+        there = np.where(
+            rng.random(len(a)) < few, rng.integers(2, FEW, len(a)), rng.integers(1, min(length, _MOST) + 1, len(a))
+        )
+        last = np.argsort(np.argsort(rng.random(a.shape) + ((a == 0) | (b == 0)), axis=1), axis=1) >= there[:, None]
+        a[last], b[last] = 0, 0
     return Batch("orders", a[:, None], b[:, :, None], c[:, None, None])
 
 
