@@ -66,8 +66,18 @@ class Climbs:
                     return best
         for end in sorted(tried, key=lambda end: end.left)[: _AGAIN if found.parts["k_order"] is None else 0]:
             again = self._from_elsewhere(end)
+            tried.append(again)
             best = best if again.left or best.perfect else self._explaining(best, again, used)
+        for end in sorted(tried, key=lambda end: end.left)[: 0 if best.perfect else 1]:
+            if end.left <= _NEARLY * self._size(end):  # a number is wrong as well, which its order shows better
+                parts = with_order(end.parts, end.order)
+                best = max(best, Found(parts, self.judge.score(parts, used, best.score)), key=lambda f: f.score)
         return best
+
+    def _size(self, end: _Tried) -> int:
+        """How many sums were asked for an order."""
+        asked = self._asked.get((end.order.size, end.unit.stochastic))
+        return 0 if asked is None else asked.size
 
     def _climbs(self, now: Parts, length: int, lengths: Iterable[int]) -> Iterator[_Tried]:
         """Every shape of so many products with the order that exchanges lead to from a candidate's own."""
