@@ -22,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-def recover_one(seed: int, i: int, calls: int = 60) -> dict[str, Any]:
+def recover_one(seed: int, i: int, calls: int = 150) -> dict[str, Any]:
     """What-if i of a seed probed."""
     import numpy as np
     from support.random_units import draw_unit, written

@@ -66,7 +66,7 @@ def _page(text: str) -> str:
 @click.option("--scale", help="format of block scales")
 @click.option("--scale-block", type=int, default=0, help="products that share a scale")
 @click.option("--k-step", type=int, default=1, show_default=True, help="the black box takes k in multiples of this")
-@click.option("--calls", type=int, default=60, show_default=True, help="most calls of the black box")
+@click.option("--calls", type=int, default=150, show_default=True, help="most calls of the black box")
 @click.option("--confirm", type=int, default=100_000, show_default=True, help="adversarial outputs that must agree at the end")
 @click.option("--blind", is_flag=True, help="do not begin with the records of the table")
 @click.option("--seed", type=int, default=0, show_default=True)

@@ -47,7 +47,7 @@ class ProbeTarget:
 class Options:
     """How each is probed, as `probe` takes it."""
 
-    calls: int = 60
+    calls: int = 150
     confirm: int = CONFIRM
     table: bool = True
     seed: int = 0

@@ -52,7 +52,7 @@ def probe(
     scale: str | Format | None = None,
     scale_block: int = 0,
     k_step: int = 1,
-    calls: int = 60,
+    calls: int = 150,
     confirm: int = CONFIRM,
     table: bool = True,
     seed: int = 0,

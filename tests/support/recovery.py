@@ -14,7 +14,7 @@ from tcsim.probing.questions import families
 from tcsim.probing.result import ProbeResult
 from tcsim.problem import Codes
 
-MOST_CALLS = 60
+MOST_CALLS = 150
 
 
 def black_box(unit: Unit) -> Any:

@@ -14,15 +14,16 @@ import numpy.typing as npt
 from tcsim.fp.formats import Format
 from tcsim.probing.answers.trees import Worth, always
 from tcsim.probing.box import Batch, Box, Formats, simulated
-from tcsim.probing.questions.codes import codes_at
+from tcsim.probing.questions.codes import Rng, codes_at
 from tcsim.probing.questions.contests import factors
-from tcsim.probing.search.candidates import Parts, unit_of_parts
+from tcsim.probing.search.candidates import Parts, most_fraction_bits, unit_of_parts
 from tcsim.probing.search.elimination import Judge
 
 Labels = npt.NDArray[np.int64]
 Same = npt.NDArray[np.bool_]
 _FEWEST = 3  # products of a block whose halves show
 _STEPS = 20_000  # orders looked at
+_PAIRS = 6  # of places at every distance
 _STARTS = 2  # of the sum: the large product's negative, zero
 
 
@@ -45,6 +46,23 @@ def halved(known: Formats, cut: int, large: Labels, little: Labels, k: int) -> B
     return Batch("halves", left, right, c)
 
 
+def apart_by(rng: Rng, known: Formats, size: int, k: int) -> tuple[Batch, Labels]:
+    """Single outputs of two of the first `size` products, a negative one at every distance below 2^high, once beside c = -2^high, once
+    beside none; and the places of both, (outputs, 2)."""
+    a, b, out = known.a, known.b, known.out
+    high = min(a.emax + b.emax, out.emax) - 1
+    little = np.repeat(np.arange(high - 1, a.emin + b.emin - 1, -1), _PAIRS * _STARTS)
+    places = np.argsort(rng.random((little.size, size)), axis=1)[:, :2]
+    rows = np.arange(little.size)
+    left, right = np.zeros((little.size, 1, k), a.storage), np.zeros((little.size, k, 1), b.storage)
+    (a_high, b_high), at = factors(known, high), [factors(known, int(e)) for e in little]
+    left[rows, 0, places[:, 0]], right[rows, places[:, 0], 0] = codes_at(a, a_high, 0, False), codes_at(b, b_high, 0, False)
+    left[rows, 0, places[:, 1]] = codes_at(a, np.array([x for x, _ in at]), _least(a), not b.signed)
+    right[rows, places[:, 1], 0] = codes_at(b, np.array([y for _, y in at]), _least(b), b.signed)
+    c = np.where(rows % _STARTS == 0, codes_at(out, high, 0, True), 0).astype(out.storage)
+    return Batch("distances", left, right, c[:, None, None]), places
+
+
 def _least(fmt: Format) -> int:
     return 1 if fmt.mantissa_bits else 0
 
@@ -55,6 +73,31 @@ class Halves:
     def __init__(self, box: Box, judge: Judge) -> None:
         self.box, self.judge = box, judge
         self._asked: dict[tuple[int, int], Batch | None] = {}
+        self._distances: dict[int, tuple[Batch | None, Labels]] = {}
+
+    def cut(self, rng: Rng, parts: Parts) -> Parts | None:
+        """With the cut under which every two products are answered as if they shared a half or as if they did not, and of all cuts the
+        most are: whichever do, so that no order need be known; None where that does not show."""
+        size = parts["block_size"]
+        if size < _FEWEST or self.box.formats.a.integer:
+            return None
+        if size not in self._distances:
+            batch, places = apart_by(rng, self.box.formats, size, self.box.whole(size))
+            self._distances[size] = self.box.more(batch), places
+        asked, places = self._distances[size]
+        if asked is None or asked.d is None:
+            return None
+        together, other = (_moved(asked, places, np.array(to), size) for to in ((0, 2), (0, 1)))
+        fits: dict[int, int] = {}
+        for bits in range(1, most_fraction_bits(self.box.formats) + 1):
+            unit = self.judge.unit({**parts, "fraction_bits": bits, "k_order": None})
+            if unit is None:
+                return None
+            self.judge.begin(unit, together)
+            self.judge.work += 2 * asked.size * size
+            answers = [simulated(unit, batch, seed=self.judge.seed) for batch in (together, other)]
+            fits[bits] = int(np.count_nonzero((answers[0] == asked.d) | (answers[1] == asked.d)))
+        return {**parts, "fraction_bits": max(fits, key=lambda bits: fits[bits]), "k_order": None}
 
     def ordered(self, parts: Parts, blocks: list[Labels], worth: Worth = always) -> list[Labels] | None:
         """Each block's k in an order under which they share halves as the black box says, of whole blocks and of ones cut short, those
@@ -110,6 +153,14 @@ class Halves:
             if together != apart and all(_two_classes(same) for same in found):
                 return found
         return None
+
+
+def _moved(batch: Batch, places: Labels, to: Labels, size: int) -> Batch:
+    """The batch with its two products elsewhere in one block."""
+    rows = np.arange(batch.size)[:, None]
+    a, b = np.zeros((batch.size, 1, size), batch.a.dtype), np.zeros((batch.size, size, 1), batch.b.dtype)
+    a[rows, 0, to], b[rows, to, 0] = batch.a[rows, 0, places], batch.b[rows, places, 0]
+    return Batch("moved", a, b, batch.c)
 
 
 def _by_start(batch: Batch) -> npt.NDArray[np.uint64]:

@@ -47,7 +47,7 @@ def showing_orders(
             differs = changed_by_orders(rng, judge, unit, drawn, length, moved_about)
             ranked = np.argsort(-differs, kind="stable")[: most - (clear if dense else found)]
             some = ranked[differs[ranked] > 0]
-            found, clear = found + some.size, clear + np.count_nonzero(differs[some] >= _CLEAR)
+            found, clear = found + some.size, clear + int(np.count_nonzero(differs[some] >= _CLEAR))
             alike = np.flatnonzero(differs == 0)[: _ALIKE // len(units) if draw == 0 else 0]
             some = np.concatenate([some, alike])
             chosen.append(replace(drawn, a=drawn.a[some], b=drawn.b[some], c=drawn.c[some]))
