@@ -77,7 +77,8 @@ class Halves:
 
     def cut(self, rng: Rng, parts: Parts) -> Parts | None:
         """With the cut under which every two products are answered as if they shared a half or as if they did not, and of all cuts the
-        most are: whichever do, so that no order need be known; None where that does not show."""
+        most are: whichever do, so that no order need be known. Of several the deepest, for what is kept of two that share a half may look
+        like what two do that share none; None where nothing shows."""
         size = parts["block_size"]
         if size < _FEWEST or self.box.formats.a.integer:
             return None
@@ -97,7 +98,7 @@ class Halves:
             self.judge.work += 2 * asked.size * size
             answers = [simulated(unit, batch, seed=self.judge.seed) for batch in (together, other)]
             fits[bits] = int(np.count_nonzero((answers[0] == asked.d) | (answers[1] == asked.d)))
-        return {**parts, "fraction_bits": max(fits, key=lambda bits: fits[bits]), "k_order": None}
+        return {**parts, "fraction_bits": max(fits, key=lambda bits: (fits[bits], bits)), "k_order": None}
 
     def ordered(self, parts: Parts, blocks: list[Labels], worth: Worth = always) -> list[Labels] | None:
         """Each block's k in an order under which they share halves as the black box says, of whole blocks and of ones cut short, those
