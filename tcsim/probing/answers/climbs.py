@@ -21,7 +21,17 @@ from tcsim.probing.search.candidates import Parts
 from tcsim.probing.search.challenge import one_after_another
 from tcsim.probing.search.elimination import Found, Judge, cost_of
 from tcsim.probing.search.focus import rounds_randomly
-from tcsim.probing.search.showing import FEW, Ints, alone, answered_after, showing_orders, with_order_of, with_zeros
+from tcsim.probing.search.showing import (
+    FEW,
+    Ints,
+    alone,
+    answered_after,
+    exchanged,
+    showing_exchanges,
+    showing_orders,
+    with_order_of,
+    with_zeros,
+)
 from tcsim.problem import Codes
 
 _TOLD, _UNABLE = 16, 0.05  # orders in which sums are answered alike, and how many of those may be wrong
@@ -107,14 +117,18 @@ class Climbs:
         """The best of what was found before and of an order that explains all sums so far, changed until it explains others in which
         orders near it show as well."""
         order, size = end.order, end.parts["block_size"]
-        for _ in range(_FINER):
+        for turn in range(_FINER):
             parts = with_order(end.parts, order)
             best = max(best, Found(parts, self.judge.score(parts, used, best.score)), key=lambda f: f.score)
             before = self._asked.get((order.size, end.unit.stochastic))
             if best.perfect or end.unit.stochastic or before is None:
                 break
             near = partial(self._near, order.size, size)
-            chosen = showing_orders(self.rng, self.judge, self.box.formats, [end.unit], order.size, near)
+            chosen = (
+                showing_orders(self.rng, self.judge, self.box.formats, [end.unit], order.size, near)
+                if turn
+                else showing_exchanges(self.rng, self.judge, self.box.formats, end.unit, order.size)
+            )
             asked = None if chosen is None else self.box.more(with_order_of(chosen, np.argsort(order)))
             if asked is None:
                 break
@@ -246,7 +260,7 @@ class _Climb:
 
     def _together(self, rows: Ints, place: int, others: Ints) -> npt.NDArray[np.bool_]:
         """Which of these sums would be wrong with a place and another one of each exchanged."""
-        a, b = (_exchanged(codes, rows, place, others) for codes in (self.a, self.b))
+        a, b = (exchanged(codes[rows], np.full(rows.size, place), others) for codes in (self.a, self.b))
         return self._wrong(a, b, rows)
 
     def _by_words(self, rows: Ints, place: int, others: Ints) -> npt.NDArray[np.bool_]:
@@ -272,13 +286,6 @@ class _Climb:
         self.judge.begin(self.unit, batch)
         self.judge.work += rows.size * (batch.a.shape[2] + 10) * cost_of(self.unit)
         return np.asarray(simulated(self.unit, batch, seed=self.judge.seed).ravel() != self.d[rows])
-
-
-def _exchanged(codes: Codes, rows: Ints, place: int, others: Ints) -> Codes:
-    """These rows of codes, a place and another one of each exchanged."""
-    found, at = codes[rows], np.arange(rows.size)
-    found[at, place], found[at, others] = codes[rows, others], codes[rows, place]
-    return found
 
 
 def shaped(now: Parts, length: int) -> Iterator[Parts]:

@@ -85,7 +85,8 @@ class Walker(Asking):
     def climbed(self, found: Found, used: list[Batch]) -> Found:
         """With an order of k to which exchanges of places lead, where one product is explained and k is not taken upwards."""
         known, score = self.box.formats, self.judge.score(found.parts, self.products)
-        able = known.scale is None and not known.a.integer and not self.ascending and found.parts["arithmetic"] != "fused"
+        able = known.scale is None and not known.a.integer and not self.ascending
+        able &= self.deep or found.parts["arithmetic"] != "fused"
         plain = (
             found.parts["arithmetic"] == "aligned" and found.parts["c_enters"] == "aligned" and not rounds_randomly(found.parts)
         )

@@ -15,10 +15,12 @@ from tcsim.probing.questions.edges import edge_sums
 from tcsim.probing.questions.families import sum_batches
 from tcsim.probing.search.challenge import one_after_another
 from tcsim.probing.search.elimination import Judge, cost_of
+from tcsim.problem import Codes
 
 Ints = npt.NDArray[np.int64]
 _DRAWN, _DRAWS, _ASKED = 6000, 3, 800  # sums
 _DENSE_DRAWS, _ENOUGH = 2, 0.25  # of all products, where those of few show less than this share of what is asked clearly
+_PAIR_DRAWS, _PAIRED, _EACH = 12, 60000, 2  # of sums in which two places show, products of a draw, sums for every two
 _CLEAR = 2  # of the orders, in which a sum that says something of most orders is answered differently
 _WORDS, _WORD_DRAWS, _WORDS_SHOWN = 4000, 30, 200  # of which few show random words
 _SIDE = 8
@@ -54,6 +56,64 @@ def showing_orders(
         shown += found
     a, b, c = (np.concatenate([getattr(batch, name) for batch in chosen]) for name in "abc")
     return Batch("orders", a, b, c) if shown >= _FEWEST else None
+
+
+def showing_exchanges(rng: Rng, judge: Judge, known: Formats, unit: Unit, length: int) -> Batch | None:
+    """Sums that a candidate answers differently when two places are exchanged: some for every two places, as far as they are found."""
+    first, second = np.triu_indices(length, 1)
+    shown, chosen = np.zeros(first.size, np.int64), []
+    for draw in range(_PAIR_DRAWS):
+        open_pairs = np.flatnonzero(shown < _EACH)
+        if not open_pairs.size:
+            break
+        count = max(_PAIRED // length, 1) if draw % 2 else _PAIRED // FEW
+        pair = rng.choice(open_pairs, count)
+        drawn = _at_pairs(rng, known, unit, length, first[pair], second[pair], dense=bool(draw % 2))
+        a, b = (exchanged(x, first[pair], second[pair]) for x in (drawn.a[:, 0], drawn.b[:, :, 0]))
+        other = replace(drawn, a=a[:, None], b=b[:, :, None])
+        judge.work += 2 * count * length * cost_of(unit)
+        answers = [simulated(unit, x, seed=judge.seed).ravel() for x in (drawn, other)]
+        rows = np.flatnonzero(answers[0] != answers[1])
+        rows = rows[_first_few(pair[rows], shown)]
+        shown += np.bincount(pair[rows], minlength=shown.size)
+        chosen.append(replace(drawn, a=drawn.a[rows], b=drawn.b[rows], c=drawn.c[rows]))
+    a, b, c = (np.concatenate([getattr(batch, name) for batch in chosen]) for name in "abc")
+    return Batch("exchanges", a, b, c) if len(a) >= _FEWEST else None
+
+
+def _at_pairs(rng: Rng, known: Formats, unit: Unit, length: int, first: Ints, second: Ints, *, dense: bool) -> Batch:
+    """Sums of a few products, or of all, of which two are at these places."""
+    width = length if dense else min(FEW, length)
+    drawn = few_of(rng, known, unit, width, first.size, few=0.0)
+    own = np.argsort(rng.random((len(drawn.a), length)), axis=1)
+    pick = rng.integers(0, len(drawn.a), first.size)
+    own = own[pick]
+    for at, place in ((0, first), (1, second)):  # the two brought to the front of all places
+        where = np.argmax(own == place[:, None], axis=1)
+        rows = np.arange(first.size)
+        own[rows, where], own[rows, at] = own[rows, at], place
+    rows, places = np.arange(first.size)[:, None], own[:, :width]
+    a, b = np.zeros((first.size, length), drawn.a.dtype), np.zeros((first.size, length), drawn.b.dtype)
+    kept = np.ones((first.size, width), bool) if dense else np.arange(width) < rng.integers(2, width + 1, (first.size, 1))
+    a[rows, places], b[rows, places] = np.where(kept, drawn.a[pick, 0], 0), np.where(kept, drawn.b[pick, :, 0], 0)
+    return Batch("exchanges", a[:, None], b[:, :, None], drawn.c[pick])
+
+
+def _first_few(pair: Ints, shown: Ints) -> npt.NDArray[np.bool_]:
+    """Which of these sums are among the first few of their pair."""
+    order = np.argsort(pair, kind="stable")
+    begun = np.concatenate([[0], np.flatnonzero(np.diff(pair[order])) + 1]) if pair.size else np.zeros(0, np.int64)
+    lengths = np.diff(np.append(begun, pair.size))
+    rank = np.empty(pair.size, np.int64)
+    rank[order] = np.arange(pair.size) - np.repeat(begun, lengths)
+    return np.asarray(rank + shown[pair] < _EACH)
+
+
+def exchanged(codes: Codes, first: Ints, second: Ints) -> Codes:
+    """Rows of codes, in each of which two places are exchanged."""
+    found, at = codes.copy(), np.arange(len(codes))
+    found[at, first], found[at, second] = codes[at, second], codes[at, first]
+    return found
 
 
 def in_their_places(rng: Rng, judge: Judge, known: Formats, unit: Unit, length: int) -> Batch:
