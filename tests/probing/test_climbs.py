@@ -11,6 +11,7 @@ from support.recovery import black_box
 import tcsim
 from tcsim.hardware.unit import Unit
 from tcsim.probing.answers.climbs import Climbs
+from tcsim.probing.answers.shortened import Shortened
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.questions import families
 from tcsim.probing.search.candidates import parts_of
@@ -46,7 +47,8 @@ def _climbs(unit: Unit) -> tuple[Climbs, Judge, Box]:
     known = Formats(unit.a_format, unit.b_format, unit.out_format)
     box, judge = Box(black_box(unit), known), Judge(known)
     judge.allow(1e9)
-    return Climbs(box, np.random.default_rng(3), judge), judge, box
+    rng = np.random.default_rng(3)
+    return Climbs(box, rng, judge, Shortened(box, rng, judge, [])), judge, box
 
 
 @pytest.mark.parametrize("kind", KINDS)

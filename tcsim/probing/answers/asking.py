@@ -66,7 +66,7 @@ class Asking:
         self.short = Shortened(box, rng, judge, self.sums)
         self.asked_orders, self.placed = Orders(box, rng, judge, self.sums), Placed(box, rng, judge)
         self.tides = Tides(box, rng)
-        self.climbs = Climbs(box, rng.spawn(1)[0], judge)
+        self.climbs = Climbs(box, rng.spawn(1)[0], judge, self.short)
         self.chance: Chance | None = None
         self.deep = False  # whether every kind of arithmetic was tried once
         self.ascending = False  # whether marks show that k is taken upwards

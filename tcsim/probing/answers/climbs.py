@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.hardware.unit import Unit
+from tcsim.probing.answers.shortened import Shortened
 from tcsim.probing.box import Batch, Box, simulated
 from tcsim.probing.questions.codes import Rng
 from tcsim.probing.search.candidates import Parts
@@ -58,8 +59,8 @@ class _Tried:
 class Climbs:
     """What a black box was asked about orders of k in general."""
 
-    def __init__(self, box: Box, rng: Rng, judge: Judge) -> None:
-        self.box, self.rng, self.judge = box, rng, judge
+    def __init__(self, box: Box, rng: Rng, judge: Judge, short: Shortened) -> None:
+        self.box, self.rng, self.judge, self.short = box, rng, judge, short
         self._asked: dict[tuple[int, bool], Batch | None] = {}  # by the number of products, and whether words are random
         self._ended: set[tuple[Unit, bytes]] = set()  # candidates, and orders from which they were tried
 
@@ -115,7 +116,7 @@ class Climbs:
 
     def _explaining(self, best: Found, end: _Tried, used: list[Batch]) -> Found:
         """The best of what was found before and of an order that explains all sums so far, changed until it explains others in which
-        orders near it show as well."""
+        orders near it show as well, then blocks that are cut short."""
         order, size = end.order, end.parts["block_size"]
         for turn in range(_FINER):
             parts = with_order(end.parts, order)
@@ -135,8 +136,12 @@ class Climbs:
             every = self._asked[order.size, False] = answered_after(before, asked)
             left, order = self._climbed(end.unit, every, order)
             if left:
-                break
-        return best
+                return best
+        if best.perfect:
+            return best
+        parts = with_order(end.parts, order)
+        settled = self.short.exchanged(Found(parts, self.judge.score(parts, used)), used)
+        return max(best, Found(settled.parts, self.judge.score(settled.parts, used, best.score)), key=lambda f: f.score)
 
     def _ask(self, now: Parts, lengths: list[int]) -> None:
         """Sums of so many products in which orders show under a candidate, of all lengths in one call: zeros lie behind, but where those

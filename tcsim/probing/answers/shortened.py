@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from tcsim.probing.box import Batch, Box
+from tcsim.hardware.unit import Unit
+from tcsim.probing.box import Batch, Box, simulated
 from tcsim.probing.questions import families
 from tcsim.probing.questions.codes import Rng
 from tcsim.probing.search import structure
-from tcsim.probing.search.elimination import Found, Judge
+from tcsim.probing.search.candidates import Parts
+from tcsim.probing.search.elimination import Found, Judge, cost_of
 from tcsim.probing.search.focus import focus
+from tcsim.probing.search.showing import chosen_of, few_of
 
 _SHORTER = 6  # lengths below that of an order at which it is asked
 _ORDERED = 0.9  # of everything explained by an order that is looked at further
+_ROUNDS = 4  # that further lengths are asked for
+_WORK, _FEWEST, _MOST, _EACH = (
+    4e7,
+    100,
+    2000,
+    6,
+)  # products, sums of a length that these are chosen from, sums for every exchange
 _NEARLY = 0.998  # of everything by blocks taken upwards
 
 
@@ -38,6 +49,16 @@ class Shortened:
 
     def _climbed(self, found: Found, used: list[Batch]) -> Found:
         used = [*used, *self.cut_short(len(found.parts["k_order"]))]
+        found = self._exchanged(found, used)
+        for _ in range(_ROUNDS if found.score > _ORDERED and found.parts["arithmetic"] in ("rounded", "fused") else 0):
+            asked = self._telling(found.parts)
+            if not asked:
+                break
+            used = [*used, *asked]
+            found = self._exchanged(found, used)
+        return found
+
+    def _exchanged(self, found: Found, used: list[Batch]) -> Found:
         found, before = Found(found.parts, self.judge.score(found.parts, used)), -1.0
         while before < found.score < 1.0 and not self.judge.tired:
             before, begun = found.score, found
@@ -56,6 +77,47 @@ class Shortened:
                     begun, few = found, focus(self.judge, parts, used)
                     least = self.judge.score(parts, few)
         return found
+
+    def _telling(self, parts: Parts) -> list[Batch]:
+        """Answered sums of as few further lengths as tell an order from those in which equal parts are exchanged, where any do."""
+        unit, length = self.judge.unit(parts), len(parts["k_order"])
+        others = [self.judge.unit({**parts, "k_order": change(parts["k_order"])}) for change in structure.exchanges(parts)]
+        before = self._asked[length]
+        left = [x for x in others if x is not None and not any(self._differ(unit, x, batch).any() for batch in before)]
+        lengths = sorted(set(range(2, length)) - {batch.a.shape[2] for batch in before})
+        if unit is None or not left or not lengths or self.box.k_step > 1:
+            return []
+        count = min(max(int(_WORK / (len(lengths) * len(left) * length)), _FEWEST), _MOST)
+        shown: dict[int, tuple[Batch, npt.NDArray[np.bool_]]] = {}
+        for k in lengths:
+            drawn = few_of(self.rng, self.box.formats, unit, k, count)
+            shown[k] = drawn, np.stack([self._differ(unit, x, drawn) for x in left])
+        asked: list[Batch] = []
+        open_ones = np.ones(len(left), bool)
+        while open_ones.any() and shown:
+            k = max(shown, key=lambda n: np.count_nonzero(shown[n][1].any(axis=1) & open_ones))
+            drawn, differ = shown.pop(k)
+            told = np.flatnonzero(differ.any(axis=1) & open_ones)
+            if not told.size:
+                break
+            rows = np.unique(np.concatenate([np.flatnonzero(differ[i])[:_EACH] for i in told]))
+            some = self.box.more(chosen_of(drawn, rows))
+            if some is None:
+                break
+            asked.append(some)
+            open_ones[told] = False
+        self._asked[length] += asked
+        self.sums += asked
+        return asked
+
+    def _differ(self, unit: Unit | None, other: Unit, batch: Batch) -> npt.NDArray[np.bool_]:
+        """Which of a batch's outputs two units give differently."""
+        assert unit is not None
+        self.judge.begin(other, batch)
+        self.judge.work += batch.size * batch.a.shape[2] * cost_of(other)
+        return np.asarray(
+            (simulated(unit, batch, seed=self.judge.seed) != simulated(other, batch, seed=self.judge.seed)).ravel()
+        )
 
     def cut_short(self, length: int) -> list[Batch]:
         """Sums of fewer products than an order has: of its blocks some places are left, in the order in which they are taken."""

@@ -52,7 +52,7 @@ def showing_orders(
             found, clear = found + some.size, clear + int(np.count_nonzero(differs[some] >= _CLEAR))
             alike = np.flatnonzero(differs == 0)[: _ALIKE // len(units) if draw == 0 else 0]
             some = np.concatenate([some, alike])
-            chosen.append(replace(drawn, a=drawn.a[some], b=drawn.b[some], c=drawn.c[some]))
+            chosen.append(chosen_of(drawn, some))
         shown += found
     a, b, c = (np.concatenate([getattr(batch, name) for batch in chosen]) for name in "abc")
     return Batch("orders", a, b, c) if shown >= _FEWEST else None
@@ -76,7 +76,7 @@ def showing_exchanges(rng: Rng, judge: Judge, known: Formats, unit: Unit, length
         rows = np.flatnonzero(answers[0] != answers[1])
         rows = rows[_first_few(pair[rows], shown)]
         shown += np.bincount(pair[rows], minlength=shown.size)
-        chosen.append(replace(drawn, a=drawn.a[rows], b=drawn.b[rows], c=drawn.c[rows]))
+        chosen.append(chosen_of(drawn, rows))
     a, b, c = (np.concatenate([getattr(batch, name) for batch in chosen]) for name in "abc")
     return Batch("exchanges", a, b, c) if len(a) >= _FEWEST else None
 
@@ -163,6 +163,11 @@ def few_of(rng: Rng, known: Formats, unit: Unit, length: int, count: int, few: f
         last = np.argsort(np.argsort(rng.random(a.shape) + ((a == 0) | (b == 0)), axis=1), axis=1) >= there[:, None]
         a[last], b[last] = 0, 0
     return Batch("orders", a[:, None], b[:, :, None], c[:, None, None])
+
+
+def chosen_of(batch: Batch, rows: Ints) -> Batch:
+    """Some sums of a batch that was not asked yet."""
+    return replace(batch, a=batch.a[rows], b=batch.b[rows], c=batch.c[rows])
 
 
 def alone(batch: Batch, rows: slice) -> Batch:
