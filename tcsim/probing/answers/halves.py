@@ -17,13 +17,14 @@ from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.questions.codes import Rng, codes_at
 from tcsim.probing.questions.contests import factors
 from tcsim.probing.search.candidates import Parts, most_fraction_bits, unit_of_parts
-from tcsim.probing.search.elimination import Judge
+from tcsim.probing.search.elimination import Judge, cost_of
 
 Labels = npt.NDArray[np.int64]
 Same = npt.NDArray[np.bool_]
 _FEWEST = 3  # products of a block whose halves show
 _STEPS = 20_000  # orders looked at
-_PAIRS = 6  # of places at every distance
+_COARSE = 8  # bits between the cuts that are tried first
+_PAIRS = 4  # of places at every distance
 _STARTS = 2  # of the sum: the large product's negative, zero
 
 
@@ -51,7 +52,8 @@ def apart_by(rng: Rng, known: Formats, size: int, k: int) -> tuple[Batch, Labels
     beside none; and the places of both, (outputs, 2)."""
     a, b, out = known.a, known.b, known.out
     high = min(a.emax + b.emax, out.emax) - 1
-    little = np.repeat(np.arange(high - 1, a.emin + b.emin - 1, -1), _PAIRS * _STARTS)
+    least = max(a.emin + b.emin, high - most_fraction_bits(known) - 1)
+    little = np.repeat(np.arange(high - 1, least - 1, -1), _PAIRS * _STARTS)
     places = np.argsort(rng.random((little.size, size)), axis=1)[:, :2]
     rows = np.arange(little.size)
     left, right = np.zeros((little.size, 1, k), a.storage), np.zeros((little.size, k, 1), b.storage)
@@ -90,14 +92,17 @@ class Halves:
             return None
         together, other = (_moved(asked, places, np.array(to), size) for to in ((0, 2), (0, 1)))
         fits: dict[int, int] = {}
-        for bits in range(1, most_fraction_bits(self.box.formats) + 1):
-            unit = self.judge.unit({**parts, "fraction_bits": bits, "k_order": None})
-            if unit is None:
-                return None
-            self.judge.begin(unit, together)
-            self.judge.work += 2 * asked.size * size
-            answers = [simulated(unit, batch, seed=self.judge.seed) for batch in (together, other)]
-            fits[bits] = int(np.count_nonzero((answers[0] == asked.d) | (answers[1] == asked.d)))
+        for step in (_COARSE, 1):  # fewer are explained the further a cut is from the right one
+            best = max(fits, key=lambda bits: (fits[bits], bits), default=0)
+            least, most = (best - _COARSE, best + _COARSE) if fits else (1, most_fraction_bits(self.box.formats))
+            for bits in range(max(least, 1), most + 1, step):
+                unit = self.judge.unit({**parts, "fraction_bits": bits, "k_order": None})
+                if unit is None:
+                    return None
+                self.judge.begin(unit, together)
+                self.judge.work += 2 * asked.size * size * cost_of(unit)
+                answers = [simulated(unit, batch, seed=self.judge.seed) for batch in (together, other)]
+                fits[bits] = int(np.count_nonzero((answers[0] == asked.d) | (answers[1] == asked.d)))
         return {**parts, "fraction_bits": max(fits, key=lambda bits: (fits[bits], bits)), "k_order": None}
 
     def ordered(self, parts: Parts, blocks: list[Labels], worth: Worth = always) -> list[Labels] | None:

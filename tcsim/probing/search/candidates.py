@@ -214,6 +214,7 @@ def cuts(known: Formats, now: Parts) -> Iterator[Scan]:
 
 _LONGEST_SWAPPED, _NEAR = 40, 3
 _LONGEST_BLOCK, _LONGEST_CHAIN = 72, 8
+_LEASTS = 60  # least exponents that are tried with every rounding of terms, besides those near
 _DEEP = 40  # fraction bits below a least exponent above every term's
 
 
@@ -303,16 +304,25 @@ def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
 
 
 def cuts_anew(known: Formats, now: Parts) -> Iterator[Parts]:
-    """Terms cut under any least exponent; at any distance in any way, under the same least exponent and none. Of a wrong way no other
-    distance explains more, and of least exponents those beside the right one explain as little as any."""
+    """Terms cut at the same place, or the next, at any distance; under any least exponent; in any way under many; at any distance in any
+    way. Of a wrong way no other distance explains more, and of least exponents those beside the right one explain as little as any."""
     if now["arithmetic"] != "aligned":
         return
-    low, high = floors(known)
-    yield from ({"min_exponent": least} for least in range(low, high + 1))
-    for least in dict.fromkeys((now["min_exponent"], None)):
-        for rounding in ALIGN_ROUNDINGS[:-1]:
-            for bits in range(1, min(most_fraction_bits(known), known.out.precision + _DEEP) + 1):
-                yield {"align_rounding": rounding, "fraction_bits": bits, "min_exponent": least}
+    (low, high), bits, least, most = floors(known), now["fraction_bits"], now["min_exponent"], most_fraction_bits(known)
+    ways = ALIGN_ROUNDINGS[:-1]
+    if bits is not None and least is not None:
+        yield from ({"fraction_bits": f, "min_exponent": f + least - bits} for f in range(1, most + 1))
+        for way in ways:
+            for place in (least - bits - 1, least - bits, least - bits + 1):
+                yield from ({"align_rounding": way, "fraction_bits": f, "min_exponent": f + place} for f in _coarse(most))
+    yield from ({"min_exponent": e} for e in range(low, high + 1))
+    near = () if least is None else range(max(least - _DEEP, low), min(least + _DEEP, high) + 1)
+    some = dict.fromkeys((*near, *range(low, high + 1, max((high - low) // _LEASTS, 1))))
+    yield from ({"align_rounding": way, "min_exponent": e} for way in (ways if bits is not None else ()) for e in some)
+    for e in dict.fromkeys((least, None)):
+        for way in ways:
+            for f in range(1, min(most, known.out.precision + _DEEP) + 1):
+                yield {"align_rounding": way, "fraction_bits": f, "min_exponent": e}
 
 
 def _swapped(order: tuple[int, ...]) -> Iterator[list[int]]:
