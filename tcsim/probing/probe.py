@@ -24,7 +24,7 @@ from tcsim.probing.search.cut import uncut
 from tcsim.probing.search.elimination import Found, Judge, best_of, descend, improve, kicks, starting_points
 from tcsim.probing.search.focus import focus, missed_most, rounds_randomly, with_random_words
 from tcsim.probing.search.reopened import reopened
-from tcsim.probing.search.singly import moved_singly, scanned_singly
+from tcsim.probing.search.singly import moved_singly, narrow, scanned_singly
 
 _TRIES, _FOCUSES, _FEW = 8, 4, 8  # the last: picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
@@ -97,8 +97,7 @@ class Search(Walker):
         """The first kind of arithmetic under which every observation is explained, confirmed; or the nearest."""
         self.wanted = confirm
         for found in self.recorded() if table else ():
-            refuted = self.confirm(found, confirm)
-            if refuted is None:
+            if (refuted := self.confirm(found, confirm)) is None:
                 return self.result(found)
             self.sums.append(missed_most(self.judge, found.parts, refuted))
         kept = max(kept_bits(batch.d, self.box.formats.out) for batch in self.products if batch.d is not None)
@@ -238,7 +237,8 @@ class Search(Walker):
         nearest = _NEARLY if found.score >= self.best_numbers() - _MARGIN else _ONE_BLOCK
         if found.score < nearest:  # what was changed while numbers were far off may hold them there
             plain = uncut(self.judge, self._again(Found({**found.parts, **simpler.PLAIN}, 0.0), [self.small]), [self.small])
-            found = max(found, improve(self.judge, plain, [self.small]), key=lambda f: f.score)
+            begun = plain, narrow(self.judge, found, [self.small])
+            found = max(found, *(improve(self.judge, f, [self.small]) for f in begun), key=lambda f: f.score)
         if found.score < min(self.best_numbers(), _ONE_BLOCK) - _FAR_BEHIND:
             return found
         found = self._again(found, self.products)

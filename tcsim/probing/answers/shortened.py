@@ -12,7 +12,7 @@ from tcsim.probing.questions.codes import Rng
 from tcsim.probing.search import structure
 from tcsim.probing.search.candidates import Parts
 from tcsim.probing.search.elimination import Found, Judge, cost_of
-from tcsim.probing.search.focus import focus
+from tcsim.probing.search.focus import focus, rounds_randomly
 from tcsim.probing.search.showing import chosen_of, few_of
 
 _SHORTER = 6  # lengths below that of an order at which it is asked
@@ -50,8 +50,9 @@ class Shortened:
     def _climbed(self, found: Found, used: list[Batch]) -> Found:
         used = [*used, *self.cut_short(len(found.parts["k_order"]))]
         found = self._exchanged(found, used)
-        for _ in range(_ROUNDS if found.score > _ORDERED and found.parts["arithmetic"] in ("rounded", "fused") else 0):
-            asked = self._telling(found.parts)
+        branched = found.parts["arithmetic"] in ("rounded", "fused") and not rounds_randomly(found.parts)
+        for _ in range(_ROUNDS if branched and found.score > _ORDERED else 0):
+            asked = [] if self.judge.tired else self._telling(found.parts)
             if not asked:
                 break
             used = [*used, *asked]

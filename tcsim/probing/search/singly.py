@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from tcsim.hardware.choices import ROUNDINGS
+from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS
 from tcsim.probing.box import Batch
 from tcsim.probing.questions.codes import kept_bits
 from tcsim.probing.search.candidates import Parts, all_moves, cuts_anew, scans
@@ -14,6 +14,7 @@ from tcsim.probing.search.elimination import Found, Judge, best_of, scanned
 _FEW_BITS = 50  # that kernels compute fast
 _HIDDEN = ("parity", "blocks", "swaps")  # changes that show nothing until another part is right as well
 _NEAR = 3  # values to both sides of a number
+_FEWER_BITS = 6  # that are tried with every rounding of terms
 _CUTS = ("fraction_bits", "late_fraction_bits")  # of a two-stage sum
 _NEARLY = 0.998  # of everything explained by a candidate of which one part is wrong, or two
 
@@ -52,13 +53,15 @@ def best_of_used(judge: Judge, found: Found, changes: Iterable[Parts], few: list
 
 
 def narrow(judge: Judge, found: Found, batches: list[Batch]) -> Found:
-    """A two-stage sum of few bits, before c is added or beside it, with results rounded in every way, with as many bits as answers have, too:
-    c floored to so few looks like a precision of results."""
+    """A sum of few bits, a two-stage one's before c is added or beside it, with results rounded in every way, with as many bits as answers
+    have, too: terms cut to so few look like a precision of results."""
     bits = range(1, min(judge.known.out.precision + 2, _FEW_BITS))
     kept = min(kept_bits(batch.d, judge.known.out) for batch in batches if batch.d is not None)
     widths = [None, kept] if kept < judge.known.out.precision else [None]
-    tried = [
-        {**found.parts, few: n, many: _FEW_BITS, "rounding": r, "out_precision": p}
-        for few, many in (_CUTS, _CUTS[::-1]) for p in widths for n in bits for r in ROUNDINGS
-    ]  # fmt: skip
+    kind, cuts = found.parts["arithmetic"], list[Parts]()
+    if kind == "two-stage":
+        cuts += [{few: n, many: _FEW_BITS} for few, many in (_CUTS, _CUTS[::-1]) for n in bits]
+    if kind == "aligned":
+        cuts += [{"fraction_bits": n, "align_rounding": way} for n in bits[:_FEWER_BITS] for way in ALIGN_ROUNDINGS[:-1]]
+    tried = [{**found.parts, **cut, "rounding": r, "out_precision": p} for p in widths for cut in cuts for r in ROUNDINGS]
     return best_of(judge, Found(found.parts, judge.score(found.parts, batches)), tried, batches)
