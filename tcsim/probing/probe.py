@@ -281,9 +281,9 @@ class Search(Walker):
     def focused(self, found: Found, batches: list[Batch] | None = None, *, kicked: bool = True) -> Found:
         """Changed as long as that explains more, by what a few outputs that it misses show; `kicked`: from changes of it, too."""
         used = batches or self.all
-        if found.score > _NEARLY:
-            self.judge.spare(_WORK)
         for _ in range(_FOCUSES):
+            if found.score > _NEARLY:
+                self.judge.spare(_WORK)
             few = focus(self.judge, found.parts, used)
             if not few or self.judge.tired:
                 break
