@@ -281,6 +281,8 @@ class Specials(Part):
         assert out.inf_code is not None
         if not isinstance(code, int) or not out.inf_code < (code & ~out.sign_bit) < 1 << (out.width - 1):
             raise refusal(f"nan_code={code!r}: it is not a NaN of {out.name}")
+        if code & ((1 << out.padding) - 1):
+            raise refusal(f"nan_code={code:#x}: codes of {out.name} have {out.padding} low bits of zero")
         if self.nan_from == "operand" and not code & (1 << (out.mantissa_bits - 1 + out.padding)):
             raise refusal(f"nan_code={code:#x} and nan_from='operand': a NaN so far is made quiet, and this one is signalling")
 

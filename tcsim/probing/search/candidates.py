@@ -174,21 +174,21 @@ def scans(known: Formats, now: Parts) -> Iterator[Scan]:
         return
     most = most_fraction_bits(known)
     if kind == "paired":
-        yield Scan("fraction_bits", _coarse(most), 1, most)
-        yield Scan("late_fraction_bits", _coarse(most), 1, most)
+        yield Scan("fraction_bits", bits_apart(most), 1, most)
+        yield Scan("late_fraction_bits", bits_apart(most), 1, most)
         low, high = floors(known)
         yield Scan("min_exponent", (-126, *range(low, high + 1, 24)), low, high, ({"min_exponent": None},))
         return
     if kind in ("aligned", "two-stage"):
         cut = (("align_rounding", "rz"),) if now["align_rounding"] == "exact" else ()
         exact = ({"align_rounding": "exact", "fraction_bits": None},) if kind == "aligned" else ()
-        yield Scan("fraction_bits", _coarse(most), 1, most, exact, cut)
+        yield Scan("fraction_bits", bits_apart(most), 1, most, exact, cut)
     if kind == "two-stage":
-        yield Scan("late_fraction_bits", _coarse(most), 1, most)
+        yield Scan("late_fraction_bits", bits_apart(most), 1, most)
     if now["sum_format"] is None:
         top = known.out.precision - 1
         if top:
-            yield Scan("out_precision", _coarse(top), 1, top, ({"out_precision": None},))
+            yield Scan("out_precision", bits_apart(top), 1, top, ({"out_precision": None},))
     if kind == "aligned":
         low, high = floors(known)
         likely = tuple(known.out.emin - d for d in (5, 6, 7, 13))
@@ -205,20 +205,20 @@ def cuts(known: Formats, now: Parts) -> Iterator[Scan]:
     most = most_fraction_bits(known)
     if now["align_rounding"] == "exact":
         for rounding in ALIGN_ROUNDINGS[:-1]:
-            yield Scan("fraction_bits", _coarse(most), 1, most, (), (("align_rounding", rounding),))
+            yield Scan("fraction_bits", bits_apart(most), 1, most, (), (("align_rounding", rounding),))
     low, high = floors(known)
-    places = tuple(range(low + _DEEP, high + _DEEP, max((high - low) // 40, 1)))
+    places = tuple(range(low + DEEP, high + DEEP, max((high - low) // 40, 1)))
     for rounding in ALIGN_ROUNDINGS[:-1]:
-        yield Scan("min_exponent", places, low, high + _DEEP, (), (("align_rounding", rounding), ("fraction_bits", _DEEP)))
+        yield Scan("min_exponent", places, low, high + DEEP, (), (("align_rounding", rounding), ("fraction_bits", DEEP)))
 
 
 _LONGEST_SWAPPED, _NEAR = 40, 3
 _LONGEST_BLOCK, _LONGEST_CHAIN = 72, 8
-_LEASTS = 60  # least exponents that are tried with every rounding of terms, besides those near
-_DEEP = 40  # fraction bits below a least exponent above every term's
+DEEP = 40  # fraction bits below a least exponent above every term's
 
 
-def _coarse(most: int) -> tuple[int, ...]:
+def bits_apart(most: int) -> tuple[int, ...]:
+    """Bits, further apart the more there are."""
     return tuple(
         f for f in (1, 2, 3, 5, 7, 10, 13, 16, 20, 22, 23, 24, 25, 28, 32, 36, 44, 53, 70, 90, 120, 160, 220) if f <= most
     )
@@ -245,14 +245,14 @@ def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
         yield "zeros", [{"term_cut": t, "subnormals": s} for t in TERM_CUTS for s in ("keep", "flush")]
         if now["min_exponent"] is not None:  # the grid of a zero c shows their difference
             least, kept = now["min_exponent"], now["late_fraction_bits"]
-            steps = sorted((n for n in range(1 - kept, _DEEP) if n), key=abs)
+            steps = sorted((n for n in range(1 - kept, DEEP) if n), key=abs)
             yield "cut and least exponent", [{"min_exponent": least + n, "late_fraction_bits": kept + n} for n in steps]
     if kind == "aligned" and now["fraction_bits"] is not None:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
         yield "align rounding", [{"align_rounding": r, "fraction_bits": f} for r in ALIGN_ROUNDINGS[:-1] for f in near]
         if now["min_exponent"] is not None:  # one product shows the last place at the least exponent, and neither of both alone
             cut, place = now["fraction_bits"], now["min_exponent"] - now["fraction_bits"]
-            cuts_near = sorted(range(max(cut - _DEEP, 1), cut + 2 * _DEEP), key=lambda f: abs(f - cut))[1:]
+            cuts_near = sorted(range(max(cut - DEEP, 1), cut + 2 * DEEP), key=lambda f: abs(f - cut))[1:]
             along: list[Parts] = [{"fraction_bits": f, "min_exponent": f + place} for f in cuts_near]
             yield "cut and least exponent", along[:8]
             yield "the same further", along[8:]
@@ -301,28 +301,6 @@ def all_moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:
         yield "blocks", [{"block_size": n} for n in range(1, _LONGEST_BLOCK + 1) if n % now["group_size"] == 0]
     if now["k_order"] is not None:
         yield "swaps", [{"k_order": tuple(order)} for order in _swapped(now["k_order"])]
-
-
-def cuts_anew(known: Formats, now: Parts) -> Iterator[Parts]:
-    """Terms cut at the same place, or the next, at any distance; under any least exponent; in any way under many; at any distance in any
-    way. Of a wrong way no other distance explains more, and of least exponents those beside the right one explain as little as any."""
-    if now["arithmetic"] != "aligned":
-        return
-    (low, high), bits, least, most = floors(known), now["fraction_bits"], now["min_exponent"], most_fraction_bits(known)
-    ways = ALIGN_ROUNDINGS[:-1]
-    if bits is not None and least is not None:
-        yield from ({"fraction_bits": f, "min_exponent": f + least - bits} for f in range(1, most + 1))
-        for way in ways:
-            for place in (least - bits - 1, least - bits, least - bits + 1):
-                yield from ({"align_rounding": way, "fraction_bits": f, "min_exponent": f + place} for f in _coarse(most))
-    yield from ({"min_exponent": e} for e in range(low, high + 1))
-    near = () if least is None else range(max(least - _DEEP, low), min(least + _DEEP, high) + 1)
-    some = dict.fromkeys((*near, *range(low, high + 1, max((high - low) // _LEASTS, 1))))
-    yield from ({"align_rounding": way, "min_exponent": e} for way in (ways if bits is not None else ()) for e in some)
-    for e in dict.fromkeys((least, None)):
-        for way in ways:
-            for f in range(1, min(most, known.out.precision + _DEEP) + 1):
-                yield {"align_rounding": way, "fraction_bits": f, "min_exponent": e}
 
 
 def _swapped(order: tuple[int, ...]) -> Iterator[list[int]]:

@@ -1,14 +1,18 @@
-"""A candidate with no cut, with one looked for without another, with one where it seems to have none: each may hide the others."""
+"""Where terms are cut: a candidate with no cut, with one looked for without another, with one where it seems to have none: each may hide the others."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from tcsim.probing.box import Batch
-from tcsim.probing.search.candidates import Parts, moves, scans
+from tcsim.hardware.choices import ALIGN_ROUNDINGS
+from tcsim.probing.box import Batch, Formats
+from tcsim.probing.search.candidates import DEEP, Parts, bits_apart, floors, most_fraction_bits, moves, scans
 from tcsim.probing.search.elimination import Found, Judge, best_of, cut, scanned
 
 _WINDOW = 50  # bits beyond which kernels leave their words of 64
+_STEP = 4  # bits between deep cuts that are tried
+_LEASTS = 60  # least exponents that are tried with every rounding of terms, besides those near
 _BELOW = 12  # bits below those of results
 
 
@@ -55,3 +59,32 @@ def anyhow_cut(judge: Judge, found: Found, batches: list[Batch]) -> Found:
         return found
     begun = Found(exact, judge.score(exact, batches))
     return max(found, cut(judge, begun, batches), key=lambda f: f.score)
+
+
+def cuts_along(known: Formats, now: Parts) -> Iterator[Parts]:
+    """Terms cut at the same place at any distance: below a least exponent above all that was seen any looks alike."""
+    bits, least = now["fraction_bits"], now["min_exponent"]
+    if now["arithmetic"] == "aligned" and bits is not None and least is not None:
+        yield from ({"fraction_bits": f, "min_exponent": f + least - bits} for f in range(1, most_fraction_bits(known) + 1))
+
+
+def cuts_anew(known: Formats, now: Parts) -> Iterator[Parts]:
+    """Terms cut about the same place in any way; under any least exponent; in any way under many; at any distance in any way. Of a wrong
+    way no other distance explains more, and of least exponents those beside the right one explain as little as any."""
+    if now["arithmetic"] != "aligned":
+        return
+    (low, high), bits, least, most = floors(known), now["fraction_bits"], now["min_exponent"], most_fraction_bits(known)
+    ways = ALIGN_ROUNDINGS[:-1]
+    if bits is not None and least is not None:
+        for way in ways:
+            for place in (least - bits - 1, least - bits, least - bits + 1):
+                yield from ({"align_rounding": way, "fraction_bits": f, "min_exponent": f + place} for f in bits_apart(most))
+    yield from ({"min_exponent": e} for e in range(low, high + 1))
+    near = () if least is None else range(max(least - DEEP, low), min(least + DEEP, high) + 1)
+    some = dict.fromkeys((*near, *range(low, high + 1, max((high - low) // _LEASTS, 1))))
+    yield from ({"align_rounding": way, "min_exponent": e} for way in (ways if bits is not None else ()) for e in some)
+    shallow = min(most, known.out.precision + DEEP) + 1
+    for e in dict.fromkeys((least, None)):
+        for way in ways:
+            for f in (*range(1, shallow), *range(shallow, most + 1, _STEP)):
+                yield {"align_rounding": way, "fraction_bits": f, "min_exponent": e}

@@ -8,7 +8,8 @@ from itertools import chain
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS
 from tcsim.probing.box import Batch
 from tcsim.probing.questions.codes import kept_bits
-from tcsim.probing.search.candidates import Parts, all_moves, cuts_anew, scans
+from tcsim.probing.search.candidates import Parts, all_moves, scans
+from tcsim.probing.search.cut import cuts_along, cuts_anew
 from tcsim.probing.search.elimination import Found, Judge, best_of, scanned
 
 _FEW_BITS = 50  # that kernels compute fast
@@ -24,7 +25,7 @@ def moved_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]
     as well."""
     changes = chain.from_iterable(c for name, c in all_moves(judge.known, found.parts) if name not in _HIDDEN)
     anew = cuts_anew(judge.known, found.parts) if found.score > _NEARLY else ()
-    return best_of_used(judge, found, chain(changes, anew), few, used)
+    return best_of_used(judge, found, chain(changes, cuts_along(judge.known, found.parts), anew), few, used)
 
 
 def scanned_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]) -> Found:
