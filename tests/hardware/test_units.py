@@ -123,6 +123,7 @@ def test_unknown_output_and_instruction() -> None:
         ({"arithmetic": "two-stage"}, "late_fraction_bits"),
         ({"arithmetic": "rounded"}, "rounds every operation"),
         ({"nan_code": 0}, "not a NaN"),
+        ({"out": "tfloat32", "nan_code": 0x7FA9515A}, "codes of tfloat32 have 13 low bits of zero"),
         ({"nan_code": 0x7F800001, "nan_from": "operand"}, "signalling"),
         ({"operand_format": "float8_e5m2"}, "does not hold every value of float16"),
         ({"a": "float8_e8m0fnu"}, "it has no zero"),

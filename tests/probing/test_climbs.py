@@ -16,7 +16,7 @@ from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.questions import families
 from tcsim.probing.search.candidates import parts_of
 from tcsim.probing.search.elimination import Found, Judge
-from tcsim.probing.search.showing import few_of, showing_orders, with_order_of
+from tcsim.probing.search.showing import changed_by_orders, few_of, showing_exchanges, showing_orders, with_order_of
 from tcsim.probing.search.structure import lengths_of_orders
 
 KINDS: dict[str, tuple[dict[str, Any], int]] = {  # of changes to a record, and products of its order
@@ -103,6 +103,56 @@ def test_chosen_sums_show_orders() -> None:
     assert chosen is not None
     shares = [_shown(unit, batch, rng) for batch in (chosen, drawn)]
     assert shares[0] > 0.8 > 0.5 > shares[1], shares
+
+
+@pytest.mark.parametrize("kind", ["one by one", "tree"])
+def test_every_two_places_show(kind: str) -> None:
+    """Exchanged, they change the answer to some sum, but the two at the leaves of one branch, which is the same sum."""
+    unit = _ordered(kind).replace(k_order=None)
+    known, length = Formats(unit.a_format, unit.b_format, unit.out_format), KINDS[kind][1]
+    chosen = showing_exchanges(np.random.default_rng(4), Judge(known), known, unit, length)
+    assert chosen is not None
+    first = simulated(unit, chosen)
+    for i in range(length):
+        for j in range(i):
+            order = np.arange(length)
+            order[[i, j]] = j, i
+            same = kind == "tree" and i // 2 == j // 2
+            assert same != (simulated(unit, with_order_of(chosen, order)) != first).any(), (i, j)
+
+
+def test_sums_of_all_products_show_what_few_hide() -> None:
+    """Beside a product of zero everything is below the least exponent."""
+    unit = _ordered("blocks").replace(k_order=None, fraction_bits=1, align_rounding="rna", min_exponent=60)
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    rng, judge = np.random.default_rng(5), Judge(known)
+    few = few_of(rng, known, unit, 16, 2000)
+    assert np.count_nonzero(changed_by_orders(rng, judge, unit, few, 16)) < 100
+    chosen = showing_orders(rng, judge, known, [unit], 16)
+    assert chosen is not None
+    assert np.count_nonzero(changed_by_orders(rng, judge, unit, chosen, 16) > 1) > 100
+
+
+def test_an_order_that_zeros_behind_would_hide_is_found() -> None:
+    unit = _ordered("blocks").replace(fraction_bits=1, align_rounding="rna", min_exponent=60)
+    climbs, judge, box = _climbs(unit)
+    used = [box.ask(families.sum_batches(np.random.default_rng(1), box.formats, 16))]
+    begun = {**parts_of(unit), "k_order": None}
+    assert climbs.best(Found(begun, judge.score(begun, used)), used, [12, 16, 20]).perfect
+
+
+def test_lengths_that_tell_equal_branches_are_asked() -> None:
+    """Of whole blocks of a tree no sum shows which of two equal branches is first: blocks cut short do."""
+    unit = _ordered("tree").replace(block_size=8)
+    climbs, judge, box = _climbs(unit)
+    order = list(unit.k_order or ())
+    begun = {**parts_of(unit), "k_order": tuple(order[4:] + order[:4])}
+    used = [box.ask(families.sum_batches(np.random.default_rng(1), box.formats, 8))]
+    assert judge.score(begun, used) == 1.0
+    rng = np.random.default_rng(2)
+    short = [box.ask(families.sum_batches(rng, box.formats, k)) for k in range(2, 8)]
+    found = climbs.short.exchanged(Found(begun, 0.99), used)
+    assert judge.score(found.parts, short) == 1.0
 
 
 def _shown(unit: Unit, batch: Batch, rng: np.random.Generator) -> float:

@@ -67,6 +67,18 @@ def test_halves_of_blocks_are_read_off(size: int, blocks: int, late: int) -> Non
     assert box.calls <= size * blocks
 
 
+@pytest.mark.parametrize(
+    ("cut", "late", "out"), [(24, 31, "float32"), (62, 55, "float8_e5m2"), (9, 3, "float16"), (60, 2, "float8_e5m2")]
+)
+def test_the_cut_of_halves_shows_whatever_their_order(cut: int, late: int, out: str) -> None:
+    changes = {"parity_split": True, "fraction_bits": cut, "late_fraction_bits": late, "rounding": "ru", "zero_sign": "ieee"}
+    unit = _unit("two-stage", 10, cut, **changes).replace(out=out)
+    box, judge = Box(black_box(unit), _known(unit)), Judge(_known(unit))
+    found = Halves(box, judge).cuts(np.random.default_rng(2), {**parts_of(unit), "fraction_bits": 300, "k_order": None})
+    assert cut in [parts["fraction_bits"] for parts in found]
+    assert box.calls == 1
+
+
 def test_halves_of_blocks_in_turn_show_how_many_there_are() -> None:
     unit = _unit("two-stage", 8, 1, parity_split=True)
     box, judge = Box(black_box(unit), _known(unit)), Judge(_known(unit))

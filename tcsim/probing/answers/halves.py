@@ -77,33 +77,34 @@ class Halves:
         self._asked: dict[tuple[int, int], Batch | None] = {}
         self._distances: dict[int, tuple[Batch | None, Labels]] = {}
 
-    def cut(self, rng: Rng, parts: Parts) -> Parts | None:
-        """With the cut under which every two products are answered as if they shared a half or as if they did not, and of all cuts the
-        most are: whichever do, so that no order need be known. Of several the deepest, for what is kept of two that share a half may look
-        like what two do that share none; None where nothing shows."""
-        size = parts["block_size"]
+    def cuts(self, rng: Rng, parts: Parts) -> list[Parts]:
+        """With the deepest and the highest cut under which most sums of two products are answered as if those shared a half or as if they
+        did not: whichever do, so that no order need be known. Several may be alike in that."""
+        size, cuts = parts["block_size"], range(1, most_fraction_bits(self.box.formats) + 1)
         if size < _FEWEST or self.box.formats.a.integer:
-            return None
+            return []
         if size not in self._distances:
             batch, places = apart_by(rng, self.box.formats, size, self.box.whole(size))
             self._distances[size] = self.box.more(batch), places
         asked, places = self._distances[size]
-        if asked is None or asked.d is None:
-            return None
-        together, other = (_moved(asked, places, np.array(to), size) for to in ((0, 2), (0, 1)))
-        fits: dict[int, int] = {}
-        for step in (_COARSE, 1):  # fewer are explained the further a cut is from the right one
-            best = max(fits, key=lambda bits: (fits[bits], bits), default=0)
-            least, most = (best - _COARSE, best + _COARSE) if fits else (1, most_fraction_bits(self.box.formats))
-            for bits in range(max(least, 1), most + 1, step):
-                unit = self.judge.unit({**parts, "fraction_bits": bits, "k_order": None})
-                if unit is None:
-                    return None
-                self.judge.begin(unit, together)
-                self.judge.work += 2 * asked.size * size * cost_of(unit)
-                answers = [simulated(unit, batch, seed=self.judge.seed) for batch in (together, other)]
-                fits[bits] = int(np.count_nonzero((answers[0] == asked.d) | (answers[1] == asked.d)))
-        return {**parts, "fraction_bits": max(fits, key=lambda bits: (fits[bits], bits)), "k_order": None}
+        if asked is None:
+            return []
+        both = [_moved(asked, places, np.array(to), size) for to in ((0, 2), (0, 1))]
+        fits = {bits: self._fitting(parts, bits, asked, both) for bits in cuts[::_COARSE]}
+        for best in _ends(fits):  # fewer are explained the further a cut is from the right one
+            near = range(best - _COARSE, best + _COARSE + 1)
+            fits |= {bits: self._fitting(parts, bits, asked, both) for bits in near if bits in cuts and bits not in fits}
+        return [{**parts, "fraction_bits": bits, "k_order": None} for bits in dict.fromkeys(_ends(fits))]
+
+    def _fitting(self, parts: Parts, bits: int, asked: Batch, both: list[Batch]) -> int:
+        """How many sums a cut explains with their two products either way."""
+        unit = self.judge.unit({**parts, "fraction_bits": bits, "k_order": None})
+        if unit is None:
+            return 0
+        self.judge.begin(unit, both[0])
+        self.judge.work += 2 * asked.size * both[0].a.shape[2] * cost_of(unit)
+        answers = [simulated(unit, batch, seed=self.judge.seed) for batch in both]
+        return int(np.count_nonzero((answers[0] == asked.d) | (answers[1] == asked.d)))
 
     def ordered(self, parts: Parts, blocks: list[Labels], worth: Worth = always) -> list[Labels] | None:
         """Each block's k in an order under which they share halves as the black box says, of whole blocks and of ones cut short, those
@@ -159,6 +160,12 @@ class Halves:
             if together != apart and all(_two_classes(same) for same in found):
                 return found
         return None
+
+
+def _ends(fits: dict[int, int]) -> tuple[int, int]:
+    """The highest and the lowest key of the largest value."""
+    best = [bits for bits, count in fits.items() if count == max(fits.values())]
+    return max(best), min(best)
 
 
 def _moved(batch: Batch, places: Labels, to: Labels, size: int) -> Batch:

@@ -117,8 +117,9 @@ class Orders:
 
     def halved(self, parts: Parts) -> Iterator[Parts]:
         """Blocks taken upwards, even and odd places as they show, also with the cut that two products show whatever their order."""
-        for begun in (parts, self.halves.cut(self.rng, parts)):
-            yield from () if begun is None else self._in_halves(begun)
+        yield from self._in_halves(parts)
+        for begun in self.halves.cuts(self.rng, parts):
+            yield from self._in_halves(begun)
 
     def _in_halves(self, parts: Parts) -> Iterator[Parts]:
         if (found := self.halves.upwards(parts, self.box.whole(_LONG), partial(self._worth, parts))) is not None:

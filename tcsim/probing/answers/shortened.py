@@ -60,6 +60,7 @@ class Shortened:
         return found
 
     def _exchanged(self, found: Found, used: list[Batch]) -> Found:
+        branched = found.parts["term_cut"] == "pairs" or found.parts["arithmetic"] == "rounded"
         found, before = Found(found.parts, self.judge.score(found.parts, used)), -1.0
         while before < found.score < 1.0 and not self.judge.tired:
             before, begun = found.score, found
@@ -74,7 +75,9 @@ class Shortened:
                 found = Found(parts, score)
                 if found.perfect:
                     return found
-                if parts["term_cut"] != "pairs":  # of pairs a step that explains a little more may lead away
+                if (
+                    not branched
+                ):  # of pairs and branches a step that explains a little more may lead away: the best of all is taken
                     begun, few = found, focus(self.judge, parts, used)
                     least = self.judge.score(parts, few)
         return found
