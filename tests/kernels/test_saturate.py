@@ -26,6 +26,21 @@ def test_cpu_equals_reference(block: int, schedule: Schedule) -> None:
     np.testing.assert_array_equal(got, tcsim.matmul(a, b, c, unit=unit, schedule=schedule, backend="reference"))
 
 
+@pytest.mark.parametrize("overflow", ["wrap", "saturate"])
+@pytest.mark.parametrize("start", [True, False])
+def test_many_small_problems_are_those_one_by_one(overflow: str, start: bool) -> None:
+    """More than are computed together, of a width that no other kernel takes."""
+    unit, rng = UNIT.replace(overflow=overflow, b="int32" if overflow == "wrap" else "int8"), np.random.default_rng(3)
+    a = rng.integers(-128, 128, (200_000, 1, 5)).astype(np.int8)
+    b = rng.integers(-128, 128, (200_000, 5, 1)).astype(unit.b)
+    b[::7] *= 1 if overflow == "saturate" else 1 << 24
+    c = rng.integers(LEAST, LARGEST, (200_000, 1, 1)).astype(np.int32) if start else None
+    got = tcsim.matmul(a, b, c, unit=unit)
+    sums = (a.astype(object) @ b.astype(object) + (0 if c is None else c.astype(object))).astype(np.int64)
+    expected = np.clip(sums, LEAST, LARGEST) if overflow == "saturate" else sums.astype(np.uint32).view(np.int32)
+    np.testing.assert_array_equal(got, expected)
+
+
 def test_one_instruction_is_the_exact_sum_held_in_range() -> None:
     """16,777,216 outputs of mma.m16n8k32.satfinite on an H200 were so, 788,402 of them beyond the range."""
     a, b, c = drawn(32)

@@ -17,6 +17,7 @@ from tcsim.probing.search.showing import chosen_of, few_of
 
 _SHORTER = 6  # lengths below that of an order at which it is asked
 _ORDERED = 0.9  # of everything explained by an order that is looked at further
+_SHORT = 40  # products of orders of which every exchange is looked at before one is taken
 _ROUNDS = 4  # that further lengths are asked for
 _WORK, _FEWEST, _MOST, _EACH = (
     4e7,
@@ -60,7 +61,8 @@ class Shortened:
         return found
 
     def _exchanged(self, found: Found, used: list[Batch]) -> Found:
-        branched = found.parts["term_cut"] == "pairs" or found.parts["arithmetic"] == "rounded"
+        short = len(found.parts["k_order"]) <= _SHORT  # of long orders each step would take long
+        branched = found.parts["term_cut"] == "pairs" or (found.parts["arithmetic"] == "rounded" and short)
         found, before = Found(found.parts, self.judge.score(found.parts, used)), -1.0
         while before < found.score < 1.0 and not self.judge.tired:
             before, begun = found.score, found
