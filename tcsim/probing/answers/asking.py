@@ -23,6 +23,7 @@ from tcsim.probing.questions.rungs import rungs
 from tcsim.probing.search import structure
 from tcsim.probing.search.candidates import Parts, moves, records
 from tcsim.probing.search.elimination import Found, Judge, best_of, improve
+from tcsim.probing.search.holders import name_or_format
 
 FAR = 0.9  # what begins further off
 WORK = 6e7  # products simulated
@@ -98,7 +99,9 @@ class Asking:
 
     def _nans(self, found: Found, batches: list[Batch] | None = None) -> Found:
         """What no number depends on: NaN patterns, and the signs of zeros."""
-        changes: list[Parts] = [{"nan_code": code, "nan_from": kept} for code in self.nans for kept in ("code", "operand")]
+        out = name_or_format(self.box.formats.out)  # factors in the output's format may keep theirs
+        kept: list[Parts] = [{"nan_from": "code"}, {"nan_from": "operand"}, {"nan_from": "operand", "operand_format": out}]
+        changes: list[Parts] = [{"nan_code": code, **how} for code in self.nans for how in kept]
         if found.parts["arithmetic"] == "paired":
             usual = self.box.formats.out.nan_code
             factors = [usual if code is None else code for code in self.nans]
