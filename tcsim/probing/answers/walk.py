@@ -22,7 +22,7 @@ from tcsim.probing.search.candidates import Parts, alike_alone, moves, other_rou
 from tcsim.probing.search.challenge import one_after_another
 from tcsim.probing.search.cut import anyhow_cut, apart, uncut
 from tcsim.probing.search.elimination import Found, best_of, descend, improve
-from tcsim.probing.search.focus import focus, rounds_randomly
+from tcsim.probing.search.focus import brief_orders, focus, rounds_randomly
 from tcsim.probing.search.singly import best_of_used, narrow, scanned_singly
 
 _CUT_WORK, _ORDER_WORK = 3e7, 1.2e8  # products simulated
@@ -33,6 +33,7 @@ _NEARLY = 0.998  # another order of k would change more than is left to explain
 _LIKELY = 0.85  # of everything explained by a kind whose cuts are worth it
 _BEHIND = 0.03  # the nearest kind so far, at most
 _SHOWN = 2  # products that a block must have for them
+_BRIEF = 4  # products of a block of which every order is tried where random words are those of a place
 _ORDERED = 0.9  # of everything explained by an order that numbers are looked for beside
 _TOLD = 0.8  # of one product, explained by what is asked for an order at first
 
@@ -54,6 +55,7 @@ class Walker(Asking):
         likely = self.deep or self.judge.score(best.parts, self.products) > _TOLD
         random = rounds_randomly(best.parts)  # whose marks differ, ordered or not
         best = self.upwards(best, used) if random else best
+        best = best_of(self.judge, best, brief_orders(best.parts, _BRIEF) if random else [], used)
         best = best if runs or structure.likely(label) else self.climbed(best, used)
         nearly = random and best.score > _ONE_BLOCK and not self.deep
         if not (best.perfect or nearly or self.ascending) and likely and early:

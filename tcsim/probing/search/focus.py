@@ -47,11 +47,12 @@ def with_random_words(now: Parts) -> list[Parts]:
 
 
 def brief_orders(now: Parts, most: int) -> list[Parts]:
-    """Every order of the products before a late c, `most` of them, in blocks of every size."""
-    whole = now["block_size"] * now["chain"]
-    if now["c_enters"] != "after" or now["chains"] > 1 or now["group_size"] > 1 or not 1 < whole <= most:
+    """Every order of the products before a late c, `most` of them, in blocks of every size; of a block's, where random words are those of
+    a place."""
+    whole, late = now["block_size"] * now["chain"], now["c_enters"] == "after"
+    if not (late or rounds_randomly(now)) or now["chains"] > 1 or now["group_size"] > 1 or not 1 < whole <= most:
         return []
-    sizes = [n for n in range(whole, 0, -1) if whole % n == 0]
+    sizes = [n for n in range(whole, 0, -1) if whole % n == 0] if late else [whole]
     return [{"block_size": n, "chain": whole // n, "k_order": order} for n, order in product(sizes, permutations(range(whole)))]
 
 
