@@ -18,6 +18,7 @@ from tcsim.probing.answers.trees import Trees
 from tcsim.probing.box import Batch, Box, embedded, simulated
 from tcsim.probing.questions import contests, marks
 from tcsim.probing.questions.codes import Rng
+from tcsim.probing.questions.families import sum_batches
 from tcsim.probing.search import structure
 from tcsim.probing.search.candidates import Parts, unit_of_parts
 from tcsim.probing.search.challenge import one_after_another
@@ -42,6 +43,7 @@ class Orders:
         self._contests: dict[int, dict[contests.Contest, npt.NDArray[np.uint64]]] = {}  # of each its answers, (first, second)
         self.halves, self.trees = Halves(box, judge), Trees(box, rng)
         self._alone: dict[str, Batch | None] = {}
+        self._whole: dict[int, list[Batch]] = {}  # sums of as many products as an order has
         self._fitting: dict[tuple[Unit, int], npt.NDArray[np.bool_]] = {}
         self._inner: dict[tuple[object, ...], list[Batch]] = {}
 
@@ -127,7 +129,11 @@ class Orders:
 
     def _worth(self, parts: Parts, blocks: list[Labels]) -> bool:
         """Whether sums of whole blocks are explained so far that shorter ones are worth a call each."""
-        return self.judge.score(self._ordered(parts, blocks), self.sums, _EXPLAINED) > _EXPLAINED
+        length = sum(map(len, blocks))
+        if length not in self._whole:
+            asked = None if length % self.box.k_step else self.box.more(sum_batches(self.rng, self.box.formats, length))
+            self._whole[length] = self.sums if asked is None else [asked]
+        return self.judge.score(self._ordered(parts, blocks), self._whole[length], _EXPLAINED) > _EXPLAINED
 
     def _ordered(self, parts: Parts, blocks: list[Labels]) -> Parts:
         order = tuple(int(k) for k in np.concatenate(blocks))
