@@ -62,7 +62,8 @@ class Shortened:
 
     def _exchanged(self, found: Found, used: list[Batch]) -> Found:
         short = len(found.parts["k_order"]) <= _SHORT  # of long orders each step would take long
-        branched = found.parts["term_cut"] == "pairs" or (found.parts["arithmetic"] == "rounded" and short)
+        branched = found.parts["arithmetic"] == "rounded" and short
+        best_of_all = branched or found.parts["term_cut"] == "pairs"  # a step that explains a little more may lead away
         found, before = Found(found.parts, self.judge.score(found.parts, used)), -1.0
         while before < found.score < 1.0 and not self.judge.tired:
             before, begun = found.score, found
@@ -77,9 +78,7 @@ class Shortened:
                 found = Found(parts, score)
                 if found.perfect:
                     return found
-                if (
-                    not branched
-                ):  # of pairs and branches a step that explains a little more may lead away: the best of all is taken
+                if not best_of_all:
                     begun, few = found, focus(self.judge, parts, used)
                     least = self.judge.score(parts, few)
         return found

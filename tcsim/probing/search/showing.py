@@ -60,6 +60,8 @@ def showing_orders(
 
 def showing_exchanges(rng: Rng, judge: Judge, known: Formats, unit: Unit, length: int) -> Batch | None:
     """Sums that a candidate answers differently when two places are exchanged: some for every two places, as far as they are found."""
+    if length == 1:
+        return None
     first, second = np.triu_indices(length, 1)
     shown, chosen = np.zeros(first.size, np.int64), []
     for draw in range(_PAIR_DRAWS):
@@ -85,14 +87,10 @@ def _at_pairs(rng: Rng, known: Formats, unit: Unit, length: int, first: Ints, se
     """Sums of a few products, or of all, of which two are at these places."""
     width = length if dense else min(FEW, length)
     drawn = few_of(rng, known, unit, width, first.size, few=0.0)
-    own = np.argsort(rng.random((len(drawn.a), length)), axis=1)
-    pick = rng.integers(0, len(drawn.a), first.size)
-    own = own[pick]
-    for at, place in ((0, first), (1, second)):  # the two brought to the front of all places
-        where = np.argmax(own == place[:, None], axis=1)
-        rows = np.arange(first.size)
-        own[rows, where], own[rows, at] = own[rows, at], place
-    rows, places = np.arange(first.size)[:, None], own[:, :width]
+    pick, rows = rng.integers(0, len(drawn.a), first.size), np.arange(first.size)[:, None]
+    last = rng.random((first.size, length))
+    last[rows, np.stack([first, second], axis=1)] = -1.0, -0.5  # the two before all other places
+    places = np.argsort(last, axis=1)[:, :width]
     a, b = np.zeros((first.size, length), drawn.a.dtype), np.zeros((first.size, length), drawn.b.dtype)
     kept = np.ones((first.size, width), bool) if dense else np.arange(width) < rng.integers(2, width + 1, (first.size, 1))
     a[rows, places], b[rows, places] = np.where(kept, drawn.a[pick, 0], 0), np.where(kept, drawn.b[pick, :, 0], 0)
