@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 import tcsim
+from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
+from tcsim.kernels.general.run import multiply_general
 from tcsim.kernels.general.spec import AnyWidthGrouped, AnyWidthTwoStage, Grouped, Plain, Single, TwoStageSums, _kind, widths
+from tcsim.problem import Operand, Problem
+from tcsim.reference import multiply_reference
+from tcsim.schedule import Sequential
 
 FP64, NVFP4, CDNA3 = tcsim.unit("a100", "float64"), tcsim.unit("b200", "nvfp4"), tcsim.unit("mi300x", "float16")
 
@@ -77,3 +82,21 @@ def test_two_stages_wider_than_64_bits() -> None:
 )
 def test_each_kernel_states_what_it_holds(unit: Unit, kind: type) -> None:
     assert isinstance(_kind(unit, widths(unit)), kind)
+
+
+@pytest.mark.parametrize("bits", [20, 30, 31, 40])
+def test_many_dot_products_whose_scales_are_wide(bits: int) -> None:
+    """Products of two scales that a word holds, and that it does not."""
+    fmt = Format(exponent_bits=5, mantissa_bits=bits, name=f"ue5m{bits}", bias=15, signed=False, infinities=False, nan="none")
+    unit, rng = (
+        NVFP4.replace(a="float8_e4m3fn", b="float8_e4m3fn", scale=fmt, scale_block=4, group_size=4, block_size=16),
+        np.random.default_rng(bits),
+    )
+    a, b = (
+        Operand(rng.integers(0, 120, shape).astype(np.uint8), f)
+        for shape, f in (((9, 1, 16), unit.a_format), ((9, 16, 1), unit.b_format))
+    )
+    scales = [rng.integers(10 << bits, 20 << bits, shape).astype(fmt.storage) for shape in ((9, 1, 4), (9, 4, 1))]
+    problem, out = Problem(unit, Sequential().plan(16), a, b, None, *scales, 0), np.empty((9, 1, 1), unit.out_format.storage)
+    multiply_general(problem, out, 1)
+    np.testing.assert_array_equal(out, multiply_reference(problem))

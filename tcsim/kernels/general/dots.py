@@ -67,9 +67,10 @@ def multiply_scales(spec, scale_a, scale_b, t, first, columns, ks, blocks, start
 
 
 def fit(problem: Problem) -> bool:
-    """Whether a problem is many single outputs whose products fit in a word."""
-    batch, m, n, _ = problem.shape
-    return m == n == 1 < batch and widths(problem.unit).product <= WINDOW
+    """Whether a problem is many single outputs whose products, of factors and of scales, fit in a word."""
+    (batch, m, n, _), scale = problem.shape, problem.unit.scale_format
+    scales = 0 if scale is None or problem.unit.group_size == 1 else 2 * scale.precision
+    return m == n == 1 < batch and max(widths(problem.unit).product, scales) <= WINDOW
 
 
 def along_columns(arrays: tuple[Codes | None, ...]) -> tuple[Codes | None, ...]:
