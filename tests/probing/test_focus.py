@@ -9,12 +9,15 @@ import pytest
 from support.recovery import black_box
 
 import tcsim
+from tcsim.fp.formats import FORMATS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, cut_out, problems_at_once, simulated
 from tcsim.probing.questions import families
-from tcsim.probing.search.candidates import parts_of
-from tcsim.probing.search.elimination import Judge
+from tcsim.probing.questions.edges import edge_sums
+from tcsim.probing.search.candidates import floors, parts_of
+from tcsim.probing.search.elimination import Found, Judge
 from tcsim.probing.search.focus import focus
+from tcsim.probing.search.singly import scanned_singly
 
 WRONG: list[tuple[Unit, dict[str, Any]]] = [
     (tcsim.unit("h200", "float16"), {"fraction_bits": 23}),
@@ -85,3 +88,24 @@ def test_a_score_is_the_same_in_whatever_order_batches_were_asked() -> None:
     assert [judge.score(parts, asked[::-1]) for parts in wrong] == plain
     assert 0 < min(plain) <= max(plain) < 1
     assert judge.score(parts_of(unit), asked) == 1.0
+
+
+def test_a_number_of_which_only_the_right_value_explains_more_is_found() -> None:
+    """Where nearly everything is explained every value is tried: those near the right one explain as little as any."""
+    unit = tcsim.unit("a100", "bfloat16").replace(fraction_bits=191, out="float64", align_rounding="ro", min_exponent=None)
+    known, rng = Formats(unit.a_format, unit.b_format, unit.out_format), np.random.default_rng(1)
+    box, judge = Box(black_box(unit), known), Judge(known)
+    asked = [box.ask(edge_sums(rng, known, unit, 16, 1500))]
+    asked += [box.ask(families.sum_batches(rng, known, 3, batches=1)) for _ in range(40)]
+    wrong = {**parts_of(unit), "fraction_bits": 237}
+    begun = Found(wrong, judge.score(wrong, asked))
+    assert 0.998 < begun.score < 1.0
+    assert scanned_singly(judge, begun, focus(judge, wrong, asked), asked).perfect
+
+
+def test_least_exponents_reach_as_far_as_scales_and_cuts_do() -> None:
+    """2^-288 is the least of products of bfloat16 numbers with their scales; above 2^168 all terms are cut that keep 25 bits."""
+    scaled = Formats(FORMATS["bfloat16"], FORMATS["bfloat16"], FORMATS["float32"], FORMATS["float8_e8m0fnu"], 4)
+    assert floors(scaled)[0] <= -288
+    known = Formats(FORMATS["tfloat32"], FORMATS["float16"], FORMATS["float32"])
+    assert floors(known, 25)[1] >= known.a.emax + known.b.emax + 26

@@ -14,8 +14,10 @@ from tcsim.probing.questions.codes import codes_at, doubles
 from tcsim.probing.search.candidates import Parts, cuts, group_sizes
 from tcsim.probing.search.elimination import Found, Judge, descend, scanned
 from tcsim.probing.search.focus import focus
+from tcsim.probing.search.singly import scanned_singly
 
 _BESIDE = (False, True)  # whether products of another scale are beside a pair
+_NEARLY, _ALMOST = 0.998, 0.0005  # of everything explained, and so much less, by a size of which every cut is tried
 _EXACT: Parts = {"align_rounding": "exact", "fraction_bits": None, "min_exponent": None, "out_precision": None}
 
 
@@ -97,7 +99,10 @@ def grouped(judge: Judge, found: Found, batches: list[Batch]) -> Found:
                 if scan.name == "fraction_bits":
                     best = max(best, scanned(judge, begun, scan, few), key=lambda f: f.score)
             best = begun if parts is exact and best is begun else descend(judge, best, few)
-            found = max(found, Found(best.parts, judge.score(best.parts, batches, found.score)), key=lambda f: f.score)
+            whole = Found(best.parts, judge.score(best.parts, batches, found.score - _ALMOST))
+            if whole.score > _NEARLY and not whole.perfect:  # of another size its own cut may be one that few outputs show
+                whole = scanned_singly(judge, whole, focus(judge, whole.parts, batches), batches)
+            found = max(found, whole, key=lambda f: f.score)
             if found.perfect or judge.tired:
                 return found
     return found

@@ -190,7 +190,7 @@ def scans(known: Formats, now: Parts) -> Iterator[Scan]:
         if top:
             yield Scan("out_precision", bits_apart(top), 1, top, ({"out_precision": None},))
     if kind == "aligned":
-        low, high = floors(known)
+        low, high = floors(known, now["fraction_bits"] or 0)
         likely = tuple(known.out.emin - d for d in (5, 6, 7, 13))
         yield Scan(
             "min_exponent", (*likely, *range(low, high + 1, max((high - low) // 24, 1))), low, high, ({"min_exponent": None},)
@@ -207,9 +207,10 @@ def cuts(known: Formats, now: Parts) -> Iterator[Scan]:
         for rounding in ALIGN_ROUNDINGS[:-1]:
             yield Scan("fraction_bits", bits_apart(most), 1, most, (), (("align_rounding", rounding),))
     low, high = floors(known)
-    places = tuple(range(low + DEEP, high + DEEP, max((high - low) // 40, 1)))
+    below = DEEP if known.out.precision < DEEP else known.out.precision + DEEP
+    places = tuple(range(low + below, high + below, max((high - low) // 40, 1)))
     for rounding in ALIGN_ROUNDINGS[:-1]:
-        yield Scan("min_exponent", places, low, high + DEEP, (), (("align_rounding", rounding), ("fraction_bits", DEEP)))
+        yield Scan("min_exponent", places, low, high + below, (), (("align_rounding", rounding), ("fraction_bits", below)))
 
 
 _LONGEST_SWAPPED, _NEAR = 40, 3
@@ -224,14 +225,14 @@ def bits_apart(most: int) -> tuple[int, ...]:
     )
 
 
-def floors(known: Formats) -> tuple[int, int]:
-    """The least exponents that a block's can be kept above, as far as outputs show them."""
+def floors(known: Formats, bits: int = 0) -> tuple[int, int]:
+    """The least exponents that a block's can be kept above, as far as outputs show them; where terms keep so many bits below, all may be cut."""
     a, b, out = known.a, known.b, known.out
     low = min(out.emin - out.mantissa_bits, a.emin + b.emin - a.mantissa_bits - b.mantissa_bits)
     high = max(a.emax + b.emax, out.emax)
     if known.scale is not None:
-        low, high = min(low, 2 * known.scale.emin), high + 2 * max(known.scale.emax, 0)
-    return max(low - 2, -1100), min(high + 8, 1100)
+        low, high = low + 2 * min(known.scale.emin, 0), high + 2 * max(known.scale.emax, 0)
+    return max(low - 2, -1100), min(high + bits + 8, 1100)
 
 
 def moves(known: Formats, now: Parts) -> Iterator[tuple[str, list[Parts]]]:

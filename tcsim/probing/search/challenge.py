@@ -161,7 +161,7 @@ def _leasts(known: Formats, unit: Unit) -> list[int]:
     scales = 0 if known.scale is None else 2 * (known.scale.emin - known.scale.mantissa_bits)
     last = known.out.emin - known.out.mantissa_bits
     lowest = min(known.a.emin + known.b.emin - known.a.mantissa_bits - known.b.mantissa_bits + scales, last)
-    low, high = floors(known)
+    low, high = floors(known, unit.fraction_bits)
     low = max(low, lowest + unit.fraction_bits)  # under a lower one nothing is cut
     near = [max(low, place) + up for place in (low, last) for up in (1, 3, 6, 10, 15)]
     return [least for least in sorted({*near, *range(low + 1, high, max((high - low) // _LEASTS, 1))}) if least <= high]

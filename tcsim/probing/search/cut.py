@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tcsim.fp.formats import Format
 from tcsim.hardware.choices import ALIGN_ROUNDINGS
 from tcsim.probing.box import Batch, Formats
+from tcsim.probing.questions.codes import last_bits
 from tcsim.probing.search.candidates import DEEP, Parts, bits_apart, floors, most_fraction_bits, moves, scans
 from tcsim.probing.search.elimination import Found, Judge, best_of, cut, scanned
 
@@ -14,6 +17,8 @@ _WINDOW = 50  # bits beyond which kernels leave their words of 64
 _STEP = 4  # bits between deep cuts that are tried
 _LEASTS = 60  # least exponents that are tried with every rounding of terms, besides those near
 _BELOW = 12  # bits below those of results
+_NONE_BELOW = 47  # the same, at which a cut is none
+_PLACES = 3  # last places of answers, the lowest and those most often seen
 
 
 def apart(judge: Judge, found: Found, batches: list[Batch], likely: tuple[int, ...] = ()) -> Found:
@@ -73,7 +78,8 @@ def cuts_anew(known: Formats, now: Parts) -> Iterator[Parts]:
     way no other distance explains more, and of least exponents those beside the right one explain as little as any."""
     if now["arithmetic"] != "aligned":
         return
-    (low, high), bits, least, most = floors(known), now["fraction_bits"], now["min_exponent"], most_fraction_bits(known)
+    bits, least, most = now["fraction_bits"], now["min_exponent"], most_fraction_bits(known)
+    low, high = floors(known, bits or 0)
     ways = ALIGN_ROUNDINGS[:-1]
     if bits is not None and least is not None:
         for way in ways:
@@ -88,3 +94,20 @@ def cuts_anew(known: Formats, now: Parts) -> Iterator[Parts]:
         for way in ways:
             for f in (*range(1, shallow), *range(shallow, most + 1, _STEP)):
                 yield {"align_rounding": way, "fraction_bits": f, "min_exponent": e}
+
+
+def cut_at_places(judge: Judge, parts: Parts, few: list[Batch]) -> list[Parts]:
+    """Terms cut in every way where answers end, or where they are cut now, under a least exponent so far above that nothing else is cut, or
+    as far as now."""
+    now, least, deep = parts["fraction_bits"], parts["min_exponent"], judge.known.out.precision + _NONE_BELOW
+    places = _likely_places(few, judge.known.out) + ([] if now is None or least is None else [least - now])
+    return [
+        {"align_rounding": r, "fraction_bits": f, "min_exponent": place + n + f}
+        for f in dict.fromkeys((now or deep, deep)) for place in dict.fromkeys(places) for n in (0, 1, -1) for r in ALIGN_ROUNDINGS[:-1]
+    ]  # fmt: skip
+
+
+def _likely_places(batches: list[Batch], out: Format) -> list[int]:
+    """Where answers end: the lowest place, then those most often seen."""
+    seen = Counter(place for batch in batches if batch.d is not None for place in last_bits(batch.d, out).tolist())
+    return list(dict.fromkeys([min(seen), *(place for place, _ in seen.most_common(_PLACES))])) if seen else []

@@ -239,15 +239,18 @@ def improve(judge: Judge, found: Found, batches: list[Batch], rounds: int = 4) -
     return found
 
 
+def needles(scan: Scan, now: int | None) -> list[Parts]:
+    """Every value of a number, of one that has very many those about where it is now."""
+    first = scan.least if now is None or scan.most <= _DEEP_NEEDLES else max(scan.least, now - _NEEDLES // 2)
+    many = _DEEP_NEEDLES if now is None or scan.name.endswith("fraction_bits") else _NEEDLES
+    return [scan.parts(v) for v in range(first, min(scan.most, first + many) + 1)]
+
+
 def kicks(judge: Judge, found: Found, batches: list[Batch]) -> Iterator[Found]:
     """Values of its numbers of which none beside shows anything; then changes of a candidate, better or not, the best of every group
     first: two parts may be wrong where neither alone shows."""
     for scan in scans(judge.known, found.parts):
-        now = found.parts[scan.name]
-        first = scan.least if now is None or scan.most <= _DEEP_NEEDLES else max(scan.least, now - _NEEDLES // 2)
-        many = _DEEP_NEEDLES if now is None or scan.name.endswith("fraction_bits") else _NEEDLES
-        values = range(first, min(scan.most, first + many) + 1)
-        best = best_of(judge, found, [scan.parts(v) for v in values], batches)
+        best = best_of(judge, found, needles(scan, found.parts[scan.name]), batches)
         if best.score > found.score:
             yield best
     changed: list[tuple[int, float, int, Found]] = []

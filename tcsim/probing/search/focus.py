@@ -33,7 +33,7 @@ def rounds_randomly(parts: Parts) -> bool:
 def with_random_words(now: Parts) -> list[Parts]:
     """What can be rounded stochastically, each so. Terms are also cut a little higher or lower then, and, where c comes late and no
     product alone is cut, a few of them in every order."""
-    orders = brief_orders(now, _BRIEF)
+    orders = brief_orders({**now, "rounding": "sr"}, _BRIEF)
     found: list[Parts] = [{"rounding": "sr"}, *({"rounding": "sr", **order} for order in orders)]
     if now["arithmetic"] == "rounded":
         found += [{"product_rounding": "sr"}, {"product_rounding": "sr", "rounding": "sr"}]

@@ -7,23 +7,17 @@ there. Here each is changed, and numbers are looked for anew in what the changed
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
-from tcsim.fp.formats import Format
-from tcsim.hardware.choices import ALIGN_ROUNDINGS
 from tcsim.probing.box import Batch, Formats
-from tcsim.probing.questions.codes import last_bits
 from tcsim.probing.search.candidates import Parts, most_fraction_bits, moves
-from tcsim.probing.search.cut import apart
+from tcsim.probing.search.cut import apart, cut_at_places
 from tcsim.probing.search.elimination import Found, Judge, best_of, cut, descend
 from tcsim.probing.search.focus import brief_orders, focus
 from tcsim.probing.search.singly import best_of_used
 
 _WORK = 3e7  # products simulated for a change
 _ORDERED = 5  # products before a late c of which every order is tried
-_PLACES = 3  # last places of answers, the lowest and those most often seen
-_BELOW = 47  # fraction bits beyond those of results, at which a cut is none
 
 
 def reopened(judge: Judge, found: Found, batches: list[Batch]) -> Found:
@@ -57,6 +51,8 @@ def settled_parts(known: Formats, now: Parts) -> Iterator[Parts]:
         return
     yield {}
     yield {"zero_sign": "ieee" if now["zero_sign"] == "positive" else "positive"}
+    if now["min_exponent"] is not None:
+        yield {"min_exponent": None}
     if now["arithmetic"] == "aligned" and now["sum_format"] is None:
         aligned: Parts = {"c_enters": "aligned", "chain": 1, "chains": 1}
         yield {"c_enters": "after"} if now["c_enters"] == "aligned" else aligned
@@ -68,19 +64,21 @@ def settled_parts(known: Formats, now: Parts) -> Iterator[Parts]:
             most = most_fraction_bits(known)
             whole: Parts = {**aligned, "min_exponent": None, "block_size": now["block_size"] * now["chain"] * now["chains"]}
             yield {**whole, "arithmetic": "rounded", "align_rounding": "exact", "fraction_bits": None}
-            yield {
+            first = now["fraction_bits"] or most
+            staged: Parts = {
                 **whole,
                 "arithmetic": "two-stage",
                 "align_rounding": "rz",
-                "fraction_bits": now["fraction_bits"] or most,
+                "fraction_bits": first,
                 "late_fraction_bits": most,
             }
+            yield from (staged, {**staged, "parity_split": True})
 
 
 def _cut_elsewhere(judge: Judge, found: Found, batches: list[Batch]) -> Found:
     """A candidate whose terms are cut at other places, of those that explain more of what it misses the best of all."""
     few = focus(judge, found.parts, batches) if found.parts["arithmetic"] == "aligned" else []
-    return best_of_used(judge, found, _cut_at_places(judge, found.parts, few), few, batches) if few else found
+    return best_of_used(judge, found, cut_at_places(judge, found.parts, few), few, batches) if few else found
 
 
 def _numbers_anew(judge: Judge, parts: Parts, few: list[Batch]) -> Iterator[Found]:
@@ -97,7 +95,7 @@ def _numbers_anew(judge: Judge, parts: Parts, few: list[Batch]) -> Iterator[Foun
     exact = {**parts, "align_rounding": "exact", "fraction_bits": None, "min_exponent": None}
     if judge.unit(exact) is None:
         return
-    places, begun = _cut_at_places(judge, parts, few), Found(exact, judge.score(exact, few))
+    places, begun = cut_at_places(judge, parts, few), Found(exact, judge.score(exact, few))
     found = best_of(judge, begun, places, few)
     if found.score == begun.score:
         yield cut(judge, begun, few)
@@ -113,20 +111,3 @@ def _moved_along(judge: Judge, found: Found, few: list[Batch]) -> Iterator[Found
             {"fraction_bits": f, "min_exponent": f + least - now} for f in range(1, most_fraction_bits(judge.known) + 1)
         ]
         yield best_of(judge, Found(found.parts, judge.score(found.parts, few)), along, few)
-
-
-def _cut_at_places(judge: Judge, parts: Parts, few: list[Batch]) -> list[Parts]:
-    """Terms cut in every way where answers end, or where they are cut now, under a least exponent so far above that nothing else is cut, or
-    as far as now."""
-    now, least, deep = parts["fraction_bits"], parts["min_exponent"], judge.known.out.precision + _BELOW
-    places = _likely_places(few, judge.known.out) + ([] if now is None or least is None else [least - now])
-    return [
-        {"align_rounding": r, "fraction_bits": f, "min_exponent": place + n + f}
-        for f in dict.fromkeys((now or deep, deep)) for place in dict.fromkeys(places) for n in (0, 1, -1) for r in ALIGN_ROUNDINGS[:-1]
-    ]  # fmt: skip
-
-
-def _likely_places(batches: list[Batch], out: Format) -> list[int]:
-    """Where answers end: the lowest place, then those most often seen."""
-    seen = Counter(place for batch in batches if batch.d is not None for place in last_bits(batch.d, out).tolist())
-    return list(dict.fromkeys([min(seen), *(place for place, _ in seen.most_common(_PLACES))])) if seen else []

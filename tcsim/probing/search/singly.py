@@ -10,7 +10,7 @@ from tcsim.probing.box import Batch
 from tcsim.probing.questions.codes import kept_bits
 from tcsim.probing.search.candidates import Parts, all_moves, scans
 from tcsim.probing.search.cut import cuts_along, cuts_anew
-from tcsim.probing.search.elimination import Found, Judge, best_of, scanned
+from tcsim.probing.search.elimination import Found, Judge, best_of, needles, scanned
 
 _FEW_BITS = 50  # that kernels compute fast
 _HIDDEN = ("parity", "blocks", "swaps")  # changes that show nothing until another part is right as well
@@ -30,7 +30,7 @@ def moved_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]
 
 def scanned_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]) -> Found:
     """The best value of one number of `used`, of those that explain more of a few outputs: where a change of another part explains some
-    of these few, it is not found beside it."""
+    of these few, it is not found beside it. Of a candidate that explains nearly everything every value, where none of the likely ones does."""
     begun, best = Found(found.parts, judge.score(found.parts, few)), found
     for scan in scans(judge.known, found.parts):
         likely = scanned(judge, begun, scan, few).parts
@@ -38,7 +38,10 @@ def scanned_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batc
         near = [] if now is None else [v for v in range(now - _NEAR, now + _NEAR + 1) if scan.least <= v <= scan.most]
         changes = [likely, *(scan.parts(v) for v in (*near, *scan.coarse)), *scan.besides]
         best = max(best, best_of_used(judge, found, changes, few, used), key=lambda f: f.score)
-    return best
+    if best.score > found.score or found.score < _NEARLY:
+        return best
+    anywhere = (change for scan in scans(judge.known, found.parts) for change in needles(scan, found.parts[scan.name]))
+    return best_of_used(judge, found, anywhere, few, used)
 
 
 def best_of_used(judge: Judge, found: Found, changes: Iterable[Parts], few: list[Batch], used: list[Batch]) -> Found:
@@ -55,14 +58,17 @@ def best_of_used(judge: Judge, found: Found, changes: Iterable[Parts], few: list
 
 def narrow(judge: Judge, found: Found, batches: list[Batch]) -> Found:
     """A sum of few bits, a two-stage one's before c is added or beside it, with results rounded in every way, with as many bits as answers
-    have, too: terms cut to so few look like a precision of results."""
+    have, too: terms cut to so few look like a precision of results. Where terms keep more, results rounded in the likeliest ways."""
     bits = range(1, min(judge.known.out.precision + 2, _FEW_BITS))
     kept = min(kept_bits(batch.d, judge.known.out) for batch in batches if batch.d is not None)
     widths = [None, kept] if kept < judge.known.out.precision else [None]
-    kind, cuts = found.parts["arithmetic"], list[Parts]()
+    kind, cuts, single = found.parts["arithmetic"], list[Parts](), list[Parts]()
     if kind == "two-stage":
         cuts += [{few: n, many: _FEW_BITS} for few, many in (_CUTS, _CUTS[::-1]) for n in bits]
     if kind == "aligned":
-        cuts += [{"fraction_bits": n, "align_rounding": way} for n in bits[:_FEWER_BITS] for way in ALIGN_ROUNDINGS[:-1]]
-    tried = [{**found.parts, **cut, "rounding": r, "out_precision": p} for p in widths for cut in cuts for r in ROUNDINGS]
+        ways: list[Parts] = [{"fraction_bits": n, "align_rounding": way} for n in bits for way in ALIGN_ROUNDINGS[:-1]]
+        cuts += [way for way in ways if way["fraction_bits"] <= _FEWER_BITS]
+        single = [{**way, "rounding": r, "out_precision": None} for way in ways for r in ("rz", "rne")]
+    both = [{**cut, "rounding": r, "out_precision": p} for p in widths for cut in cuts for r in ROUNDINGS]
+    tried = [{**found.parts, **change} for change in both + single]
     return best_of(judge, Found(found.parts, judge.score(found.parts, batches)), tried, batches)
