@@ -11,7 +11,7 @@ import numpy as np
 from tcsim import arguments
 from tcsim.fp.formats import Format, format_named
 from tcsim.probing.answers import remainders
-from tcsim.probing.answers.walk import Walker
+from tcsim.probing.answers.numbers import Numbers
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.questions import families
 from tcsim.probing.questions.chance import chance_of
@@ -20,25 +20,24 @@ from tcsim.probing.result import ProbeResult, result_of_search
 from tcsim.probing.search import simpler
 from tcsim.probing.search.candidates import arithmetic_kind, mode_of, modes, unit_of_parts
 from tcsim.probing.search.challenge import missed_along, missed_at_edges, moved, refuted_before, refuted_by
-from tcsim.probing.search.cut import uncut
 from tcsim.probing.search.elimination import Found, Judge, best_of, descend, improve, kicks, starting_points
 from tcsim.probing.search.focus import focus, missed_most, rounds_randomly, with_random_words
 from tcsim.probing.search.reopened import reopened
-from tcsim.probing.search.singly import moved_singly, narrow, scanned_singly
+from tcsim.probing.search.singly import moved_singly, scanned_singly
 
 _TRIES, _FOCUSES, _FEW = 8, 4, 8  # the last: picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 6e7, 1.2e8  # products simulated for one kind of arithmetic
-_ALL_WORK = 7e8  # beyond which nothing is looked into any further: about ten seconds
+_ALL_WORK, _MOST_WORK = (
+    7e8,
+    1.4e9,
+)  # beyond which nothing is looked into any further, about ten seconds; nor what explains nearly everything
 _ONE_BLOCK = 0.99
 _SCALED = 0.97  # the same of scaled products, which are many ways wide, and of what a cut explained better
 _FAR = 0.9  # of what begins further off, another kind that explains one product is asked first
 _MARGIN = 0.015  # zeros that fill k up can show in one product
-_HOPELESS = 0.2  # what its own numbers leave so far behind another kind is asked for remainders last
-_FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _UNRANDOM = 0.9  # less is explained of what rounds by words of its own
 _NEARLY = 0.998  # another order of k would change more than is left to explain
-_SHAPES = (3, 1)  # block sizes for which remainders are read before blocks are known
 _CORNERS, _ONE_SIGN = 3, 2  # which calls of a confirmation hold every corner, and no signs
 CONFIRM = 100_000
 
@@ -90,7 +89,7 @@ def probe(
     return search.run(confirm, table)
 
 
-class Search(Walker):
+class Search(Numbers):
     """One black box being asked and explained."""
 
     def run(self, confirm: int, table: bool) -> ProbeResult:
@@ -179,7 +178,8 @@ class Search(Walker):
         for found in sorted((self._again(f, self.all) for f in self.tried), key=lambda f: -f.score):  # more was seen since
             kinds.setdefault(arithmetic_kind(found.parts), found)
         for at, found in enumerate(list(kinds.values())[:_DEEP]):
-            if self.judge.work > _ALL_WORK or (at and found.score < least):
+            enough = self.judge.work > (_MOST_WORK if found.score > _NEARLY and not at else _ALL_WORK)
+            if enough or (at and found.score < least):
                 continue
             self.judge.allow(work)
             if found.score > _NEARLY and not at:
@@ -219,30 +219,6 @@ class Search(Walker):
                     found = self._again(found, self.all)
                     found = found if found.perfect else self.explain(found)
         return found
-
-    def numbers(self, found: Found) -> Found:
-        """What one product beside c shows; begun with how the best kind so far rounds results, where that explains more."""
-        if self.tried or self.waiting:
-            best = max(self.tried or self.waiting, key=lambda f: f.score).parts
-            shared = {key: best[key] for key in ("rounding", "out_precision", "zero_sign")}
-            found = max(found, self._again(Found({**found.parts, **shared}, 0.0), [self.small]), key=lambda f: f.score)
-        found = self._again(self.read_off(found, rounded=self.best_numbers() < 1.0), [self.small])
-        least = self.best_numbers() - _HOPELESS
-        if least > 0 and not self.deep and improve(self.judge, found, [self.small], 1).score < least:
-            self.put_off.append(found)
-            return Found(found.parts, -1.0)
-        found = improve(self.judge, self.read(found, [self.small], _SHAPES), [self.small])
-        again = self.read(found, [self.small], _SHAPES)
-        found = found if again is found else max(found, improve(self.judge, again, [self.small]), key=lambda f: f.score)
-        nearest = _NEARLY if found.score >= self.best_numbers() - _MARGIN else _ONE_BLOCK
-        if found.score < nearest:  # what was changed while numbers were far off may hold them there
-            plain = uncut(self.judge, self._again(Found({**found.parts, **simpler.PLAIN}, 0.0), [self.small]), [self.small])
-            begun = plain, narrow(self.judge, found, [self.small])
-            found = max(found, *(improve(self.judge, f, [self.small]) for f in begun), key=lambda f: f.score)
-        if found.score < min(self.best_numbers(), _ONE_BLOCK) - _FAR_BEHIND:
-            return found
-        found = self._again(found, self.products)
-        return simpler.without_scaled(self.judge, self._nans(improve(self.judge, found, self.products, 2)), self.products)
 
     def explain(self, found: Found) -> Found:
         """Whatever is left against everything that was seen, and the walk of k again."""

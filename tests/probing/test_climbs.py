@@ -10,6 +10,7 @@ from support.recovery import black_box
 
 import tcsim
 from tcsim.hardware.unit import Unit
+from tcsim.probing.answers.climb import Climb
 from tcsim.probing.answers.climbs import Climbs
 from tcsim.probing.answers.shortened import Shortened
 from tcsim.probing.box import Batch, Box, Formats, simulated
@@ -32,6 +33,8 @@ KINDS: dict[str, tuple[dict[str, Any], int]] = {  # of changes to a record, and 
         {"block_size": 4, "arithmetic": "rounded", "align_rounding": "exact", "fraction_bits": None, "rounding": "rne", "min_exponent": None},
         8,
     ),
+    "lanes": ({"arithmetic": "fused", "a": "float32", "b": "float32", "block_size": 8, "lanes": 4, "align_rounding": "exact", "fraction_bits": None,
+               "rounding": "rne", "min_exponent": None, "subnormals": "flush", "zero_sign": "ieee", "nan_from": "operand"}, 8),
     "random words": ({"block_size": 4, "align_rounding": "sr", "fraction_bits": 10}, 8),
     "random words that few sums show": ({"block_size": 7, "align_rounding": "sr", "fraction_bits": 50, "min_exponent": None}, 7),
 }  # fmt: skip
@@ -72,6 +75,29 @@ def test_a_shape_is_found_with_the_order() -> None:
     found = climbs.best(Found(begun, judge.score(begun, used)), used, [8, 10])
     assert found.perfect
     assert (found.parts["block_size"], found.parts["chain"]) == (2, 5)
+
+
+def test_lanes_are_found_with_the_order() -> None:
+    unit = _ordered("lanes")
+    climbs, judge, box = _climbs(unit)
+    used = [box.ask(families.sum_batches(np.random.default_rng(1), box.formats, 8))]
+    begun = {**parts_of(unit), "k_order": None, "lanes": 2}
+    found = climbs.best(Found(begun, judge.score(begun, used)), used, [8])
+    assert found.perfect
+    assert found.parts["lanes"] == 4
+
+
+def test_branches_are_exchanged_as_a_whole() -> None:
+    """Of a tree with two far branches exchanged, of which no two places alone explain more."""
+    unit = _ordered("tree").replace(block_size=16, k_order=None)
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    asked = Box(black_box(unit), known).ask(few_of(np.random.default_rng(5), known, unit, 16, 500, few=0.0))
+    judge, order = Judge(known), np.arange(16)
+    order[[4, 5, 6, 7, 8, 9, 10, 11]] = 8, 9, 10, 11, 4, 5, 6, 7
+    judge.allow(1e9)
+    climb = Climb(judge, unit, asked, np.arange(asked.size), order)
+    assert climb.left
+    assert climb.climb(np.random.default_rng(0)) == 0
 
 
 @pytest.mark.parametrize("change", [{"rounding": "rne"}, {"fraction_bits": 20}, {"align_rounding": "rd"}])

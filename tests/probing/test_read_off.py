@@ -9,6 +9,7 @@ import pytest
 from support.recovery import black_box
 
 import tcsim
+from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.probing.answers.halves import Halves
 from tcsim.probing.answers.orders import Orders
@@ -22,8 +23,8 @@ from tcsim.probing.questions.rungs import likely_cuts, rungs
 from tcsim.probing.search.candidates import parts_of, unit_of_parts
 from tcsim.probing.search.cut import apart
 from tcsim.probing.search.elimination import Found, Judge
+from tcsim.probing.search.exchanges import branches
 from tcsim.probing.search.holders import operand_formats
-from tcsim.probing.search.structure import branches
 
 
 def _unit(arithmetic: str, size: int, seed: int, blocks: int = 1, **changes: Any) -> Unit:
@@ -177,6 +178,25 @@ def test_random_words_of_results_tell_blocks(size: int, blocks: int) -> None:
     assert [sorted(told[i : i + size]) for i in range(0, len(told), size)] == [x.tolist() for x in _blocks(unit)]
 
 
+def test_words_tell_blocks_in_which_a_zero_sets_where_terms_are_cut() -> None:
+    """A product alone in its block is cut by its own exponent, beside a zero by the least one."""
+    unit = _unit("aligned", 2, 7, 5, rounding="sr", align_rounding="ro", min_exponent=27, late_fraction_bits=None)
+    box, judge = Box(black_box(unit), _known(unit)), Judge(_known(unit))
+    found = next(Orders(box, np.random.default_rng(0), judge, []).alone({**parts_of(unit), "block_size": 1, "k_order": None}))
+    assert found["block_size"] == 2
+    assert [sorted(found["k_order"][i : i + 2]) for i in range(0, 10, 2)] == [x.tolist() for x in _blocks(unit)]
+
+
+@pytest.mark.parametrize(("out", "late", "share"), [("float32", 31, 0.6), (Format(2, 10, name="e2m10", bias=1), 56, 0.2)])
+def test_lone_products_show_random_words(out: Any, late: int, share: float) -> None:
+    """As many as are found, also where c keeps so few bits beside the zeros of later blocks that one in a hundred does."""
+    unit = _unit("two-stage", 4, 1, rounding="sr", fraction_bits=24 if share > 0.5 else 5, late_fraction_bits=late)
+    unit = unit.replace(a="float16", b="float16", out=out, k_order=None)
+    asked = lone(np.random.default_rng(2), _known(unit), unit, parts_of(unit), 40)
+    answers = np.stack([simulated(unit, asked, seed=seed) for seed in range(4)])
+    assert np.count_nonzero((answers != answers[0]).any(axis=0)) > share * 32 * 40
+
+
 @pytest.mark.parametrize(("size", "blocks"), [(37, 3), (39, 2), (7, 10)])
 def test_an_order_seen_once_has_its_length(size: int, blocks: int) -> None:
     """Fewer of every block would be as full; what is left of a shorter one is of blocks before."""
@@ -213,9 +233,9 @@ def test_random_words_of_lone_products_are_those_of_their_places(places: int) ->
     unit = _unit("aligned", places, 5, align_rounding="sr", fraction_bits=16, late_fraction_bits=None)
     known = _known(unit)
     parts = parts_of(unit)
-    asked = lone(np.random.default_rng(2), known, parts, places)
     read = unit_of_parts(known, {**parts, "k_order": None})
     assert read is not None
+    asked = lone(np.random.default_rng(2), known, read, parts, places)
     assert unit.k_order is not None
     fits = fitting(Judge(known), read, Box(black_box(unit), known).ask(asked))
     assert fits[np.array(unit.k_order), np.arange(places)].all()

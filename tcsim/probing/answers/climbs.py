@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.hardware.unit import Unit
+from tcsim.probing.answers.climb import Climb
 from tcsim.probing.answers.shortened import Shortened
 from tcsim.probing.box import Batch, Box, simulated
 from tcsim.probing.questions.codes import Rng
@@ -27,13 +28,11 @@ from tcsim.probing.search.showing import (
     Ints,
     alone,
     answered_after,
-    exchanged,
     showing_exchanges,
     showing_orders,
     with_order_of,
     with_zeros,
 )
-from tcsim.problem import Codes
 
 _TOLD, _UNABLE = 16, 0.05  # orders in which sums are answered alike, and how many of those may be wrong
 _BRIEF = 6  # products of which every order is a likely one
@@ -41,7 +40,8 @@ _FINER = 3  # times that sums are asked in which orders near one show
 _EXCHANGED = 0.6  # of these
 _SHORT = 24  # products of orders that are asked for together
 _AGAIN, _WORK = 3, 1e7  # shapes tried again from other orders, and products simulated for each
-_VAIN, _NEARLY = 8, 0.05  # places from which nothing is gained, before more than so many sums are left as they are
+_NEAR_WORK = 8e7  # the same of one that explains nearly all
+_NEARLY = 0.05  # of the sums asked for an order left by one that explains nearly all
 _CHANGED = 0.1  # of sums by zeros behind them
 _WORTH = 0.3  # of sums of few products left unexplained by an order that the others are looked at under
 
@@ -75,20 +75,22 @@ class Climbs:
                 best = self._explaining(best, end, used)
                 if best.perfect:
                     return best
-        for end in sorted(tried, key=lambda end: end.left)[: _AGAIN if found.parts["k_order"] is None else 0]:
+        for end in sorted(tried, key=lambda end: end.left)[:_AGAIN]:
+            if found.parts["k_order"] is not None and not self._nearly(end):
+                continue
             again = self._from_elsewhere(end)
             tried.append(again)
             best = best if again.left or best.perfect else self._explaining(best, again, used)
         for end in sorted(tried, key=lambda end: end.left)[: 0 if best.perfect else 1]:
-            if end.left <= _NEARLY * self._size(end):  # a number is wrong as well, which its order shows better
+            if self._nearly(end):  # a number is wrong as well, which its order shows better
                 parts = with_order(end.parts, end.order)
                 best = max(best, Found(parts, self.judge.score(parts, used, best.score)), key=lambda f: f.score)
         return best
 
-    def _size(self, end: _Tried) -> int:
-        """How many sums were asked for an order."""
+    def _nearly(self, end: _Tried) -> bool:
+        """Whether an order explains nearly all sums that were asked for one."""
         asked = self._asked.get((end.order.size, end.unit.stochastic))
-        return 0 if asked is None else asked.size
+        return asked is not None and end.left <= _NEARLY * asked.size
 
     def _climbs(self, now: Parts, length: int, lengths: Iterable[int]) -> Iterator[_Tried]:
         """Every shape of so many products with the order that exchanges lead to from a candidate's own."""
@@ -107,10 +109,15 @@ class Climbs:
             yield _Tried(parts, unit, left, order)
 
     def _from_elsewhere(self, end: _Tried) -> _Tried:
-        """The best of an order and of those that exchanges lead to from others."""
-        asked, most = self._asked.get((end.order.size, end.unit.stochastic)), self.judge.work + _WORK
+        """The best of an order and of those that exchanges lead to from others, near it where it explains nearly all."""
+        asked, near = self._asked.get((end.order.size, end.unit.stochastic)), self._nearly(end)
+        if near:
+            self.judge.spare(_NEAR_WORK)
+        most = self.judge.work + (_NEAR_WORK if near else _WORK)
         while asked is not None and end.left and self.judge.work < most and not self.judge.tired:
-            left, order = self._climbed(end.unit, asked, self.rng.permutation(end.order.size))
+            near = self._nearly(end)
+            begun = end.order[self._few_exchanged(end.order.size)] if near else self.rng.permutation(end.order.size)
+            left, order = self._climbed(end.unit, asked, begun)
             end = replace(end, left=left, order=order) if left < end.left else end
         return end
 
@@ -139,8 +146,9 @@ class Climbs:
                 return best
         if best.perfect:
             return best
+        self.judge.spare(_NEAR_WORK)
         parts = with_order(end.parts, order)
-        settled = self.short.exchanged(Found(parts, self.judge.score(parts, used)), used)
+        settled = self.short.exchanged(Found(parts, self.judge.score(parts, used)), used, anywhere=True)
         return max(best, Found(settled.parts, self.judge.score(settled.parts, used, best.score)), key=lambda f: f.score)
 
     def _ask(self, now: Parts, lengths: list[int]) -> None:
@@ -174,12 +182,15 @@ class Climbs:
 
     def _near(self, length: int, size: int) -> Ints:
         """An order in which a few places are exchanged, or all places within blocks."""
-        order = np.arange(length)
         if self.rng.random() < _EXCHANGED:
-            some = self.rng.permutation(length)[: int(self.rng.integers(2, min(length, 4) + 1))]
-            order[some] = np.roll(order[some], 1)
-            return order
+            return self._few_exchanged(length)
+        order = np.arange(length)
         return np.concatenate([self.rng.permutation(x) for x in np.split(order, length // size)])
+
+    def _few_exchanged(self, length: int) -> Ints:
+        order, some = np.arange(length), self.rng.permutation(length)[: int(self.rng.integers(2, min(length, 4) + 1))]
+        order[some] = np.roll(order[some], 1)
+        return order
 
     def _alike(self, unit: Unit, asked: Batch, length: int) -> npt.NDArray[np.bool_]:
         """Which sums a candidate answers alike in several orders."""
@@ -204,93 +215,11 @@ class Climbs:
         few = ((asked.a[:, 0] != 0) | (asked.b[:, :, 0] != 0)).sum(axis=1) < FEW
         left = 0
         for rows in (np.flatnonzero(shown & few), np.flatnonzero(shown)):
-            climb = _Climb(self.judge, unit, asked, rows, order)
+            climb = Climb(self.judge, unit, asked, rows, order)
             left, order = climb.climb(self.rng), climb.order
             if left > _WORTH * rows.size:
                 return asked.size, order
         return left, order
-
-
-class _Climb:
-    """Some of a candidate's sums under an order that changes."""
-
-    def __init__(self, judge: Judge, unit: Unit, asked: Batch, rows: Ints, order: Ints) -> None:
-        self.judge, self.unit, self.asked, self.rows, self.order = judge, unit, asked, rows, order.copy()
-        begun = with_order_of(asked, order)
-        self.a, self.b = begun.a[:, 0], begun.b[:, :, 0]
-        assert asked.d is not None
-        self.d = asked.d.ravel()
-        self.wrong = np.zeros(self.d.size, bool)
-        self.wrong[rows] = (
-            self._wrong(self.a[rows], self.b[rows], rows) if not unit.stochastic else self._wrong_at(self.a, self.b, rows)
-        )
-
-    @property
-    def left(self) -> int:
-        return int(np.count_nonzero(self.wrong))
-
-    def climb(self, rng: Rng) -> int:
-        """How many sums are left where no exchange of two places explains more."""
-        quiet, length = 0, len(self.order)
-        most = length if self.left < _NEARLY * self.rows.size else min(length, _VAIN)  # until something is gained
-        while self.left and quiet < most and not self.judge.tired:
-            for place in rng.permutation(length):
-                if self.exchanged(int(place)):
-                    quiet, most = 0, length
-                else:
-                    quiet += 1
-                if not self.left or quiet >= most:
-                    break
-        return self.left
-
-    def exchanged(self, place: int) -> bool:
-        """Whether this place and another one were exchanged, the one with which that explains most."""
-        length = len(self.order)
-        there = ((self.a[:, :length] != 0) | (self.b[:, :length] != 0))[self.rows]
-        at, others = np.nonzero(there[:, [place]] | there)
-        rows, others = self.rows[at[others != place]], others[others != place]
-        if not rows.size:
-            return False
-        tried = self._by_words if self.unit.stochastic else self._together
-        wrong = tried(rows, place, others)
-        gained = np.bincount(others, self.wrong[rows].astype(np.int64) - wrong, minlength=length)
-        best = int(gained.argmax())
-        if gained[best] <= 0:
-            return False
-        self.order[[place, best]] = self.order[[best, place]]
-        for codes in (self.a, self.b):
-            codes[:, [place, best]] = codes[:, [best, place]]
-        self.wrong[rows[others == best]] = wrong[others == best]
-        return True
-
-    def _together(self, rows: Ints, place: int, others: Ints) -> npt.NDArray[np.bool_]:
-        """Which of these sums would be wrong with a place and another one of each exchanged."""
-        a, b = (exchanged(codes[rows], np.full(rows.size, place), others) for codes in (self.a, self.b))
-        return self._wrong(a, b, rows)
-
-    def _by_words(self, rows: Ints, place: int, others: Ints) -> npt.NDArray[np.bool_]:
-        """The same, every sum where it stands among all: random words are those of an output's place."""
-        wrong = np.zeros(rows.size, bool)
-        for other in np.unique(others):
-            both, at = [place, int(other)], others == other
-            a, b = self.a.copy(), self.b.copy()
-            for codes in (a, b):
-                codes[:, both] = codes[:, both[::-1]]
-            wrong[at] = self._wrong_at(a, b, rows[at])
-        return wrong
-
-    def _wrong(self, a: Codes, b: Codes, rows: Ints) -> npt.NDArray[np.bool_]:
-        """Which of these sums, with their products moved, a candidate does not give."""
-        return self._differ(Batch("moved", a[:, None], b[:, :, None], self.asked.c[rows]), rows)
-
-    def _wrong_at(self, a: Codes, b: Codes, rows: Ints) -> npt.NDArray[np.bool_]:
-        only = tuple(int(i) for i in rows)
-        return self._differ(Batch("moved", a[:, None], b[:, :, None], self.asked.c, only=only), rows)
-
-    def _differ(self, batch: Batch, rows: Ints) -> npt.NDArray[np.bool_]:
-        self.judge.begin(self.unit, batch)
-        self.judge.work += rows.size * (batch.a.shape[2] + 10) * cost_of(self.unit)
-        return np.asarray(simulated(self.unit, batch, seed=self.judge.seed).ravel() != self.d[rows])
 
 
 def shaped(now: Parts, length: int) -> Iterator[Parts]:
@@ -301,7 +230,9 @@ def shaped(now: Parts, length: int) -> Iterator[Parts]:
     for size in sizes:
         if not (alike and size == length):
             chain = length // size if now["c_enters"] == "after" else 1
-            yield {**now, "block_size": size, "chain": chain, "chains": 1, "k_order": None}
+            shape = {**now, "block_size": size, "chain": chain, "chains": 1, "k_order": None}
+            lanes = (n for n in range(1, size + 1) if size % n == 0) if now["arithmetic"] == "fused" else (now["lanes"],)
+            yield from ({**shape, "lanes": n} for n in sorted(lanes, key=lambda n: n != now["lanes"]))
 
 
 def with_order(parts: Parts, order: Ints) -> Parts:

@@ -23,6 +23,7 @@ from tcsim.probing.search import structure
 from tcsim.probing.search.candidates import Parts, unit_of_parts
 from tcsim.probing.search.challenge import one_after_another
 from tcsim.probing.search.elimination import Judge
+from tcsim.probing.search.exchanges import branches
 from tcsim.probing.search.structure import Labels
 
 _LONG, _SHORT = 130, 72  # products that contests and lone products are asked of
@@ -230,21 +231,23 @@ class Orders:
         unit = unit_of_parts(known, {**parts, "k_order": None})
         if unit is None or not unit.stochastic or known.scale is not None or parts["c_enters"] != "aligned":
             return
-        of_results = parts["rounding"] == "sr" and parts["arithmetic"] == "aligned"
+        of_results = parts["rounding"] == "sr" and parts["arithmetic"] in ("aligned", "two-stage")
         kind = repr(
             [parts[key] for key in ("align_rounding", "fraction_bits", "product_rounding", "rounding", "out_precision")]
         )
         if kind not in self._alone:
             most = _LONG if of_results else _SHORT
-            self._alone[kind] = self.box.more(words.lone(self.rng, known, parts, self.box.whole(most)))
+            self._alone[kind] = self.box.more(words.lone(self.rng, known, unit, parts, self.box.whole(most)))
         asked = self._alone[kind]
         if asked is None or asked.d is None:
             return
         count, size = asked.a.shape[2], parts["block_size"]
-        if of_results:  # of whole blocks: with blocks of one product their words say how many blocks came before
-            single = {**parts, "block_size": 1, "chain": 1, "chains": 1}
-            for blocks in islice(words.dealt(self._places(single, asked)), _DEALT):
-                yield self._ordered({**single, "block_size": len(blocks[0])}, blocks)
+        for blocks in self._dealt(parts, asked) if of_results else ():
+            shape = {**parts, "block_size": len(blocks[0]), "chain": 1, "chains": 1}
+            yield self._ordered(shape, blocks)
+            halved = self.halves.ordered(shape, blocks, partial(self._worth, shape)) if shape["parity_split"] else None
+            if halved is not None:
+                yield self._ordered(shape, halved)
         fits = self._places(parts, asked)
         left = _WALKS
         for length in range(size, count + 1, size):
@@ -258,6 +261,15 @@ class Orders:
             left -= 1
             if not left:
                 return
+
+    def _dealt(self, parts: Parts, asked: Batch) -> Iterator[list[Labels]]:
+        """The blocks, as random words of results allow: with as short ones as there are their words say how many blocks came before. Where a
+        zero beside a product counts, or the other half of a block, those are of two products."""
+        size = 2 if parts["min_exponent"] is not None or parts["parity_split"] else 1
+        fits = self._places({**parts, "block_size": size, "chain": 1, "chains": 1}, asked)
+        able = np.zeros_like(fits)
+        able[:, : -(-len(fits) // size)] = fits[:, ::size]
+        yield from islice(words.dealt(able), _DEALT)
 
     def _places(self, parts: Parts, asked: Batch) -> npt.NDArray[np.bool_]:
         """For every k of lone products at which places of a record without an order they would give the same answers; of these no
@@ -274,7 +286,7 @@ def _tree(size: int) -> tuple[Labels, list[tuple[int, int]]]:
     """Of every two places the sum at which they meet in a balanced tree, and two places that meet at each."""
     meets = np.full((size, size), -1)
     ends: list[tuple[int, int]] = []
-    for x, y in structure.branches(size):
+    for x, y in branches(size):
         meets[np.ix_(x, y)] = meets[np.ix_(y, x)] = len(ends)
         ends.append((x[0], y[0]))
     return meets, ends

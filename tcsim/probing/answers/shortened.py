@@ -9,9 +9,9 @@ from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, simulated
 from tcsim.probing.questions import families
 from tcsim.probing.questions.codes import Rng
-from tcsim.probing.search import structure
 from tcsim.probing.search.candidates import Parts
 from tcsim.probing.search.elimination import Found, Judge, cost_of
+from tcsim.probing.search.exchanges import exchanges
 from tcsim.probing.search.focus import focus, rounds_randomly
 from tcsim.probing.search.showing import chosen_of, few_of
 
@@ -26,6 +26,7 @@ _WORK, _FEWEST, _MOST, _EACH = (
     6,
 )  # products, sums of a length that these are chosen from, sums for every exchange
 _NEARLY = 0.998  # of everything by blocks taken upwards
+_AT_ONCE, _WORK_ANYWHERE = 4, 1e8  # branches exchanged at once, and products
 
 
 class Shortened:
@@ -35,18 +36,20 @@ class Shortened:
         self.box, self.rng, self.judge, self.sums = box, rng, judge, sums
         self._asked: dict[int, list[Batch]] = {}
 
-    def exchanged(self, found: Found, used: list[Batch]) -> Found:
+    def exchanged(self, found: Found, used: list[Batch], *, anywhere: bool = False) -> Found:
         """Equal parts of a block exchanged where that explains more, as often as it does; pairs and lanes too that seem to be taken upwards, as
-        whole blocks of them are nearly the same in any order."""
+        whole blocks of them are nearly the same in any order. `anywhere`: of a tree that whole blocks tell, from other places as well."""
         parts, score = found.parts, found.score
         hidden = parts["term_cut"] == "pairs" or parts["lanes"] > 1 or parts["parity_split"]
         if hidden and parts["k_order"] is None and _NEARLY < score < 1.0:
             upwards = {**parts, "k_order": tuple(range(parts["block_size"]))}
             better = self._climbed(Found(upwards, score), used)
             return found if better.parts == upwards else better
-        if parts["k_order"] is None or score < _ORDERED or next(structure.exchanges(parts), None) is None:
+        if parts["k_order"] is None or score < _ORDERED or next(exchanges(parts), None) is None:
             return found
-        return self._climbed(found, used)
+        found = self._climbed(found, used)
+        branched = parts["arithmetic"] == "rounded" and not rounds_randomly(parts)
+        return self._from_elsewhere(found, used) if anywhere and branched else found
 
     def _climbed(self, found: Found, used: list[Batch]) -> Found:
         used = [*used, *self.cut_short(len(found.parts["k_order"]))]
@@ -60,6 +63,19 @@ class Shortened:
             found = self._exchanged(found, used)
         return found
 
+    def _from_elsewhere(self, found: Found, used: list[Batch]) -> Found:
+        """The best of it and of those that a few exchanges at once lead to: of branches within branches one alone may explain less."""
+        changes = list(exchanges(found.parts))
+        used = [*used, *self._asked[len(found.parts["k_order"])]]
+        found = Found(found.parts, self.judge.score(found.parts, used))
+        self.judge.spare(_WORK_ANYWHERE)
+        while found.score < 1.0 and changes and not self.judge.tired:
+            order = found.parts["k_order"]
+            for i in self.rng.integers(0, len(changes), self.rng.integers(2, _AT_ONCE + 1)):
+                order = changes[i](order)
+            found = max(found, self._exchanged(Found({**found.parts, "k_order": order}, 0.0), used), key=lambda f: f.score)
+        return found
+
     def _exchanged(self, found: Found, used: list[Batch]) -> Found:
         short = len(found.parts["k_order"]) <= _SHORT  # of long orders each step would take long
         branched = found.parts["arithmetic"] == "rounded" and short
@@ -69,7 +85,7 @@ class Shortened:
             before, begun = found.score, found
             few = focus(self.judge, begun.parts, used)
             least = self.judge.score(begun.parts, few)
-            for change in structure.exchanges(begun.parts):
+            for change in exchanges(begun.parts):
                 parts = {**begun.parts, "k_order": change(begun.parts["k_order"])}
                 score = self.judge.score(parts, few, least)
                 score = self.judge.score(parts, used, found.score) if score > least else score
@@ -86,7 +102,7 @@ class Shortened:
     def _telling(self, parts: Parts) -> list[Batch]:
         """Answered sums of as few further lengths as tell an order from those in which equal parts are exchanged, where any do."""
         unit, length = self.judge.unit(parts), len(parts["k_order"])
-        others = [self.judge.unit({**parts, "k_order": change(parts["k_order"])}) for change in structure.exchanges(parts)]
+        others = [self.judge.unit({**parts, "k_order": change(parts["k_order"])}) for change in exchanges(parts)]
         before = self._asked[length]
         left = [x for x in others if x is not None and not any(self._differ(unit, x, batch).any() for batch in before)]
         lengths = sorted(set(range(2, length)) - {batch.a.shape[2] for batch in before})

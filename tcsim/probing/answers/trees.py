@@ -16,7 +16,7 @@ from tcsim.probing.box import Batch, Box, Formats
 from tcsim.probing.questions.codes import Rng, codes_at
 from tcsim.probing.questions.contests import factors
 from tcsim.probing.search.candidates import Parts
-from tcsim.probing.search.structure import branches
+from tcsim.probing.search.exchanges import branches
 
 Labels = npt.NDArray[np.int64]
 Clusters = frozenset[frozenset[int]]

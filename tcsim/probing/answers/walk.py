@@ -18,12 +18,21 @@ from tcsim.probing.questions import contests, families
 from tcsim.probing.questions.edges import ladders
 from tcsim.probing.questions.rungs import likely_cuts, rungs
 from tcsim.probing.search import structure
-from tcsim.probing.search.candidates import Parts, alike_alone, moves, other_roundings, unrounded, usual_numbers, usual_shapes
+from tcsim.probing.search.candidates import (
+    Parts,
+    alike_alone,
+    all_moves,
+    moves,
+    other_roundings,
+    unrounded,
+    usual_numbers,
+    usual_shapes,
+)
 from tcsim.probing.search.challenge import one_after_another
-from tcsim.probing.search.cut import anyhow_cut, apart, uncut
+from tcsim.probing.search.cut import anyhow_cut, apart
 from tcsim.probing.search.elimination import Found, best_of, descend, improve
 from tcsim.probing.search.focus import brief_orders, focus, rounds_randomly
-from tcsim.probing.search.singly import best_of_used, narrow, scanned_singly
+from tcsim.probing.search.singly import best_of_used, scanned_singly
 
 _CUT_WORK, _ORDER_WORK = 3e7, 1.2e8  # products simulated
 _PERIODS = 8
@@ -34,6 +43,7 @@ _LIKELY = 0.85  # of everything explained by a kind whose cuts are worth it
 _BEHIND = 0.03  # the nearest kind so far, at most
 _SHOWN = 2  # products that a block must have for them
 _BRIEF = 4  # products of a block of which every order is tried where random words are those of a place
+_SWAPS = 12  # of two places, one after the other
 _ORDERED = 0.9  # of everything explained by an order that numbers are looked for beside
 _TOLD = 0.8  # of one product, explained by what is asked for an order at first
 
@@ -72,6 +82,8 @@ class Walker(Asking):
         best = best if (random and not ordered) or seen else self.upwards(best, used)
         if seen and not best.perfect:  # marks of few bits may seem to be in an order
             best = max(best, self.upwards(self._again(found, used), used), key=lambda f: f.score)
+        if late and likely and not (runs or best.perfect) and best.parts["k_order"] is None:
+            best = self.first_best(best, self.tides.ordered(best.parts), used)  # of as many as were seen to be taken before c
         if not (best.perfect or self.ascending or early) and best.parts["arithmetic"] == "paired":
             best = self.told(best, used)  # nothing else is like one product of these: no other kind is asked first
         if not best.perfect and runs and best.parts["parity_split"]:
@@ -96,9 +108,22 @@ class Walker(Asking):
         if found.perfect or not able or score < (_ONE_BLOCK if self.deep else 1.0):
             return found
         self.judge.spare(_ORDER_WORK if self.deep else _CUT_WORK)
+        if found.score > _NEARLY and (found := self.swapped(found)).perfect:
+            return found
         every = self.deep and found.parts["arithmetic"] != "rounded" and not rounds_randomly(found.parts)
         lengths = structure.lengths_of_orders(self.label, found.parts, every)
         return self._again(self.climbs.best(found, used, lengths), used)
+
+    def swapped(self, found: Found) -> Found:
+        """With two places of its order exchanged as often as that explains more of what it misses, also of blocks that are cut short."""
+        for _ in range(_SWAPS if found.parts["k_order"] is not None and not rounds_randomly(found.parts) else 0):
+            few = focus(self.judge, found.parts, self.all)
+            swaps = dict(all_moves(self.judge.known, found.parts))["swaps"]
+            better = best_of_used(self.judge, found, swaps, few, self.all) if few and not self.judge.tired else found
+            if better.score <= found.score:
+                break
+            found = better
+        return found
 
     def by_words(self, found: Found, before: Found) -> Found:
         """With the order of k that random words tell, where they were not seen before k was walked: marks and sums may not show it."""
@@ -125,18 +150,6 @@ class Walker(Asking):
         chains = [] if found.perfect else structure.other_chains(found.parts)
         few = focus(self.judge, found.parts, used) if chains else []
         return best_of_used(self.judge, found, chains, few, used) if few else found
-
-    def read_off(self, found: Found, *, rounded: bool) -> Found:
-        """A two-stage sum's cuts as every distance between one product and c shows them; `rounded`: other roundings of results, too."""
-        if found.parts["arithmetic"] != "two-stage":
-            return found
-        used = [*self.beside, self.small]
-        begun = uncut(self.judge, self._again(found, [self.small]), [self.small]) if rounded else found
-        begun = max(begun, narrow(self.judge, found, [self.small]), key=lambda f: f.score) if rounded else begun
-        best = apart(self.judge, self._again(begun, used), used)
-        if best.perfect or not rounded:
-            return best
-        return max(best, apart(self.judge, self._again(found, used), used), key=lambda f: f.score)
 
     def cuts(self, found: Found) -> Found:
         """Where terms are cut, from what was asked for that: as long as blocks are long enough to show it."""

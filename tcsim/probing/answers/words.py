@@ -15,31 +15,32 @@ from tcsim.probing.questions.contests import factors
 from tcsim.probing.questions.families import middle_numbers
 from tcsim.probing.search.candidates import Parts
 from tcsim.probing.search.elimination import Judge, cost_of
+from tcsim.problem import Codes
 
 Labels = npt.NDArray[np.int64]
 Fits = npt.NDArray[np.bool_]
+_DRAWS, _ENOUGH = 50, 0.7  # of lone products, until so many show random words
+_SEEDS, _LOWER = 4, 0.5  # of words; the share of products that are put below the output's end
 _ROWS, _TURNS = 32, 8  # lone products at each k, and parts of them that are looked at one after another
 _COLUMNS = 8  # places of a problem
 _ACROSS = (4, 8)  # outputs of two products
 _PAIR = 2
 
 
-def lone(rng: Rng, known: Formats, parts: Parts, k: int) -> Batch:
-    """_ROWS products at each k, beside a c under which bits of them, or of both, are cut: each turn problems of some rows of them, in
-    column j of problem i that at k = i · _COLUMNS + j."""
+def lone(rng: Rng, known: Formats, unit: Unit, parts: Parts, k: int) -> Batch:
+    """_ROWS products at each k, beside a c under which bits of them, or of both, are cut, so that random words of a candidate show in as
+    many as are found: each turn problems of some rows of them, in column j of problem i that at k = i · _COLUMNS + j."""
     fa, fb, out = known.a, known.b, known.out
-    kept = parts["out_precision"] or out.precision
-    a = codes_at(fa, rng.integers(*_span(fa), (_ROWS, k)), fractions(rng, fa, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
-    values = codes_at(fb, rng.integers(*_span(fb), k), fractions(rng, fb, (k,)), rng.random(k) < 0.5)
-    product = exponents(a, fa) + exponents(values, fb)
-    cut = kept if parts["fraction_bits"] is None else min(kept, parts["fraction_bits"])
-    up = rng.choice(np.array([cut - 2, cut - 1, cut, cut, cut + 1, 1]), (_ROWS, k))
-    if parts["align_rounding"] == "sr" and cut < (parts["fraction_bits"] or 0) and parts["rounding"] not in ("rne", "rna"):
-        up = parts["fraction_bits"] + rng.integers(1, 4, up.shape)  # whether anything is left tips the rounding, far below
-    height = np.where(product + up > out.emax, product - up // 2, product + up)  # below, where the output ends
-    c = codes_at(out, height, fractions(rng, out, (_ROWS, k)), rng.random((_ROWS, k)) < 0.5)
-    empty = rng.random((_ROWS, k)) < (0.6 if parts["product_rounding"] == "sr" else 0.1)
-    c = np.where(empty, np.zeros((), out.storage), c)
+    eb = rng.integers(*_span(fb), k)
+    values = codes_at(fb, eb, fractions(rng, fb, (k,)), rng.random(k) < 0.5)
+    a, c = _beside(rng, known, parts, values)
+    shown = _random(unit, a, values, c)
+    for _ in range(_DRAWS):
+        if np.count_nonzero(shown) > _ENOUGH * shown.size:
+            break
+        others = _beside(rng, known, parts, values)
+        better = ~shown & _random(unit, others[0], values, others[1])
+        a, c, shown = np.where(better, others[0], a), np.where(better, others[1], c), shown | better
     turn, row, at = np.indices((_TURNS, _ROWS // _TURNS, k))
     problem, column = turn * -(-k // _COLUMNS) + at // _COLUMNS, at % _COLUMNS
     count = -(-k // _COLUMNS) * _TURNS
@@ -48,6 +49,34 @@ def lone(rng: Rng, known: Formats, parts: Parts, k: int) -> Batch:
     left[problem, row, at], beside[problem, row, column] = a.reshape(turn.shape), c.reshape(turn.shape)
     right[problem[:, 0], at[:, 0], column[:, 0]] = values
     return Batch("lone products", left, right, beside)
+
+
+def _beside(rng: Rng, known: Formats, parts: Parts, values: Codes) -> tuple[Codes, Codes]:
+    """Other factors of these values, and c's, (_ROWS, k)."""
+    fa, fb, out, shape = known.a, known.b, known.out, (_ROWS, len(values))
+    kept = parts["out_precision"] or out.precision
+    cut = kept if parts["fraction_bits"] is None else min(kept, parts["fraction_bits"])
+    up = rng.choice(np.array([cut - 2, cut - 1, cut, cut, cut + 1, 1, kept, kept - 2]), shape)
+    if parts["align_rounding"] == "sr" and cut < (parts["fraction_bits"] or 0) and parts["rounding"] not in ("rne", "rna"):
+        up = parts["fraction_bits"] + rng.integers(1, 4, up.shape)  # whether anything is left tips the rounding, far below
+    ea, eb = rng.integers(*_span(fa), shape), exponents(values, fb)
+    lower = rng.random(shape) < _LOWER  # as far below the largest c
+    ea = np.where(lower, np.maximum(ea - np.maximum(ea + eb + up - out.emax, 0), fa.emin), ea)
+    a = codes_at(fa, ea, fractions(rng, fa, shape), rng.random(shape) < 0.5)
+    product = exponents(a, fa) + eb
+    height = np.where(product + up > out.emax, product - up // 2, product + up)  # below, where the output ends
+    c = codes_at(out, height, fractions(rng, out, shape), rng.random(shape) < 0.5)
+    empty = rng.random(shape) < (0.6 if parts["product_rounding"] == "sr" else 0.1)
+    return a, np.where(empty, np.zeros((), out.storage), c)
+
+
+def _random(unit: Unit, a: Codes, values: Codes, c: Codes) -> Fits:
+    """Which of these products, zeros beside each and in a block behind, a unit answers by random words."""
+    left, right = np.zeros((a.size, 1, 2 * _PAIR), a.dtype), np.zeros((a.size, 2 * _PAIR, 1), values.dtype)
+    left[:, 0, 0], right[:, 0, 0] = a.ravel(), np.broadcast_to(values, a.shape).ravel()
+    batch, brief = Batch("lone products", left, right, c.reshape(-1, 1, 1)), unit.replace(block_size=_PAIR, k_order=None)
+    answers = np.stack([simulated(brief, batch, seed=seed).reshape(a.shape) for seed in range(_SEEDS)])
+    return np.asarray((answers != answers[0]).any(axis=0))
 
 
 def fitting(judge: Judge, unit: Unit, asked: Batch) -> Fits:

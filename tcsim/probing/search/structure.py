@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
-from itertools import combinations, permutations
+from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +22,7 @@ REACH = 144  # blocks up to half of this are seen twice
 LONG = 130  # the longest order of k looked for
 _ORDERS = 3  # lengths of an order of k that are tried for a shape
 _NEARLY = 0.99
-_SMALL = 8  # places of a tree of which any two are exchanged
 _BRIEF = 6  # products of which every order is tried
-_PAIR, _FEW_PAIRS = 2, 9
 _ALIKE, _SHOWN, _BEHIND = 12, 32, 4
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
 Labels = npt.NDArray[np.int64]
@@ -226,60 +223,6 @@ def _brief_orders(now: Parts) -> Iterator[Parts]:
             if key not in seen:
                 seen.add(key)
                 yield {"block_size": size, "k_order": order}
-
-
-Change = Callable[[tuple[int, ...]], tuple[int, ...]]
-
-
-def exchanges(parts: Parts) -> Iterator[Change]:
-    """Changes of an order that a whole block does not show in any number: two of its lanes, or two equal branches of its tree,
-    exchanged, or two pairs. Which NaN a lane's sum keeps shows them, and a block of which only some products are left."""
-    size, lanes = parts["block_size"], parts["lanes"]
-    order = parts["k_order"] or tuple(range(size))
-    inner: list[tuple[list[int], list[int]]] = []
-    if parts["arithmetic"] == "fused":
-        inner = [(list(range(i, size, lanes)), list(range(j, size, lanes))) for i in range(lanes) for j in range(i)]
-    elif parts["arithmetic"] == "rounded":
-        inner = [(x, y) for x, y in branches(size) if len(x) == len(y)]
-        inner += [([i], [j]) for i in range(size) for j in range(i) if size <= _SMALL]  # what marks left open
-    elif parts["parity_split"]:
-        inner = [([i], [j]) for i in range(size) for j in range(i)]
-    elif parts["term_cut"] == "pairs":
-        inner = [([i], [i + 1]) for i in range(0, size - 1, _PAIR)]
-        yield from _pairs_moved(len(order), size)
-    for start in range(0, len(order), size):
-        for x, y in inner:
-            places = np.arange(len(order))
-            places[start + np.array(x)], places[start + np.array(y)] = start + np.array(y), start + np.array(x)
-            yield partial(_moved, places)
-
-
-def _pairs_moved(length: int, size: int) -> Iterator[Change]:
-    """Pairs of a block, as many as lie beside each other, taken later."""
-    last = size // _PAIR + 1
-    for start in range(0, length, size):
-        for i, j, k in combinations(range(last), 3):
-            if last <= _FEW_PAIRS or 1 in (j - i, k - j):
-                places = np.arange(length)
-                i, j, k = (start + _PAIR * n for n in (i, j, k))
-                places[i:k] = np.roll(places[i:k], k - j)
-                yield partial(_moved, places)
-
-
-def _moved(places: Labels, order: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(order[place] for place in places)
-
-
-def branches(size: int) -> list[tuple[list[int], list[int]]]:
-    """The places on either side of every sum of a balanced tree, from its leaves."""
-    found: list[tuple[list[int], list[int]]] = []
-    level = [[place] for place in range(size)]
-    while len(level) > 1:
-        odd = level[-1:] if len(level) % 2 else []
-        both = list(zip(level[::2], level[1::2], strict=False))
-        found += both
-        level = [x + y for x, y in both] + odd
-    return found
 
 
 def step_of(stairs: Batch, length: int) -> Batch | None:
