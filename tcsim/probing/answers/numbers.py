@@ -13,7 +13,7 @@ _MARGIN = 0.015  # zeros that fill k up can show in one product
 _HOPELESS = 0.2  # what its own numbers leave so far behind another kind is asked for remainders last
 _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _SHAPES = (3, 1)  # block sizes for which remainders are read before blocks are known
-_FEW_LATE = ((4, 9), (1, 2), (1, 1))  # how many of the shortest sums are looked at, and the block that holds their products
+_FEW_LATE = (4, 9)  # how many of the shortest sums are looked at, and the block that holds their products
 
 
 class Numbers(Walker):
@@ -49,14 +49,16 @@ class Numbers(Walker):
 
     def of_few(self, found: Found) -> Found:
         """With numbers that explain sums of a few products as one block's, whatever their order, where c comes late: one alone shows none."""
-        for count, size in _FEW_LATE:
-            used = [*self.products, *self.sums[:count]]
-            begun = self._again(Found({**found.parts, "block_size": size}, 0.0), used)
-            better = begun if begun.perfect or begun.score < 0 else uncut(self.judge, begun, used)
-            better = better if better.perfect or begun.score < 0 else improve(self.judge, better, used, 1)
-            if better.perfect:
-                return self._again(Found({**better.parts, "block_size": found.parts["block_size"]}, 0.0), self.products)
-        return found
+        count, size = _FEW_LATE
+        used = [*self.products, *self.sums[:count]]
+        begun = self._again(Found({**found.parts, "block_size": size}, 0.0), used)
+        if begun.score < 0 or begun.perfect:
+            return found
+        better = uncut(self.judge, begun, used)
+        better = better if better.perfect else improve(self.judge, better, used, 1)
+        if not better.perfect:
+            return found
+        return self._again(Found({**better.parts, "block_size": found.parts["block_size"]}, 0.0), self.products)
 
     def read_off(self, found: Found, *, rounded: bool) -> Found:
         """A two-stage sum's cuts as every distance between one product and c shows them; `rounded`: other roundings of results, too."""

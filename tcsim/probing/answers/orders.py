@@ -256,6 +256,9 @@ class Orders:
             if order is None:
                 continue
             yield self._ordered(parts, [np.array(order)])
+            kept = 1 + max((place for place, k in enumerate(order) if k != place), default=0)
+            if length == size and 1 < kept < size:  # what is in its place at the end may be of the next block
+                yield self._ordered({**parts, "block_size": kept}, [np.array(order[:kept])])
             if parts["rounding"] == "sr" and (joined := self._joined(parts, np.split(np.array(order), length // size))):
                 yield joined
             left -= 1

@@ -11,9 +11,11 @@ from tcsim.probing.questions.codes import kept_bits
 from tcsim.probing.search.candidates import Parts, all_moves, scans
 from tcsim.probing.search.cut import cuts_along, cuts_anew
 from tcsim.probing.search.elimination import Found, Judge, best_of, needles, scanned
+from tcsim.probing.search.holders import operand_formats
 
 _FEW_BITS = 50  # that kernels compute fast
 _HIDDEN = ("parity", "blocks", "swaps")  # changes that show nothing until another part is right as well
+_BEST, _BEHIND = 4, 0.05  # of what is narrow, tried beside other formats of factors, and how far behind
 _NEAR = 3  # values to both sides of a number
 _FEWER_BITS = 6  # that are tried with every rounding of terms
 _CUTS = ("fraction_bits", "late_fraction_bits")  # of a two-stage sum
@@ -70,5 +72,12 @@ def narrow(judge: Judge, found: Found, batches: list[Batch]) -> Found:
         cuts += [way for way in ways if way["fraction_bits"] <= _FEWER_BITS]
         single = [{**way, "rounding": r, "out_precision": None} for way in ways for r in ("rz", "rne")]
     both = [{**cut, "rounding": r, "out_precision": p} for p in widths for cut in cuts for r in ROUNDINGS]
-    tried = [{**found.parts, **change} for change in both + single]
-    return best_of(judge, Found(found.parts, judge.score(found.parts, batches)), tried, batches)
+    begun = Found(found.parts, judge.score(found.parts, batches))
+    tried = [
+        Found(x, judge.score(x, batches, begun.score - _BEHIND)) for x in ({**found.parts, **way} for way in both + single)
+    ]
+    best = sorted([begun, *tried], key=lambda f: -f.score)[:_BEST]
+    if best[0].perfect or kind != "two-stage":
+        return best[0]
+    held = [{**x.parts, "operand_format": fmt} for x in best for fmt in operand_formats(judge.known)]
+    return best_of(judge, best[0], held, batches)  # what subnormal factors align at may hide a cut of few bits
