@@ -26,7 +26,7 @@ _WORK, _FEWEST, _MOST, _EACH = (
     6,
 )  # products, sums of a length that these are chosen from, sums for every exchange
 _NEARLY = 0.998  # of everything by blocks taken upwards
-_AT_ONCE, _WORK_ANYWHERE = 4, 1e8  # branches exchanged at once, and products
+_AT_ONCE, _TURNS, _WORK_ANYWHERE = 4, 60, 1e8  # branches exchanged at once, how often, and products
 
 
 class Shortened:
@@ -69,7 +69,9 @@ class Shortened:
         used = [*used, *self._asked[len(found.parts["k_order"])]]
         found = Found(found.parts, self.judge.score(found.parts, used))
         self.judge.spare(_WORK_ANYWHERE)
-        while found.score < 1.0 and changes and not self.judge.tired:
+        for _ in range(_TURNS if changes else 0):  # what was looked at before is no work
+            if found.score == 1.0 or self.judge.tired:
+                break
             order = found.parts["k_order"]
             for i in self.rng.integers(0, len(changes), self.rng.integers(2, _AT_ONCE + 1)):
                 order = changes[i](order)
