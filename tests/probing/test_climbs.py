@@ -181,16 +181,22 @@ def test_lengths_that_tell_equal_branches_are_asked() -> None:
     assert judge.score(found.parts, short) == 1.0
 
 
-def test_exchanges_from_elsewhere_end() -> None:
+def test_exchanges_from_elsewhere_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a small tree all orders are soon known, and to look at them again is no work that a judge could tire of."""
     unit = _ordered("tree").replace(k_order=(2, 0, 3, 1))
     climbs, judge, box = _climbs(unit)
     judge.allow(1e12)
-    other = box.ask(families.sum_batches(np.random.default_rng(1), box.formats, 4))
+    asked = box.ask(families.sum_batches(np.random.default_rng(1), box.formats, 4))
     wrong = {**parts_of(unit), "rounding": "rz"}  # which no order makes up for
     climbs.short.cut_short(4)
-    found = climbs.short._from_elsewhere(Found(wrong, judge.score(wrong, [other])), [other])
-    assert found.score < 1.0
+    once, turns = climbs.short._exchanged, iter(range(500))
+
+    def counted(found: Found, used: list[Batch]) -> Found:
+        next(turns)  # StopIteration once there were too many
+        return once(found, used)
+
+    monkeypatch.setattr(climbs.short, "_exchanged", counted)
+    assert climbs.short._from_elsewhere(Found(wrong, judge.score(wrong, [asked])), [asked]).score < 1.0
 
 
 def _shown(unit: Unit, batch: Batch, rng: np.random.Generator) -> float:

@@ -29,9 +29,7 @@ class Climb:
         assert asked.d is not None
         self.d = asked.d.ravel()
         self.wrong = np.zeros(self.d.size, bool)
-        self.wrong[rows] = (
-            self._wrong(self.a[rows], self.b[rows], rows) if not unit.stochastic else self._wrong_at(self.a, self.b, rows)
-        )
+        self.wrong[rows] = self._wrong_all(self.a, self.b)
 
     @property
     def left(self) -> int:
@@ -63,11 +61,11 @@ class Climb:
             if self.judge.tired or not self.left:
                 break
             moved = np.concatenate([places, np.arange(length, self.a.shape[1])])
-            a, b, rows = self.a[:, moved], self.b[:, moved], self.rows
-            wrong = self._wrong_at(a, b, rows) if self.unit.stochastic else self._wrong(a[rows], b[rows], rows)
+            a, b = self.a[:, moved], self.b[:, moved]
+            wrong = self._wrong_all(a, b)
             if np.count_nonzero(wrong) < self.left:
                 self.a, self.b, self.order, gained = a, b, self.order[places], True
-                self.wrong[rows] = wrong
+                self.wrong[self.rows] = wrong
         return gained
 
     def _parts(self) -> Iterator[Ints]:
@@ -114,6 +112,11 @@ class Climb:
                 codes[:, both] = codes[:, both[::-1]]
             wrong[at] = self._wrong_at(a, b, rows[at])
         return wrong
+
+    def _wrong_all(self, a: Codes, b: Codes) -> npt.NDArray[np.bool_]:
+        """Which of its sums a candidate does not give with all products where these are."""
+        rows = self.rows
+        return self._wrong_at(a, b, rows) if self.unit.stochastic else self._wrong(a[rows], b[rows], rows)
 
     def _wrong(self, a: Codes, b: Codes, rows: Ints) -> npt.NDArray[np.bool_]:
         """Which of these sums, with their products moved, a candidate does not give."""
