@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 def array(x: npt.ArrayLike, name: str = "x") -> Array:
-    """x as a numpy array. ValueError for a masked array (its masked elements have no value), also within a list.
+    """x as a numpy array; one of CuPy as it is. ValueError for a masked array (its masked elements have no value), also within a list.
 
     TypeError for booleans, which are neither values nor codes.
     """
@@ -26,10 +26,14 @@ def array(x: npt.ArrayLike, name: str = "x") -> Array:
         raise ValueError(
             f"{name} is a masked array, and masked elements have no value; pass {name}.filled(value), or {name}.data to ignore the mask"
         )
-    found = np.asarray(x)
+    found: Array = x if _on_gpu(x) else np.asarray(x)  # type: ignore[assignment]
     if found.dtype.kind == "b":
         raise TypeError(f"{name} holds booleans; pass {name}.astype('float32') if its True means 1.0")
     return found
+
+
+def _on_gpu(x: object) -> bool:
+    return type(x).__module__.partition(".")[0] == "cupy"
 
 
 def _masked(x: object) -> bool:

@@ -1,8 +1,9 @@
 """The arrays people hold: numpy (ml_dtypes too), PyTorch, JAX, CuPy. A door takes any one kind and returns the same.
 
 Arrays in the computer's memory are seen without a copy: a view of a tensor of bfloat16 or fp8 is one of ml_dtypes. Arrays on
-a GPU stay there where a door has a way on a GPU (`matmul`); the others copy them to the host and their results back, and
-give products to the GPU. Lists and numbers go with any kind; two kinds together are a TypeError.
+a GPU stay there: a door has a way of its own for them (`matmul`, `round_to`, `encode`, `decode`), or its lines run with CuPy's
+arrays as they do with numpy's (`quantize`, `sparse_matmul`, a `gemm` by words). What neither takes is copied to the host, its
+results are copied back, and products are given to the GPU. Lists and numbers go with any kind; two kinds together are a TypeError.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from tcsim.tasks import team_of_pytorch
 
 _CLASSES = {"PyTorch": ("torch", "Tensor"), "JAX": ("jax", "Array"), "CuPy": ("cupy", "ndarray")}
+_NARROW = ("bfloat", "float8")  # how the names of dtypes begin that numpy and CuPy have not themselves
 _WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,11 +46,14 @@ def common_kind(given: dict[str, Any]) -> str | None:
     return next(iter(kinds.values()), None)
 
 
-def door(*names: str, multiplies: bool = False, gpu: str | None = None) -> Callable[[Function], Function]:
+def door(
+    *names: str, multiplies: bool = False, gpu: str | None = None, runs_there: Callable[..., bool] | bool = False
+) -> Callable[[Function], Function]:
     """Let the array arguments `names` of a function be of any kind; its arrays come back as that kind, on the same device.
 
     One that `multiplies` is given ``backend="cuda"`` where they lie on a GPU and none was named. `gpu`, "module:function", is
-    then called first, with (Foreign, …), and arrays are copied where it returns NotImplemented.
+    then called first, with (Foreign, …); where `runs_there` says so of the arguments, the function itself is given CuPy's
+    arrays; arrays are copied where there is neither, or NotImplemented is returned.
     """
 
     def wrap(function: Function) -> Function:
@@ -66,15 +71,23 @@ def door(*names: str, multiplies: bool = False, gpu: str | None = None) -> Calla
                 return function(*args, **kwargs)
             like = Foreign(found, next(x for x in given.values() if kind(x) == found))
             on_gpu = like.on_gpu
-            if on_gpu and gpu is not None and kwargs.get("backend") in (None, "cuda"):
+            there = on_gpu and kwargs.get("backend") in (None, "cuda")
+            if there and gpu is not None:
                 module, attribute = gpu.split(":")
                 result = getattr(import_module(module), attribute)(like, *args, **kwargs)
                 if result is not NotImplemented:
                     return result
             if on_gpu and given.get("out") is not None:
-                raise ValueError("out= is not for arrays on a GPU, whose results are copied back")
+                raise ValueError(
+                    f"out= of shape {tuple(given['out'].shape)} does not take this result, which is copied to the GPU"
+                )
             if on_gpu and multiplies:
                 kwargs.setdefault("backend", "cuda")
+            if there and (runs_there(*args, **kwargs) if callable(runs_there) else runs_there):
+                with like.stream():
+                    args = tuple(like.on_cupy(x, places[i]) if i in places else x for i, x in enumerate(args))
+                    kwargs = {n: like.on_cupy(x, n) if n in names else x for n, x in kwargs.items()}
+                    return like.left_there(function(*args, **kwargs))
             args = tuple(like.numpy(x, places[i]) if i in places else x for i, x in enumerate(args))
             kwargs = {n: like.numpy(x, n) if n in names else x for n, x in kwargs.items()}
             with team_of_pytorch() if found == "PyTorch" else nullcontext():
@@ -119,9 +132,31 @@ class Foreign:
     def back(self, result: Any) -> Any:
         """numpy arrays of a result, also within tuples, as arrays of this kind on the example's device; others unchanged."""
         if isinstance(result, tuple):
-            parts = [self.back(part) for part in result]
-            return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+            return _rebuilt(result, self.back)
         return self.array(result) if isinstance(result, np.ndarray | np.generic) else result
+
+    def left_there(self, result: Any) -> Any:
+        """CuPy arrays of a result, also within tuples, as arrays of this kind that share their memory; others unchanged."""
+        if isinstance(result, tuple):
+            return _rebuilt(result, self.left_there)
+        return self.from_gpu(result) if kind(result) == "CuPy" else result
+
+    def on_cupy(self, x: Any, name: str) -> Any:
+        """An argument as CuPy's array of its values: its own memory, of formats that CuPy has not as float32."""
+        if kind(x) != self.name:
+            return import_module("tcsim_gpu.device").cupy().asarray(x) if isinstance(x, list | tuple) else x
+        codes, dtype = self.codes(x, name)
+        if not dtype.startswith(_NARROW):
+            return codes.view(dtype)
+        return import_module("tcsim.fp.on_gpu").decoded(codes, dtype)
+
+    def stream(self) -> Any:
+        """Where work is queued: PyTorch's current stream, CuPy's own, JAX's after what it queued."""
+        if self.name != "PyTorch":
+            return nullcontext()
+        where = self.example.device
+        queue = sys.modules["torch"].cuda.current_stream(where).cuda_stream
+        return import_module("tcsim_gpu.device").stream_at(queue, where.index)
 
     def array(self, x: Any) -> Any:
         """A numpy array as one of this kind, with its bits."""
@@ -157,6 +192,11 @@ class Foreign:
         return module.from_dlpack(x)
 
 
+def _rebuilt(result: tuple[Any, ...], part: Callable[[Any], Any]) -> Any:
+    parts = [part(x) for x in result]
+    return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+
+
 def _check_tensor(x: Any, name: str) -> None:
     torch = sys.modules["torch"]
     if x.requires_grad and torch.is_grad_enabled():
@@ -175,7 +215,7 @@ def _tensor_as_numpy(x: Any, name: str) -> Any:
     _check_tensor(x, name)
     x = x.detach().resolve_neg().cpu()
     dtype = str(x.dtype).removeprefix("torch.")
-    if not dtype.startswith(("bfloat", "float8")):
+    if not dtype.startswith(_NARROW):
         return x.numpy()
     import ml_dtypes
 
@@ -185,7 +225,7 @@ def _tensor_as_numpy(x: Any, name: str) -> Any:
 def _as_tensor(x: Any, example: Any) -> Any:
     torch = sys.modules["torch"]
     x = x if x.flags.writeable else x.copy()
-    if x.dtype.name.startswith(("bfloat", "float8")):
+    if x.dtype.name.startswith(_NARROW):
         dtype = getattr(torch, x.dtype.name)
         return torch.from_numpy(x.view(np.uint8 if x.itemsize == 1 else np.int16)).view(dtype).to(example.device)
     return torch.from_numpy(x).to(example.device)

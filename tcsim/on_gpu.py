@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -53,7 +52,7 @@ def matmul_on_gpu(
         return NotImplemented
     arguments.threads(threads)
     given = _Given(like, unit, codes)
-    with stream(like):
+    with like.stream():
         try:
             left, right, batch, drop = _shapes(given.operand(a, unit.a_format, "a"), given.operand(b, unit.b_format, "b"))
             m, k, n = *left.shape[-2:], right.shape[-1]
@@ -143,13 +142,3 @@ def _broadcast(codes: Any, shape: tuple[int, ...]) -> Any:
         return np.broadcast_to(codes, shape)
     except ValueError:
         raise _Elsewhere from None
-
-
-def stream(like: Foreign) -> Any:
-    """Where work is queued: PyTorch's current stream, CuPy's own, JAX's after what it queued."""
-    if like.name != "PyTorch":
-        return nullcontext()
-    import torch
-
-    where = like.example.device
-    return import_module("tcsim_gpu.device").stream_at(torch.cuda.current_stream(where).cuda_stream, where.index)

@@ -53,7 +53,7 @@ def _kind(name: str) -> ScaledFormat:
     return scaled_formats()[key]
 
 
-@door("x")
+@door("x", runs_there=True)
 def quantize(
     x: npt.ArrayLike,
     kind: str,
@@ -102,9 +102,9 @@ def quantize(
     return codes, scales
 
 
-@door("codes", "scales")
+@door("codes", "scales", runs_there=True)
 def dequantize(codes: npt.ArrayLike, scales: npt.ArrayLike, kind: str, axis: int = -1, *, tensor_scale: float = 1.0) -> Array:
-    """The float64 values element · scale · tensor_scale, exactly; NaN in a block whose scale is NaN."""
+    """The float64 values element · scale · tensor_scale, exactly; the one NaN (0x7ff8…) in a block whose scale is NaN, and for elements that are."""
     from tcsim.fp.codes import decode
 
     entry = _kind(kind)
@@ -120,7 +120,9 @@ def dequantize(codes: npt.ArrayLike, scales: npt.ArrayLike, kind: str, axis: int
             f"got {factors.shape}"
         )
     _check_tensor_scale(tensor_scale, entry)
-    return np.asarray(elements * (_along(factors, axis, entry.block, elements.shape[axis]) * np.float64(tensor_scale)))
+    values = elements * (_along(factors, axis, entry.block, elements.shape[axis]) * np.float64(tensor_scale))
+    values[np.isnan(values)] = np.nan  # whichever operand's a processor would keep
+    return values
 
 
 def tensor_scale_of(x: npt.ArrayLike, kind: str = "nvfp4") -> float:
@@ -166,9 +168,9 @@ def _block_maxima(values: Array, axis: int, block: int) -> Array:
     """The largest magnitude of each block along the axis; infinity or NaN where the block holds one."""
     last = np.moveaxis(np.abs(values), axis, -1)
     count = -(-last.shape[-1] // block)
-    padded = np.zeros((*last.shape[:-1], count * block))
+    padded = np.zeros((*last.shape[:-1], count * block), like=last)
     padded[..., : last.shape[-1]] = last
-    maxima = padded.reshape(*last.shape[:-1], count, block).max(axis=-1, initial=0.0)
+    maxima = padded.reshape(*last.shape[:-1], count, block).max(axis=-1)
     return np.moveaxis(maxima, -1, axis)
 
 
@@ -176,7 +178,7 @@ def _along(factors: Array, axis: int, block: int, length: int) -> Array:
     """One factor an element: each repeated over its block, cut to the axis' length."""
     index = [slice(None)] * factors.ndim
     index[axis] = slice(0, length)
-    return np.asarray(np.repeat(factors, block, axis=axis)[tuple(index)])
+    return np.repeat(factors, block, axis=axis)[tuple(index)]
 
 
 def _scales(amax: Array, entry: ScaledFormat, rule: str | None, tensor_scale: float) -> tuple[Array, Array]:
@@ -187,7 +189,7 @@ def _scales(amax: Array, entry: ScaledFormat, rule: str | None, tensor_scale: fl
     size = np.where(broken, 0.0, amax)
     if entry.scale.mantissa_bits:
         rule = "rne" if rule is None else rule
-        quotient = _divided(size, np.full(size.shape, entry.element.max_finite * tensor_scale))
+        quotient = _divided(size, np.full_like(size, entry.element.max_finite * tensor_scale))
         codes = encode(quotient, entry.scale, round=rule, overflow="saturate_finite")
     else:
         rule = "floor" if rule is None else rule
@@ -222,7 +224,7 @@ def _divided(values: Array, divisor: Array) -> Array:
     finite = np.isfinite(divisor)
     top, exponent = np.frexp(np.where(finite, values, np.copysign(0.0, values)))
     bottom, places = np.frexp(np.where(finite, divisor, 1.0))
-    quotient = np.asarray(top / bottom)
+    quotient = top / bottom
     product, error = _two_product(quotient, bottom)
     rest = (top - product) - error
     even = quotient.view(np.uint64) & np.uint64(1) == 0
@@ -230,7 +232,7 @@ def _divided(values: Array, divisor: Array) -> Array:
     odd = np.where((rest != 0) & even, np.nextafter(quotient, beyond), quotient)
     with np.errstate(under="ignore"):
         result = np.ldexp(odd, exponent - places)
-    return np.asarray(np.where((result == 0) & (odd != 0), np.copysign(5e-324, odd), result))
+    return np.where((result == 0) & (odd != 0), np.copysign(5e-324, odd), result)
 
 
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:

@@ -62,7 +62,7 @@ def pattern(unit: Unit | str) -> tuple[int, int]:
     return (1, 2) if as_unit(unit).a_format.name == "tfloat32" else (2, 4)
 
 
-@door("a")
+@door("a", runs_there=True)
 def compress(a: npt.ArrayLike, unit: Unit | str) -> tuple[Array, Index]:
     """The kept values (m, k / 2) of a sparse matrix (m, k), and the column of `a` that each came from.
 
@@ -85,11 +85,11 @@ def compress(a: npt.ArrayLike, unit: Unit | str) -> tuple[Array, Index]:
     first = np.argsort(~nonzero, axis=2, kind="stable")[:, :, :kept]  # nonzeros first, then zeros, each in order
     within = np.sort(first, axis=2)
     values = np.take_along_axis(groups, within, axis=2).reshape(x.shape[0], -1)
-    columns_of = within + np.arange(groups.shape[1])[None, :, None] * group
+    columns_of = within + np.arange(groups.shape[1], like=within)[None, :, None] * group
     return values, columns_of.reshape(x.shape[0], -1).astype(np.intp)
 
 
-@door("values", "index", "b", "c", multiplies=True)
+@door("values", "index", "b", "c", multiplies=True, runs_there=True)
 def sparse_matmul(
     values: npt.ArrayLike,
     index: npt.ArrayLike,
@@ -126,7 +126,8 @@ def sparse_matmul(
     at = _signed(at)
     _check_index(at, kept, group)
     start = None if c is None else np.broadcast_to(arguments.array(c, "c"), (x.shape[0], y.shape[1]))[:, None, :]
-    return np.asarray(matmul(x[:, None, :], y[at], start, unit=unit, **options))[:, 0, :]
+    made: Array = matmul(x[:, None, :], y[at], start, unit=unit, **options)
+    return made[:, 0, :]
 
 
 def _signed(index: Array) -> Index:
@@ -137,9 +138,9 @@ def _signed(index: Array) -> Index:
 
 
 def _check_index(index: Array, kept: int, group: int) -> None:
-    wrong = index // group != np.arange(index.shape[1]) // kept
+    wrong = index // group != np.arange(index.shape[1], like=index) // kept
     if kept > 1:
-        wrong[:, 1:] |= (np.diff(index, axis=1) <= 0) & (np.arange(1, index.shape[1]) % kept != 0)
+        wrong[:, 1:] |= (np.diff(index, axis=1) <= 0) & (np.arange(1, index.shape[1], like=index) % kept != 0)
     if wrong.any():
         i, p = (int(v) for v in np.argwhere(wrong)[0])
         raise ValueError(

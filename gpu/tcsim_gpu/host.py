@@ -26,7 +26,7 @@ SHARED_BYTES = 1 << 20
 HOST_GROUP_TILE = BlockTile(bm=4, bn=4, tm=4, tn=4)
 _ARGUMENTS = {
     "aligned": "Job", "pack": "Packing", "general": "Task", "grouped": "Grouped", "listed": "Grouped",
-    "pack_groups": "PackGroups", "convert": "Conversion", "beneath": "Beneath", "survey": "Survey", "ballast_gemm": "Ballast",
+    "pack_groups": "PackGroups", "convert": "Conversion", "values": "ValuesJob", "beneath": "Beneath", "survey": "Survey", "ballast_gemm": "Ballast",
 }  # fmt: skip
 _TILED = ("aligned", "grouped", "listed", "survey", "ballast_gemm")
 _SIDE_BY_SIDE = ("survey", "ballast_gemm")

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 _TABLE_WIDTH = 16  # formats up to this width are decoded by a table
 
 
-@door("codes")
+@door("codes", gpu="tcsim.fp.on_gpu:decode_on_gpu")
 def decode(codes: npt.ArrayLike, fmt: str | Format) -> Array:
     """The values of unsigned codes of a format, as an array of `Format.array_dtype` (float32, float64 or an integer).
 
@@ -103,7 +103,7 @@ def _values(codes: Array, fmt: Format) -> Array:
     return np.asarray(patterns, dtype=storage.uint_dtype).view(storage.float_dtype)
 
 
-@door("x")
+@door("x", gpu="tcsim.fp.on_gpu:encode_on_gpu")
 def encode(
     x: npt.ArrayLike, fmt: str | Format, round: str | None = None, *, rounding: str | None = None, **options: Any
 ) -> Array:
@@ -139,13 +139,13 @@ def encode(
     work = np.ascontiguousarray(source, dtype=storage.float_dtype).reshape(source.shape)
     result = np.empty(work.shape, fmt.storage)
     description = fields(fmt, storage, "rz", "inf", "keep")
-    rules = _code_rules(fmt, storage)
+    rules = code_rules(fmt, storage)
     flat, into = work.reshape(-1).view(storage.uint_dtype), result.reshape(-1)
     run_tasks(kernels.pack_codes, -(-flat.size // CHUNK), None, flat, into, description, rules)
     return result
 
 
-def _code_rules(fmt: Format, storage: StorageFormat) -> kernels.CodeRules:
+def code_rules(fmt: Format, storage: StorageFormat) -> kernels.CodeRules:
     """What turns a storage format's pattern into a code."""
     word = storage.uint_dtype.type
     rebias = (storage.format.bias - fmt.bias) << fmt.mantissa_bits

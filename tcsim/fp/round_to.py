@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,11 @@ from tcsim import arguments
 from tcsim.arrays import door
 from tcsim.fp.compiled import rounding as kernels
 from tcsim.fp.compiled import stochastic
+from tcsim.fp.compiled.rounding import Fields
 from tcsim.fp.floats import as_floats
 from tcsim.fp.formats import Format, format_named
 from tcsim.fp.modes import MODES, mode
-from tcsim.fp.storage import FLOAT64, fields, result_dtype, storage_format_for
+from tcsim.fp.storage import FLOAT64, StorageFormat, fields, result_dtype, storage_format_for
 from tcsim.tasks import run_tasks
 
 ROUNDINGS = {name: mode.meaning for name, mode in MODES.items()}
@@ -27,7 +28,25 @@ _KERNELS = {
 Array = npt.NDArray[Any]
 
 
-@door("x", "random_bits", "out")
+class RoundingPlan(NamedTuple):
+    """How values of one dtype are rounded to a format: in patterns of `storage`, as `description` has it; `dtype` holds the results."""
+
+    dtype: np.dtype[Any]
+    storage: StorageFormat
+    description: Fields
+
+
+def rounding_plan(fmt: Format, dtype: np.dtype[Any], rounding: str, overflow: str, subnormals: str) -> RoundingPlan:
+    """The plan of a rounding. ValueError for unknown names, and for a format that float64 cannot hold."""
+    storage = storage_format_for(fmt, dtype)
+    if mode(rounding).rule in ("centred", "nearest even", "nearest odd"):
+        storage = FLOAT64  # their n + 1 bits and ties need room below 32 random bits
+    return RoundingPlan(
+        result_dtype(fmt, dtype.newbyteorder("=")), storage, fields(fmt, storage, rounding, overflow, subnormals)
+    )
+
+
+@door("x", "random_bits", "out", gpu="tcsim.fp.on_gpu:round_to_on_gpu")
 def round_to(
     x: npt.ArrayLike,
     fmt: str | Format,
@@ -71,7 +90,7 @@ def round_to(
         "keep"; "flush": results below the smallest normal number become zero of their sign; "round": the format has no
         subnormals, so values between zero and the smallest normal number round to one of the two (CPFloat's rule).
     out
-        An array for the result, x itself for rounding in place.
+        An array for the result, x itself for rounding in place; arrays on a GPU take one there.
 
     Special values: a NaN stays a NaN of its sign; it becomes quiet and keeps the payload bits that the format has
     (formats with one NaN: that one). NaN into a format without NaN is a ValueError naming its index. -0 stays -0, but is
@@ -85,11 +104,7 @@ def round_to(
     threads = arguments.threads(threads)
     seed = arguments.seed(seed)
     source = as_floats(x)
-    dtype = result_dtype(fmt, source.dtype.newbyteorder("="))
-    storage = storage_format_for(fmt, source.dtype)
-    if mode(rounding).rule in ("centred", "nearest even", "nearest odd"):
-        storage = FLOAT64  # their n + 1 bits and ties need room below 32 random bits
-    description = fields(fmt, storage, rounding, overflow, subnormals)
+    dtype, storage, description = rounding_plan(fmt, source.dtype, rounding, overflow, subnormals)
     random = _random(source.shape, rounding, seed, random_bits, bits, threads)
     result = _destination(source, dtype, out)
     if fmt.nan == "none" or fmt.integer:
@@ -132,13 +147,9 @@ def _random(
     size: tuple[int, ...], rounding: str, seed: int, given: npt.ArrayLike | None, bits: int | None, threads: int | None
 ) -> Array | None:
     """The n bits of every element in a flat uint64 array, or None if the kernel makes its own 32."""
+    n = random_bits_of(rounding, given, bits)
     if mode(rounding).toward != "random":
-        if given is not None or bits is not None:
-            raise ValueError(f"random_bits and bits are for the stochastic modes; got rounding={rounding!r}")
         return None
-    n = 32 if bits is None else bits
-    if not arguments.is_integer(n) or not 1 <= n <= 32:
-        raise ValueError(f"bits is a number of random bits from 1 to 32; got {bits!r}")
     if given is None:
         if n == 32 and mode(rounding).rule in ("floor", "equal"):
             return None
@@ -153,6 +164,16 @@ def _random(
         index = tuple(int(i) for i in np.argwhere(bad)[0])
         raise ValueError(f"random_bits{list(index)} = {array[index]} is not an integer of {n} bits (bits={n})")
     return np.broadcast_to(array, size).astype(np.uint64).reshape(-1)
+
+
+def random_bits_of(rounding: str, given: object, bits: int | None) -> int:
+    """How many random bits an element has. ValueError for a number that there is not, and where a mode takes none."""
+    if mode(rounding).toward != "random" and not (given is None and bits is None):
+        raise ValueError(f"random_bits and bits are for the stochastic modes; got rounding={rounding!r}")
+    n = 32 if bits is None else bits
+    if not arguments.is_integer(n) or not 1 <= n <= 32:
+        raise ValueError(f"bits is a number of random bits from 1 to 32; got {bits!r}")
+    return int(n)
 
 
 def _tasks(flat: Array) -> int:

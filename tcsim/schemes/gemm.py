@@ -17,7 +17,7 @@ from tcsim.errors import unknown
 from tcsim.hardware.unit import Unit
 from tcsim.schedule import Schedule
 from tcsim.schemes import ozaki, ozaki_crt, ozaki_int8
-from tcsim.schemes.multiplier import Multiplier, Product, SchemeProduct, multiplier
+from tcsim.schemes.multiplier import IDEAL, Multiplier, Product, SchemeProduct, multiplier
 from tcsim.schemes.multiword import Recipe, evaluate
 from tcsim.schemes.recipes import RECIPES
 
@@ -82,7 +82,14 @@ def _options(scheme: str) -> list[str]:
     return [name for name in named if not (slices and name == "mode")]
 
 
-@door("a", "b", multiplies=True)
+def _by_words_of_a_unit(a: Any, b: Any, scheme: str | Recipe = "ootomo", **options: Any) -> bool:
+    """Whether a call runs as it is with arrays on a GPU: Ozaki's exact sums, and products that are a callable's, are the host's."""
+    unit = options.get("unit")
+    on_unit = isinstance(unit, Unit) or (isinstance(unit, str) and unit not in IDEAL)
+    return on_unit and (isinstance(scheme, Recipe) or scheme in RECIPES)
+
+
+@door("a", "b", multiplies=True, runs_there=_by_words_of_a_unit)
 def gemm(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
@@ -136,8 +143,9 @@ def gemm(
         else:
             result = SCHEMES[scheme].run(left, right, multiply, **options)
     if special:
-        reached = np.logical_or.outer(~finite_x.all(axis=1), ~finite_y.all(axis=0))
+        reached = ~(finite_x.all(axis=1, keepdims=True) & finite_y.all(axis=0))
         result.c[reached] = _ieee(x, y)[reached]
+        result.c[reached & np.isnan(result.c)] = np.nan  # whichever the processor or the GPU makes
         result.record.details["nonfinite"] = int(np.count_nonzero(reached))
     return result
 
@@ -163,7 +171,7 @@ def _ieee(x: Array, y: Array) -> Array:
     """Where a sum meets Inf or NaN: each product Inf, -Inf, NaN or finite, finite ones replaced by their signs."""
     left, right = (np.where(np.isfinite(z), np.sign(z), z).astype(np.float64) for z in (x, y))
     with np.errstate(invalid="ignore"):
-        sums = np.zeros((x.shape[0], y.shape[1]))
-        for h in np.flatnonzero(~np.isfinite(left).all(axis=0) | ~np.isfinite(right).all(axis=1)):
+        sums = np.zeros((x.shape[0], y.shape[1]), like=left)
+        for h in np.flatnonzero(~np.isfinite(left).all(axis=0) | ~np.isfinite(right).all(axis=1)).tolist():
             sums += np.outer(left[:, h], right[h])
     return sums

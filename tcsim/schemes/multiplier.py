@@ -129,7 +129,8 @@ class Multiplier:
             from tcsim.matmul import matmul
 
             options = {**self.options, "seed": (self.options["seed"] + calls) % 2**64}
-            return np.asarray(matmul(a, b, c, unit=self.source, schedule=plan, **options))
+            made: Array = matmul(a, b, c, unit=self.source, schedule=plan, **options)
+            return made
         return self._walk(self.source, a, b, c, plan)
 
     def each(self, pairs: Sequence[tuple[Array, Array]]) -> Iterator[Array]:

@@ -119,7 +119,7 @@ def evaluate(recipe: Recipe, a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multi
     details: dict[str, Any] = {"recipe": recipe}
     if rows is not None and columns is not None:
         total = np.ldexp(total, -(rows[:, None] + columns[None, :])).astype(total.dtype)
-        details |= {"row_exponents": rows, "column_exponents": columns}
+        details |= {"row_exponents": np.array(rows.tolist()), "column_exponents": np.array(columns.tolist())}
     record = multiply.record(
         recipe.name, m, n, k, words=(recipe.words,) * 2, scale=recipe.scale, products=recipe.products, details=details
     )
@@ -175,8 +175,8 @@ def _take_turns(words: list[Array], chunk: int, *, axis: int) -> Array:
     shape = list(words[0].shape)
     shape[axis] = -1
     if axis == 1:
-        return np.ascontiguousarray(stacked.reshape(shape[0], len(words), -1, chunk).swapaxes(1, 2).reshape(shape))
-    return np.ascontiguousarray(stacked.reshape(len(words), -1, chunk, shape[1]).swapaxes(0, 1).reshape(shape))
+        return stacked.reshape(shape[0], len(words), -1, chunk).swapaxes(1, 2).reshape(shape)
+    return stacked.reshape(len(words), -1, chunk, shape[1]).swapaxes(0, 1).reshape(shape)
 
 
 def _wide(c: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import array
 from tcsim.fp.formats import Format, format_named
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -33,7 +34,7 @@ def split(
         raise ValueError(f"a split needs at least 1 word; got words={words}")
     if scale <= 0 or np.frexp(scale)[0] != 0.5:
         raise ValueError(f"the scale between words must be a power of two, which costs no rounding; got scale={scale!r}")
-    left = np.asarray(x, dtype=np.float64)
+    left = array(x).astype(np.float64)
     finite = np.isfinite(left)
     limit = known.max_finite + 2.0 ** (known.emax - known.mantissa_bits - 1)
     result: list[Doubles] = []
@@ -44,7 +45,7 @@ def split(
         if lost.any():
             where = tuple(int(v) for v in np.argwhere(lost)[0])
             raise ValueError(
-                f"element {where} = {float(np.asarray(x)[where]):g} overflows {known.name} (largest {known.max_finite:g}) in word "
+                f"element {where} = {float(array(x)[where]):g} overflows {known.name} (largest {known.max_finite:g}) in word "
                 f"{i + 1}; scale the matrices (narrow-range) or take a format with more exponent bits"
             )
         result.append(word)
@@ -66,7 +67,7 @@ def equilibrate(x: npt.ArrayLike, theta: float, *, axis: int) -> npt.NDArray[np.
 
     The two-sided diagonal scaling of Mary and Mikaitis for formats of narrow range: `axis` is the summation axis.
     """
-    top = np.max(np.abs(np.asarray(x, dtype=np.float64)), axis=axis)
+    top = np.max(np.abs(array(x).astype(np.float64)), axis=axis)
     fraction, exponent = np.frexp(np.where(top > 0, top, 1.0))
     limit, place = np.frexp(theta)
     fits = place - exponent - (fraction > limit)

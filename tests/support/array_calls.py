@@ -9,6 +9,9 @@ import ml_dtypes
 import numpy as np
 
 import tcsim
+from tcsim.quantize import scaled_formats
+from tcsim.schemes.gemm import SCHEMES
+from tcsim.schemes.recipes import RECIPES
 
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((5, 24)).astype(np.float16), RNG.standard_normal((24, 4)).astype(np.float16)
@@ -38,6 +41,56 @@ CASES = {
     "decode bf16 patterns": (lambda x: tcsim.decode(x, "bfloat16"), (np.arange(1 << 16, dtype=np.uint16),)),
     "quantize": (lambda x: tcsim.quantize(x, "mxfp8_e4m3"), (np.tile(C, 16),)),
 }
+SPREAD = np.concatenate([np.ldexp(RNG.standard_normal((6, 40)), RNG.integers(-12, 12, (6, 40))), np.zeros((6, 3))], 1).astype(
+    np.float32
+)
+BROKEN = SPREAD.copy()
+BROKEN[1, 3], BROKEN[2, 40], BROKEN[3], BROKEN[4, 4] = np.nan, np.inf, 0, -0.0
+SPARSE = A.copy()
+SPARSE[:, ::4] = SPARSE[:, 1::4] = 0
+KEPT, PLACES = tcsim.sparse.compress(SPARSE, "a100:float16")
+
+
+def _quantized(kind: str) -> dict[str, Any]:
+    given = tcsim.quantize(BROKEN, kind)
+    return {
+        f"quantize {kind}": (lambda x: tcsim.quantize(x, kind), (BROKEN,)),
+        f"quantize {kind} down": (lambda x: tcsim.quantize(x, kind, axis=0, rounding="sr", seed=3), (BROKEN,)),
+        f"dequantize {kind}": (lambda codes, scales: tcsim.dequantize(codes, scales, kind), given),
+    }
+
+
+def _by_words(scheme: str) -> dict[str, Any]:
+    gpu = "v100" if SCHEMES[scheme].fmt == "float16" else "a100"
+    wide = A.astype(np.float32) + np.float32(2.0**-13), B.astype(np.float32) - np.float32(2.0**-14)
+    broken = BROKEN[:, :24], wide[1]
+    return {
+        f"gemm {scheme}": (lambda a, b: tcsim.gemm(a, b, scheme, unit=gpu), wide),
+        f"gemm {scheme} of infinities": (lambda a, b: tcsim.gemm(a, b, scheme, unit=gpu), broken),
+    }
+
+
+# Calls that copy nothing to the host where their arrays lie on a GPU.
+THERE: dict[str, Any] = {
+    "round_to float16": (lambda x: tcsim.round_to(x, "float16", "ru", overflow="saturate"), (BROKEN,)),
+    "round_to in the words given": (
+        lambda x, r: tcsim.round_to(x, "float8_e5m2", "sr-centred", random_bits=r, bits=5),
+        (SPREAD, RNG.integers(0, 32, SPREAD.shape, dtype=np.uint8)),
+    ),
+    "round_to out": (lambda x, out: tcsim.round_to(x, "bfloat16", "sr", seed=5, out=out), (SPREAD, np.empty_like(SPREAD))),
+    "round_to integers": (lambda x: tcsim.round_to(x, "float16", "rd"), (np.arange(-9000, 9000, 7),)),
+    "encode values": (lambda x: tcsim.encode(x, "float32"), (A,)),
+    "encode words": (lambda x: tcsim.encode(x, "float4_e2m1fn", rounding="sr", seed=7, bits=9, overflow="saturate"), (SPREAD,)),
+    "encode double": (lambda x: tcsim.encode(x, "tfloat32", "rna"), (BROKEN.astype(np.float64),)),
+    "decode wide": (lambda x: tcsim.decode(x, "float8_e4m3fn"), (np.arange(256, dtype=np.int32).reshape(4, 64).T,)),
+    "decode tf32": (lambda x: tcsim.decode(x, "tfloat32"), (BROKEN.view(np.uint32) >> 13 << 13,)),
+    "decode integers": (lambda x: tcsim.decode(x, "int8"), (np.arange(256, dtype=np.uint8),)),
+    "compress": (lambda a: tcsim.sparse.compress(a, "a100:float16"), (SPARSE,)),
+    "sparse_matmul": (lambda v, i, b: tcsim.sparse.sparse_matmul(v, i, b, unit="a100:float16"), (KEPT, PLACES, B)),
+    **{name: case for kind in scaled_formats() for name, case in _quantized(kind).items()},
+    **{name: case for scheme in RECIPES for name, case in _by_words(scheme).items()},
+}
+CASES |= THERE
 V100, NVFP4, MXFP8 = (tcsim.unit(*name) for name in (("v100", "float16"), ("b200", "nvfp4"), ("b200", "mxfp8_e4m3")))
 NARROW, SCALES = RNG.integers(0, 16, (5, 32), dtype=np.uint8), RNG.integers(0, 120, (5, 2), dtype=np.uint8)
 STAYS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
