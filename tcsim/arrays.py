@@ -11,8 +11,8 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -70,6 +70,7 @@ def door(
             if found in (None, "numpy"):
                 return function(*args, **kwargs)
             like = Foreign(found, next(x for x in given.values() if kind(x) == found))
+            like.check_together(given)
             on_gpu = like.on_gpu
             there = on_gpu and kwargs.get("backend") in (None, "cuda")
             if there and gpu is not None:
@@ -109,15 +110,25 @@ class Foreign:
         """Whether the example lies on a GPU. ValueError for devices that are neither one nor the host."""
         if self.name == "CuPy":
             return True
-        if self.name == "JAX":
-            if isinstance(self.example, sys.modules["jax"].core.Tracer):
-                raise ValueError("an array that JAX is tracing has no values yet; inside jit and grad use tcsim.jax.emulate")
-            platform = next(iter(self.example.devices())).platform
-        else:
-            platform = self.example.device.type
+        platform = next(iter(self.example.devices())).platform if self.name == "JAX" else self.example.device.type
         if platform not in ("cpu", "cuda", "gpu", "rocm"):
             raise ValueError(f"{self.name} array on {platform}: copy it to the CPU first")
         return bool(platform != "cpu")
+
+    def place(self, x: Any) -> str:
+        """The name of the device of an array of this kind."""
+        if self.name == "CuPy":
+            return f"cuda:{x.device.id}"
+        return str(x.device if self.name == "PyTorch" else next(iter(x.devices())))
+
+    def check_together(self, given: dict[str, Any]) -> None:
+        """ValueError unless arrays of this kind are all on one device, with values: it says which is where."""
+        if self.name == "JAX" and any(isinstance(x, sys.modules["jax"].core.Tracer) for x in given.values()):
+            raise ValueError("an array that JAX is tracing has no values yet; inside jit and grad use tcsim.jax.emulate")
+        places = {name: self.place(x) for name, x in given.items() if kind(x) == self.name}
+        if len(set(places.values())) > 1:
+            each = ", ".join(f"{name} on {place}" for name, place in places.items())
+            raise ValueError(f"arrays on different devices: {each}; move them to one, where the result then is too")
 
     def numpy(self, x: Any, name: str) -> Any:
         """An argument as a numpy array: a view where it lies in the host's memory, a copy where on a GPU."""
@@ -150,13 +161,21 @@ class Foreign:
             return codes.view(dtype)
         return import_module("tcsim.fp.on_gpu").decoded(codes, dtype)
 
-    def stream(self) -> Any:
-        """Where work is queued: PyTorch's current stream, CuPy's own, JAX's after what it queued."""
-        if self.name != "PyTorch":
-            return nullcontext()
-        where = self.example.device
-        queue = sys.modules["torch"].cuda.current_stream(where).cuda_stream
-        return import_module("tcsim_gpu.device").stream_at(queue, where.index)
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """The arrays' own GPU, and where work is queued there: PyTorch's current stream, CuPy's own, JAX's after what it queued."""
+        module = import_module("tcsim_gpu.device")
+        if self.name == "CuPy":
+            with self.example.device:
+                yield
+        elif self.name == "JAX":
+            with module.cupy().cuda.Device(next(iter(self.example.devices())).local_hardware_id):
+                yield
+        else:
+            where = self.example.device
+            queue = sys.modules["torch"].cuda.current_stream(where).cuda_stream
+            with module.cupy().cuda.Device(where.index), module.stream_at(queue, where.index):
+                yield
 
     def array(self, x: Any) -> Any:
         """A numpy array as one of this kind, with its bits."""

@@ -128,8 +128,8 @@ def _taken(operand: Operand, places: Places, axis: int) -> Operand:
     if places.size and places[0] >= 0 and (np.diff(places) == 1).all():
         cut = slice(int(places[0]), int(places[-1]) + 1)
         return Operand(operand.codes[:, :, cut] if axis == 2 else operand.codes[:, cut], operand.stored)
-    codes = np.take(operand.codes, np.maximum(places, 0), axis=axis)
-    codes[(slice(None),) * axis + (places < 0,)] = 0
+    codes = np.take(operand.codes, _beside(operand.codes, np.maximum(places, 0)), axis=axis)
+    codes[(slice(None),) * axis + (_beside(codes, places < 0),)] = 0
     return Operand(codes, operand.stored)
 
 
@@ -150,16 +150,21 @@ def _lanes(problem: Problem, schedule: Lanes, ks: Places, backend: Run, threads:
     sums = _values(backend(part, threads), part.unit.out_format).reshape(lanes, tiles, batch, m, n)
     totals = sums[:, 0]
     for tile in range(1, tiles):
-        begun = places[:, tile, 0] >= 0
+        begun = _beside(sums, places[:, tile, 0] >= 0)
         totals[begun] = totals[begun] + sums[begun, tile]
     return TREE[schedule.tree](totals)
 
 
 def _spread(codes: Codes, places: Places) -> Codes:
     """Codes (batch, lines, k) as (chains, batch, lines, products), +0 where a place is -1."""
-    taken = codes[:, :, np.maximum(places, 0)]
-    taken[:, :, places < 0] = 0
-    return np.ascontiguousarray(taken.transpose(2, 0, 1, 3))
+    taken = codes[:, :, _beside(codes, np.maximum(places, 0))]
+    taken[:, :, _beside(codes, places < 0)] = 0
+    return taken.transpose(2, 0, 1, 3).copy()
+
+
+def _beside(codes: Any, places: Any) -> Any:
+    """Places as an array of the kind of the codes that they index, which may be CuPy's."""
+    return np.asarray(places, like=codes)
 
 
 def _ascending(totals: Floats) -> Floats:
@@ -200,7 +205,7 @@ def _sums_of_blocks(sums: Floats) -> Floats:
 
 def _every(sums: Floats, step: int) -> Floats:
     """Chains of every `step`-th; `step` sums, zero where there is none."""
-    rows = np.zeros((-(-len(sums) // step) * step, *sums.shape[1:]), sums.dtype)
+    rows = np.zeros((-(-len(sums) // step) * step, *sums.shape[1:]), sums.dtype, like=sums)
     rows[: len(sums)] = sums
     return _ascending(rows.reshape(-1, step, *sums.shape[1:]))
 
@@ -228,18 +233,18 @@ def _wide(fmt: Format) -> bool:
 
 
 def _values(codes: Codes, fmt: Format) -> Floats:
-    return np.asarray(decode(codes, fmt), dtype=np.float64 if _wide(fmt) else np.float32)
+    return decode(codes, fmt).astype(np.float64 if _wide(fmt) else np.float32, copy=False)
 
 
 def _kept(x: Floats, fmt: str | Format) -> Floats:
-    return x if fmt == "float32" else np.asarray(round_to(x, fmt), dtype=x.dtype)
+    return x if fmt == "float32" else round_to(x, fmt).astype(x.dtype, copy=False)
 
 
 def _codes(x: Floats, unit: Unit) -> Codes:
     """Codes of the output; NaN is the unit's own."""
     out = unit.out_format
     if out.name in ("float32", "float64"):
-        codes: Any = np.ascontiguousarray(x).view(out.storage).copy()
+        codes: Any = x.astype(x.dtype, order="C").view(out.storage)
     else:
         codes = encode(_kept(x, out), out)
     codes[np.isnan(x)] = unit.nan

@@ -9,12 +9,15 @@ import numpy as np
 
 from tcsim import arguments
 from tcsim.arrays import Foreign, kind
+from tcsim.composed import run_composed
 from tcsim.fp.formats import FORMATS, Format
+from tcsim.fp.on_gpu import decoded, encoded
 from tcsim.hardware.lookup import as_unit
 from tcsim.hardware.unit import Unit
 from tcsim.matmul import _check_segments, _schedule, _shapes, _three
+from tcsim.operands import check_round, input_seeds
 from tcsim.problem import Operand, Problem
-from tcsim.schedule import Composed, Schedule
+from tcsim.schedule import Composed, Schedule, Sequential
 
 RESULTS = ("float16", "float32", "float64", "int32")  # formats whose codes are a dtype's values
 
@@ -42,19 +45,17 @@ def matmul_on_gpu(
 ) -> Any:
     """`tcsim.matmul` for arrays on one GPU, on the stream that PyTorch uses there.
 
-    Operands, c and scales are of the unit's formats, or their codes; operands and c also float32 and float64 values that the formats
-    hold. NotImplemented for all else: values to be rounded, or that no format holds, and schedules made of several products are for
-    `tcsim.matmul` itself, on copies, which also says what is wrong with them.
+    NotImplemented where something of it does not lie there (a list for an operand, a number for c), is empty, or is an error, which
+    `tcsim.matmul` itself puts in words.
     """
-    unit, plan_of = as_unit(unit), _schedule(schedule)
-    rounded = arguments.one_rounding(rounding, round) is not None
-    if rounded or isinstance(plan_of, Composed) or unit.out_format.name not in RESULTS:
-        return NotImplemented
+    unit, plan_of, round = as_unit(unit), _schedule(schedule), arguments.one_rounding(rounding, round)
+    check_round(round)
     arguments.threads(threads)
-    given = _Given(like, unit, codes)
+    given, (seed_a, seed_b) = _Given(like, unit, codes), input_seeds(arguments.seed(seed))
     with like.stream():
         try:
-            left, right, batch, drop = _shapes(given.operand(a, unit.a_format, "a"), given.operand(b, unit.b_format, "b"))
+            x = given.operand(a, unit.a_format, "a", round, seed_a)
+            left, right, batch, drop = _shapes(x, given.operand(b, unit.b_format, "b", round, seed_b))
             m, k, n = *left.shape[-2:], right.shape[-1]
             start = None if c is None else _three(given.start(c, (*batch, m, n), drop), batch)
             scales = given.scales(scale_a, scale_b, batch, (m, n, k))
@@ -64,14 +65,21 @@ def matmul_on_gpu(
             return NotImplemented
         operands = Operand(_three(left, batch), unit.a_format), Operand(_three(right, batch), unit.b_format)
         scale_a, scale_b = (None if s is None else _three(s, batch) for s in scales)
-        problem = Problem(unit, plan_of.plan(k), *operands, start, scale_a, scale_b, arguments.seed(seed))
+        plan = (Sequential() if isinstance(plan_of, Composed) else plan_of).plan(k)
+        problem = Problem(unit, plan, *operands, start, scale_a, scale_b, arguments.seed(seed))
         _check_segments(problem)
-        made = import_module("tcsim_gpu.proofs").multiply_cuda(problem).reshape(*batch, m, n)
+        multiply = import_module("tcsim_gpu.proofs").multiply_cuda
+        if isinstance(plan_of, Composed):
+            made = run_composed(problem, plan_of, lambda part, _: multiply(part), threads)
+        else:
+            made = multiply(problem)
+        out = unit.out_format
+        made = (made.view(out.name) if out.name in RESULTS else decoded(made, out)).reshape(*batch, m, n)
         if drop[0]:
             made = made[..., 0, :]
         if drop[1]:
             made = made[..., 0]
-        return like.from_gpu(made.view(unit.out_format.name))
+        return like.from_gpu(made)
 
 
 class _Given:
@@ -85,8 +93,8 @@ class _Given:
             raise _Elsewhere
         return self.like.codes(x, name)
 
-    def operand(self, x: Any, fmt: Format, name: str) -> Any:
-        """The codes of an array in a format: of its values, of codes, or of float32 and float64 values that it holds."""
+    def operand(self, x: Any, fmt: Format, name: str, round: str | None = None, seed: int = 0) -> Any:
+        """The codes of an array in a format: of its values, of codes, of other values that it holds or that are rounded to it."""
         codes, dtype = self.codes(x, name)
         if dtype.startswith("u"):
             self._check(codes, dtype, fmt)
@@ -95,9 +103,16 @@ class _Given:
             raise _Elsewhere
         if dtype == fmt.name:
             return codes
-        if dtype not in ("float32", "float64") or fmt.integer:
+        if fmt.integer:
             raise _Elsewhere
-        found = import_module("tcsim_gpu.conversion").codes_if_held(codes, FORMATS[dtype], fmt)
+        if dtype in ("float32", "float64"):
+            found = import_module("tcsim_gpu.conversion").codes_if_held(codes, FORMATS[dtype], fmt)
+            if found is not None:
+                return found
+        return self._encoded(codes, dtype, fmt, round, seed=seed)
+
+    def _encoded(self, codes: Any, dtype: str, fmt: Format, round: str | None = None, **options: Any) -> Any:
+        found = encoded(codes, dtype, fmt, round, **options if round else {})
         if found is None:
             raise _Elsewhere
         return found
@@ -134,7 +149,7 @@ class _Given:
         codes, dtype = self.codes(x, name)
         if dtype == fmt.name or (dtype, fmt.name) == ("float8_e4m3fn", "float8_ue4m3fn") or dtype == fmt.storage:
             return codes & codes.dtype.type((1 << fmt.width) - 1)
-        raise _Elsewhere
+        return self._encoded(codes, dtype, fmt)
 
 
 def _broadcast(codes: Any, shape: tuple[int, ...]) -> Any:

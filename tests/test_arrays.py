@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
-from support.array_calls import CASES, COPIED, REFUSED, STAYS, V100, A, B, C, bits, outcome
+from support.array_calls import CASES, A, B, C, bits
 
 import tcsim
 from tcsim import arrays
-from tcsim.fp.codes import first_unrepresentable
-from tcsim.kernels import dispatch
 
 KINDS = ("PyTorch", "JAX")
 RNG = np.random.default_rng(0)
@@ -97,6 +93,8 @@ def test_arrays_without_numbers_are_said() -> None:
         tcsim.matmul(a, as_kind("PyTorch", B).requires_grad_(), unit=unit)
     with pytest.raises(ValueError, match="to_dense"):
         tcsim.matmul(a.to_sparse(), as_kind("PyTorch", B), unit=unit)
+    with pytest.raises(ValueError, match="a on cpu, b on meta; move them to one"):
+        tcsim.matmul(a, as_kind("PyTorch", B).to("meta"), unit=unit)
     with pytest.raises(ValueError, match="PyTorch array on meta"):
         tcsim.round_to(a.to("meta"), "bfloat16")
     with pytest.raises(ValueError, match=r"use tcsim\.jax\.emulate"):
@@ -105,71 +103,3 @@ def test_arrays_without_numbers_are_said() -> None:
         tcsim.decode(as_kind("JAX", np.zeros(3, np.uint32)), tcsim.Format(exponent_bits=11, mantissa_bits=20))
     with pytest.raises(TypeError, match="booleans"):
         tcsim.encode(torch.zeros(2, dtype=torch.bool), "float16")
-
-
-class Numpy(arrays.Foreign):
-    """numpy in CuPy's place."""
-
-    def codes(self, x: Any, name: str) -> tuple[Any, str]:
-        return x.view(f"u{x.itemsize}"), x.dtype.name
-
-    def from_gpu(self, x: Any) -> Any:
-        return x
-
-
-@pytest.fixture
-def on_gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """tcsim.on_gpu with the cpu backend in the GPU's place."""
-    module = import_module("tcsim.on_gpu")
-
-    class Proofs:
-        multiply_cuda = staticmethod(dispatch.multiply_cpu)
-
-        @staticmethod
-        def codes_if_held(codes: Any, stored: Any, fmt: Any) -> Any:
-            return (
-                None
-                if first_unrepresentable(codes, stored, fmt) is not None
-                else tcsim.encode(tcsim.decode(codes, stored), fmt)
-            )
-
-    monkeypatch.setattr(module, "import_module", lambda name: Proofs)
-    return module
-
-
-def test_the_way_on_a_gpu_takes_what_matmul_takes(on_gpu: Any) -> None:
-    mine, theirs = (list(inspect.signature(f).parameters) for f in (on_gpu.matmul_on_gpu, tcsim.matmul))
-    assert mine == ["like", *theirs]
-
-
-@pytest.mark.parametrize("name", STAYS)
-def test_what_stays_on_a_gpu(on_gpu: Any, name: str) -> None:
-    arguments, options = STAYS[name]
-    expected = outcome(tcsim.matmul, *arguments, **options)
-    assert isinstance(expected[0], np.dtype)
-    assert outcome(on_gpu.matmul_on_gpu, Numpy("numpy", A), *arguments, **options) == expected
-
-
-@pytest.mark.parametrize("name", COPIED)
-def test_what_is_copied_from_a_gpu(on_gpu: Any, name: str) -> None:
-    arguments, options = COPIED[name]
-    assert isinstance(outcome(tcsim.matmul, *arguments, **options)[0], np.dtype)
-    assert outcome(on_gpu.matmul_on_gpu, Numpy("numpy", A), *arguments, **options) is NotImplemented
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_on_a_gpu_is_as_on_the_host(on_gpu: Any, name: str) -> None:
-    arguments, options = REFUSED[name]
-    expected = outcome(tcsim.matmul, *arguments, **options)
-    assert issubclass(expected[0], Exception)
-    assert outcome(on_gpu.matmul_on_gpu, Numpy("numpy", A), *arguments, **options) in (NotImplemented, expected)
-
-
-def test_a_door_copies_what_the_way_on_a_gpu_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    proofs = import_module("tcsim_gpu.proofs")
-    monkeypatch.setattr(arrays.Foreign, "on_gpu", property(lambda self: True))
-    ran = []
-    monkeypatch.setattr(proofs, "multiply_cuda", lambda problem: ran.append(problem) or dispatch.multiply_cpu(problem))
-    got = tcsim.matmul(as_kind("PyTorch", C[:, :3]), as_kind("PyTorch", C[:3]), unit=V100, rounding="rne")
-    check("PyTorch", got, tcsim.matmul(C[:, :3], C[:3], unit=V100, rounding="rne"))
-    assert len(ran) == 1

@@ -45,7 +45,7 @@ def round_to_on_gpu(
     arguments.threads(threads)
     with like.stream():
         try:
-            codes, stored = _floats(like, x, "x")
+            codes, stored = _floats(*_seen(like, x, "x"))
             count = random_bits_of(rounding, random_bits, bits)
             random = None if random_bits is None else _random(like, random_bits, codes.shape, count)
             found = _rounded(codes, stored, fmt, rounding, overflow, subnormals, seed, count, random)
@@ -65,18 +65,10 @@ def encode_on_gpu(
         return NotImplemented
     with like.stream():
         try:
-            codes, stored = _floats(like, x, "x")
-            if round is not None:
-                arguments.known_name(round, "rounding", ROUNDINGS)
-                given = {"overflow": "inf", "subnormals": "keep", "seed": 0, **options}
-                given["bits"] = random_bits_of(round, None, options.get("bits"))
-                values = _rounded(codes, stored, fmt, round, **given)
-                codes, stored = values.view(f"uint{8 * values.itemsize}"), FORMATS[values.dtype.name]
-            storage = storage_format_for(fmt, np.dtype(_held_as(stored)))
-            packed = _run(codes, stored, storage, packing=_packing(fmt, storage), refused="values")
+            found = encoded(*_seen(like, x, "x"), fmt, round, **options)
         except _Elsewhere:
             return NotImplemented
-        return like.from_gpu(packed)
+        return NotImplemented if found is None else like.from_gpu(found)
 
 
 def decode_on_gpu(like: Foreign, codes: Any, fmt: str | Format) -> Any:
@@ -93,6 +85,22 @@ def decode_on_gpu(like: Foreign, codes: Any, fmt: str | Format) -> Any:
             return like.from_gpu(decoded(words, fmt))
         except _Elsewhere:
             return NotImplemented
+
+
+def encoded(codes: Any, dtype: str, fmt: Format, round: str | None = None, **options: Any) -> Any:
+    """The codes in a format of values: CuPy's unsigned integers, which are those of `dtype`; None where one is an error."""
+    try:
+        codes, stored = _floats(codes, dtype)
+        if round is not None:
+            arguments.known_name(round, "rounding", ROUNDINGS)
+            given = {"overflow": "inf", "subnormals": "keep", "seed": 0, **options}
+            given["bits"] = random_bits_of(round, None, options.get("bits"))
+            values = _rounded(codes, stored, fmt, round, **given)
+            codes, stored = values.view(f"uint{8 * values.itemsize}"), FORMATS[values.dtype.name]
+        storage = storage_format_for(fmt, np.dtype(_held_as(stored)))
+        return _run(codes, stored, storage, packing=_packing(fmt, storage), refused="values")
+    except _Elsewhere:
+        return None
 
 
 def decoded(codes: Any, fmt: str | Format) -> Any:
@@ -147,9 +155,8 @@ def _seen(like: Foreign, x: Any, name: str) -> tuple[Any, str]:
     return like.codes(x, name)
 
 
-def _floats(like: Foreign, x: Any, name: str) -> tuple[Any, Format]:
-    """The codes of an array of floats and their format; of integers, those of the float64 that hold them."""
-    codes, dtype = _seen(like, x, name)
+def _floats(codes: Any, dtype: str) -> tuple[Any, Format]:
+    """Codes of floats and their format; of integers, those of the float64 that hold them."""
     if dtype.startswith(("int", "uint")):
         integers = codes.view(dtype)
         if integers.itemsize == 8 and bool(((integers > 1 << 53) | (integers < -(1 << 53))).any()):

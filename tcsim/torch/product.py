@@ -11,7 +11,8 @@ with alpha = beta = 1, for float16 and bfloat16.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from importlib import import_module
@@ -23,10 +24,11 @@ import torch
 
 from tcsim import composed
 from tcsim.fp.formats import Format
+from tcsim.fp.on_gpu import encoded
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim.tasks import team_of_pytorch
-from tcsim.torch.memory import codes_of_tensor, format_of, on_gpu, tensor_of
+from tcsim.torch.memory import codes_of_tensor, dtype_name, format_of, on_gpu, tensor_of
 from tcsim.torch.policy import Way
 from tcsim.torch.schedules import planned
 
@@ -58,18 +60,12 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
     seed = _seed(run.seed, x.codes, y.codes) if unit.stochastic else 0
     compute = _backend(run.backend or ("cpu" if a.is_cpu else "cuda"))
     found = planned(run.schedule, unit, k)
-    if found is None:
-        if not a.is_cpu:
-            return accumulate(a.cpu(), b.cpu(), way, replace(run, backend="cpu")).to(a.device)
-        problem = Problem(unit, planned(Sequential(), unit, k)[1], x, y, None, seed=seed)  # type: ignore[index]
-        out = composed.run_composed(problem, run.schedule, compute, run.threads)
-        return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
-    problem = Problem(*found, x, y, None, seed=seed)
-    if a.is_cpu:
-        out = compute(problem, run.threads)
-        return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
-    with on_gpu(a.device):
-        out = compute(problem, run.threads)
+    with nullcontext() if a.is_cpu else on_gpu(a.device):
+        if found is None:
+            problem = Problem(unit, Sequential().plan(k), x, y, None, seed=seed)
+            out = composed.run_composed(problem, run.schedule, compute, run.threads)
+        else:
+            out = compute(Problem(*found, x, y, None, seed=seed), run.threads)
         return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
 
 
@@ -99,7 +95,9 @@ def _cast(x: Any, to: Format) -> Operand:
     dtype = getattr(torch, to.name, None)
     if x.device.type != "cpu":
         if dtype is None or x.dtype == torch.float64:
-            raise ValueError(f"cast={to.name!r} of {x.dtype} tensors on a GPU: convert them with .to(...) first")
+            with on_gpu(x.device):
+                found = encoded(codes_of_tensor(x), dtype_name(x.dtype), to, "rne")
+            return _cast(x.cpu(), to) if found is None else Operand(found, to)  # which says what cannot be cast
         return Operand(codes_of_tensor(x.to(dtype)), to)
     from tcsim.fp.codes import encode
 

@@ -51,6 +51,29 @@ def test_a_call_on_a_gpu(kind: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["CuPy", "PyTorch"])
+@pytest.mark.parametrize(
+    "case", ["matmul batch", "matmul codes", "gemm ootomo", "round_to out", "quantize nvfp4", "sparse_matmul"]
+)
+def test_arrays_on_a_gpu_that_is_not_the_present_one(kind: str, case: str) -> None:
+    cp = device.cupy()
+    if cp.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("one GPU here")
+    work, given = CASES[case]
+    expected = work(*(x.copy() for x in given))
+    with cp.cuda.Device(1):
+        moved = [on_gpu(kind, x) for x in given]
+    if kind == "PyTorch":
+        moved = [x.to("cuda:1") for x in moved]
+    assert cp.cuda.Device().id == 0
+    for mine, theirs in zip(*(x if isinstance(x, tuple) else (x,) for x in (work(*moved), expected)), strict=True):
+        if isinstance(theirs, np.ndarray):
+            assert arrays.Foreign(kind, mine).place(mine) == "cuda:1"
+            np.testing.assert_array_equal(bits(arrays.Foreign(kind, mine).numpy(mine, "found")), bits(theirs))
+    with pytest.raises(ValueError, match="a on cuda:1, b on cuda:0"):
+        tcsim.gemm(moved[0], on_gpu(kind, given[0]), unit="v100")
+
+
+@pytest.mark.parametrize("kind", ["CuPy", "PyTorch"])
 @pytest.mark.parametrize("case", CASES)
 def test_doors(kind: str, case: str) -> None:
     work, given = CASES[case]

@@ -12,6 +12,7 @@ from tcsim_gpu import device
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from support.torch_calls import DTYPES, GPUS, Call, convolution_call, matrix_call, ran, tensor  # noqa: E402
 
+import tcsim  # noqa: E402
 import tcsim.torch  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not device.gpu_available(), reason="no GPU here")
@@ -28,6 +29,30 @@ def on_gpu(x: Any) -> Any:
     """The tensor on the GPU with its strides, by which PyTorch chooses what a call is made of."""
     whole = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
     return whole.cuda().as_strided(x.shape, x.stride(), x.storage_offset()).requires_grad_(x.requires_grad)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": tcsim.Lanes(32)},
+        {"schedule": tcsim.Tiled(tile_k=16, turns=3)},
+        {"schedule": tcsim.Tiled(slice_k=20, partial="float16")},
+        {"cast": "float8_e4m3fn"},
+        {"cast": "float6_e2m3fn"},
+    ],
+    ids=str,
+)
+def test_schedules_of_several_products_and_casts(options: dict[str, Any]) -> None:
+    unit = tcsim.unit("v100:float16")
+    if "cast" in options:
+        unit = unit.replace(a=options["cast"], b=options["cast"])
+    dtype = torch.float64 if "cast" in options else torch.float16
+    x, w = (torch.randn(shape, dtype=dtype).clamp(-2, 2) for shape in ((37, 100), (100, 21)))
+    with tcsim.torch.emulate(unit, **options):
+        here = x @ w
+        there = x.cuda() @ w.cuda()
+    assert there.is_cuda
+    assert torch.equal(bits(here), bits(there))
 
 
 @pytest.mark.parametrize("draw", [matrix_call, convolution_call])

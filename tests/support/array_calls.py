@@ -92,6 +92,8 @@ THERE: dict[str, Any] = {
 }
 CASES |= THERE
 V100, NVFP4, MXFP8 = (tcsim.unit(*name) for name in (("v100", "float16"), ("b200", "nvfp4"), ("b200", "mxfp8_e4m3")))
+WIDE = RNG.standard_normal((5, 600)).astype(np.float16)
+WIDE_INTEGERS = RNG.integers(-(10**6), 10**6, (5, 8))
 NARROW, SCALES = RNG.integers(0, 16, (5, 32), dtype=np.uint8), RNG.integers(0, 120, (5, 2), dtype=np.uint8)
 STAYS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "values of the format": ((A, B, C), {"unit": V100}),
@@ -110,18 +112,33 @@ STAYS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
         (NARROW, NARROW.T),
         {"unit": MXFP8, "scale_a": SCALES[:, :1].view(ml_dtypes.float8_e8m0fnu), "scale_b": SCALES[:, :1].T},
     ),
-}
-COPIED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "values to be rounded": ((C[:, :3], C[:3]), {"unit": V100, "rounding": "rne"}),
+    "values to be rounded by chance": ((C[:, :3], C[:3].astype(np.float64)), {"unit": V100, "rounding": "sr", "seed": 1 << 40}),
+    "integers to be rounded": ((WIDE_INTEGERS, B[:8]), {"unit": V100, "rounding": "rz"}),
+    "values for fp8": ((A, B), {"unit": "mi300x:float8_e4m3fnuz", "rounding": "rne"}),
     "their older name": ((C[:, :3], C[:3]), {"unit": V100, "round": "rz"}),
     "another format's values": ((A.astype(ml_dtypes.bfloat16), B), {"unit": V100}),
     "c of another format": ((A, B, C.astype(np.float16)), {"unit": V100}),
-    "several products": ((A, B), {"unit": V100, "schedule": tcsim.Lanes(8)}),
+    "lanes": ((A, B), {"unit": V100, "schedule": tcsim.Lanes(8)}),
+    "lanes in blocks": ((WIDE, WIDE.T, C[:, :1]), {"unit": V100, "schedule": tcsim.Lanes(256, tree="pairs in blocks of 128")}),
+    "tiles": (
+        (A, B, C),
+        {"unit": V100, "schedule": tcsim.Tiled(tile_k=5, slice_k=10, partial="float16")},
+    ),
+    "regions": (
+        (A, B, C),
+        {
+            "unit": V100,
+            "schedule": tcsim.Hybrid(tcsim.Tiled(slice_k=5), tcsim.Tiled(tile_k=5, turns=3, tree="halves"), ((1, 4, 0, 3),)),
+        },
+    ),
+    "results that are no dtype's": ((A, B), {"unit": V100.replace(out="bfloat16")}),
+    "scales as values": ((NARROW, NARROW.T), {"unit": NVFP4, "scale_a": np.ones((5, 2)), "scale_b": np.ones((2, 5))}),
+}
+COPIED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "a list": ((A, B.tolist()), {"unit": V100}),
     "a number for c": ((A, B, 1.5), {"unit": V100}),
     "no products": ((A[:, :0], B[:0], C), {"unit": V100}),
-    "results that are no dtype's": ((A, B), {"unit": V100.replace(out="bfloat16")}),
-    "scales as values": ((NARROW, NARROW.T), {"unit": NVFP4, "scale_a": np.ones((5, 2)), "scale_b": np.ones((2, 5))}),
 }
 REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "values that no format holds": ((C, B[:4]), {"unit": V100}),

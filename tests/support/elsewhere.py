@@ -6,6 +6,7 @@ Their kernels are those of the GPU, run on the host.
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -19,8 +20,17 @@ from tcsim.kernels import dispatch
 
 _READ = ("dtype", "shape", "ndim", "size", "itemsize", "strides", "flags")
 _METHODS = (
-    "astype", "view", "reshape", "any", "all", "sum", "max", "min", "copy", "swapaxes",
+    "astype", "view", "reshape", "any", "all", "sum", "max", "min", "copy", "swapaxes", "transpose",
 )  # fmt: skip
+
+
+class _Device(nullcontext[None]):
+    """The one device, which is present."""
+
+    id = 0
+
+
+HERE = _Device()
 
 
 class Elsewhere(NDArrayOperatorsMixin):
@@ -42,6 +52,10 @@ class Elsewhere(NDArrayOperatorsMixin):
     def T(self) -> Elsewhere:
         return Elsewhere(self.here.T)
 
+    @property
+    def device(self) -> Any:
+        return HERE
+
     def get(self) -> Any:
         raise AssertionError("copied to the host")
 
@@ -55,6 +69,8 @@ class Elsewhere(NDArrayOperatorsMixin):
         return wrapped(getattr(ufunc, method)(*map(strictly, args), **{k: strictly(v) for k, v in kwargs.items()}))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function is np.asarray:  # with like=, which brings an array of numpy's here
+            return Elsewhere(unwrapped(args[0]))
         return wrapped(function(*map(strictly, args), **{k: strictly(v) for k, v in kwargs.items()}))
 
     def __getitem__(self, at: Any) -> Any:
