@@ -12,6 +12,7 @@ import numpy as np
 from tcsim.gates import Asked, Gate, asked_of, first, refuse
 from tcsim.kernels.fast import plan
 from tcsim.kernels.fast import run as fast
+from tcsim.kernels.fast.ready import Ready
 from tcsim.kernels.general import blocks, rounded, two_stage
 from tcsim.kernels.general import run as general
 from tcsim.kernels.native import double, double_plan, float32, fused, integers, library, paired
@@ -24,12 +25,16 @@ FAST, SLOW = 1 << 20, 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A kernel: what it understands, the function that writes D's codes, and below how many multiply-adds it runs alone."""
+    """A kernel: what it understands, the function that writes D's codes, and below how many multiply-adds it runs alone.
+
+    `ready`, where there is one, finds once what computes all problems of a layout (`tcsim.kernels.fast.ready`).
+    """
 
     name: str
     gate: Gate
     run: Callable[[Problem, Codes, int | None], None]
     alone: int = SLOW
+    ready: Callable[[Problem, int | None], Ready | None] | None = None
 
 
 Kernels = tuple[Kernel, ...]
@@ -48,7 +53,7 @@ ARITHMETIC: Kernels = (
     Kernel("library", units.FUSED, library.multiply_library, FAST),
     Kernel("library", units.INT8, library.multiply_library, FAST),
     Kernel("integers", integers.GATE, integers.multiply_integers),
-    *(Kernel("fast", gate, _fast, FAST) for gate in plan.GATES),
+    *(Kernel("fast", gate, _fast, FAST, fast.ready_for) for gate in plan.GATES),
     Kernel("native", float32.GATE, float32.multiply_float32),
     Kernel("fused", fused.GATE, fused.multiply_fused),
     *(
@@ -80,7 +85,17 @@ def write(problem: Problem, out: Codes, threads: int | None, kernels: Kernels) -
     Where no number of threads is asked for, small problems run on one.
     """
     kernel = chosen(problem, kernels)
-    kernel.run(problem, out, 1 if threads is None and prod(problem.shape) < kernel.alone else threads)
+    kernel.run(problem, out, _threads(problem, threads, kernel))
+
+
+def _threads(problem: Problem, threads: int | None, kernel: Kernel) -> int | None:
+    return 1 if threads is None and prod(problem.shape) < kernel.alone else threads
+
+
+def ready_kernel(problem: Problem, threads: int | None, kernels: Kernels) -> Ready | None:
+    """What computes every problem laid out as this one with the same threads; None where its kernel has to see the problem."""
+    kernel = chosen(problem, kernels)
+    return None if kernel.ready is None else kernel.ready(problem, _threads(problem, threads, kernel))
 
 
 def compute_codes(problem: Problem, threads: int | None, kernels: Kernels) -> Codes:

@@ -25,6 +25,11 @@ class Way:
     b: Format | None = None
     cut: bool = False
 
+    @property
+    def as_stored(self) -> bool:
+        """Whether the tensors' own memory is what is multiplied."""
+        return self.a is None and self.b is None and not self.cut
+
 
 class Policy:
     """A target, and what operands are cast to before."""

@@ -11,8 +11,8 @@ import tcsim
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
+from tcsim.kernels.fast import run
 from tcsim.kernels.fast.ranges import operand_exponents
-from tcsim.kernels.fast.run import _plan_of
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Blocked, Sequential
 
@@ -25,6 +25,11 @@ UNITS = {
 }
 
 SEEDS = seeds(20261122)
+
+
+@pytest.fixture(autouse=True)
+def _small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "LOOK", 0)
 
 
 def at_the_edge(rng: np.random.Generator, unit: Unit) -> Problem:
@@ -68,7 +73,7 @@ def test_at_the_edge(name: str, seed: int) -> None:
     narrow = 0
     for number in range(30):
         problem = at_the_edge(np.random.default_rng([seed, number]), UNITS[name])
-        how, within = _plan_of(problem)
+        how, within = run._plan_of(problem)
         narrow += within is not None
         assert how.words == (within is None)
         assert np.array_equal(cpu.multiply_cpu(problem, 1), by_general(problem)), f"problem {number}"

@@ -24,6 +24,7 @@ from tcsim.fp.formats import FORMATS
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.fast import run as simd
+from tcsim.kernels.fast.ready import tasks_of
 from tcsim.kernels.general import run as general
 from tcsim.kernels.native import library, library_units
 from tcsim.problem import Operand, Problem
@@ -326,7 +327,7 @@ def avx2_results() -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "cut", [partial(simd._tasks, most=256), partial(simd._tasks, most=512), library._tasks], ids=["simd", "folded", "library"]
+    "cut", [partial(tasks_of, most=256), partial(tasks_of, most=512), library._tasks], ids=("simd", "folded", "library")
 )
 def test_every_shape_is_cut_into_tasks(cut: Callable[..., tuple[int, int]]) -> None:
     """The cutting ends, with tasks that are not empty, for any shape and number of threads."""

@@ -17,6 +17,7 @@ from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.choice import chosen
+from tcsim.kernels.fast import ready
 from tcsim.kernels.fast import run as simd
 from tcsim.kernels.fast.plan import fast_plan
 from tcsim.kernels.fast.tile import WIDE
@@ -87,7 +88,7 @@ def test_wrong_proofs_are_found() -> None:
     """The edge is reached: with a norm that may be a little larger, the block as one sum is wrong somewhere."""
     from tcsim.kernels.fast.round import Par
 
-    how = fast_plan(NVFP4)
+    how = fast_plan(NVFP4, None)
     assert how is not None
     right = how.par[Par.MOST]
     try:
@@ -163,7 +164,7 @@ def test_something_subnormal(monkeypatch: pytest.MonkeyPatch) -> None:
     unit = UNITS["mi250 bf16"]
     how = fast_plan(unit)
     assert how is not None
-    monkeypatch.setattr(simd, "fast_plan", lambda *_: how._replace(calm=2.0**-126))
-    monkeypatch.setattr(simd, "_layout", simd._layout.__wrapped__)
+    monkeypatch.setattr(ready, "fast_plan", lambda *_: how._replace(calm=2.0**-126))
+    monkeypatch.setattr(simd, "ready", ready.ready.__wrapped__)
     problems = [small_products(np.random.default_rng([5, number]), unit, -63) for number in range(100)]
     assert any(not np.array_equal(cpu.multiply_cpu(p, 1), by_general(p)) for p in problems)

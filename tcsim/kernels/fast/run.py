@@ -7,145 +7,31 @@ walk along k in `fast.drive`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from math import isqrt
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from tcsim.codegen.vector_ops import LANES
-from tcsim.fp.formats import Format
 from tcsim.gates import asked_of, first
-from tcsim.hardware.unit import Unit
-from tcsim.kernels.fast import exact as simd_exact
-from tcsim.kernels.fast.drive import fast_driver
-from tcsim.kernels.fast.folded import GROUP
 from tcsim.kernels.fast.infinities import decide
 from tcsim.kernels.fast.order import in_order
-from tcsim.kernels.fast.pack import decoding
 from tcsim.kernels.fast.plan import EXACT, GATES, fast_plan
 from tcsim.kernels.fast.ranges import least_c, operand_exponents
-from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, Exponents, FastPlan
-from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
-from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
-from tcsim.kernels.fast.scales import LIMIT, scale_table
+from tcsim.kernels.fast.ready import Ready, codes_read, effort, fed, layout_of, ready, runs_of, sides, transposed
+from tcsim.kernels.fast.record import A_OFFSET, Exponents, FastPlan
+from tcsim.kernels.fast.results import FastJob
 from tcsim.kernels.fast.special import TO_HALF
-from tcsim.kernels.fast.strips import strips_of
 from tcsim.kernels.fast.thin_drive import flat_job, is_flat, multiply_flat, thin_form
-from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, PANEL, WIDE
+from tcsim.kernels.fast.tile import PAIRED, PAIRS, WIDE
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import default_threads, run_tasks
 
-_WORK = 1 << 16  # operands packed at a time by a task: a quarter of a megabyte, which caches keep beside all else
-_START = 1 << 20  # multiply-adds that take as long as handing a run of tasks to another thread: 40 to 80 microseconds
-_RUN = 1 << 23  # those of a run that is handed over without loss
-_PACKED, _FLAT = 8, 3  # multiply-adds that take as long as packing an operand, and as one of a flat product
-_SHARE = 1 << 16  # outputs of a thread from which on it takes two tasks, so that a slow one does not hold up all
-_UNRESOLVED32, _UNRESOLVED16 = 0x7FBADBAD, 0x7DAD
-_SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
+LOOK = 1 << 20  # multiply-adds below which wide codes take no longer than to see that narrow ones do
 
 
 def fast_supports(problem: Problem) -> bool:
     """Whether the fast path computes this problem, by what its unit's record and its schedule say."""
     return first((*GATES, TO_HALF), asked_of(problem)) is not None
-
-
-def _transposed(problem: Problem) -> bool:
-    """Whether rows of the result should fill the lanes: fewer padded ones then."""
-    _, m, n, _ = problem.shape
-    return -(-m // LANES) * LANES * n < -(-n // LANES) * LANES * m
-
-
-def effort(problem: Problem, flat: bool) -> int:
-    """About how many multiply-adds of a large product take as long as this problem."""
-    batch, m, n, k = problem.shape
-    return batch * (_FLAT * m * n * k if flat else m * n * k + _PACKED * (m * k + k * n))
-
-
-def fed(effort: int, threads: int) -> int:
-    """How many threads work of this size feeds, at most those asked for: n of them take effort / n + n * _START, least at its root."""
-    return max(min(threads, isqrt(effort // _START)), 1)
-
-
-def runs_of(effort: int, threads: int) -> int:
-    """In how many runs of tasks they do it: several for each, so that a slow thread does not hold up all, where that costs nothing."""
-    return min(max(effort // _RUN, threads), 8 * threads)
-
-
-def _tasks(batch: int, m: int, n: int, threads: int, most: int) -> tuple[int, int]:
-    """Rows and columns of a task, `most` at most: large enough to pay for packing, small enough to give every thread some."""
-    rows, columns = min(m, most), min(-(-n // LANES) * LANES, most)
-    outputs = batch * m * n // threads
-    wanted = 1 if threads == 1 else threads if outputs < _SHARE else 2 * threads if outputs < 4 * _SHARE else 8 * threads
-    while batch * -(-m // rows) * -(-n // columns) < wanted and (rows >= 16 or columns >= 2 * PANEL):
-        if rows >= columns or columns < 2 * PANEL:
-            rows = -(-rows // 8) * 4
-        else:
-            columns = -(-columns // (2 * PANEL)) * PANEL
-    return rows, columns
-
-
-def _job(problem: Problem, within: Exponents | None, out: Codes, threads: int) -> FastJob:
-    arrays = (problem.a.codes, problem.b.codes, problem.c, problem.scale_a, problem.scale_b)
-    a, b, c, scale_a, scale_b = (0 if x is None else x.__array_interface__["data"][0] for x in arrays)
-    if _transposed(problem):
-        a, b, scale_a, scale_b = b, a, scale_b, scale_a
-    steps = tuple((0, 0, 0) if x is None else x.strides for x in arrays)
-    items = (problem.a.codes.itemsize, problem.b.codes.itemsize, out.dtype.itemsize)
-    plan = (_SUMS[problem.plan.sum], int(problem.plan.c_first))
-    numbers = _layout(problem.unit, within, problem.shape, steps, items, plan, _transposed(problem), threads)
-    return FastJob(a, b, c, scale_a, scale_b, *numbers)
-
-
-@lru_cache(maxsize=256)
-def _layout(
-    unit: Unit,
-    within: Exponents | None,
-    shape: tuple[int, int, int, int],
-    steps: tuple[tuple[int, ...], ...],
-    items: tuple[int, int, int],
-    plan: tuple[int, int],
-    transposed: bool,
-    threads: int,
-) -> tuple[int, ...]:
-    """The numbers of a job after the addresses: they take longer to find than a small product."""
-    how = fast_plan(unit, within)
-    assert how is not None
-    batch, m, n, k = shape
-    (at, ai, ak), (bt, bk, bj), (ct, ci, cj), (sat, sai, sak), (sbt, sbk, sbj) = steps
-    (item_a, item_b, out_item), scales = items, [(sat, sai, sak), (sbt, sbj, sbk)]
-    ot, oi, oj = m * n, n, 1
-    units = [f.mantissa_bits - f.emin for f in (unit.a_operand, unit.b_operand)]
-    if transposed:
-        m, n, ci, cj, oi, oj = n, m, cj, ci, oj, oi
-        item_a, item_b, (at, ai, ak), (bt, bk, bj) = item_b, item_a, (bt, bj, bk), (at, ak, ai)
-        scales.reverse()
-        units.reverse()
-    block, folded, half = how.width if how.kind >= TREE else unit.block_size, how.scaling == FOLDED, out_item == 2
-    rows, columns = _tasks(batch, m, n, threads, 512 if folded else 256)
-    high, pitch = -(-rows // 4) * 4, -(-columns // LANES) * LANES
-    period = unit.instruction_k if how.late else block
-    chunk = max(min(_WORK // (high + pitch), -(-k // period) * period) // period * period, period)
-    sub = period if how.late else max(64 // block, 1) * block
-    unresolved = _UNRESOLVED16 if half else _UNRESOLVED32
-    return (
-        m, n, k, rows, columns, chunk, sub, block, at, ai, ak, item_a, bt, bk, bj, item_b, ct, ci, cj, ot, oi, oj,
-        int(half), *plan, unit.nan, unresolved if unresolved != unit.nan else unresolved ^ 1, how.c_least, how.c_most,
-        16 if how.words else 8, int(unit.zero_sign == "ieee"), *scales[0], *scales[1], max(unit.scale_block, 1),
-        GROUP if folded else block, how.fields, period, int(how.late), int(how.kind >= TREE),
-        int(how.kind in (STAGED, PARITY)), float_pattern(how.flushed), float_pattern(how.calm), *units,
-        0 if unit.scale_format is None else max(unit.scale_format.emin, -LIMIT),
-    )  # fmt: skip
-
-
-def float_pattern(x: float) -> int:
-    """The pattern of a float32."""
-    return int(np.float32(x).view(np.uint32))
-
-
-@lru_cache(maxsize=256)
-def _numbers(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarray[Any, Any]:
-    return decoding(stored, fmt, offset, words)
 
 
 def taken_in_order(how: FastPlan, problem: Problem) -> tuple[FastPlan, Problem]:
@@ -162,39 +48,41 @@ def taken_in_order(how: FastPlan, problem: Problem) -> tuple[FastPlan, Problem]:
     return how, in_order(problem)
 
 
-def _sides(problem: Problem) -> tuple[tuple[Format, Format], tuple[Format, Format]]:
-    """(stored, the unit's) formats of the operand whose lines are rows of a job, and of the other."""
-    unit = problem.unit
-    a, b = (problem.a.stored, unit.a_operand), (problem.b.stored, unit.b_operand)
-    return (b, a) if _transposed(problem) else (a, b)
+def _flat_form(how: FastPlan, problem: Problem) -> tuple[Any, Any] | None:
+    """How `thin_drive` reads a flat problem; None where it is not for it."""
+    (_, a), (line, b) = sides(problem.unit, (problem.a.stored, problem.b.stored), problem.shape)
+    batch, (m, n), k = problem.shape[0], sorted(problem.shape[1:3]), problem.shape[3]
+    return thin_form(a, b, line) if is_flat(how, m, n, batch * n * k) else None
 
 
-def _multiply_flat(
-    how: FastPlan, problem: Problem, job: FastJob, par: Any, out: Codes, threads: int
-) -> tuple[FastJob, Any] | None:
+def _multiply_flat(how: FastPlan, problem: Problem, found: Ready, out: Codes) -> tuple[FastJob, Any] | None:
     """What `thin_drive` writes of a flat problem, and the outputs of each task that it leaves; None where it is not for it."""
-    (row, a), (line, b) = _sides(problem)
-    batch = problem.shape[0]
-    found = thin_form(a, b, line) if is_flat(how, job.m, job.n, batch * job.n * job.k) else None
-    if found is None:
+    form = _flat_form(how, problem)
+    if form is None:
         return None
-    work = effort(problem, True)
-    threads = fed(work, threads)
-    flat, bounds = flat_job(found[0], job, batch, threads), np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
+    (row, a), _ = sides(problem.unit, found.layout.stored, problem.shape)
+    batch, job = problem.shape[0], found.job
+    job = job._replace(**dict(zip(FastJob._fields, found.at(problem), strict=False)))
+    work = effort(problem.shape, True)
+    threads = fed(work, found.layout.threads)
+    flat, bounds = flat_job(form[0], job, batch, threads), found.operands[2]
     shared = (threads, runs_of(work, threads))
-    left = multiply_flat(how, *found, flat, _numbers(row, a, A_OFFSET, True), par, bounds, shared, out)
+    left = multiply_flat(how, *form, flat, codes_read(row, a, A_OFFSET, True), found.seeded(problem.seed), bounds, shared, out)
     return None if left is None else (flat, left)
+
+
+def _looks(how: FastPlan, problem: Problem) -> bool:
+    """Whether a problem's numbers decide between wide codes and narrow ones: not where to look at them takes longer."""
+    if not how.words or how.width == EXACT or prod(problem.shape) < LOOK:
+        return False
+    return _flat_form(how, problem) is None
 
 
 def _plan_of(problem: Problem) -> tuple[FastPlan, Exponents | None]:
     """The plan of a problem's unit; where that takes wide codes, of narrow ones, and for which exponents, if operands and c allow."""
     how = fast_plan(problem.unit)
     assert how is not None
-    if not how.words or how.width == EXACT:
-        return how, None
-    (_, a), (line, b) = _sides(problem)
-    batch, (m, n), k = problem.shape[0], sorted(problem.shape[1:3]), problem.shape[3]
-    if is_flat(how, m, n, batch * n * k) and thin_form(a, b, line) is not None:  # to look at all of b takes longer
+    if not _looks(how, problem):
         return how, None
     within = operand_exponents(problem)
     narrow = None if within is None else fast_plan(problem.unit, within)
@@ -206,6 +94,15 @@ def _plan_of(problem: Problem) -> tuple[FastPlan, Exponents | None]:
     return (narrow, within) if narrow.c_least <= least and most <= narrow.c_most else (how, None)
 
 
+def ready_for(problem: Problem, threads: int | None) -> Ready | None:
+    """What computes every problem laid out as this one, whatever its numbers; None where these decide, or an order of k."""
+    how = fast_plan(problem.unit)
+    assert how is not None
+    if problem.unit.k_order is not None or _looks(how, problem) or _flat_form(how, problem) is not None:
+        return None
+    return ready(layout_of(problem, how, None, threads or default_threads()))
+
+
 def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_tile: Callable[..., None]) -> None:
     """Write the codes of a supported problem into `out`, C-contiguous (batch, m, n).
 
@@ -213,45 +110,18 @@ def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_til
     """
     how, within = _plan_of(problem)
     whole, (how, problem) = problem, taken_in_order(how, problem)
-    asked, size = threads or default_threads(), effort(problem, False)
-    threads = fed(size, asked)
-    job = _job(problem, within, out, threads)
-    par = how.par.copy()
-    par[simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED] = (
-        problem.seed + 2**63
-    ) % 2**64 - 2**63  # as a signed integer
-    flat = _multiply_flat(how, problem, job, par, out, asked)
-    if flat is not None:
-        job, left = flat
-        if left.any():
-            _unresolved(whole, out, job, np.flatnonzero(left), threads, general_tile)
-        return
-    numbers_a = _numbers(problem.a.stored, problem.unit.a_operand, A_OFFSET, how.words)
-    numbers_b = _numbers(problem.b.stored, problem.unit.b_operand, B_OFFSET, how.words)
-    if _transposed(problem):
-        numbers_a, numbers_b = numbers_b, numbers_a
-    tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
-    left = np.zeros(tasks, dtype=np.int64)
-    bounds = np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
-    table = scale_table(problem.unit.scale_format) if problem.unit.scale_format is not None else np.zeros(0, np.int64)
-    sums = int(job.sum != NO_SUM)
-    numbers, runs = (job.numbers(), par, numbers_a, numbers_b, bounds), runs_of(size, threads)
-    if how.width == EXACT:
-        tiles, work = simd_exact.exact_tiles_of(how.kind, int(how.words)), simd_exact.exact_driver(sums)
-        run_tasks(work, tasks, threads, *tiles, *numbers, out.reshape(-1), left, runs=runs)
-    else:
-        strips = strips_of(how.kind, how.width, int(how.words), job.half, how.scaling)
-        work = fast_driver(int(how.kind >= TREE), int(how.words), job.half, how.scaling, sums)
-        run_tasks(work, tasks, threads, *strips, *numbers, table, out.reshape(-1), left, runs=runs)
-    if left.any():
-        _unresolved(whole, out, job, np.flatnonzero(left), threads, general_tile)
+    found = ready(layout_of(problem, how, within, threads or default_threads()))
+    flat = _multiply_flat(how, problem, found, out)
+    job, left = flat or (found.job, found.write(found.at(problem), problem.seed, out.reshape(-1)))
+    if np.count_nonzero(left):
+        _unresolved(whole, out, job, np.flatnonzero(left), found.threads, general_tile)
 
 
 def _unresolved(
     problem: Problem, out: Codes, job: FastJob, tasks: Any, threads: int | None, general_tile: Callable[..., None]
 ) -> None:
     """Compute every output that was left as `unresolved`: infinities by their signs, the rest in few rectangles."""
-    transposed = _transposed(problem)
+    turned = transposed(problem.shape)
     down, right = -(-job.m // job.rows), -(-job.n // job.columns)
     plain = problem.unit.scale is None and problem.unit.c_enters == "aligned" and problem.unit.arithmetic == "aligned"
     for t in np.unique(tasks // (down * right)) if plain else ():
@@ -259,11 +129,11 @@ def _unresolved(
     rectangles = []
     for task in tasks:
         t, i0, j0 = int(task) // (down * right), int(task) // right % down * job.rows, int(task) % right * job.columns
-        whole = out[t].T if transposed else out[t]
+        whole = out[t].T if turned else out[t]
         found = cover(whole[i0 : i0 + job.rows, j0 : j0 + job.columns] == job.unresolved)
         for i, i1, j, j1 in found:
             corner = (i0 + i, i0 + i1, j0 + j, j0 + j1)
-            rectangles.append((t, *corner[2:], *corner[:2]) if transposed else (t, *corner))
+            rectangles.append((t, *corner[2:], *corner[:2]) if turned else (t, *corner))
 
     def work(first: int, last: int) -> None:
         for rectangle in rectangles[first:last]:

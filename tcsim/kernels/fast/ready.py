@@ -1,0 +1,218 @@
+"""What the fast path finds once for all problems of one layout: how they are cut into tasks, and the call of their driver.
+
+It takes longer to find than a small product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isqrt
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.codegen.vector_ops import LANES
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
+from tcsim.kernels.fast import exact as simd_exact
+from tcsim.kernels.fast.drive import fast_driver
+from tcsim.kernels.fast.folded import GROUP
+from tcsim.kernels.fast.pack import decoding
+from tcsim.kernels.fast.plan import EXACT, fast_plan
+from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, Exponents, FastPlan
+from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
+from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
+from tcsim.kernels.fast.scales import LIMIT, scale_table
+from tcsim.kernels.fast.strips import strips_of
+from tcsim.kernels.fast.tile import FOLDED, PANEL
+from tcsim.problem import Codes, Problem
+from tcsim.tasks import run_tasks
+
+Array: TypeAlias = npt.NDArray[Any]
+Shape: TypeAlias = tuple[int, int, int, int]  # batch, m, n, k
+_WORK = 1 << 16  # operands packed at a time by a task: a quarter of a megabyte, which caches keep beside all else
+_START = 1 << 20  # multiply-adds that take as long as handing a run of tasks to another thread: 40 to 80 microseconds
+_RUN = 1 << 23  # those of a run that is handed over without loss
+_PACKED, _FLAT = 8, 3  # multiply-adds that take as long as packing an operand, and as one of a flat product
+_SHARE = 1 << 16  # outputs of a thread from which on it takes two tasks, so that a slow one does not hold up all
+_UNRESOLVED32, _UNRESOLVED16 = 0x7FBADBAD, 0x7DAD
+_SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
+
+
+def transposed(shape: Shape) -> bool:
+    """Whether rows of the result should fill the lanes: fewer padded ones then."""
+    _, m, n, _ = shape
+    return -(-m // LANES) * LANES * n < -(-n // LANES) * LANES * m
+
+
+def effort(shape: Shape, flat: bool) -> int:
+    """About how many multiply-adds of a large product take as long as this problem's."""
+    batch, m, n, k = shape
+    return batch * (_FLAT * m * n * k if flat else m * n * k + _PACKED * (m * k + k * n))
+
+
+def fed(effort: int, threads: int) -> int:
+    """How many threads work of this size feeds, at most those asked for: n of them take effort / n + n * _START, least at its root."""
+    return max(min(threads, isqrt(effort // _START)), 1)
+
+
+def runs_of(effort: int, threads: int) -> int:
+    """In how many runs of tasks they do it: several for each, so that a slow thread does not hold up all, where that costs nothing."""
+    return min(max(effort // _RUN, threads), 8 * threads)
+
+
+def tasks_of(batch: int, m: int, n: int, threads: int, most: int) -> tuple[int, int]:
+    """Rows and columns of a task, `most` at most: large enough to pay for packing, small enough to give every thread some."""
+    rows, columns = min(m, most), min(-(-n // LANES) * LANES, most)
+    outputs = batch * m * n // threads
+    wanted = 1 if threads == 1 else threads if outputs < _SHARE else 2 * threads if outputs < 4 * _SHARE else 8 * threads
+    while batch * -(-m // rows) * -(-n // columns) < wanted and (rows >= 16 or columns >= 2 * PANEL):
+        if rows >= columns or columns < 2 * PANEL:
+            rows = -(-rows // 8) * 4
+        else:
+            columns = -(-columns // (2 * PANEL)) * PANEL
+    return rows, columns
+
+
+class LaidOut(NamedTuple):
+    """All of a problem but addresses, seed and numbers: what follows from it takes longer to find than a small product."""
+
+    unit: Unit
+    within: Exponents | None
+    scaling: int  # of the plan, as `taken_in_order` has it
+    stored: tuple[Format, Format]
+    shape: Shape
+    steps: tuple[tuple[int, ...], ...]  # strides of a, b, c and their scales, in bytes
+    plan: tuple[str | None, bool]
+    bounds: bytes
+    threads: int  # that are asked for
+
+
+def sides(unit: Unit, stored: tuple[Format, Format], shape: Shape) -> tuple[tuple[Format, Format], tuple[Format, Format]]:
+    """(stored, the unit's) formats of the operand whose lines are rows of a job, and of the other."""
+    a, b = (stored[0], unit.a_operand), (stored[1], unit.b_operand)
+    return (b, a) if transposed(shape) else (a, b)
+
+
+def layout_of(problem: Problem, how: FastPlan, within: Exponents | None, threads: int) -> LaidOut:
+    arrays = (problem.a.codes, problem.b.codes, problem.c, problem.scale_a, problem.scale_b)
+    steps = tuple((0, 0, 0) if x is None else x.strides for x in arrays)
+    plan, stored = problem.plan, (problem.a.stored, problem.b.stored)
+    return LaidOut(
+        problem.unit, within, how.scaling, stored, problem.shape, steps, (plan.sum, plan.c_first), plan.bounds.tobytes(), threads
+    )  # fmt: skip
+
+
+def _job(layout: LaidOut, how: FastPlan) -> FastJob:
+    """The job of a layout, its addresses 0."""
+    unit, turned, (batch, m, n, k) = layout.unit, transposed(layout.shape), layout.shape
+    threads = fed(effort(layout.shape, False), layout.threads)
+    (at, ai, ak), (bt, bk, bj), (ct, ci, cj), (sat, sai, sak), (sbt, sbk, sbj) = layout.steps
+    item_a, item_b = (np.dtype(f.storage).itemsize for f in layout.stored)
+    scales = [(sat, sai, sak), (sbt, sbj, sbk)]
+    ot, oi, oj = m * n, n, 1
+    units = [f.mantissa_bits - f.emin for f in (unit.a_operand, unit.b_operand)]
+    if turned:
+        m, n, ci, cj, oi, oj = n, m, cj, ci, oj, oi
+        item_a, item_b, (at, ai, ak), (bt, bk, bj) = item_b, item_a, (bt, bj, bk), (at, ak, ai)
+        scales.reverse()
+        units.reverse()
+    block, folded, half = (
+        how.width if how.kind >= TREE else unit.block_size,
+        how.scaling == FOLDED,
+        layout.unit.out_format.width == 16,
+    )
+    rows, columns = tasks_of(batch, m, n, threads, 512 if folded else 256)
+    high, pitch = -(-rows // 4) * 4, -(-columns // LANES) * LANES
+    period = unit.instruction_k if how.late else block
+    chunk = max(min(_WORK // (high + pitch), -(-k // period) * period) // period * period, period)
+    sub = period if how.late else max(64 // block, 1) * block
+    unresolved = _UNRESOLVED16 if half else _UNRESOLVED32
+    numbers = (
+        m, n, k, rows, columns, chunk, sub, block, at, ai, ak, item_a, bt, bk, bj, item_b, ct, ci, cj, ot, oi, oj,
+        int(half), _SUMS[layout.plan[0]], int(layout.plan[1]), unit.nan, unresolved if unresolved != unit.nan else unresolved ^ 1, how.c_least, how.c_most,
+        16 if how.words else 8, int(unit.zero_sign == "ieee"), *scales[0], *scales[1], max(unit.scale_block, 1),
+        GROUP if folded else block, how.fields, period, int(how.late), int(how.kind >= TREE),
+        int(how.kind in (STAGED, PARITY)), float_pattern(how.flushed), float_pattern(how.calm), *units,
+        0 if unit.scale_format is None else max(unit.scale_format.emin, -LIMIT),
+    )  # fmt: skip
+    return FastJob(0, 0, 0, 0, 0, *numbers)
+
+
+def float_pattern(x: float) -> int:
+    """The pattern of a float32."""
+    return int(np.float32(x).view(np.uint32))
+
+
+@lru_cache(maxsize=256)
+def codes_read(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarray[Any, Any]:
+    return decoding(stored, fmt, offset, words)
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A call of the compiled driver for every problem of a layout: all but addresses, seed and results."""
+
+    layout: LaidOut
+    job: FastJob
+    numbers: Array  # the job, as kernels read it
+    par: Array
+    seed_at: int
+    work: Callable[..., None]
+    walks: tuple[Any, ...]
+    operands: tuple[Any, ...]
+    tasks: int
+    threads: int
+    runs: int
+
+    def of_operands(self, a: int, b: int) -> tuple[int, ...]:
+        """The addresses of a and b, alone, as the job has them."""
+        return (b, a) if transposed(self.layout.shape) else (a, b)
+
+    def at(self, problem: Problem) -> tuple[int, ...]:
+        """The addresses of a problem's arrays, as the job has them."""
+        arrays = (problem.a.codes, problem.b.codes, problem.c, problem.scale_a, problem.scale_b)
+        a, b, c, scale_a, scale_b = (0 if x is None else x.__array_interface__["data"][0] for x in arrays)
+        return (b, a, c, scale_b, scale_a) if transposed(self.layout.shape) else (a, b, c, scale_a, scale_b)
+
+    def seeded(self, seed: int) -> Array:
+        par = self.par.copy()
+        par[self.seed_at] = (seed + 2**63) % 2**64 - 2**63  # as a signed integer
+        return par
+
+    def write(self, addresses: tuple[int, ...], seed: int, out: Codes) -> Array:
+        """Write the codes of a result that lie together; how many of each task are left as `unresolved`."""
+        numbers, left = self.numbers.copy(), np.zeros(self.tasks, dtype=np.int64)
+        numbers[: len(addresses)] = addresses
+        given = (*self.walks, numbers, self.seeded(seed), *self.operands, out, left)
+        run_tasks(self.work, self.tasks, self.threads, *given, runs=self.runs)
+        return left
+
+
+@lru_cache(maxsize=512)
+def ready(layout: LaidOut) -> Ready:
+    """What computes the problems of a layout."""
+    plan = fast_plan(layout.unit, layout.within)
+    assert plan is not None
+    how = plan._replace(scaling=layout.scaling)
+    job, (a, b) = _job(layout, how), sides(layout.unit, layout.stored, layout.shape)
+    scale = layout.unit.scale_format
+    (offset_a, offset_b) = (B_OFFSET, A_OFFSET) if transposed(layout.shape) else (A_OFFSET, B_OFFSET)
+    bounds, size = np.frombuffer(layout.bounds, np.int64), effort(layout.shape, False)
+    operands: tuple[Any, ...] = (codes_read(*a, offset_a, how.words), codes_read(*b, offset_b, how.words), bounds)
+    sums = int(job.sum != NO_SUM)
+    if how.width == EXACT:
+        walks, work = simd_exact.exact_tiles_of(how.kind, int(how.words)), simd_exact.exact_driver(sums)
+    else:
+        walks = strips_of(how.kind, how.width, int(how.words), job.half, how.scaling)
+        work = fast_driver(int(how.kind >= TREE), int(how.words), job.half, how.scaling, sums)
+        operands += (np.zeros(0, np.int64) if scale is None else scale_table(scale),)
+    seed_at = simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED
+    tasks = layout.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
+    threads = fed(size, layout.threads)
+    return Ready(
+        layout, job, job.numbers(), how.par, seed_at, work, walks, operands, tasks, threads, runs_of(size, threads)
+    )  # fmt: skip
