@@ -2,7 +2,7 @@
 
 Arrays in the computer's memory are seen without a copy: a view of a tensor of bfloat16 or fp8 is one of ml_dtypes. Arrays on
 a GPU stay there: a door has a way of its own for them (`matmul`, `round_to`, `encode`, `decode`), or its lines run with CuPy's
-arrays as they do with numpy's (`quantize`, `sparse_matmul`, a `gemm` by words). What neither takes is copied to the host, its
+arrays as they do with numpy's (`quantize`, `sparse_matmul`, `gemm` on a unit). What neither takes is copied to the host, its
 results are copied back, and products are given to the GPU. Lists and numbers go with any kind; two kinds together are a TypeError.
 """
 

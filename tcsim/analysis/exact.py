@@ -80,12 +80,12 @@ class ExactSum:
     """
 
     def __init__(self, base: Ints, span: int) -> None:
-        self.base = np.asarray(base, dtype=np.int64)
-        self.limbs = np.zeros((span // _RADIX + 4, *self.base.shape), dtype=np.int64)
+        self.base = array(base).astype(np.int64)
+        self.limbs = np.zeros((span // _RADIX + 4, *self.base.shape), dtype=np.int64, like=self.base)
 
     def add(self, integers: npt.NDArray[Any], shift: int | Ints) -> None:
         """Add integers · 2^(shift + base), for |integers| < 2^62 and shift >= 0 within the span."""
-        values = np.asarray(integers).astype(np.int64)
+        values = array(integers).astype(np.int64)
         low, high = values & 0x7FFFFFFF, values >> 31
         self._put(low, shift)
         self._put(high & 0x7FFFFFFF, shift + 31)
@@ -98,7 +98,8 @@ class ExactSum:
             self.limbs[limb] += moved & 0xFFFFFFFF
             self.limbs[limb + 1] += moved >> _RADIX
             return
-        index = (limb[None, ...], *np.ogrid[tuple(slice(0, s) for s in (1, *self.base.shape))][1:])
+        places = (np.arange(s, like=self.base) for s in self.base.shape)
+        index = (limb[None, ...], *np.ix_(*places))
         self.limbs[index] += (moved & 0xFFFFFFFF)[None, ...]
         self.limbs[(index[0] + 1, *index[1:])] += (moved >> _RADIX)[None, ...]
 

@@ -82,14 +82,12 @@ def _options(scheme: str) -> list[str]:
     return [name for name in named if not (slices and name == "mode")]
 
 
-def _by_words_of_a_unit(a: Any, b: Any, scheme: str | Recipe = "ootomo", **options: Any) -> bool:
-    """Whether a call runs as it is with arrays on a GPU: Ozaki's exact sums, and products that are a callable's, are the host's."""
-    unit = options.get("unit")
-    on_unit = isinstance(unit, Unit) or (isinstance(unit, str) and unit not in IDEAL)
-    return on_unit and (isinstance(scheme, Recipe) or scheme in RECIPES)
+def _on_a_unit(a: Any, b: Any, scheme: str | Recipe = "ootomo", *, unit: Any = None, **options: Any) -> bool:
+    """Whether a call runs as it is with arrays on a GPU: products that are a callable's are the host's."""
+    return isinstance(unit, Unit) or (isinstance(unit, str) and unit not in IDEAL)
 
 
-@door("a", "b", multiplies=True, runs_there=_by_words_of_a_unit)
+@door("a", "b", multiplies=True, runs_there=_on_a_unit)
 def gemm(
     a: npt.ArrayLike,
     b: npt.ArrayLike,

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.analysis.exact import ExactSum
+from tcsim.arguments import array
 from tcsim.errors import unknown
 from tcsim.hardware.unit import Unit
 from tcsim.schemes.multiplier import Multiplier, SchemeProduct
@@ -76,11 +77,11 @@ def slices(x: Array, bits: int, *, axis: int, limit: int | None = None) -> Slice
     largest number. Rounding is to nearest, so a part may be negative where x is positive. `rest` says whether anything
     is left.
     """
-    left = np.array(x)
+    left = array(x).copy()
     sigma = left.dtype.type(2.0 ** (np.finfo(left.dtype).nmant + 1 - bits))
     parts: list[Array] = []
     exponents: list[Ints] = []
-    tau = np.zeros(np.max(left, axis=axis, keepdims=True).shape, dtype=np.int64)
+    tau = np.zeros_like(np.max(left, axis=axis, keepdims=True), dtype=np.int64)
     while left.any() and (limit is None or len(parts) < limit):
         tau = _ceil_log2(np.max(np.abs(left), axis=axis, keepdims=True), tau)
         scaled = np.ldexp(left, -tau)
@@ -104,18 +105,29 @@ def slices_needed(a: Slices, x: Array, y: Array, precision: int = 53) -> int:
     the vector |B|e itself.
     """
     k = x.shape[1]
-    scale_x, scale_y = (np.frexp(np.max(np.abs(z), initial=0.0))[1] for z in (x, y))
+    scale_x, scale_y = (int(np.frexp(np.max(np.abs(z)))[1]) if z.size else 0 for z in (x, y))
     size = np.abs(np.ldexp(y.astype(np.float64), -scale_y))
-    weights = size.sum(axis=1) if y.ndim == 2 else size
-    s = 2.0 * np.sqrt(k) * 2.0**-precision * (np.abs(np.ldexp(x.astype(np.float64), -scale_x)) @ weights)
+    weights = summed(size) if y.ndim == 2 else size
+    s = 2.0 * np.sqrt(k) * 2.0**-precision * summed(np.abs(np.ldexp(x.astype(np.float64), -scale_x)) * weights)
     d = 2
     while d <= len(a.parts):
         part = np.ldexp(np.abs(a.parts[d - 1].astype(np.float64)), (a.exponents[d - 1] - scale_x)[:, None])
-        t = (d + 1) * (part @ weights)
+        t = (d + 1) * summed(part * weights)
         if ((s > t) | (s == 0)).all():
             break
         d += 1
     return d
+
+
+def summed(x: Array) -> Array:
+    """The sums of rows, each the sum of its halves': the same bits on any machine, where a BLAS has an order of its own."""
+    while x.shape[1] > 1:
+        half = -(-x.shape[1] // 2)
+        first = x[:, :half].copy()
+        first[:, : x.shape[1] - half] += x[:, half:]
+        x = first
+    sums: Array = x.sum(axis=1)
+    return sums
 
 
 def gemm(
@@ -150,11 +162,12 @@ def gemm(
     if mode not in MODES:
         raise unknown("mode of the Ozaki scheme", mode, MODES)
     work = _WORK[mode]
-    x, y = np.asarray(a).astype(work), np.asarray(b).astype(work)
-    if mode == "sp" and ((x != np.asarray(a)).any() or (y != np.asarray(b)).any()):
+    given_a, given_b = array(a, "a"), array(b, "b")
+    x, y = given_a.astype(work), given_b.astype(work)
+    if mode == "sp" and ((x != given_a).any() or (y != given_b).any()):
         raise ValueError("mode 'sp' multiplies float32 matrices; round them first or take mode 'dp'")
     (m, k), n = x.shape, y.shape[1]
-    out = np.zeros((m, n), dtype=work)
+    out = np.zeros((m, n), dtype=work, like=x)
     used: list[tuple[int, int]] = []
     width = bits
     for rows in _pieces(m, block):
@@ -165,7 +178,7 @@ def gemm(
     if (alpha, beta) != (1.0, 0.0):
         out = work(alpha) * out
         if beta != 0.0 and c is not None:
-            out = out + work(beta) * np.asarray(c).astype(work)
+            out = out + work(beta) * array(c, "c").astype(work)
     words = (max((u[0] for u in used), default=0), max((u[1] for u in used), default=0))
     details = {"mode": mode, "bits": width, "slices": used}
     return SchemeProduct(
@@ -190,8 +203,8 @@ def _block(
         cut.append(_cut(x[:, piece], y[piece], width, mode, d, fast))
     counts = [(len(left.parts), len(right.parts)) for left, right, _, _ in cut]
     if mode == "cr":
-        return _exact_sum(cut, multiply, (x.shape[0], y.shape[1]), width), counts, width
-    total = np.zeros((x.shape[0], y.shape[1]), dtype=x.dtype)
+        return _exact_sum(cut, multiply, np.zeros((x.shape[0], y.shape[1]), like=x), width), counts, width
+    total = np.zeros((x.shape[0], y.shape[1]), dtype=x.dtype, like=x)
     for left, right, depth, triangle in cut:
         every = ((p, q) for q in range(len(right.parts)) for p in range(len(left.parts)))
         kept = [(p, q) for p, q in every if not (triangle and p + q + 2 > depth + 1)]
@@ -213,12 +226,13 @@ def _cut(x: Array, y: Array, bits: int, mode: str, d: int | None, fast: bool) ->
     return left, right, depth, fast and (left.rest or right.rest)
 
 
-def _exact_sum(cut: list[tuple[Slices, Slices, int, bool]], multiply: Multiplier, shape: tuple[int, int], bits: int) -> Array:
-    """Every product of every k-block, added without rounding and rounded once."""
-    rows = [e for left, *_ in cut for e in left.exponents]
-    columns = [e for _, right, *_ in cut for e in right.exponents]
-    if not rows or not columns:
-        return np.zeros(shape)
+def _exact_sum(cut: list[tuple[Slices, Slices, int, bool]], multiply: Multiplier, zero: Array, bits: int) -> Array:
+    """Every product of every k-block, added without rounding and rounded once; `zero` where there is none."""
+    of_rows = [e for left, *_ in cut for e in left.exponents]
+    of_columns = [e for _, right, *_ in cut for e in right.exponents]
+    if not of_rows or not of_columns:
+        return zero
+    rows, columns = np.stack(of_rows), np.stack(of_columns)
     base = np.min(rows, axis=0)[:, None] + np.min(columns, axis=0)[None, :] - 2 * bits
     span = int(np.max(np.max(rows, axis=0)[:, None] + np.max(columns, axis=0)[None, :] - base)) + 64
     total = ExactSum(base, span)

@@ -15,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.analysis.exact import ExactSum
+from tcsim.arguments import array
 from tcsim.errors import unknown
 from tcsim.schemes.multiplier import Multiplier, SchemeProduct
+from tcsim.schemes.ozaki import summed
 
 Array: TypeAlias = npt.NDArray[Any]
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -46,8 +48,9 @@ def gemm(a: npt.ArrayLike, b: npt.ArrayLike, multiply: Multiplier, *, moduli: in
         How large the integers may be: "fast" bounds sum |a'||b'| by the product of the row's and the column's
         Euclidean norms; "accurate" by an INT8 product of 6-bit upper bounds of |A| and |B|, one product more.
     """
-    narrow = all(np.asarray(z).dtype.itemsize <= 4 for z in (a, b))
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    given = array(a, "a"), array(b, "b")
+    narrow = all(z.dtype.itemsize <= 4 for z in given)
+    x, y = (z.astype(np.float64) for z in given)
     (m, k), n = x.shape, y.shape[1]
     mu, nu = scale_exponents(x, y, multiply, moduli=moduli, mode=mode)
     primes = MODULI[:moduli]
@@ -81,10 +84,21 @@ def _fast_scales(x: Doubles, y: Doubles, budget: float) -> tuple[Ints, Ints]:
 
 def _from_norms(x: Doubles, budget: float, *, axis: int) -> Ints:
     place = np.frexp(np.max(np.abs(x), axis=axis, keepdims=True))[1].astype(np.int64)
-    norm = np.linalg.norm(np.ldexp(x, -place), axis=axis)
-    with np.errstate(divide="ignore"):
-        scale = np.floor(budget / 2 - np.log2(norm * (1.0 + max(2.0**-40, x.shape[axis] * 2.0**-52))))
-    return np.where(norm > 0, scale - np.squeeze(place, axis=axis), 0).astype(np.int64)
+    scaled = np.ldexp(x, -place)
+    norm = np.sqrt(summed(scaled * scaled if axis == 1 else (scaled * scaled).T))
+    scale = _floor_below(budget / 2, norm * (1.0 + max(2.0**-40, x.shape[axis] * 2.0**-52)))
+    return np.where(norm > 0, scale - np.squeeze(place, axis=axis), 0)
+
+
+def _floor_below(bits: float, sizes: Doubles) -> Ints:
+    """floor(bits - log2 size) for positive sizes, by comparing significands: a logarithm has other bits on other machines.
+
+    size = f·2^e with 1/2 <= f < 1, so with bits = n + r it is n - e + 1 where r - log2 f >= 1, that is f <= 2^(r - 1), else n - e.
+    """
+    fraction, exponent = np.frexp(sizes)
+    whole = math.floor(bits)
+    floors: Ints = whole - exponent.astype(np.int64) + (fraction <= 2.0 ** (bits - whole - 1.0))
+    return floors
 
 
 def _accurate_scales(x: Doubles, y: Doubles, budget: float, multiply: Multiplier) -> tuple[Ints, Ints]:
@@ -95,9 +109,8 @@ def _accurate_scales(x: Doubles, y: Doubles, budget: float, multiply: Multiplier
     result = []
     for axis, place in ((1, places[0]), (0, places[1])):
         most = np.max(sums, axis=axis)
-        with np.errstate(divide="ignore"):
-            room = np.floor(budget / 2 - np.log2(most) / 2 - 2.0**-30)
-        result.append(np.where(most > 0, room + 6 - np.squeeze(place, axis=axis), 0).astype(np.int64))
+        room = _floor_below(budget - 2.0**-29, most) // 2
+        result.append(np.where(most > 0, room + 6 - np.squeeze(place, axis=axis), 0))
     return result[0], result[1]
 
 
@@ -107,7 +120,7 @@ def _residue(integers: Doubles, p: int) -> npt.NDArray[np.int8]:
     x = m·2^e with |m| < 2^53, so x mod p = (m mod p)·(2^e mod p) mod p: `fmod` takes its time over large quotients.
     """
     places = np.maximum(np.frexp(integers)[1].astype(np.int64) - 53, 0)
-    powers = np.array([pow(2, e, p) for e in range(int(np.max(places, initial=0)) + 1)])
+    powers = np.asarray([pow(2, e, p) for e in range(int(np.max(places)) + 1)], like=places)
     rest = np.ldexp(integers, -places).astype(np.int64) % p * powers[places] % p
     near: npt.NDArray[np.int8] = np.where(rest >= p - p // 2, rest - p, rest).astype(np.int8)
     return near
@@ -115,9 +128,9 @@ def _residue(integers: Doubles, p: int) -> npt.NDArray[np.int8]:
 
 def _modular_product(a: Array, b: Array, p: int, multiply: Multiplier) -> Ints:
     """A·B modulo p in [0, p), through INT32 products of at most 2^17 terms."""
-    total = np.zeros((a.shape[0], b.shape[1]), dtype=np.int64)
+    total = np.zeros((a.shape[0], b.shape[1]), dtype=np.int64, like=a)
     for first in range(0, max(a.shape[1], 1), _INT32_TERMS):
-        part = np.asarray(multiply(a[:, first : first + _INT32_TERMS], b[first : first + _INT32_TERMS], count=int(first == 0)))
+        part = multiply(a[:, first : first + _INT32_TERMS], b[first : first + _INT32_TERMS], count=int(first == 0))
         if not np.isfinite(part).all():
             raise ValueError(f"ozaki-crt needs exact sums of its residues: some are beyond {part.dtype}")
         total = (total + part.astype(np.int64)) % p
@@ -125,10 +138,10 @@ def _modular_product(a: Array, b: Array, p: int, multiply: Multiplier) -> Ints:
 
 
 def _product(a: Array, b: Array, multiply: Multiplier) -> Ints:
-    total = np.zeros((a.shape[0], b.shape[1]), dtype=np.int64)
+    total = np.zeros((a.shape[0], b.shape[1]), dtype=np.int64, like=a)
     for first in range(0, max(a.shape[1], 1), _INT32_TERMS):
         part = multiply(a[:, first : first + _INT32_TERMS], b[first : first + _INT32_TERMS], count=int(first == 0))
-        total += np.asarray(part).astype(np.int64)
+        total += part.astype(np.int64)
     return total
 
 

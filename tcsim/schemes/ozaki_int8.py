@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.arguments import array
 from tcsim.errors import unknown
 from tcsim.schemes.multiplier import Multiplier, SchemeProduct
 
@@ -54,7 +55,7 @@ def int_slices(x: npt.ArrayLike, count: int, bits: int, *, axis: int, how: str =
     npt the power of two not below the largest magnitude; |slice| <= 2^(bits-1), and the first slice holds bits - 1 bits.
     A row of zeros has exponent 0.
     """
-    left = np.array(x, dtype=np.float64)
+    left = array(x).astype(np.float64)
     fraction, place = np.frexp(np.max(np.abs(left), axis=axis, keepdims=True))
     if how == "cut":
         exponent = place.astype(np.int64)
@@ -94,7 +95,7 @@ def gemm(
     if variant not in VARIANTS:
         raise unknown("variant of the INT8 Ozaki scheme", variant, VARIANTS)
     how, grouped = VARIANTS[variant]
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    x, y = array(a, "a").astype(np.float64), array(b, "b").astype(np.float64)
     (m, k), n = x.shape, y.shape[1]
     bits = int8_slice_bits(k)
     if slices == "auto":
@@ -109,9 +110,9 @@ def gemm(
     ]
     groups = [pairs[first : first + most] for pairs in levels for first in range(0, len(pairs), most)]
     sides = [[(left.parts[p - 1], right.parts[q - 1]) for p, q in group] for group in groups]
-    total = np.zeros((m, n))
+    total = np.zeros((m, n), like=x)
     for group, part in zip(groups, _sums(sides, multiply), strict=True):
-        total += np.ldexp(np.asarray(part, dtype=np.float64), -bits * sum(group[0]))
+        total += np.ldexp(part.astype(np.float64), -bits * sum(group[0]))
     with np.errstate(over="ignore", under="ignore"):
         c = np.ldexp(total, left.exponent[:, None] + right.exponent[None, :])
     details = {"variant": variant, "bits": bits, "float64_additions": len(groups), "group": most}
@@ -138,7 +139,7 @@ def auto_slices(x: npt.ArrayLike, bits: int, *, axis: int, threshold: float = 0.
     s slices keep b·s bits below the row's exponent; an element d binary orders below it keeps b·s - d of its
     `precision` bits, or fewer where its own low bits are zero. ozIMMU's automatic mode, at least 3 and at most `most`.
     """
-    values = np.asarray(x, dtype=np.float64)
+    values = array(x).astype(np.float64)
     places = np.frexp(np.abs(values))[1].astype(np.int64)
     nonzero = values != 0
     if not nonzero.any():

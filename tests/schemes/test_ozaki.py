@@ -179,3 +179,13 @@ def test_algorithm_3_counts_d_plus_one_products():
     one, s = np.ones((1, 1)), 2.0**-52
     cut = ozaki.Slices([one, one * s / 2.5, one * s / 100], [np.zeros(1, dtype=np.int64)] * 3, 4, False)
     assert ozaki.slices_needed(cut, one, one) == 3
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 64, 100])
+def test_sums_of_halves(k):
+    """Every element once, in an order that no library chooses: exact where sums are, and within log2(k) roundings elsewhere."""
+    integers = np.random.default_rng(k).integers(-999, 999, (5, k)).astype(np.float64)
+    assert np.array_equal(ozaki.summed(integers), integers.sum(axis=1))
+    x = np.random.default_rng(k).random((5, k))
+    assert (np.abs(ozaki.summed(x) - x.sum(axis=1)) <= np.ceil(np.log2(2 * k)) * 2.0**-52 * x.sum(axis=1)).all()
+    assert np.array_equal(ozaki.summed(np.asfortranarray(x)), ozaki.summed(x))

@@ -1,5 +1,6 @@
 """Ozaki scheme II: the moduli, exact products of truncated matrices by residues, the bound."""
 
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -77,3 +78,17 @@ def test_residue_products_are_cut_before_int32_overflows():
     a = np.full((1, k), 127, dtype=np.int8)
     multiply = multiplier("a100", "int8")
     assert ozaki_crt._modular_product(a, a.T, 255, multiply)[0, 0] == 127 * 127 * k % 255
+
+
+@pytest.mark.parametrize("bits", [0.0, 7.25, 41.0 - 2.0**-30, 158.5771, -3.75])
+def test_floors_of_logarithms(bits, fresh_seed):
+    """Of sizes everywhere, and on both sides of the powers at which the floor steps."""
+    rng = np.random.default_rng(fresh_seed)
+    steps = np.exp2(bits % 1 + np.arange(-30.0, 30))
+    sizes = np.concatenate([np.ldexp(1 + rng.random(200), rng.integers(-40, 40, 200)), 2.0 ** np.arange(-5, 5)])
+    sizes = np.concatenate([sizes, *(steps * (1 + d * 2.0**-50) for d in (-8, -4, 4, 8))])
+    with localcontext() as context:
+        context.prec = 50
+        exact = (Decimal(bits) - Decimal(float(x)).ln() / Decimal(2).ln() for x in sizes)
+        expected = [x.quantize(Decimal("1e-40")).to_integral_value("ROUND_FLOOR") for x in exact]
+    assert np.array_equal(ozaki_crt._floor_below(bits, sizes), np.array(expected, dtype=np.int64))

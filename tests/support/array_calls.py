@@ -11,7 +11,6 @@ import numpy as np
 import tcsim
 from tcsim.quantize import scaled_formats
 from tcsim.schemes.gemm import SCHEMES
-from tcsim.schemes.recipes import RECIPES
 
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((5, 24)).astype(np.float16), RNG.standard_normal((24, 4)).astype(np.float16)
@@ -60,9 +59,13 @@ def _quantized(kind: str) -> dict[str, Any]:
     }
 
 
-def _by_words(scheme: str) -> dict[str, Any]:
+WORDS = A.astype(np.float32) + np.float32(2.0**-13), B.astype(np.float32) - np.float32(2.0**-14)
+FINE = A + RNG.standard_normal(A.shape) * 2.0**-30, np.ldexp(RNG.standard_normal(B.shape), RNG.integers(-20, 20, (24, 1)))
+
+
+def _by_scheme(scheme: str) -> dict[str, Any]:
     gpu = "v100" if SCHEMES[scheme].fmt == "float16" else "a100"
-    wide = A.astype(np.float32) + np.float32(2.0**-13), B.astype(np.float32) - np.float32(2.0**-14)
+    wide = FINE if scheme in ("ozaki-dp", "ozaki-cr", "ozaki-int8", "ozaki-crt") else WORDS
     broken = BROKEN[:, :24], wide[1]
     return {
         f"gemm {scheme}": (lambda a, b: tcsim.gemm(a, b, scheme, unit=gpu), wide),
@@ -88,7 +91,14 @@ THERE: dict[str, Any] = {
     "compress": (lambda a: tcsim.sparse.compress(a, "a100:float16"), (SPARSE,)),
     "sparse_matmul": (lambda v, i, b: tcsim.sparse.sparse_matmul(v, i, b, unit="a100:float16"), (KEPT, PLACES, B)),
     **{name: case for kind in scaled_formats() for name, case in _quantized(kind).items()},
-    **{name: case for scheme in RECIPES for name, case in _by_words(scheme).items()},
+    **{name: case for scheme in SCHEMES for name, case in _by_scheme(scheme).items()},
+    "gemm ozaki-dp, alpha and beta": (
+        lambda a, b: tcsim.gemm(a, b, "ozaki-dp", unit="v100", alpha=1.5, k_block=10, block=3),
+        FINE,
+    ),
+    "gemm ozaki-cr of halves": (lambda a, b: tcsim.gemm(a, b, "ozaki-cr", unit="v100"), (A, B)),
+    "gemm ozaki-int8 h": (lambda a, b: tcsim.gemm(a, b, "ozaki-int8", unit="a100", variant="h", slices="auto"), FINE),
+    "gemm ozaki-crt accurate": (lambda a, b: tcsim.gemm(a, b, "ozaki-crt", unit="a100", mode="accurate", moduli=9), FINE),
 }
 CASES |= THERE
 V100, NVFP4, MXFP8 = (tcsim.unit(*name) for name in (("v100", "float16"), ("b200", "nvfp4"), ("b200", "mxfp8_e4m3")))

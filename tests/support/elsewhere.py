@@ -20,7 +20,7 @@ from tcsim.kernels import dispatch
 
 _READ = ("dtype", "shape", "ndim", "size", "itemsize", "strides", "flags")
 _METHODS = (
-    "astype", "view", "reshape", "any", "all", "sum", "max", "min", "copy", "swapaxes", "transpose",
+    "astype", "view", "reshape", "any", "all", "sum", "max", "min", "copy", "swapaxes", "transpose", "clip",
 )  # fmt: skip
 
 
