@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from tcsim import composed
 from tcsim.errors import unknown
@@ -20,12 +21,14 @@ from tcsim.probing.questions.codes import nan_codes
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Composed, Schedule, Sequential
 
+Places: TypeAlias = npt.NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class Batch:
     """Inputs of one call and, once asked, its outputs: a (batch, m, k), b (batch, k, n), c and d (batch, m, n), all codes.
 
-    `only`: the problems that are looked at, d their outputs: a random word is that of an output's place among all of them.
+    `places`: where its problems stand in the call that they are of, None for one after the other: random words are those of a place.
     """
 
     name: str
@@ -35,11 +38,11 @@ class Batch:
     scale_a: Codes | None = None
     scale_b: Codes | None = None
     d: Codes | None = None
-    only: tuple[int, ...] | None = None
+    places: Places | None = None
 
     @property
     def size(self) -> int:
-        return self.c.size if self.only is None else self.c[0].size * len(self.only)
+        return self.c.size
 
 
 @dataclass(frozen=True)
@@ -124,19 +127,30 @@ def _minus_zero(fmt: Format) -> int:
 
 
 def of_problems(batch: Batch, at: Any) -> Batch:
-    """An answered batch of which these problems alone are looked at."""
-    assert batch.d is not None
-    among = range(len(batch.c)) if batch.only is None else batch.only
-    return replace(batch, d=batch.d[at], only=tuple(among[int(i)] for i in at))
+    """Some problems of a batch, with the random words of their places in it, and their answers, where it has them."""
+    at = np.asarray(at, np.int64)
+    scale_a, scale_b, d = (None if x is None else x[at] for x in (batch.scale_a, batch.scale_b, batch.d))
+    places = at if batch.places is None else batch.places[at]
+    return Batch(batch.name, batch.a[at], batch.b[at], batch.c[at], scale_a, scale_b, d, places)
 
 
-def cut_out(batch: Batch) -> Batch:
-    """The problems that are looked at as a batch of their own, which is the same where nothing is random."""
-    if batch.only is None:
-        return batch
-    at = list(batch.only)
-    scale_a, scale_b = (None if x is None else x[at] for x in (batch.scale_a, batch.scale_b))
-    return replace(batch, a=batch.a[at], b=batch.b[at], c=batch.c[at], scale_a=scale_a, scale_b=scale_b, only=None)
+def _among_others(batch: Batch) -> Batch:
+    """The call of which a batch's problems are, zeros where there are others."""
+    assert batch.places is not None
+    count = int(batch.places.max(initial=-1)) + 1
+
+    def spread(x: Codes | None) -> Codes | None:
+        if x is None:
+            return None
+        whole = np.zeros((count, *x.shape[1:]), x.dtype)
+        whole[batch.places] = x
+        return whole
+
+    a, b, c, scale_a, scale_b = map(spread, (batch.a, batch.b, batch.c, batch.scale_a, batch.scale_b))
+    assert a is not None
+    assert b is not None
+    assert c is not None
+    return Batch(batch.name, a, b, c, scale_a, scale_b)
 
 
 def of_few(batch: Batch, rows: int, columns: int) -> Batch:
@@ -176,9 +190,10 @@ def output_codes(result: Any, fmt: Format, shape: tuple[int, ...]) -> Codes:
 
 def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: int = 0) -> Codes:
     """The codes that a unit gives for a batch."""
-    if not unit.stochastic:
-        batch = cut_out(batch)
-    if schedule is None and unit.arithmetic in ("paired", "fused") and (count := problems_at_once(batch)) > 1:
+    plain = schedule is None and unit.sum_format is None and not unit.keeps_nan and unit.arithmetic != "integer"
+    if unit.stochastic and batch.places is not None and not plain:
+        return simulated(unit, _among_others(batch), schedule, seed)[batch.places]
+    if schedule is None and one_by_one(unit, batch) and (count := problems_at_once(batch)) > 1:
         return _split(simulated(unit, _joined(batch, count)), batch, count)
     composed_of = isinstance(schedule, Composed)
     problem = Problem(
@@ -191,17 +206,18 @@ def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: 
         batch.scale_b,
         seed,
     )
-    at = slice(None) if batch.only is None else list(batch.only)
     if isinstance(schedule, Composed):
-        return composed.run_composed(problem, schedule, dispatch.multiply_cpu, 1)[at]
+        return composed.run_composed(problem, schedule, dispatch.multiply_cpu, 1)
     if unit.sum_format is not None or unit.keeps_nan or unit.arithmetic == "integer":
-        return dispatch.multiply_cpu(problem, 1, dispatch.GENERAL)[at]
+        return dispatch.multiply_cpu(problem, 1, dispatch.GENERAL)
     out = np.empty(batch.c.shape, unit.out_format.storage)
-    if batch.only is None:
-        general.multiply_general(problem, out, 1)  # starts faster than the kernels for large problems
-    else:
-        general.run_elements(problem, out, batch.only)
-    return out[at]
+    general.multiply_general(problem, out, 1, batch.places)  # starts faster than the kernels for large problems
+    return out
+
+
+def one_by_one(unit: Unit, batch: Batch) -> bool:
+    """Whether a unit's kernel takes the problems of a batch one after another: of single outputs paired sums are taken at once."""
+    return unit.arithmetic == "fused" or (unit.arithmetic == "paired" and batch.c[0].size > 1)
 
 
 _DEARER = 5000  # products that take as long as what a problem of a kernel costs before its first

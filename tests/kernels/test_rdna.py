@@ -120,3 +120,27 @@ def test_what_is_no_paired_sum_is_refused(changes: dict[str, object], reason: st
         return
     with pytest.raises(ValueError, match="only paired sums have it"):
         tcsim.unit("a100", "float16").replace(term_cut="pairs")
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_single_outputs_are_taken_at_once(number: int, fresh_seed: int) -> None:
+    """Codes of every kind, NaN too, and sums outside: each output is what it is alone, and by the definition."""
+    rng = np.random.default_rng([fresh_seed, number])
+    unit = near(rng, UNITS[number % len(UNITS)])
+    count, k = 37, int(rng.integers(1, 40))
+    a, b = (
+        (rng.integers(0, 1 << f.width, shape, dtype=np.uint64) & ~np.uint64((1 << f.padding) - 1)).astype(f.storage)
+        for f, shape in ((unit.a_format, (count, 1, k)), (unit.b_format, (count, k, 1)))
+    )
+    tame = rng.random((count, 1, 1)) < 0.7  # factors that are finite, most of them
+    a, b = (
+        np.where(tame & ~np.isfinite(tcsim.decode(x, f)), x.dtype.type(0), x)
+        for x, f in ((a, unit.a_format), (b, unit.b_format))
+    )
+    c = rng.integers(0, 1 << 32, (count, 1, 1), dtype=np.uint64).astype(np.uint32)
+    schedule = [None, tcsim.Blocked(5, sum="float32"), tcsim.SplitK(2)][number % 3]
+    whole = tcsim.matmul(a, b, c, unit=unit, schedule=schedule)
+    alone = [tcsim.matmul(x, y, z, unit=unit, schedule=schedule) for x, y, z in zip(a, b, c, strict=True)]
+    defined = tcsim.matmul(a, b, c, unit=unit, schedule=schedule, backend="reference")
+    assert np.array_equal(whole.view(np.uint32), np.array(alone).view(np.uint32))
+    assert np.array_equal(whole.view(np.uint32), defined.view(np.uint32))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.fp.formats import Format
+from tcsim.fp.formats import FORMATS, Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.general.run import multiply_general
 from tcsim.kernels.general.spec import AnyWidthGrouped, AnyWidthTwoStage, Grouped, Plain, Single, TwoStageSums, _kind, widths
@@ -100,3 +100,31 @@ def test_many_dot_products_whose_scales_are_wide(bits: int) -> None:
     problem, out = Problem(unit, Sequential().plan(16), a, b, None, *scales, 0), np.empty((9, 1, 1), unit.out_format.storage)
     multiply_general(problem, out, 1)
     np.testing.assert_array_equal(out, multiply_reference(problem))
+
+
+COARSE = Format(exponent_bits=5, mantissa_bits=12, name="coarse", bias=3)  # to it many numbers of fp8 are subnormal
+FINE = Format(exponent_bits=11, mantissa_bits=40, name="fine")
+
+
+@pytest.mark.parametrize("arithmetic", ["aligned", "two-stage", "rounded"])
+@pytest.mark.parametrize("wide", [COARSE, FINE, FORMATS["float64"]], ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "names", [("float8_e4m3fn", "float8_e4m3fn"), ("float4_e2m1fn", "float8_e4m3fn"), ("float6_e3m2fn", "float6_e2m3fn")]
+)
+def test_operands_in_a_wider_format_have_their_own_bits(
+    names: tuple[str, str], wide: Format, arithmetic: str, fresh_seed: int
+) -> None:
+    rng = np.random.default_rng(fresh_seed)
+    unit = Unit("random", "mma", *names, out="float32", block_size=int(rng.integers(1, 6)), arithmetic=arithmetic, operand_format=wide,
+                **{"aligned": {"fraction_bits": int(rng.integers(1, 30)), "rounding": "sr"},
+                   "two-stage": {"fraction_bits": int(rng.integers(1, 30)), "late_fraction_bits": int(rng.integers(1, 30))},
+                   "rounded": {"rounding": "rne", "align_rounding": "exact"}}[arithmetic])  # fmt: skip
+    assert widths(unit).product < 62
+    for m, n in ((1, 1), (3, 4)):
+        a, b = (
+            Operand(rng.integers(0, 1 << f.width, shape).astype(f.storage), f)
+            for shape, f in (((30, m, 11), unit.a_format), ((30, 11, n), unit.b_format))
+        )
+        problem, out = Problem(unit, Sequential().plan(11), a, b, None, seed=5), np.empty((30, m, n), np.uint32)
+        multiply_general(problem, out, 1)
+        np.testing.assert_array_equal(out, multiply_reference(problem))

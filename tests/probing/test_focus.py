@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from support.random_units import draw_unit
 from support.recovery import black_box
 
 import tcsim
 from tcsim.fp.formats import FORMATS
 from tcsim.hardware.unit import Unit
-from tcsim.probing.box import Batch, Box, Formats, cut_out, problems_at_once, simulated
+from tcsim.probing.box import Batch, Box, Formats, of_problems, problems_at_once, simulated
 from tcsim.probing.questions import families
 from tcsim.probing.questions.edges import edge_sums
 from tcsim.probing.search.candidates import floors, parts_of
@@ -56,11 +58,29 @@ def test_random_words_are_looked_at_where_they_fell() -> None:
     asked = Box(black_box(unit), known).ask(families.sum_batches(np.random.default_rng(0), known, 9))
     (picked,) = focus(Judge(known), {**parts_of(unit), "fraction_bits": 12}, [asked])
     assert asked.d is not None
-    assert picked.only is not None
-    assert 0 < len(picked.only) < len(asked.d) / 2
-    assert np.array_equal(simulated(unit, picked), asked.d[list(picked.only)])
-    assert not np.array_equal(simulated(unit, cut_out(picked)), asked.d[list(picked.only)])
-    assert not np.array_equal(simulated(unit.replace(fraction_bits=12), picked), asked.d[list(picked.only)])
+    assert picked.places is not None
+    assert 0 < len(picked.places) < len(asked.d) / 2
+    assert np.array_equal(picked.d, asked.d[picked.places])
+    assert np.array_equal(simulated(unit, picked), picked.d)
+    assert not np.array_equal(simulated(unit, replace(picked, places=None)), picked.d)
+    assert not np.array_equal(simulated(unit.replace(fraction_bits=12), picked), picked.d)
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_problems_have_the_random_words_of_their_places(number: int, fresh_seed: int) -> None:
+    """Of any random unit, single outputs and matrices: picked from a call they give what they give in it, twice picked too."""
+    rng = np.random.default_rng([fresh_seed, number])
+    unit = draw_unit(rng)
+    if unit.arithmetic in ("aligned", "two-stage", "rounded"):
+        unit = unit.replace(rounding="sr")
+    known = Formats(unit.a_format, unit.b_format, unit.out_format, unit.scale_format, unit.scale_block)
+    for batch in (families.one_product(rng, known, 30), families.sum_batches(rng, known, 25, side=1 + number % 2)):
+        asked = Box(black_box(unit), known).ask(batch)
+        assert asked.d is not None
+        some = np.sort(rng.choice(len(asked.d), 9, replace=False))
+        picked = of_problems(of_problems(asked, some), [1, 4, 5, 8])
+        assert np.array_equal(picked.places, some[[1, 4, 5, 8]])
+        assert np.array_equal(simulated(unit, picked), asked.d[some[[1, 4, 5, 8]]])
 
 
 @pytest.mark.parametrize(("gpu", "instruction"), [("rdna3", "wmma"), ("rdna4", "wmma"), ("x86", "tdpbf16ps")])

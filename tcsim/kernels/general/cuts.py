@@ -34,35 +34,35 @@ def round_term(x, shift, how, random):
 
 
 @no_refcount
-def cut_words(spec, width, row, seed, element, step, operation):
+def cut_words(spec, width, row, seed, elements, step, operation):
     """The random words of term `operation` of each column."""
     if spec.cut_draws:
-        draw_words(seed, element, step, operation, width, row.term_word)
+        draw_words(seed, elements, step, operation, width, row.term_word)
 
 
 @no_refcount
-def round_c(spec, width, row, seed, element, step):
+def round_c(spec, width, row, seed, elements, step):
     """c as the first term of a block's sum."""
-    cut_words(spec, width, row, seed, element, step, C_OPERATION)
+    cut_words(spec, width, row, seed, elements, step, C_OPERATION)
     for j in range(width):
         row.total[j] = round_term(row.sig[j], row.q[j] - row.e[j] + spec.out.mantissa, spec.cut_how, row.term_word[j])
 
 
 @no_refcount
-def round_products(spec, panel, r, p0, p1, width, row, seed, element, step):
+def round_products(spec, panel, r, p0, p1, width, row, seed, elements, step):
     """Add the products."""
     for p in range(p0, p1):
-        cut_words(spec, width, row, seed, element, step, FIRST_PRODUCT + p - p0)
+        cut_words(spec, width, row, seed, elements, step, FIRST_PRODUCT + p - p0)
         x, place = panel.sa[r, p], panel.ea[r, p] - spec.weight
         for j in range(width):
             row.total[j] += round_term(x * panel.sb[p, j], row.q[j] - panel.eb[p, j] - place, spec.cut_how, row.term_word[j])
 
 
 @no_refcount
-def round_groups(spec, terms, width, row, seed, element, step):
+def round_groups(spec, terms, width, row, seed, elements, step):
     """Add exact groups of products."""
     for g in range(terms):
-        cut_words(spec, width, row, seed, element, step, FIRST_PRODUCT + g)
+        cut_words(spec, width, row, seed, elements, step, FIRST_PRODUCT + g)
         for j in range(width):
             at = g * row.width + j
             row.total[j] += round_term(row.term_sig[at], row.q[j] - row.term_e[at], spec.cut_how, row.term_word[j])

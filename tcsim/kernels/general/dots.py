@@ -18,8 +18,6 @@ from tcsim.kernels.general.row import special_product
 from tcsim.kernels.general.spec import WINDOW, widths
 from tcsim.problem import Codes, Problem
 
-FASTER = 5  # times, than one after another
-
 
 class Factors(NamedTuple):
     """The rows of a of a chunk, put into columns: arrays [position, column] as those of a panel's b."""

@@ -56,12 +56,12 @@ def pair_sum(spec, x, y, random):
 
 
 @no_refcount
-def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
+def rounded_row(spec, panel, r, p0, p1, width, row, seed, elements, step):
     """A block in which every product and every addition rounds, over the columns: a balanced tree of the products, then c."""
     count = p1 - p0
     for i in range(count):
         if spec.product_draws:
-            draw_row_words(seed, element, step >> 2, np.int64(i), width, row.random, row.width)
+            draw_row_words(seed, elements, step >> 2, np.int64(i), width, row.random, row.width)
         x, e, negative = panel.sa[r, p0 + i], panel.ea[r, p0 + i] - spec.weight, panel.ma[r, p0 + i] >> 2
         for j in range(width):
             random = row.random[(step & 3) * row.width + j] if spec.product_draws else np.uint64(0)
@@ -78,7 +78,7 @@ def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
     operation = count
     while count > 1:
         for i in range(count // 2):
-            _add_terms(spec, 2 * i, 2 * i + 1, i, width, row, seed, element, step, operation)
+            _add_terms(spec, 2 * i, 2 * i + 1, i, width, row, seed, elements, step, operation)
             operation += 1
         if count % 2:
             _copy_term(row.term_sig, (count - 1) * row.width, count // 2 * row.width, width)
@@ -87,7 +87,7 @@ def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
             _copy_term(row.term_special, (count - 1) * row.width, count // 2 * row.width, width)
         count = (count + 1) // 2
     if spec.draws:
-        draw_row_words(seed, element, step >> 2, np.int64(operation), width, row.random, row.width)
+        draw_row_words(seed, elements, step >> 2, np.int64(operation), width, row.random, row.width)
     for j in range(width):
         random = row.random[(step & 3) * row.width + j] if spec.draws else np.uint64(0)
         c = (row.sig[j], row.e[j], row.negative[j], row.special[j])
@@ -96,10 +96,10 @@ def rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step):
 
 
 @no_refcount
-def _add_terms(spec, left, right, to, width, row, seed, element, step, operation):
+def _add_terms(spec, left, right, to, width, row, seed, elements, step, operation):
     """term[to] = term[left] + term[right], rounded; by way of arrays that are none of the terms."""
     if spec.draws:
-        draw_row_words(seed, element, step >> 2, np.int64(operation), width, row.random, row.width)
+        draw_row_words(seed, elements, step >> 2, np.int64(operation), width, row.random, row.width)
     for j in range(width):
         random = row.random[(step & 3) * row.width + j] if spec.draws else np.uint64(0)
         x = (

@@ -103,15 +103,15 @@ def all_negative_zero(panel, r, p0, p1, j):
 
 
 @noalias
-def draw_words(seed, element, step, operation, width, random):
+def draw_words(seed, elements, step, operation, width, random):
     """The random word of each column for one operation of a block."""
     for j in range(width):
-        random[j] = random_word(np.uint64(seed), np.uint64(element + j), np.uint64(step), np.uint64(operation))
+        random[j] = random_word(np.uint64(seed), np.uint64(elements[j]), np.uint64(step), np.uint64(operation))
 
 
 @noalias
-def draw_row_words(seed, element, group, operation, width, random, pitch):
+def draw_row_words(seed, elements, group, operation, width, random, pitch):
     """The random words of each column for the block roundings 4·group … 4·group + 3."""
     for j in range(width):
-        w0, w1, w2, w3 = words(np.uint64(seed), np.uint64(element + j), np.uint64(group), np.uint64(operation))
+        w0, w1, w2, w3 = words(np.uint64(seed), np.uint64(elements[j]), np.uint64(group), np.uint64(operation))
         random[j], random[pitch + j], random[2 * pitch + j], random[3 * pitch + j] = w0, w1, w2, w3

@@ -7,9 +7,10 @@ value of the unit; `total` carries the schedule's additions outside it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from tcsim.codegen.jit import inline, inline_ir, kernel_uncounted, routine
 from tcsim.codegen.memory import at, load_code, matrices, store_code
@@ -44,6 +45,7 @@ from tcsim.kernels.general.walks import add_outside, run_row
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import default_threads, run_tasks
 
+Places: TypeAlias = npt.NDArray[np.int64]
 ROWS, COLUMNS, CHUNK, LANES = 64, 64, 128, 8
 FEW = 3  # columns of which no vectors are made
 
@@ -63,8 +65,8 @@ class Tiles(NamedTuple):
 
 
 @kernel_uncounted
-def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, chosen, seed):
-    """Tiles first … last - 1 of D = C + A·B, of the batch elements `chosen`."""
+def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, chosen, places, seed):
+    """Tiles first … last - 1 of D = C + A·B, of the batch elements `chosen`, each with the random words of its place in a batch."""
     capacity = max(min(max(CHUNK, spec.period), bounds[bounds.size - 1]), np.int64(1))
     rows, width = tiles.tile_rows, lanes_of(tiles.tile_columns)
     ks = room(capacity, np.int64)
@@ -75,7 +77,7 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
     codes = room(max(capacity, rows, width), np.int64)
     values, total = room(4 * rows * width, np.int64), room_table(rows, width, np.float64)
     scratch, random = zeros((11 + 4 * spec.block) * width, np.int64), zeros(5 * width, np.uint64)
-    tree = room_table(spec.block, 4, np.int64)
+    tree, elements = room_table(spec.block, 4, np.int64), room(width, np.int64)
     across, filled = -(-tiles.columns // tiles.tile_columns), np.int64(-1)
     per_batch = across * -(-tiles.rows // rows)
     for task in range(first, last):
@@ -106,16 +108,23 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
                     pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, blocks, starts, panel)
             mark_blocks(panel, ni, lanes, blocks, starts)
             for r in range(ni):
-                element = (t * tiles.m + i0 + r) * tiles.n + j0
+                place_outputs(places, task // per_batch, tiles, i0 + r, j0, lanes, elements)
                 row = row_of(values, scratch, random, r, width, spec.block)
                 run_row(kind, spec, sums_, panel, r, nj, lanes, blocks, starts, events, in_a | in_b, row, total[r],
-                        tree, seed, element, step)  # fmt: skip
+                        tree, seed, elements, step)  # fmt: skip
             step += blocks
         for r in range(ni):
             end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, row_of(values, scratch, random, r, width, spec.block), total[r])
     release(panel)
     release(left)
-    release((ks, starts, events, codes, values, total, scratch, random, tree))
+    release((ks, starts, events, codes, values, total, scratch, random, tree, elements))
+
+
+@inline
+def place_outputs(places, at, tiles, i, j0, lanes, elements):
+    """The numbers of a row's outputs, by which random words are theirs."""
+    for j in range(lanes):
+        elements[j] = places[min(j0 + j, places.size - 1)] if tiles.dots else (places[at] * tiles.m + i) * tiles.n + j0 + j
 
 
 @inline
@@ -178,28 +187,21 @@ def end_output(spec, sums_, c, d, t, i, j, x, total):
     store_code(d, t, i, j, encode_number(x[0], x[1], minus, x[3], out, spec.nan))
 
 
-def multiply_general(problem: Problem, out: Codes, threads: int | None = None) -> None:
-    """Write D's codes into `out`, (batch, m, n)."""
+def multiply_general(problem: Problem, out: Codes, threads: int | None = None, places: Places | None = None) -> None:
+    """Write D's codes into `out`, (batch, m, n). With `places`, one for each element of the batch, random words are those of the
+    elements that stand there in a batch of others.
+    """
     batch, m, n, _ = problem.shape
     if not out.size:
         return
+    places = np.arange(batch) if places is None else places
     if dots.fit(problem):
-        _run(problem, out, threads, np.array([0]), Tiles(1, batch, 0, 1, 0, batch, 1, min(COLUMNS, batch), 1))
+        _run(problem, out, threads, np.array([0]), places, Tiles(1, batch, 0, 1, 0, batch, 1, min(COLUMNS, batch), 1))
         return
     count = threads or default_threads()
     across = -(-n // COLUMNS)
     high = max(1, min(ROWS, m, -(-batch * m * across // (4 * count))))
-    _run(problem, out, threads, np.arange(batch), Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n)))
-
-
-def run_elements(problem: Problem, out: Codes, chosen: Any) -> None:
-    """Write these elements of the batch, on the calling thread; others as well where single outputs are faster side by side."""
-    batch, m, n, _ = problem.shape
-    if dots.fit(problem) and dots.FASTER * len(chosen) > batch:
-        multiply_general(problem, out, 1)
-        return
-    tiles = Tiles(m, n, 0, m, 0, n, min(ROWS, m), min(COLUMNS, n))
-    _run(problem, out, 1, np.array(chosen, np.int64), tiles)
+    _run(problem, out, threads, np.arange(batch), places, Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n)))
 
 
 def run_part(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int, j1: int) -> None:
@@ -207,7 +209,7 @@ def run_part(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int, j1
     _, m, n, _ = problem.shape
     rows, columns = i1 - i0, j1 - j0
     tiles = Tiles(m, n, i0, rows, j0, columns, min(ROWS, rows), min(COLUMNS, columns))
-    _run(problem, out, 1, np.array([t]), tiles)
+    _run(problem, out, 1, np.array([t]), np.array([t]), tiles)
 
 
 def _check_sums(problem: Problem) -> None:
@@ -220,12 +222,12 @@ def _check_sums(problem: Problem) -> None:
         )
 
 
-def _run(problem: Problem, out: Codes, threads: int | None, chosen: Any, tiles: Tiles) -> None:
+def _run(problem: Problem, out: Codes, threads: int | None, chosen: Places, places: Places, tiles: Tiles) -> None:
     _check_sums(problem)
     tasks = chosen.size * -(-tiles.rows // tiles.tile_rows) * -(-tiles.columns // tiles.tile_columns)
     kind, spec = spec_of(problem)
     arrays = (problem.a.codes, problem.b.codes, problem.c, out, problem.scale_a, problem.scale_b)
     run_tasks(
         run_tiles, tasks, threads, kind, *map(matrices, dots.along_columns(arrays) if tiles.dots else arrays), spec, sums_of(problem),
-        order_of(problem.unit), problem.plan.bounds, tiles, chosen, np.uint64(problem.seed),
+        order_of(problem.unit), problem.plan.bounds, tiles, chosen, places, np.uint64(problem.seed),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcsim.codegen.memory import record
-from tcsim.fp.formats import format_named
+from tcsim.fp.formats import Format, format_named
 from tcsim.fp.modes import Masks, masks, mode
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.general.numbers import ZERO_E, Layout, layout
@@ -131,10 +131,22 @@ class Widths(NamedTuple):
     head: int
 
 
+def significands(unit: Unit) -> tuple[int, int]:
+    """The significand bits of operands: those of their own formats, also where they are multiplied in a wider one.
+
+    A number of the narrow format has its own bits there, unless it lies below the wide one's normal numbers: its last place is then as
+    far below their exponent as the two formats' least exponents are apart, and its own bits.
+    """
+
+    def bits(own: Format, multiplied: Format) -> int:
+        return min(multiplied.precision, own.precision + max(multiplied.emin - own.emin, 0))
+
+    return bits(unit.a_format, unit.a_operand), bits(unit.b_format, unit.b_operand)
+
+
 def widths(unit: Unit) -> Widths:
     """What a unit's numbers may need, from its formats and counts alone."""
-    a, b = unit.a_operand, unit.b_operand
-    product = a.precision + b.precision
+    a, b, product = unit.a_operand, unit.b_operand, sum(significands(unit))
     terms = (unit.block_size // unit.group_size + 1).bit_length()
     if unit.group_size == 1:
         return Widths(product, 0, 2 + terms)
@@ -154,7 +166,8 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
     scale = layout(unit.scale_format or a)
     need = widths(unit)
     kind = _kind(unit, need)
-    weight = a.mantissa_bits + b.mantissa_bits
+    a_precision, b_precision = significands(unit)
+    weight = a_precision + b_precision - 2
     if isinstance(kind, Grouped | AnyWidthGrouped):
         weight += 2 * scale.mantissa
     if isinstance(kind, Grouped):  # a group is an integer at 2^(scales' exponents - weight)
@@ -187,9 +200,9 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
             parity=int(unit.parity_split),
             ieee_zero=int(zeros.signed),
             nan=unit.nan - (1 << 64) if unit.nan >= 1 << 63 else unit.nan,
-            a_precision=a.precision,
+            a_precision=a_precision,
             a_emin=a.emin,
-            b_precision=b.precision,
+            b_precision=b_precision,
             b_emin=b.emin,
             weight=weight,
             room=_room(need),
@@ -224,7 +237,7 @@ def _kind(unit: Unit, need: Widths) -> Kind:
     if unit.group_size > 1:
         return Grouped() if max(need.group, need.product) <= WINDOW else AnyWidthGrouped()
     single = unit.block_size == 1 and unit.align_rounding == "exact"
-    bits = max(unit.a_operand.mantissa_bits + unit.b_operand.mantissa_bits, unit.out_format.mantissa_bits)
+    bits = max(need.product - 2, unit.out_format.mantissa_bits)
     return Single() if single and bits <= room else Plain()
 
 

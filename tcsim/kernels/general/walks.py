@@ -72,15 +72,15 @@ def add_outside(x, y, precision, fmt):
 
 
 @no_refcount
-def plain_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+def plain_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, elements, step):
     """Terms are products."""
     start_block(spec, panel, r, block, width, row)
     largest_exponents(panel, r, p0, p1, 1, width, row.top)
     least_places(spec, panel, r, p0, p1, width, row.lsb)
     wide = quanta(spec, width, row)
     if spec.any_cut:
-        round_c(spec, width, row, seed, element, step + block)
-        round_products(spec, panel, r, p0, p1, width, row, seed, element, step + block)
+        round_c(spec, width, row, seed, elements, step + block)
+        round_products(spec, panel, r, p0, p1, width, row, seed, elements, step + block)
     else:
         start_sums(spec, width, row)
         sums(spec, panel, r, p0, p1, 1, width, row.q, row.total)
@@ -91,13 +91,13 @@ def plain_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, 
             if row.flag[j] == WIDE and row.special[j] == FINITE:
                 top = max(row.top[j], row.floor[j])
                 x = limbs_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
-                               row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
+                               row.random[word * row.width + j], seed, elements[j], step + block)  # fmt: skip
                 row.sig[j], row.e[j], row.negative[j], row.special[j] = x
     finish_block(spec, width, row, word)
 
 
 @no_refcount
-def single_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+def single_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, elements, step):
     """One product, added to c exactly."""
     if add_product(spec, panel, r, p0, width, row, word):
         for j in range(columns):
@@ -105,19 +105,19 @@ def single_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree,
                 place = panel.ea[r, p0] + panel.eb[p0, j]
                 top, lsb = max(row.e[j], place), min(row.e[j] - spec.out.mantissa, place - spec.weight)
                 x = limbs_block(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, lsb,
-                               row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
+                               row.random[word * row.width + j], seed, elements[j], step + block)  # fmt: skip
                 row.sig[j], row.e[j], row.negative[j], row.special[j] = x
 
 
 @no_refcount
-def grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+def grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, elements, step):
     """Terms are exact groups of products."""
     start_block(spec, panel, r, block, width, row)
     groups(spec, panel, r, p0, p1, width, row)
     wide = quanta(spec, width, row)
     if spec.any_cut:
-        round_c(spec, width, row, seed, element, step + block)
-        round_groups(spec, -(-(p1 - p0) // spec.group), width, row, seed, element, step + block)
+        round_c(spec, width, row, seed, elements, step + block)
+        round_groups(spec, -(-(p1 - p0) // spec.group), width, row, seed, elements, step + block)
     else:
         start_sums(spec, width, row)
         group_sums(spec, -(-(p1 - p0) // spec.group), width, row)
@@ -128,19 +128,19 @@ def grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree
             if row.flag[j] == WIDE and row.special[j] == FINITE:
                 top = max(row.top[j], row.floor[j])
                 x = limbs_groups(spec, panel, r, p0, p1, j, row.sig[j], row.e[j], top, row.lsb[j],
-                                row.random[word * row.width + j], seed, element + j, step + block)  # fmt: skip
+                                row.random[word * row.width + j], seed, elements[j], step + block)  # fmt: skip
                 row.sig[j], row.e[j], row.negative[j], row.special[j] = x
     finish_block(spec, width, row, word)
 
 
 @no_refcount
-def any_width_grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+def any_width_grouped_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, elements, step):
     """Exact groups of any width, one output at a time."""
     for j in range(columns):
         if row.special[j] == FINITE:
             c = (row.sig[j], row.e[j], row.negative[j])
             x = any_width_groups(
-                spec, panel, r, p0, p1, j, c, row.random[word * row.width + j], seed, element + j, step + block
+                spec, panel, r, p0, p1, j, c, row.random[word * row.width + j], seed, elements[j], step + block
             )
             row.sig[j], row.e[j], row.negative[j], row.special[j] = x
     if spec.flush_results:
@@ -148,7 +148,7 @@ def any_width_grouped_block(spec, panel, r, p0, p1, block, columns, width, row, 
 
 
 @no_refcount
-def any_width_two_stage_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+def any_width_two_stage_block(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, elements, step):
     """CDNA3 with numbers of any width, one output at a time."""
     for j in range(columns):
         overflowing_products(spec, panel, r, p0, p1, j, row.special)
@@ -159,20 +159,20 @@ def any_width_two_stage_block(spec, panel, r, p0, p1, block, columns, width, row
 
 
 @no_refcount
-def walk_two_stage(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+def walk_two_stage(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, elements, step):
     """CDNA3."""
     two_stage_row(spec, panel, r, p0, p1, width, columns, row, word)
 
 
 @no_refcount
-def walk_rounded(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step):
+def walk_rounded(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, elements, step):
     """Every operation rounded."""
     if in_vectors(spec, panel, r, block, columns):
-        rounded_row(spec, panel, r, p0, p1, width, row, seed, element, step + block)
+        rounded_row(spec, panel, r, p0, p1, width, row, seed, elements, step + block)
         return
     for j in range(columns):
         c = (row.sig[j], row.e[j], row.negative[j], row.special[j])
-        x = rounded_column(spec, panel, r, p0, p1, j, c, tree, seed, element + j, step + block)
+        x = rounded_column(spec, panel, r, p0, p1, j, c, tree, seed, elements[j], step + block)
         row.sig[j], row.e[j], row.negative[j], row.special[j] = x
 
 
@@ -181,7 +181,7 @@ def rows_of(block_of):
 
     @noalias
     @variant(block_of.py_func.__name__)
-    def run_row(spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element,
+    def run_row(spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, elements,
                 step):  # fmt: skip
         """All blocks of a chunk for one row of the tile: `columns` columns, and a few more that fill vectors."""
         out = spec.out
@@ -196,8 +196,8 @@ def rows_of(block_of):
                 add_specials(panel, r, p0, p1, block, width, row.special)
             word = (step + block) & 3
             if spec.draws and (word == 0 or block == 0):
-                draw_row_words(seed, element, (step + block) >> 2, 0, width, row.random, row.width)
-            block_of(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, element, step)
+                draw_row_words(seed, elements, (step + block) >> 2, 0, width, row.random, row.width)
+            block_of(spec, panel, r, p0, p1, block, columns, width, row, word, tree, seed, elements, step)
             if event & INSTRUCTION_END and spec.after:
                 add_late_c(spec, width, row)
             if event & SEGMENT_END and sums_.precision != 0:
@@ -224,10 +224,12 @@ def run_row(kind, *arguments):
 
 
 @chosen_by_types(run_row)
-def _run_row(kind, spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element, step):
+def _run_row(
+    kind, spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, elements, step
+):
     walk = WALKS[kind.instance_class]
 
-    def run(kind, spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element, step):
-        walk(spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, element, step)
+    def run(kind, spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, elements, step):
+        walk(spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, elements, step)
 
     return run

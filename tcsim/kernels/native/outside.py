@@ -26,13 +26,17 @@ def add_all(x, y, precision, layout, out):
 
 
 def walked(problem: Problem, t: int, chain: Callable[[Codes, int, int], Codes]) -> Codes:
-    """D of batch element t in codes of float32: `chain(c, first, last)` adds products first … last - 1 to the codes c.
+    """D of batch element t; see `walked_from`."""
+    return walked_from(problem, None if problem.c is None else problem.c[t], np.zeros(problem.shape[1:3], np.uint32), chain)
+
+
+def walked_from(problem: Problem, c: Codes | None, zero: Codes, chain: Callable[[Codes, int, int], Codes]) -> Codes:
+    """c + A·B of some elements in codes of float32: `chain(c, first, last)` adds products first … last - 1 to the codes c.
 
     One chain from c, or the sum of chains from zero, added as the plan says and rounded as the unit has zeros and subnormals.
     """
     zeros = problem.unit.zeros
-    plan, c, sums = problem.plan, None if problem.c is None else problem.c[t], sums_of(problem)
-    zero = np.zeros(problem.shape[1:3], np.uint32)
+    plan, sums = problem.plan, sums_of(problem)
     if plan.sum is None:
         return chain(zero if c is None else c, 0, problem.shape[3])
 

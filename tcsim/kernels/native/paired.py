@@ -7,6 +7,7 @@ walked again by itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +23,7 @@ from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, one_of, only, 
 from tcsim.hardware.choices import TERM_CUTS
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.general.spec import order_of
-from tcsim.kernels.native.outside import LEAST, walked
+from tcsim.kernels.native.outside import LEAST, walked, walked_from
 from tcsim.kernels.native.paired_rows import COLUMNS, COMPLEMENT, EXPONENT, FLOOR, PAIRS, PairedSides, run_paired_blocks
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import default_threads, run_tasks
@@ -90,35 +91,49 @@ def walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, x, code, li
     return x, code
 
 
+@routine
+def run_paired_row(rules, codes, left, i, right, special, starts, c, nan_c, room, lines, out):
+    """Row i of the codes of c + a·b for the columns of one panel; `special`: the columns, or the row, whose factors are not all finite."""
+    (a, power_a), (b, power_b), k, width = left, right, left[0].shape[1], c.size
+    for j in range(width):  # as in `fused`
+        room[j] = c[j]
+    sides = PairedSides(
+        at(a, i * k), at(power_a, i * k), at(b, 0), at(power_b, 0), b.shape[1]
+    )  # fmt: skip
+    t = np.int64(0)
+    while t < starts.size - 1:
+        t = run_paired_blocks(rules, sides, starts, t, np.int64(starts.size - 1), at(room, 0), np.int64(width))
+    for j in range(width):
+        out[j] = np.uint32(bits_of_float(np.float32(room[j])))
+        if special[j] | ~np.isfinite(room[j]):
+            x, code = walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, c[j], nan_c[j], lines)
+            out[j] = np.uint32(code) if code != 0 else np.uint32(bits_of_float(np.float32(x)))
+
+
 @kernel
 def run_paired_rows(first, last, rules, codes, a, power_a, b, power_b, special_rows, special_columns, starts, c, nan_c, out):
     """Rows first … last - 1 of the codes of c + a·b; nan_c holds the codes of c that are NaN, or 0; b comes in
     panels of some columns each, (panels, k, columns), blocks from starts[t] to starts[t + 1] - 1."""
     n = c.shape[1]
-    k, room, lines = a.shape[1], np.empty(4 * COLUMNS), np.empty(4 * COLUMNS)
+    room, lines, special = np.empty(4 * COLUMNS), np.empty(4 * COLUMNS), np.empty(COLUMNS, np.bool_)
     for j0 in range(0, n, COLUMNS):
-        width = min(COLUMNS, n - j0)
-        right, power_right, pitch = b[j0 // COLUMNS], power_b[j0 // COLUMNS], b.shape[2]
+        j1, panel = min(j0 + COLUMNS, n), j0 // COLUMNS
         for i in range(first, last):
-            for j in range(width):  # as in `fused`
-                room[j] = c[i, j0 + j]
-            sides = PairedSides(
-                at(a, i * k), at(power_a, i * k), at(right, 0), at(power_right, 0), pitch
-            )  # fmt: skip
-            t = np.int64(0)
-            while t < starts.size - 1:
-                t = run_paired_blocks(rules, sides, starts, t, np.int64(starts.size - 1), at(room, 0), np.int64(width))
-            wrong = special_rows[i]
-            for j in range(width):
-                wrong |= special_columns[j0 + j] | ~np.isfinite(room[j])
-                out[i, j0 + j] = np.uint32(bits_of_float(np.float32(room[j])))
-            for j in range(width if wrong else 0):
-                if special_rows[i] | special_columns[j0 + j] | ~np.isfinite(room[j]):
-                    x, code = walk_special(
-                        rules, codes, a, power_a, right, power_right, i, j, starts,
-                        c[i, j0 + j], nan_c[i, j0 + j], lines,
-                    )  # fmt: skip
-                    out[i, j0 + j] = np.uint32(code) if code != 0 else np.uint32(bits_of_float(np.float32(x)))
+            for j in range(j1 - j0):
+                special[j] = special_rows[i] | special_columns[j0 + j]
+            right = (b[panel], power_b[panel])
+            run_paired_row(
+                rules, codes, (a, power_a), i, right, special, starts, c[i, j0:j1], nan_c[i, j0:j1], room, lines, out[i, j0:j1]
+            )
+
+
+@kernel
+def run_paired_outputs(first, last, rules, codes, a, power_a, b, power_b, special_rows, special_columns, starts, c, nan_c, out):
+    """Single outputs first … last - 1, each of a row of a and a panel of b of one column."""
+    room, lines, special = np.empty(4 * COLUMNS), np.empty(4 * COLUMNS), np.empty(COLUMNS, np.bool_)
+    for i in range(first, last):
+        special[0] = special_rows[i] | special_columns[i]
+        run_paired_row(rules, codes, (a, power_a), i, (b[i], power_b[i]), special, starts, c[i], nan_c[i], room, lines, out[i])
 
 
 def _factors(unit: Unit, codes: Codes, stored: Format, fmt: Format) -> tuple[Any, Any]:
@@ -167,9 +182,10 @@ def multiply_paired(problem: Problem, out: Codes, threads: int | None = None) ->
     own = np.int64(unit.nan)
     codes = (own, own if unit.factor_nan is None else np.int64(unit.factor_nan))
 
-    for t in range(problem.shape[0]):
+    def chained(rows: Codes, columns: Codes, panels: Callable[[Codes], Codes], run: Any) -> Callable[[Codes, int, int], Codes]:
+        """What adds some products to codes of c: rows of a along k, columns of b along k, cut into panels."""
 
-        def chain(start: Codes, first: int, last: int, t: int = t) -> Codes:
+        def chain(start: Codes, first: int, last: int) -> Codes:
             ks = (np.arange(first, last, order.size)[:, None] + order).reshape(-1)
             counts = (ks < last).reshape(-1, unit.block_size).sum(axis=1)
             starts, ks = np.append(0, np.cumsum(counts[counts > 0])), ks[ks < last]
@@ -182,13 +198,21 @@ def multiply_paired(problem: Problem, out: Codes, threads: int | None = None) ->
             if not ks.size:  # c as it is taken; a NaN is the unit's own
                 return np.where(nan_c != 0, np.uint32(own), c.astype(np.float32).view(np.uint32))
             found = np.empty(start.shape, np.uint32)
-            left = _factors(unit, problem.a.codes[t][:, ks], problem.a.stored, unit.a_format)
-            right = _factors(unit, _panels(problem.b.codes[t][ks]), problem.b.stored, unit.b_format)
-            rows, columns = ~np.isfinite(left[0]).all(axis=1), ~np.isfinite(right[0]).all(axis=1).reshape(-1)
-            run_tasks(
-                run_paired_rows, start.shape[0], count, rules, codes, *left, *right, rows, columns, starts, c, nan_c,
-                found,
-            )  # fmt: skip
+            left = _factors(unit, rows[:, ks], problem.a.stored, unit.a_format)
+            right = _factors(unit, panels(columns[ks]), problem.b.stored, unit.b_format)
+            special = ~np.isfinite(left[0]).all(axis=1), ~np.isfinite(right[0]).all(axis=1).reshape(-1)
+            run_tasks(run, start.shape[0], count, rules, codes, *left, *right, *special, starts, c, nan_c, found)
             return found
 
-        out[t] = walked(problem, t, chain)
+        return chain
+
+    batch, m, n, _ = problem.shape
+    if m == n == 1:
+        rows, columns = problem.a.codes[:, 0], problem.b.codes[:, :, 0].T
+        outputs = chained(rows, columns, lambda b: np.ascontiguousarray(b.T)[:, :, None], run_paired_outputs)
+        out[:, 0] = walked_from(
+            problem, None if problem.c is None else problem.c[:, 0], np.zeros((batch, 1), np.uint32), outputs
+        )
+        return
+    for t in range(batch):
+        out[t] = walked(problem, t, chained(problem.a.codes[t], problem.b.codes[t], _panels, run_paired_rows))

@@ -29,7 +29,7 @@ class Climb:
         assert asked.d is not None
         self.d = asked.d.ravel()
         self.wrong = np.zeros(self.d.size, bool)
-        self.wrong[rows] = self._wrong_all(self.a, self.b)
+        self.wrong[rows] = self._wrong(self.a[rows], self.b[rows], rows)
 
     @property
     def left(self) -> int:
@@ -62,7 +62,7 @@ class Climb:
                 break
             moved = np.concatenate([places, np.arange(length, self.a.shape[1])])
             a, b = self.a[:, moved], self.b[:, moved]
-            wrong = self._wrong_all(a, b)
+            wrong = self._wrong(a[self.rows], b[self.rows], self.rows)
             if np.count_nonzero(wrong) < self.left:
                 self.a, self.b, self.order, gained = a, b, self.order[places], True
                 self.wrong[self.rows] = wrong
@@ -85,8 +85,7 @@ class Climb:
         rows, others = self.rows[at[others != place]], others[others != place]
         if not rows.size:
             return False
-        tried = self._by_words if self.unit.stochastic else self._together
-        wrong = tried(rows, place, others)
+        wrong = self._together(rows, place, others)
         gained = np.bincount(others, self.wrong[rows].astype(np.int64) - wrong, minlength=length)
         best = int(gained.argmax())
         if gained[best] <= 0:
@@ -102,31 +101,9 @@ class Climb:
         a, b = (exchanged(codes[rows], np.full(rows.size, place), others) for codes in (self.a, self.b))
         return self._wrong(a, b, rows)
 
-    def _by_words(self, rows: Ints, place: int, others: Ints) -> npt.NDArray[np.bool_]:
-        """The same, every sum where it stands among all: random words are those of an output's place."""
-        wrong = np.zeros(rows.size, bool)
-        for other in np.unique(others):
-            both, at = [place, int(other)], others == other
-            a, b = self.a.copy(), self.b.copy()
-            for codes in (a, b):
-                codes[:, both] = codes[:, both[::-1]]
-            wrong[at] = self._wrong_at(a, b, rows[at])
-        return wrong
-
-    def _wrong_all(self, a: Codes, b: Codes) -> npt.NDArray[np.bool_]:
-        """Which of its sums a candidate does not give with all products where these are."""
-        rows = self.rows
-        return self._wrong_at(a, b, rows) if self.unit.stochastic else self._wrong(a[rows], b[rows], rows)
-
     def _wrong(self, a: Codes, b: Codes, rows: Ints) -> npt.NDArray[np.bool_]:
-        """Which of these sums, with their products moved, a candidate does not give."""
-        return self._differ(Batch("moved", a[:, None], b[:, :, None], self.asked.c[rows]), rows)
-
-    def _wrong_at(self, a: Codes, b: Codes, rows: Ints) -> npt.NDArray[np.bool_]:
-        only = tuple(int(i) for i in rows)
-        return self._differ(Batch("moved", a[:, None], b[:, :, None], self.asked.c, only=only), rows)
-
-    def _differ(self, batch: Batch, rows: Ints) -> npt.NDArray[np.bool_]:
+        """Which of these sums, with their products moved, a candidate does not give where they stand."""
+        batch = Batch("moved", a[:, None], b[:, :, None], self.asked.c[rows], places=rows if self.unit.stochastic else None)
         self.judge.begin(self.unit, batch)
-        self.judge.work += rows.size * (batch.a.shape[2] + 10) * cost_of(self.unit)
+        self.judge.work += rows.size * (a.shape[1] + 10) * cost_of(self.unit)
         return np.asarray(simulated(self.unit, batch, seed=self.judge.seed).ravel() != self.d[rows])

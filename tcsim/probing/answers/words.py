@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.hardware.unit import Unit
-from tcsim.probing.box import Batch, Formats, simulated
+from tcsim.probing.box import Batch, Formats, of_problems, simulated
 from tcsim.probing.questions.codes import Rng, codes_at, exponents, fractions, negated
 from tcsim.probing.questions.contests import factors
 from tcsim.probing.questions.families import middle_numbers
@@ -95,7 +95,7 @@ def fitting(judge: Judge, unit: Unit, asked: Batch) -> Fits:
         able = np.arange(count)
         for first in range(0, len(asked.a), problems):
             some = first + np.unique(able // _COLUMNS)
-            looked_at = replace(moved, only=tuple(some.tolist()))
+            looked_at = of_problems(moved, some)
             judge.begin(unit, looked_at)
             judge.work += looked_at.size * count * cost_of(unit)
             same = np.zeros((problems, _COLUMNS), bool)

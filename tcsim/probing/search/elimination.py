@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.hardware.unit import Unit
-from tcsim.probing.box import Batch, Formats, of_problems, problems_at_once, simulated
+from tcsim.kernels.general.spec import significands
+from tcsim.probing.box import Batch, Formats, of_problems, one_by_one, problems_at_once, simulated
 from tcsim.probing.search.candidates import USUAL, Parts, Scan, all_moves, cuts, moves, scans, starts, unit_of_parts
 
 _QUICK = ("zeros", "cut and least exponent")  # few changes, each cheap: before numbers are scanned
@@ -28,15 +29,10 @@ _DEAR = 5000  # products of a batch from which on it is kept which of its output
 _CALL, _PROBLEM = 1.5e4, 1.5e3  # what a candidate costs before its first product, and for a problem by itself
 
 
-def one_by_one(arithmetic: str) -> bool:
-    """Whether the problems of a batch are computed one after another, small ones side by side."""
-    return arithmetic in ("paired", "fused")
-
-
 @lru_cache(maxsize=4096)
 def cost_of(unit: Unit) -> int:
     """How many products of the simplest kind, about ten nanoseconds each, a product takes about as long as."""
-    wide = unit.a_format.precision + unit.b_format.precision > _WINDOW
+    wide = sum(significands(unit)) > _WINDOW
     deep = unit.arithmetic == "two-stage" and max(unit.fraction_bits or 0, unit.late_fraction_bits or 0) > _WINDOW
     return 4 if unit.arithmetic == "paired" or (wide and unit.group_size > 1) else 2 if wide or deep else 1
 
@@ -119,8 +115,7 @@ class Judge:
 
     def begin(self, unit: Unit, batch: Batch) -> None:
         """Count what computing a batch costs before its first product."""
-        problems = batch.c.shape[0] if batch.only is None else len(batch.only)
-        self.work += _CALL + (_PROBLEM * problems / problems_at_once(batch) if one_by_one(unit.arithmetic) else 0)
+        self.work += _CALL + (_PROBLEM * len(batch.c) / problems_at_once(batch) if one_by_one(unit, batch) else 0)
 
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))
@@ -132,7 +127,7 @@ class Judge:
 
     def share(self, unit: Unit, batch: Batch) -> float:
         """The share of a batch's outputs that agree; of a few problems among many where those are far off already."""
-        if batch.only is None and len(batch.c) >= _MANY:
+        if batch.places is None and len(batch.c) >= _MANY:
             if id(batch) not in self._pilots:
                 step = max(_APART, len(batch.c) // _PILOTS | 1)
                 self._pilots[id(batch)] = self.hold(of_problems(batch, range(step // 2, len(batch.c), step)))
@@ -159,7 +154,12 @@ class Judge:
 
 def cut_short(parts: Parts, k: int) -> Parts:
     """A candidate with blocks and chains no longer than so few products fill: it gives the same, and was perhaps computed before."""
-    if parts["k_order"] is not None or parts["lanes"] > 1 or parts["nan_from"] == "operand" or one_by_one(parts["arithmetic"]):
+    if (
+        parts["k_order"] is not None
+        or parts["lanes"] > 1
+        or parts["nan_from"] == "operand"
+        or parts["arithmetic"] in ("paired", "fused")
+    ):
         return parts
     group = parts["group_size"]
     block = min(parts["block_size"], -(-k // group) * group)

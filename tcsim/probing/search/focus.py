@@ -7,12 +7,11 @@ are looked at, where they stand.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
 
-from tcsim.probing.box import Batch, cut_out, of_problems
+from tcsim.probing.box import Batch, of_problems
 from tcsim.probing.search.candidates import Parts
 from tcsim.probing.search.elimination import Judge
 
@@ -81,7 +80,6 @@ def most_missed(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bo
 
 
 def _picked(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:
-    batch = cut_out(batch)
     wrong, right = (np.argwhere(which) for which in (missed, ~missed))
     rows = np.concatenate(
         [x[np.linspace(0, len(x) - 1, min(_OUTPUTS, len(x))).astype(np.int64)] for x in (wrong, right) if len(x)]
@@ -89,11 +87,11 @@ def _picked(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]
     t, i, j = rows.T
     assert batch.d is not None
     scale_a, scale_b = batch.scale_a, batch.scale_b
-    return replace(
-        batch, a=batch.a[t, i][:, None, :], b=batch.b[t, :, j][:, :, None], c=batch.c[t, i, j][:, None, None],
-        d=batch.d[t, i, j][:, None, None],
-        scale_a=None if scale_a is None else scale_a[t, i][:, None, :],
-        scale_b=None if scale_b is None else scale_b[t, :, j][:, :, None],
+    return Batch(
+        batch.name, batch.a[t, i][:, None, :], batch.b[t, :, j][:, :, None], batch.c[t, i, j][:, None, None],
+        None if scale_a is None else scale_a[t, i][:, None, :],
+        None if scale_b is None else scale_b[t, :, j][:, :, None],
+        batch.d[t, i, j][:, None, None],
     )  # fmt: skip
 
 
