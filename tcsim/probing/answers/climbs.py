@@ -155,7 +155,10 @@ class Climbs:
         """Sums of so many products in which orders show under a candidate, of all lengths in one call: zeros lie behind, but where those
         would change what it answers."""
         random = rounds_randomly(now)
-        chosen = {n: x for n in lengths if (n, random) not in self._asked and (x := self._showing(now, n)) is not None}
+        chosen: dict[int, Batch] = {}
+        for n in lengths:
+            if (n, random) not in self._asked and not self.judge.tired and (shown := self._showing(now, n)) is not None:
+                chosen[n] = shown
         self._asked |= dict.fromkeys((n, random) for n in chosen)
         if not chosen:
             return

@@ -113,7 +113,7 @@ class Shortened:
         count = min(max(int(_WORK / (len(lengths) * len(left) * length)), _FEWEST), _MOST)
         shown: dict[int, tuple[Batch, npt.NDArray[np.bool_]]] = {}
         for k in lengths:
-            drawn = few_of(self.rng, self.box.formats, unit, k, count)
+            drawn = few_of(self.rng, self.judge, self.box.formats, unit, k, count)
             shown[k] = drawn, np.stack([self._differ(unit, x, drawn) for x in left])
         asked: list[Batch] = []
         open_ones = np.ones(len(left), bool)

@@ -23,7 +23,9 @@ _DENSE_DRAWS, _ENOUGH = 2, 0.25  # of all products, where those of few show less
 _PAIR_DRAWS, _PAIRED, _EACH = 12, 60000, 2  # of sums in which two places show, products of a draw, sums for every two
 _CLEAR = 2  # of the orders, in which a sum that says something of most orders is answered differently
 _WORDS, _WORD_DRAWS, _WORDS_SHOWN = 4000, 30, 200  # of which few show random words
+_TURNS = 5  # of the same sums at other places: to draw them takes ten times as long
 _SIDE = 8
+_DRAWING = 15  # products that take as long as to draw one
 _MOVED = 6  # orders under which each is computed
 _FEWEST = 12  # sums that show an order
 _ALIKE = 120  # sums that show none
@@ -45,7 +47,7 @@ def showing_orders(
                 continue
             if dense and clear >= most * _ENOUGH:
                 break
-            drawn = few_of(rng, known, unit, length, _DRAWN // len(units), few=0.0 if dense else _SHARE)
+            drawn = few_of(rng, judge, known, unit, length, _DRAWN // len(units), few=0.0 if dense else _SHARE)
             differs = changed_by_orders(rng, judge, unit, drawn, length, moved_about)
             ranked = np.argsort(-differs, kind="stable")[: most - (clear if dense else found)]
             some = ranked[differs[ranked] > 0]
@@ -70,7 +72,7 @@ def showing_exchanges(rng: Rng, judge: Judge, known: Formats, unit: Unit, length
             break
         count = max(_PAIRED // length, 1) if draw % 2 else _PAIRED // FEW
         pair = rng.choice(open_pairs, count)
-        drawn = _at_pairs(rng, known, unit, length, first[pair], second[pair], dense=bool(draw % 2))
+        drawn = _at_pairs(rng, judge, known, unit, length, first[pair], second[pair], dense=bool(draw % 2))
         a, b = (exchanged(x, first[pair], second[pair]) for x in (drawn.a[:, 0], drawn.b[:, :, 0]))
         other = replace(drawn, a=a[:, None], b=b[:, :, None])
         judge.work += 2 * count * length * cost_of(unit)
@@ -83,10 +85,12 @@ def showing_exchanges(rng: Rng, judge: Judge, known: Formats, unit: Unit, length
     return Batch("exchanges", a, b, c) if len(a) >= _FEWEST else None
 
 
-def _at_pairs(rng: Rng, known: Formats, unit: Unit, length: int, first: Ints, second: Ints, *, dense: bool) -> Batch:
+def _at_pairs(
+    rng: Rng, judge: Judge, known: Formats, unit: Unit, length: int, first: Ints, second: Ints, *, dense: bool
+) -> Batch:
     """Sums of a few products, or of all, of which two are at these places."""
     width = length if dense else min(FEW, length)
-    drawn = few_of(rng, known, unit, width, first.size, few=0.0)
+    drawn = few_of(rng, judge, known, unit, width, first.size, few=0.0)
     pick, rows = rng.integers(0, len(drawn.a), first.size), np.arange(first.size)[:, None]
     last = rng.random((first.size, length))
     last[rows, np.stack([first, second], axis=1)] = -1.0, -0.5  # the two before all other places
@@ -117,10 +121,13 @@ def exchanged(codes: Codes, first: Ints, second: Ints) -> Codes:
 def in_their_places(rng: Rng, judge: Judge, known: Formats, unit: Unit, length: int) -> Batch:
     """The same of a candidate that rounds by random words, which are those of a sum's place among all: for every place, of many sums one
     that is answered differently there."""
-    chosen = few_of(rng, known, unit, length, _WORDS)
+    pool = few_of(rng, judge, known, unit, length, _WORDS)
+    chosen = chosen_of(pool, np.arange(len(pool.a)))
     shown = changed_by_orders(rng, judge, unit, chosen, length)
-    for _ in range(_WORD_DRAWS):
-        drawn = few_of(rng, known, unit, length, _WORDS)
+    for draw in range(_WORD_DRAWS):
+        if draw % _TURNS == _TURNS - 1:
+            pool = few_of(rng, judge, known, unit, length, _WORDS)
+        drawn = chosen_of(pool, rng.permutation(len(pool.a)))
         differs = changed_by_orders(rng, judge, unit, drawn, length)
         better = differs > shown
         for codes, others in ((chosen.a, drawn.a), (chosen.b, drawn.b), (chosen.c, drawn.c)):
@@ -144,9 +151,10 @@ def changed_by_orders(
     return differs
 
 
-def few_of(rng: Rng, known: Formats, unit: Unit, length: int, count: int, few: float = _SHARE) -> Batch:
+def few_of(rng: Rng, judge: Judge, known: Formats, unit: Unit, length: int, count: int, few: float = _SHARE) -> Batch:
     """Single sums of so many products, of a share of which most are zero, of the others any number, and of all where that share is none:
     sums of every kind, and at a candidate's own edges."""
+    judge.work += _DRAWING * count * length
     side = min(_SIDE, int(count**0.5) + 1)
     every = sum_batches(rng, known, length, batches=max(count // (2 * side * side), 1), side=side)
     t, i, j = (x.ravel() for x in np.indices(every.c.shape))
