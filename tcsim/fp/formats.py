@@ -267,6 +267,8 @@ def format_named(fmt: Any) -> Format:
     """
     if isinstance(fmt, Format):
         return fmt
+    if type(fmt) is str and fmt in FORMATS:
+        return FORMATS[fmt]
     name = _type_name(fmt)
     key = name.lower().replace("-", "_")
     if key in _ALIASES:

@@ -133,6 +133,8 @@ def _destination(source: Array, dtype: np.dtype[Any], out: Array | None) -> Arra
         return np.empty(source.shape, dtype)
     if out.dtype.newbyteorder("=") != dtype or out.shape != source.shape:
         raise ValueError(f"out must be a {dtype} array of shape {source.shape}; got {out.dtype} of shape {out.shape}")
+    if not out.flags.writeable:
+        raise ValueError("out is an array that cannot be written; one of JAX never can")
     return out
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, make_dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tcsim.errors import unknown
@@ -48,6 +48,18 @@ def flat_fields(parts: tuple[type[Part], ...]) -> list[tuple[str, str, Any]]:
         for f in fields(part):  # type: ignore[arg-type]
             found.setdefault(f.name, _flat_field(f.name, str(f.type), f))
     return list(found.values())
+
+
+@lru_cache(maxsize=256)
+def _names_of(
+    kinds: tuple[type[Part], ...], present: tuple[bool, ...]
+) -> tuple[list[tuple[type[Part], list[str]]], list[tuple[type[Part], str]]]:
+    """The fields of the parts that a unit has, and every other field with the part that it is of."""
+    names = {kind: [name for name, _ in kind.declared()] for kind in kinds}
+    own = [(kind, names[kind]) for kind, there in zip(kinds, present, strict=True) if there]
+    held = {name for _, some in own for name in some}
+    others = [(kind, name) for kind, there in zip(kinds, present, strict=True) if not there for name in names[kind]]
+    return own, [(kind, name) for kind, name in others if name not in held]
 
 
 def _flat_field(name: str, kind: str, declared: Field[Any]) -> tuple[str, str, Any]:
@@ -110,22 +122,23 @@ class Unit(_Flat):
         kinds, flat, named = type(self).PARTS, vars(self), self.named()
         for name in _SELECTORS:
             named[name].metadata["clean"](name, flat[name])
-        parts: list[Part] = []
-        others: list[tuple[type[Part], str]] = []
-        for kind in kinds:
-            if kind.present(flat):
-                parts.append(kind(*[flat[name] for name, _ in kind.declared()]))
-            else:
-                others += [(kind, name) for name, _ in kind.declared()]
-        held = {name: value for part in parts for name, value in vars(part).items()}
-        others = [(kind, name) for kind, name in others if name not in held]
-        flat.update(held, parts=tuple(parts), **{name: named[name].metadata["clean"](name, flat[name]) for _, name in others})
-        for part in sorted(parts, key=lambda part: part is not self.sum):  # what is added decides what can be said of the rest
+        own, others = _names_of(kinds, tuple([kind.present(flat) for kind in kinds]))
+        parts = tuple([kind(*[flat[name] for name in names]) for kind, names in own])
+        for part in parts:
+            flat.update(vars(part))
+        flat["parts"] = parts
+        for _, name in others:
+            flat[name] = named[name].metadata["clean"](name, flat[name])
+        added = self.sum
+        for part in (
+            added,
+            *(part for part in parts if part is not added),
+        ):  # what is added decides what can be said of the rest
             part.check(self)
         for kind, name in others:
-            value, usual = flat[name], self.sum.neutral.get(name, named[name].default)
+            value, usual = flat[name], added.neutral.get(name, named[name].default)
             if value != usual:
-                raise refusal(kind.missing(name, value, flat) or f"{name}={value!r}: {self.sum.noun} has only {name}={usual!r}")
+                raise refusal(kind.missing(name, value, flat) or f"{name}={value!r}: {added.noun} has only {name}={usual!r}")
 
     @classmethod
     def named(cls) -> Mapping[str, Field[Any]]:

@@ -14,12 +14,9 @@ from support.tensors import numpy_of, same_bits, stored  # noqa: E402
 
 from tcsim.torch import product  # noqa: E402
 
-UNITS = [
-    tcsim.unit("v100:float16"), tcsim.unit("a100:bfloat16"), tcsim.unit("b200:float16"), tcsim.unit("mi250:bfloat16"),
-    tcsim.unit("h200:float16").replace(out="float16"), tcsim.unit("a100:float16").replace(rounding="rne", align_rounding="exact"),
-    tcsim.unit("a100:float16").replace(rounding="sr"), tcsim.unit("h200:float16 -> float16"), tcsim.unit("mi300x:float16"),
-]  # fmt: skip
-SCHEDULES = [tcsim.Sequential(), tcsim.SplitK(3, 16), tcsim.Lanes(4)]
+UNITS = [tcsim.unit(name) for name in ("v100:float16", "a100:bfloat16", "mi250:bfloat16", "h200:float16 -> float16")]
+UNITS.append(tcsim.unit("h200:float16").replace(rounding="sr"))
+SCHEDULES = [tcsim.Sequential(), tcsim.SplitK(3, 16)]
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -49,7 +46,7 @@ def test_any_numbers(unit: Any, fresh_seed: int) -> None:
     for _ in range(8):
         batch, (m, k, n) = int(rng.integers(0, 3)), rng.integers(1, 40, 3)
         lead = (batch,) if batch else ()
-        schedule, (left, right) = SCHEDULES[int(rng.integers(3))], rng.integers(0, 4, 2)
+        schedule, (left, right) = SCHEDULES[int(rng.integers(2))], rng.integers(0, 4, 2)
         with tcsim.torch.emulate(unit, schedule=schedule, threads=int(rng.integers(1, 3)), strict=True):
             for _ in range(4):
                 a, b = numbers(rng, (*lead, m, k), dtype), numbers(rng, (*lead, k, n), dtype)

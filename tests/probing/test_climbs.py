@@ -91,7 +91,7 @@ def test_branches_are_exchanged_as_a_whole() -> None:
     """Of a tree with two far branches exchanged, of which no two places alone explain more."""
     unit = _ordered("tree").replace(block_size=16, k_order=None)
     known = Formats(unit.a_format, unit.b_format, unit.out_format)
-    asked = Box(black_box(unit), known).ask(few_of(np.random.default_rng(5), known, unit, 16, 500, few=0.0))
+    asked = Box(black_box(unit), known).ask(few_of(np.random.default_rng(5), Judge(known), known, unit, 16, 500, few=0.0))
     judge, order = Judge(known), np.arange(16)
     order[[4, 5, 6, 7, 8, 9, 10, 11]] = 8, 9, 10, 11, 4, 5, 6, 7
     judge.allow(1e9)
@@ -125,7 +125,7 @@ def test_chosen_sums_show_orders() -> None:
     unit = _ordered("blocks").replace(k_order=None)
     known = Formats(unit.a_format, unit.b_format, unit.out_format)
     rng = np.random.default_rng(5)
-    chosen, drawn = showing_orders(rng, Judge(known), known, [unit], 16), few_of(rng, known, unit, 16, 2000)
+    chosen, drawn = showing_orders(rng, Judge(known), known, [unit], 16), few_of(rng, Judge(known), known, unit, 16, 2000)
     assert chosen is not None
     shares = [_shown(unit, batch, rng) for batch in (chosen, drawn)]
     assert shares[0] > 0.8 > 0.5 > shares[1], shares
@@ -152,7 +152,7 @@ def test_sums_of_all_products_show_what_few_hide() -> None:
     unit = _ordered("blocks").replace(k_order=None, fraction_bits=1, align_rounding="rna", min_exponent=60)
     known = Formats(unit.a_format, unit.b_format, unit.out_format)
     rng, judge = np.random.default_rng(5), Judge(known)
-    few = few_of(rng, known, unit, 16, 2000)
+    few = few_of(rng, Judge(known), known, unit, 16, 2000)
     assert np.count_nonzero(changed_by_orders(rng, judge, unit, few, 16)) < 100
     chosen = showing_orders(rng, judge, known, [unit], 16)
     assert chosen is not None

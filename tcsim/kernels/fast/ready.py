@@ -123,7 +123,7 @@ def _job(layout: LaidOut, how: FastPlan) -> FastJob:
     block, folded, half = (
         how.width if how.kind >= TREE else unit.block_size,
         how.scaling == FOLDED,
-        layout.unit.out_format.width == 16,
+        np.dtype(unit.out_format.storage).itemsize == 2,
     )
     rows, columns = tasks_of(batch, m, n, threads, 512 if folded else 256)
     high, pitch = -(-rows // 4) * 4, -(-columns // LANES) * LANES
@@ -201,7 +201,7 @@ def ready(layout: LaidOut) -> Ready:
     job, (a, b) = _job(layout, how), sides(layout.unit, layout.stored, layout.shape)
     scale = layout.unit.scale_format
     (offset_a, offset_b) = (B_OFFSET, A_OFFSET) if transposed(layout.shape) else (A_OFFSET, B_OFFSET)
-    bounds, size = np.frombuffer(layout.bounds, np.int64), effort(layout.shape, False)
+    bounds, size = np.frombuffer(layout.bounds, np.int64).copy(), effort(layout.shape, False)
     operands: tuple[Any, ...] = (codes_read(*a, offset_a, how.words), codes_read(*b, offset_b, how.words), bounds)
     sums = int(job.sum != NO_SUM)
     if how.width == EXACT:
