@@ -123,8 +123,8 @@ def test_operands_in_a_wider_format_have_their_own_bits(
     for m, n in ((1, 1), (3, 4)):
         a, b = (
             Operand(rng.integers(0, 1 << f.width, shape).astype(f.storage), f)
-            for shape, f in (((30, m, 11), unit.a_format), ((30, 11, n), unit.b_format))
+            for shape, f in (((10, m, 11), unit.a_format), ((10, 11, n), unit.b_format))
         )
-        problem, out = Problem(unit, Sequential().plan(11), a, b, None, seed=5), np.empty((30, m, n), np.uint32)
+        problem, out = Problem(unit, Sequential().plan(11), a, b, None, seed=5), np.empty((10, m, n), np.uint32)
         multiply_general(problem, out, 1)
         np.testing.assert_array_equal(out, multiply_reference(problem))

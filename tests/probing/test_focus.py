@@ -66,12 +66,12 @@ def test_random_words_are_looked_at_where_they_fell() -> None:
     assert not np.array_equal(simulated(unit.replace(fraction_bits=12), picked), picked.d)
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", range(10))
 def test_problems_have_the_random_words_of_their_places(number: int, fresh_seed: int) -> None:
     """Of any random unit, single outputs and matrices: picked from a call they give what they give in it, twice picked too."""
     rng = np.random.default_rng([fresh_seed, number])
     unit = draw_unit(rng)
-    if unit.arithmetic in ("aligned", "two-stage", "rounded"):
+    if unit.arithmetic in ("aligned", "two-stage", "rounded") and unit.sum_format is None:
         unit = unit.replace(rounding="sr")
     known = Formats(unit.a_format, unit.b_format, unit.out_format, unit.scale_format, unit.scale_block)
     for batch in (families.one_product(rng, known, 30), families.sum_batches(rng, known, 25, side=1 + number % 2)):
