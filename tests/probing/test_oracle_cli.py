@@ -38,7 +38,7 @@ def test_a_page_of_help_with_an_example(verb: str) -> None:
 def test_probe_a_unit(tmp_path: Path) -> None:
     done = invoke("probe", "--unit", "v100:float16", "--json", str(tmp_path / "r.json"), "--html", str(tmp_path / "r.html"))
     assert done.exit_code == 0, done.output
-    assert done.output.startswith("found: float16 -> float32: block_size=4, fraction_bits=23")
+    assert done.stdout.startswith("found: float16 -> float32: block_size=4, fraction_bits=23")
     assert json.loads((tmp_path / "r.json").read_text())["record"]["fraction_bits"] == 23
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
 
