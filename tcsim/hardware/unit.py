@@ -130,11 +130,10 @@ class Unit(_Flat):
         for _, name in others:
             flat[name] = named[name].metadata["clean"](name, flat[name])
         added = self.sum
-        for part in (
-            added,
-            *(part for part in parts if part is not added),
-        ):  # what is added decides what can be said of the rest
-            part.check(self)
+        added.check(self)  # what is added decides what can be said of the rest
+        for part in parts:
+            if part is not added:
+                part.check(self)
         for kind, name in others:
             value, usual = flat[name], added.neutral.get(name, named[name].default)
             if value != usual:

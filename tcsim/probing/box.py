@@ -139,17 +139,13 @@ def _among_others(batch: Batch) -> Batch:
     assert batch.places is not None
     count = int(batch.places.max(initial=-1)) + 1
 
-    def spread(x: Codes | None) -> Codes | None:
-        if x is None:
-            return None
+    def spread(x: Codes) -> Codes:
         whole = np.zeros((count, *x.shape[1:]), x.dtype)
         whole[batch.places] = x
         return whole
 
-    a, b, c, scale_a, scale_b = map(spread, (batch.a, batch.b, batch.c, batch.scale_a, batch.scale_b))
-    assert a is not None
-    assert b is not None
-    assert c is not None
+    a, b, c = map(spread, (batch.a, batch.b, batch.c))
+    scale_a, scale_b = (None if x is None else spread(x) for x in (batch.scale_a, batch.scale_b))
     return Batch(batch.name, a, b, c, scale_a, scale_b)
 
 

@@ -6,17 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.forms import FORMS
 from tcsim_gpu import conversion, host
 
 import tcsim
 from tcsim.fp.codes import first_unrepresentable
 from tcsim.fp.formats import FORMATS, format_named
-
-FORMS = [
-    "float16", "bfloat16", "tfloat32", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float4_e2m1fn",
-    "float8_e4m3fnuz", "float8_ue4m3fn", "float8_e8m0fnu", tcsim.Format(exponent_bits=4, mantissa_bits=3, signed=False, infinities=True),
-    tcsim.Format(exponent_bits=5, mantissa_bits=2, zero=False, infinities=False, nan="none"), tcsim.Format(exponent_bits=11, mantissa_bits=3),
-]  # fmt: skip
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="no C++ compiler here (g++ or clang++)")
 

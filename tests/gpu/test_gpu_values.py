@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.array_calls import bits
 from support.elsewhere import Elsewhere, in_place_of_cupy
+from support.forms import FORMS as EVERY
 from tcsim_gpu import host
 
 import tcsim
@@ -16,10 +17,7 @@ from tcsim.fp.modes import MODES
 from tcsim.fp.storage import OVERFLOWS, SUBNORMALS
 
 FORMS = [
-    "float16", "bfloat16", "tfloat32", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float4_e2m1fn",
-    "float8_e4m3fnuz", "float8_ue4m3fn", "float8_e8m0fnu", "int8", tcsim.Format(exponent_bits=4, mantissa_bits=3, signed=False, infinities=True),
-    tcsim.Format(exponent_bits=5, mantissa_bits=2, zero=False, infinities=False, nan="none"), tcsim.Format(exponent_bits=11, mantissa_bits=3),
-    tcsim.Format(exponent_bits=3, mantissa_bits=0, nan="none"), tcsim.Format(exponent_bits=8, mantissa_bits=19),
+    *EVERY, "int8", tcsim.Format(exponent_bits=3, mantissa_bits=0, nan="none"), tcsim.Format(exponent_bits=8, mantissa_bits=19),
 ]  # fmt: skip
 DTYPES = ("float16", "float32", "float64")
 

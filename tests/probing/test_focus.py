@@ -83,6 +83,16 @@ def test_problems_have_the_random_words_of_their_places(number: int, fresh_seed:
         assert np.array_equal(simulated(unit, picked), asked.d[some[[1, 4, 5, 8]]])
 
 
+def test_random_words_of_units_that_keep_nan_are_those_of_places_too() -> None:
+    unit = Unit("random", "fma", "float32", "float32", "float32", 1, align_rounding="exact", rounding="sr", nan_from="operand")
+    assert unit.keeps_nan
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    asked = Box(black_box(unit), known).ask(families.sum_batches(np.random.default_rng(2), known, 9))
+    picked = of_problems(asked, [5, 2, 11])
+    assert np.array_equal(simulated(unit, picked), picked.d)
+    assert not np.array_equal(simulated(unit, replace(picked, places=None)), picked.d)
+
+
 @pytest.mark.parametrize(("gpu", "instruction"), [("rdna3", "wmma"), ("rdna4", "wmma"), ("x86", "tdpbf16ps")])
 def test_problems_side_by_side_give_what_each_gives_alone(gpu: str, instruction: str) -> None:
     unit = tcsim.unit(gpu, "bfloat16", instruction=instruction)
