@@ -26,6 +26,10 @@ class Operand:
     codes: Codes
     stored: Format
 
+    def of(self, elements: slice) -> Operand:
+        """Some elements of the batch."""
+        return Operand(self.codes[elements], self.stored)
+
 
 @dataclass(frozen=True)
 class Problem:

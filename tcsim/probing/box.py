@@ -189,8 +189,6 @@ def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: 
     plain = schedule is None and unit.sum_format is None and not unit.keeps_nan and unit.arithmetic != "integer"
     if unit.stochastic and batch.places is not None and not plain:
         return simulated(unit, _among_others(batch), schedule, seed)[batch.places]
-    if schedule is None and one_by_one(unit, batch) and (count := problems_at_once(batch)) > 1:
-        return _split(simulated(unit, _joined(batch, count)), batch, count)
     composed_of = isinstance(schedule, Composed)
     problem = Problem(
         unit,
@@ -209,37 +207,6 @@ def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: 
     out = np.empty(batch.c.shape, unit.out_format.storage)
     general.multiply_general(problem, out, 1, batch.places)  # starts faster than the kernels for large problems
     return out
-
-
-def one_by_one(unit: Unit, batch: Batch) -> bool:
-    """Whether a unit's kernel takes the problems of a batch one after another: of single outputs paired sums are taken at once."""
-    return unit.arithmetic == "fused" or (unit.arithmetic == "paired" and batch.c[0].size > 1)
-
-
-_DEARER = 5000  # products that take as long as what a problem of a kernel costs before its first
-
-
-def problems_at_once(batch: Batch) -> int:
-    """How many problems are best computed as one, their rows beside each other's columns, by kernels that take one after another."""
-    return int(min(max((_DEARER / max(batch.a[0].size * batch.b.shape[2], 1)) ** 0.5, 1), len(batch.c)))
-
-
-def _joined(batch: Batch, count: int) -> Batch:
-    """So many problems at a time as one: its blocks along the diagonal are theirs."""
-    a, b, c = (np.pad(x, ((0, -len(x) % count), (0, 0), (0, 0))) for x in (batch.a, batch.b, batch.c))
-    (m, n), k, whole = c.shape[1:], a.shape[2], len(c) // count
-    starts = np.zeros((whole, count, m, count, n), c.dtype)
-    starts[:, np.arange(count), :, np.arange(count)] = c.reshape(whole, count, m, n).swapaxes(0, 1)
-    right = b.reshape(whole, count, k, n).swapaxes(1, 2).reshape(whole, k, count * n)
-    return Batch(batch.name, a.reshape(whole, count * m, k), right, starts.reshape(whole, count * m, count * n))
-
-
-def _split(d: Codes, batch: Batch, count: int) -> Codes:
-    """The outputs of the problems that were computed as one."""
-    _, m, n = batch.c.shape
-    at = np.arange(count)
-    blocks = d.reshape(-1, count, m, count, n)[:, at, :, at]
-    return np.ascontiguousarray(blocks.swapaxes(0, 1).reshape(-1, m, n)[: len(batch.c)])
 
 
 def simulator(unit: Unit, backend: str = "cpu", seed: int = 0) -> Callable[..., Any]:

@@ -9,7 +9,6 @@ decides what is flushed.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,9 @@ from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, only, operands, schedules, up_to
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
-from tcsim.kernels.general.spec import order_of
-from tcsim.kernels.native.outside import LEAST, walked
-from tcsim.problem import Codes, Operand, Problem
-from tcsim.tasks import default_threads, run_tasks
+from tcsim.kernels.native.outside import LEAST, Chain, products_taken, read_factors, walk_batch
+from tcsim.problem import Codes, Problem
+from tcsim.tasks import run_tasks
 
 GATE = Gate(
     "the kernel of fused chains",
@@ -94,30 +92,36 @@ def add_lines(x, width, sums):
 
 
 @routine
-def run_fused_row(a, b, ks, i, j0, block, lanes, c, sums, edge):
-    """c[j] and the products of blocks ks of row i of a and the columns j0 … of b, contiguous.
+def run_fused_row(a, b, ks, starts, lanes, c, pitch, sums, edge):
+    """c[j] and the products of a[k] and b[k, j], k of ks, in blocks from starts[t] on; lines of b are `pitch` apart.
 
     edge[j] is set where a step of column j gave the least normal number, which may be wrong.
     """
-    width, n, last, apart = c.size, b.shape[1], ks.size, sums.size // lanes
-    row, right = at(a, i * a.shape[1]), at(b, j0)
+    width, apart = c.size, sums.size // lanes
     if lanes == 1:
-        run_steps(row, right, at(ks, 0), last, 0, 1, n, width, at(c, 0), at(edge, 0))
+        run_steps(a, b, at(ks, 0), ks.size, 0, 1, pitch, width, at(c, 0), at(edge, 0))
         return
-    for p in range(0, last, block):
+    for t in range(starts.size - 1):
+        first, last = starts[t], starts[t + 1]
         sums[:] = np.float32(0)
-        run_steps(row, right, at(ks, p), min(block, last - p), apart, lanes, n, width, at(sums, 0), at(edge, 0))
+        run_steps(a, b, at(ks, first), last - first, apart, lanes, pitch, width, at(sums, 0), at(edge, 0))
         for lane in range(1, lanes):
             add_lines(at(sums, lane * apart), width, at(sums, 0))
         add_lines(at(sums, 0), width, at(c, 0))
 
 
 @inline
-def nan_step(x, code, a, b, nan_a, nan_b, own):
+def quiet_code(x):
+    """The code of a NaN of float32 made quiet, 0 of a number."""
+    return np.int64(bits_of_float(x)) | _QUIET if np.isnan(x) else np.int64(0)
+
+
+@inline
+def nan_step(x, code, a, b, own):
     """rounded(x, a·b) and its NaN's code, 0 for a number: a's before b's before the sum so far."""
-    if nan_a != 0 or nan_b != 0 or code != 0:
-        return np.nan, nan_a if nan_a != 0 else (nan_b if nan_b != 0 else code)
-    s = add_rounded_ftz(x, a * b)
+    if np.isnan(a) | np.isnan(b) | (code != 0):
+        return np.nan, quiet_code(a) if np.isnan(a) else (quiet_code(b) if np.isnan(b) else code)
+    s = add_rounded_ftz(x, np.float64(a) * np.float64(b))
     return s, own if np.isnan(s) else np.int64(0)
 
 
@@ -131,95 +135,75 @@ def nan_add(x, code_x, y, code_y, own):
 
 
 @routine
-def one_output(a, b, nan_a, nan_b, ks, i, j, first, last, block, lanes, x, code, own):
-    """An output in float64 and the code of its NaN, 0 for a number, by the walk of run_fused_row; x and code are its c."""
-    for p in range(first, last, block):
-        stop = min(p + block, last)
+def one_output(a, b, pitch, ks, starts, lanes, c, own):
+    """The code of an output by the walk of run_fused_row in float64, that of its NaN included."""
+    x, code = np.float64(flush_to_zero(c)), quiet_code(c)
+    for t in range(starts.size - 1):
+        first, last = starts[t], starts[t + 1]
         total, kept = x, code
         for lane in range(lanes):
-            s, mine = (x, code) if lanes == 1 else (0.0, np.int64(0))
-            for q in range(p + lane, stop, lanes):
+            s, mine = (x, code) if lanes == 1 else (np.float64(0), np.int64(0))
+            for q in range(first + lane, last, lanes):
                 k = ks[q]
-                s, mine = nan_step(s, mine, np.float64(a[i, k]), np.float64(b[k, j]), nan_a[i, k], nan_b[k, j], own)
+                s, mine = nan_step(s, mine, a[k], b[k * pitch], own)
             total, kept = (s, mine) if lane == 0 else nan_add(total, kept, s, mine, own)
         x, code = (total, kept) if lanes == 1 else nan_add(x, code, total, kept, own)
-    return x, code
+    return np.uint32(code) if code != 0 else bits_of_float(np.float32(x))
 
 
 @kernel
-def run_rows(first, last, a, b, nan_a, nan_b, ks, block, lanes, c, nan_c, own, out):
-    """Rows first … last - 1 of the codes of c + a·b, products in the order ks; nan_… are codes of NaN operands, or 0."""
-    k, n = ks.size, c.shape[1]
+def run_rows(first, last, m, a, b, ks, starts, lanes, c, own, out):
+    """Rows first … last - 1 of the codes of c + a·b, products in the order ks, in blocks from starts[t] on.
+
+    m rows of a go with k lines of b, the next m with the next k.
+    """
+    k, n = a.shape[1], c.shape[1]
     most = -(-min(n, _COLUMNS) // 16) * 16
     line, edge = zeros(most, np.float32), zeros(most, np.float32)
     sums = zeros(lanes * most, np.float32)
     for i in range(first, last):
         for j0 in range(0, n, _COLUMNS):
-            width = min(_COLUMNS, n - j0)
+            width, row, right = min(_COLUMNS, n - j0), at(a, i * k), i // m * k * n + j0
             some, odd = line[:width], edge[:width]
             for j in range(width):  # an array set to another brings the making of an error's words, a second of compiling
-                some[j], odd[j] = c[i, j0 + j], 0
-            run_fused_row(a, b, ks, i, j0, block, lanes, some, sums, odd)
+                some[j], odd[j] = flush_to_zero(c[i, j0 + j]), np.float32(0)
+            run_fused_row(row, at(b, right), ks, starts, lanes, some, n, sums, odd)
             for j in range(width):
                 out[i, j0 + j] = bits_of_float(some[j])
                 if odd[j] != 0 or np.isnan(some[j]):
-                    x, code = one_output(a, b, nan_a, nan_b, ks, i, j0 + j, 0, k, block, lanes, np.float64(c[i, j0 + j]),
-                                         nan_c[i, j0 + j], own)  # fmt: skip
-                    out[i, j0 + j] = np.uint32(code) if code != 0 else bits_of_float(np.float32(x))
+                    out[i, j0 + j] = one_output(row, at(b, right + j), n, ks, starts, lanes, c[i, j0 + j], own)
 
 
-def _operand(x: Operand, fmt: Format) -> tuple[Any, Any]:
-    """Values with DAZ as float32, and the codes of NaN as float32 ones made quiet; a NaN stored in another format is the one of `fmt`."""
-    if x.stored.width > 16:
-        return _values(x.codes, x.stored, fmt)
-    table, nans = _tables(x.stored, fmt)
-    values = table[x.codes]
-    return values, nans[x.codes] if np.isnan(values).any() else np.zeros(values.shape, np.int64)
-
-
-@lru_cache(maxsize=16)
-def _tables(stored: Format, fmt: Format) -> tuple[Any, Any]:
-    """`_operand` of every code of a format of at most 16 bits."""
-    return _values(np.arange(1 << stored.width, dtype=stored.storage), stored, fmt)
-
-
-def _values(codes: Any, stored: Format, fmt: Format) -> tuple[Any, Any]:
+def _read(codes: Codes, stored: Format, fmt: Format, least: float) -> Any:
+    """Values as float32, zeros of their sign below `least`; a NaN's the code that it leaves; one stored in another format is the NaN of `fmt`."""
     with np.errstate(invalid="ignore"):  # a signalling NaN
-        values = np.asarray(decode(codes, stored), np.float64)
-    values = np.where(np.abs(values) < 2.0**fmt.emin, np.copysign(0.0, values), values)
-    values, nan = np.ascontiguousarray(values, np.float32), np.isnan(values)
-    if not nan.any():
-        return values, np.zeros(values.shape, np.int64)
-    codes = codes.astype(np.int64) if stored == fmt else np.full(nan.shape, fmt.nan_code)
-    fraction = codes >> fmt.padding & ((1 << fmt.mantissa_bits) - 1)
-    sign = np.where(codes & fmt.sign_bit, 1 << 31, 0)
-    return values, np.where(nan, sign | 0x7F800000 | _QUIET | fraction << (23 - fmt.mantissa_bits), 0)
+        values = np.ascontiguousarray(decode(codes, stored), np.float32)
+    values[np.abs(values) < least] *= np.float32(0)
+    nan = np.isnan(values)
+    if nan.any():
+        kept = codes[nan].astype(np.int64) if stored == fmt else np.full(np.count_nonzero(nan), fmt.nan_code)
+        fraction = kept >> fmt.padding & ((1 << fmt.mantissa_bits) - 1)
+        sign = np.where(kept & fmt.sign_bit, 1 << 31, 0)
+        values.view(np.uint32)[nan] = sign | 0x7F800000 | _QUIET | fraction << (23 - fmt.mantissa_bits)
+    return values
 
 
 def multiply_fused(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
-    unit, order = problem.unit, order_of(problem.unit)
-    a, nan_a = map(np.ascontiguousarray, _operand(problem.a, unit.a_format))
-    b, nan_b = map(np.ascontiguousarray, _operand(problem.b, unit.b_format))
-    c_format = FORMATS["float32"]
-    block, lanes, own = unit.block_size, unit.lanes, np.int64(unit.nan | _QUIET)
-    count = threads or default_threads()
+    unit = problem.unit
+    own = np.int64(unit.nan | _QUIET)
 
-    for t in range(problem.shape[0]):
+    def chain_of(ts: slice) -> Chain:
+        _, m, n, k = problem.shape
+        a = read_factors(_read, problem.a.of(ts), unit.a_format, 2.0**unit.a_format.emin, threads)
+        b = read_factors(_read, problem.b.of(ts), unit.b_format, 2.0**unit.b_format.emin, threads)
+        a, b = a.reshape(len(a) * m, k), b.reshape(len(b) * k, n)
 
-        def chain(codes: Codes, first: int, last: int, t: int = t) -> Codes:
-            ks = (np.arange(first, last, order.size)[:, None] + order).reshape(-1)
-            whole = (last - first) // order.size * order.size
-            # Behind the last whole turn of the order, blocks are short where it puts absent products: each by itself.
-            short = [] if lanes == 1 else np.split(ks[whole:], range(block, ks.size - whole, block))
-            for some in (ks,) if lanes == 1 else (ks[:whole], *short):
-                if not (present := some[some < last]).size and last > first:
-                    continue
-                c, nan_c = _operand(Operand(codes, c_format), c_format)
-                found = np.empty(codes.shape, np.uint32)
-                run_rows_of = (a[t], b[t], nan_a[t], nan_b[t], present, block, lanes, c, nan_c, own, found)
-                run_tasks(run_rows, codes.shape[0], count, *run_rows_of)
-                codes = found
-            return codes
+        def chain(codes: Codes, first: int, last: int) -> Codes:
+            found, c = np.empty(codes.shape, np.uint32), np.ascontiguousarray(codes).view(np.float32)
+            run_tasks(run_rows, len(c), threads, m, a, b, *products_taken(unit, first, last), unit.lanes, c, own, found)
+            return found
 
-        out[t] = walked(problem, t, chain)
+        return chain
+
+    walk_batch(problem, out, chain_of)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tcsim.codegen.jit import kernel
-from tcsim.kernels.general.spec import sums_of
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
+from tcsim.kernels.general.spec import order_of, sums_of
 from tcsim.kernels.general.walks import add_outside
-from tcsim.problem import Codes, Problem
+from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import walk_plan
+from tcsim.tasks import run_tasks
 
 # The least normal number less half an ulp: what is smaller is subnormal after its rounding to nearest-even.
 LEAST = 2.0**-126 * (1 - 2.0**-25)
+_AT_ONCE = 1 << 22  # factors that are decoded before they are multiplied
 
 
 @kernel
@@ -25,13 +30,56 @@ def add_all(x, y, precision, layout, out):
             out[i, j] = add_outside(x[i, j], y[i, j], precision, layout)
 
 
-def walked(problem: Problem, t: int, chain: Callable[[Codes, int, int], Codes]) -> Codes:
-    """D of batch element t; see `walked_from`."""
-    return walked_from(problem, None if problem.c is None else problem.c[t], np.zeros(problem.shape[1:3], np.uint32), chain)
+def products_taken(unit: Unit, first: int, last: int) -> tuple[Any, Any]:
+    """(ks, starts): products first … last - 1 in a unit's order, absent ones left out, and where its blocks of them start and end."""
+    order = order_of(unit)
+    ks = (np.arange(first, last, order.size)[:, None] + order).reshape(-1)
+    counts = (ks < last).reshape(-1, unit.block_size).sum(axis=1)
+    return ks[ks < last], np.append(0, np.cumsum(counts[counts > 0]))
 
 
-def walked_from(problem: Problem, c: Codes | None, zero: Codes, chain: Callable[[Codes, int, int], Codes]) -> Codes:
-    """c + A·B of some elements in codes of float32: `chain(c, first, last)` adds products first … last - 1 to the codes c.
+Reading: TypeAlias = Callable[[Codes, Format, Format, float], Any]
+
+
+@kernel
+def gather_entries(first, last, codes, table, out):
+    """out[i] = table[codes[i]]."""
+    for i in range(first, last):
+        out[i] = table[codes[i]]
+
+
+def read_factors(read: Reading, x: Operand, fmt: Format, least: float, threads: int | None) -> Any:
+    """`read(codes, stored, fmt, least)` of an operand, values below `least` being zeros; by a table where there are few codes."""
+    if x.stored.width > 16:
+        return read(x.codes, x.stored, fmt, least)
+    table = _table(read, x.stored, fmt, least)
+    values = np.empty(x.codes.shape, table.dtype)
+    run_tasks(gather_entries, x.codes.size, threads, np.ascontiguousarray(x.codes).reshape(-1), table, values.reshape(-1))
+    return values
+
+
+@lru_cache(maxsize=16)
+def _table(read: Reading, stored: Format, fmt: Format, least: float) -> Any:
+    return read(np.arange(1 << stored.width, dtype=stored.storage), stored, fmt, least)
+
+
+Chain: TypeAlias = Callable[[Codes, int, int], Codes]
+
+
+def walk_batch(problem: Problem, out: Codes, chain_of: Callable[[slice], Chain]) -> None:
+    """Write the codes of D into `out`, (batch, m, n): `chain_of` says what adds products to some elements' rows, one below another."""
+    batch, m, n, k = problem.shape
+    some = max(_AT_ONCE // max((m + n) * k, 1), 1)
+    for first in range(0, batch, some):
+        ts = slice(first, min(first + some, batch))
+        count = ts.stop - first
+        rows = count * m
+        c = None if problem.c is None else problem.c[ts].reshape(rows, n)
+        out[ts] = walked(problem, c, np.zeros((rows, n), np.uint32), chain_of(ts)).reshape(count, m, n)
+
+
+def walked(problem: Problem, c: Codes | None, zero: Codes, chain: Chain) -> Codes:
+    """c + A·B in codes of float32: `chain(c, first, last)` adds products first … last - 1 to the codes c.
 
     One chain from c, or the sum of chains from zero, added as the plan says and rounded as the unit has zeros and subnormals.
     """

@@ -7,26 +7,24 @@ walked again by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from tcsim.codegen.jit import kernel, routine
+from tcsim.codegen.jit import inline, kernel, noalias, routine
 from tcsim.codegen.memory import at
+from tcsim.codegen.scalar_ops import wide_vectors
 from tcsim.codegen.scratch import release, room
 from tcsim.codegen.vector_memory import bits_of_float
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, one_of, only, operands, schedules, up_to
 from tcsim.hardware.choices import TERM_CUTS
-from tcsim.hardware.unit import Unit
-from tcsim.kernels.general.spec import order_of
-from tcsim.kernels.native.outside import LEAST, walked, walked_from
+from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
+from tcsim.kernels.native.outside import LEAST, Chain, products_taken, read_factors, walk_batch
 from tcsim.kernels.native.paired_rows import COLUMNS, COMPLEMENT, EXPONENT, FLOOR, PAIRS, PairedSides, run_paired_blocks
 from tcsim.problem import Codes, Problem
-from tcsim.tasks import default_threads, run_tasks
+from tcsim.tasks import run_tasks
 
 _CUTS = {"floor": FLOOR, "pairs": PAIRS, "complement": COMPLEMENT}
 
@@ -111,108 +109,128 @@ def run_paired_row(rules, codes, left, i, right, special, starts, c, nan_c, room
 
 
 @kernel
-def run_paired_rows(first, last, rules, codes, a, power_a, b, power_b, special_rows, special_columns, starts, c, nan_c, out):
-    """Rows first … last - 1 of the codes of c + a·b; nan_c holds the codes of c that are NaN, or 0; b comes in
-    panels of some columns each, (panels, k, columns), blocks from starts[t] to starts[t + 1] - 1."""
+def run_paired_rows(first, last, m, rules, codes, a, power_a, b, power_b, special_rows, special_columns, starts, c, nan_c, out):
+    """Rows first … last - 1 of the codes of c + a·b; nan_c holds the codes of c that are NaN, or 0; m rows of a go with a matrix of
+    panels of b, (matrices, panels, k, columns), the next m with the next; blocks are from starts[t] to starts[t + 1] - 1."""
     n = c.shape[1]
     room, lines, special = np.empty(4 * COLUMNS), np.empty(4 * COLUMNS), np.empty(COLUMNS, np.bool_)
-    for j0 in range(0, n, COLUMNS):
-        j1, panel = min(j0 + COLUMNS, n), j0 // COLUMNS
-        for i in range(first, last):
-            for j in range(j1 - j0):
-                special[j] = special_rows[i] | special_columns[j0 + j]
-            right = (b[panel], power_b[panel])
-            run_paired_row(
-                rules, codes, (a, power_a), i, right, special, starts, c[i, j0:j1], nan_c[i, j0:j1], room, lines, out[i, j0:j1]
-            )
+    while first < last:
+        t = first // m
+        stop = min(last, (t + 1) * m)
+        for j0 in range(0, n, COLUMNS):
+            j1, right = min(j0 + COLUMNS, n), (b[t, j0 // COLUMNS], power_b[t, j0 // COLUMNS])
+            for i in range(first, stop):
+                for j in range(j1 - j0):
+                    special[j] = special_rows[i] | special_columns[t, j0 + j]
+                run_paired_row(
+                    rules,
+                    codes,
+                    (a, power_a),
+                    i,
+                    right,
+                    special,
+                    starts,
+                    c[i, j0:j1],
+                    nan_c[i, j0:j1],
+                    room,
+                    lines,
+                    out[i, j0:j1],
+                )
+        first = stop
+
+
+@inline
+def exponent_power(x, leading, least):
+    """What a factor's exponent brings: 2^E, at least `least`; 0 of zeros and of what is not finite."""
+    return max(leading, least) if (x != 0) & (leading < np.inf) else 0.0
 
 
 @kernel
-def run_paired_outputs(first, last, rules, codes, a, power_a, b, power_b, special_rows, special_columns, starts, c, nan_c, out):
-    """Single outputs first … last - 1, each of a row of a and a panel of b of one column."""
-    room, lines, special = np.empty(4 * COLUMNS), np.empty(4 * COLUMNS), np.empty(COLUMNS, np.bool_)
+def pack_paired_rows(first, last, values, ks, least, packed, powers, special):
+    """Rows of a with their products in order, what their exponents bring, and whether one is not finite."""
     for i in range(first, last):
-        special[0] = special_rows[i] | special_columns[i]
-        run_paired_row(rules, codes, (a, power_a), i, (b[i], power_b[i]), special, starts, c[i], nan_c[i], room, lines, out[i])
+        odd = 0.0
+        for q in range(ks.size):
+            x = values[i, ks[q]]
+            leading = float64_of_bits(bits_of_float64(x) & EXPONENT)
+            packed[i, q], powers[i, q], odd = x, exponent_power(x, leading, least), max(odd, leading)
+        special[i] = odd == np.inf
 
 
-def _factors(unit: Unit, codes: Codes, stored: Format, fmt: Format) -> tuple[Any, Any]:
-    """Values as float64, and 2^E of each; flushed, zeros of their sign, where the unit does so."""
-    codes = np.ascontiguousarray(codes)
-    if stored.width > 16 or codes.size < 1 << stored.width - 2:
-        return _read(unit, codes, stored, fmt)
-    values, powers = _table(unit, stored, fmt)
-    return values[codes], powers[codes]
+@noalias
+def pack_paired_line(x, width, least, values, powers, odd):
+    """A line of factors and what their exponents bring; odd[j] becomes infinite where one is not finite."""
+    wide_vectors()
+    for j in range(width):
+        leading = float64_of_bits(bits_of_float64(x[j]) & EXPONENT)
+        values[j], powers[j], odd[j] = x[j], exponent_power(x[j], leading, least), max(odd[j], leading)
 
 
-@lru_cache(maxsize=8)
-def _table(unit: Unit, stored: Format, fmt: Format) -> tuple[Any, Any]:
-    """What `_read` makes of every code."""
-    return _read(unit, np.arange(1 << stored.width, dtype=stored.storage), stored, fmt)
+@kernel
+def pack_paired_panels(first, last, panels, values, ks, least, packed, powers, special):
+    """Panels of b, (matrices, panels, k, columns), as `pack_paired_rows`; zeros behind the last column."""
+    (_, k, n), depth, columns = values.shape, ks.size, packed.shape[3]
+    odd = np.empty(columns)
+    for task in range(first, last):
+        t, j0 = task // panels, task % panels * columns
+        width = min(columns, n - j0)
+        for j in range(width):
+            odd[j] = 0.0
+        for q in range(depth):
+            to = (task * depth + q) * columns
+            pack_paired_line(at(values, (t * k + ks[q]) * n + j0), width, least, at(packed, to), at(powers, to), at(odd, 0))
+            for j in range(width, columns):
+                packed[t, task % panels, q, j] = powers[t, task % panels, q, j] = 0.0
+        for j in range(width):
+            special[t, j0 + j] = odd[j] == np.inf
 
 
-def _read(unit: Unit, codes: Codes, stored: Format, fmt: Format) -> tuple[Any, Any]:
+def _read(codes: Codes, stored: Format, fmt: Format, least: float) -> Any:
+    """Values as float64, zeros of their sign below `least`."""
     with np.errstate(invalid="ignore"):  # a signalling NaN
-        values = np.asarray(decode(codes, stored), np.float64)
-    if unit.zeros.flush_operands:
-        values = np.where(np.abs(values) < 2.0**unit.out_format.emin, np.copysign(0.0, values), values)
-    finite = np.isfinite(values) & (values != 0)
-    leading = (values.view(np.int64) & EXPONENT).view(np.float64)
-    return values, np.where(finite, np.maximum(leading, 2.0**fmt.emin), 0.0)
-
-
-def _panels(b: Any) -> Any:
-    """(panels, k, columns): the codes of b's columns, zeros behind the last."""
-    k, n = b.shape
-    width, count = max(min(COLUMNS, n), 1), -(-n // COLUMNS)
-    wide = np.zeros((k, count * width), b.dtype)
-    wide[:, :n] = b
-    return np.ascontiguousarray(wide.reshape(k, count, width).transpose(1, 0, 2))
+        values = np.ascontiguousarray(decode(codes, stored), np.float64)
+    values[np.abs(values) < least] *= 0.0
+    return values
 
 
 def multiply_paired(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
-    unit, order = problem.unit, order_of(problem.unit)
+    unit = problem.unit
     assert unit.fraction_bits is not None
     assert unit.late_fraction_bits is not None
-    emin, count = unit.min_exponent, threads or default_threads()
+    emin = unit.min_exponent
     least, edge = (0.0, 0.0) if emin is None else (2.0**emin, 2.0**emin)
     zero = np.nextafter(LEAST, 0.0) if unit.zeros.flush_results else 2.0**-150  # what a float32 is +0 for
     rules = (_CUTS[unit.term_cut], zero, 2.0**-unit.fraction_bits, 2.0**-unit.late_fraction_bits, least, edge)
+    flushed = 2.0**unit.out_format.emin if unit.zeros.flush_operands else 0.0
     own = np.int64(unit.nan)
     codes = (own, own if unit.factor_nan is None else np.int64(unit.factor_nan))
 
-    def chained(rows: Codes, columns: Codes, panels: Callable[[Codes], Codes], run: Any) -> Callable[[Codes, int, int], Codes]:
-        """What adds some products to codes of c: rows of a along k, columns of b along k, cut into panels."""
+    def chain_of(ts: slice) -> Chain:
+        _, m, n, k = problem.shape
+        rows = read_factors(_read, problem.a.of(ts), unit.a_format, flushed, threads)
+        columns = read_factors(_read, problem.b.of(ts), unit.b_format, flushed, threads)
+        rows, count, width, panels = rows.reshape(len(rows) * m, k), len(columns), max(min(COLUMNS, n), 1), -(-n // COLUMNS)
 
         def chain(start: Codes, first: int, last: int) -> Codes:
-            ks = (np.arange(first, last, order.size)[:, None] + order).reshape(-1)
-            counts = (ks < last).reshape(-1, unit.block_size).sum(axis=1)
-            starts, ks = np.append(0, np.cumsum(counts[counts > 0])), ks[ks < last]
+            ks, starts = products_taken(unit, first, last)
             sums = np.ascontiguousarray(start).view(np.float32)
             nan_c = np.where(np.isnan(sums), start.astype(np.int64), 0)
             with np.errstate(invalid="ignore"):
                 c = sums.astype(np.float64)
-            if unit.zeros.flush_operands:
-                c = np.where(np.abs(c) < 2.0**unit.out_format.emin, np.copysign(0.0, c), c)
+            c[np.abs(c) < flushed] *= 0.0
             if not ks.size:  # c as it is taken; a NaN is the unit's own
                 return np.where(nan_c != 0, np.uint32(own), c.astype(np.float32).view(np.uint32))
             found = np.empty(start.shape, np.uint32)
-            left = _factors(unit, rows[:, ks], problem.a.stored, unit.a_format)
-            right = _factors(unit, panels(columns[ks]), problem.b.stored, unit.b_format)
-            special = ~np.isfinite(left[0]).all(axis=1), ~np.isfinite(right[0]).all(axis=1).reshape(-1)
-            run_tasks(run, start.shape[0], count, rules, codes, *left, *right, *special, starts, c, nan_c, found)
+            left, right = np.empty((2, len(rows), ks.size)), np.empty((2, count, panels, ks.size, width))
+            special = np.empty(len(rows), np.bool_), np.empty((count, n), np.bool_)
+            run_tasks(pack_paired_rows, len(rows), threads, rows, ks, 2.0**unit.a_format.emin, *left, special[0])
+            run_tasks(
+                pack_paired_panels, count * panels, threads, panels, columns, ks, 2.0**unit.b_format.emin, *right, special[1]
+            )
+            run_tasks(run_paired_rows, len(start), threads, m, rules, codes, *left, *right, *special, starts, c, nan_c, found)
             return found
 
         return chain
 
-    batch, m, n, _ = problem.shape
-    if m == n == 1:
-        rows, columns = problem.a.codes[:, 0], problem.b.codes[:, :, 0].T
-        outputs = chained(rows, columns, lambda b: np.ascontiguousarray(b.T)[:, :, None], run_paired_outputs)
-        out[:, 0] = walked_from(
-            problem, None if problem.c is None else problem.c[:, 0], np.zeros((batch, 1), np.uint32), outputs
-        )
-        return
-    for t in range(batch):
-        out[t] = walked(problem, t, chained(problem.a.codes[t], problem.b.codes[t], _panels, run_paired_rows))
+    walk_batch(problem, out, chain_of)

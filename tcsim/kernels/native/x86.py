@@ -173,5 +173,5 @@ def multiply_x86(problem: Problem, threads: int | None = None) -> Codes:
         if unit.arithmetic == "integer":  # which wraps, whatever the schedule
             out[t] = part(np.zeros(out.shape[1:], np.uint32) if problem.c is None else problem.c[t], 0, problem.shape[3])
         else:
-            out[t] = walked(problem, t, part)
+            out[t] = walked(problem, None if problem.c is None else problem.c[t], np.zeros(out.shape[1:], np.uint32), part)
     return out

@@ -104,6 +104,6 @@ class Climb:
     def _wrong(self, a: Codes, b: Codes, rows: Ints) -> npt.NDArray[np.bool_]:
         """Which of these sums, with their products moved, a candidate does not give where they stand."""
         batch = Batch("moved", a[:, None], b[:, :, None], self.asked.c[rows], places=rows if self.unit.stochastic else None)
-        self.judge.begin(self.unit, batch)
+        self.judge.begin()
         self.judge.work += rows.size * (a.shape[1] + 10) * cost_of(self.unit)
         return np.asarray(simulated(self.unit, batch, seed=self.judge.seed).ravel() != self.d[rows])

@@ -101,7 +101,7 @@ class Halves:
         unit = self.judge.unit({**parts, "fraction_bits": bits, "k_order": None})
         if unit is None:
             return 0
-        self.judge.begin(unit, both[0])
+        self.judge.begin()
         self.judge.work += 2 * asked.size * both[0].a.shape[2] * cost_of(unit)
         answers = [simulated(unit, batch, seed=self.judge.seed) for batch in both]
         return int(np.count_nonzero((answers[0] == asked.d) | (answers[1] == asked.d)))
@@ -152,7 +152,7 @@ class Halves:
         if asked is None or unit is None:
             return None
         small = halved(known, cut, np.arange(3), np.arange(3), size)
-        self.judge.begin(unit, small)
+        self.judge.begin()
         wanted, seen = _by_start(replace(small, d=simulated(unit, small, seed=self.judge.seed))), _by_start(asked)
         for start in range(_STARTS):
             together, apart = wanted[start, 0, 2], wanted[start, 0, 1]

@@ -72,7 +72,7 @@ class Orders:
     def _simulated(self, unit: Unit, chosen: Sequence[contests.Contest], at: Labels, k: int) -> npt.NDArray[np.uint64]:
         """What a unit answers to contests at these places."""
         small = contests.contests_at(self.box.formats, chosen, at, at, k)
-        self.judge.begin(unit, small)
+        self.judge.begin()
         return contests.answers(replace(small, d=simulated(unit, small, seed=self.judge.seed)), len(chosen))
 
     def _seen(self, kept: int, chosen: Sequence[contests.Contest]) -> npt.NDArray[np.uint64] | None:
@@ -149,7 +149,7 @@ class Orders:
         found: list[Labels] = []
         for block, pairs in zip(blocks, zip(*asked, strict=True), strict=True):
             for batch in pairs:
-                self.judge.begin(unit, batch)
+                self.judge.begin()
                 self.judge.work += batch.size * batch.a.shape[2]
             wanted = [structure.answer_rows(simulated(unit, batch, seed=self.judge.seed)) for batch in pairs]
             seen = [structure.answer_rows(batch.d) for batch in pairs]
@@ -188,7 +188,7 @@ class Orders:
             fits = np.zeros((len(ends), len(both)), bool)
             for node, places in enumerate(ends):
                 moved = words.moved_to(inner, np.broadcast_to(np.array(places) + start, both.shape), len(blocks) * size)
-                self.judge.begin(unit, moved)
+                self.judge.begin()
                 self.judge.work += moved.size * len(blocks) * size
                 fits[node] = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(1, 2))
             if not (fits.sum(axis=0) == 1).all():
@@ -216,7 +216,7 @@ class Orders:
             for place in at:
                 beside = start + (place + np.arange(count)) % size
                 moved = words.moved_to(inner, np.broadcast_to(beside, (size, count)), length)
-                self.judge.begin(unit, moved)
+                self.judge.begin()
                 self.judge.work += moved.size * length
                 fits[:, place] = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(1, 2))
             order = words.in_turn(fits)

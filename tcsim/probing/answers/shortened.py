@@ -136,7 +136,7 @@ class Shortened:
     def _differ(self, unit: Unit | None, other: Unit, batch: Batch) -> npt.NDArray[np.bool_]:
         """Which of a batch's outputs two units give differently."""
         assert unit is not None
-        self.judge.begin(other, batch)
+        self.judge.begin()
         self.judge.work += batch.size * batch.a.shape[2] * cost_of(other)
         return np.asarray(
             (simulated(unit, batch, seed=self.judge.seed) != simulated(other, batch, seed=self.judge.seed)).ravel()

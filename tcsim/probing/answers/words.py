@@ -96,7 +96,7 @@ def fitting(judge: Judge, unit: Unit, asked: Batch) -> Fits:
         for first in range(0, len(asked.a), problems):
             some = first + np.unique(able // _COLUMNS)
             looked_at = of_problems(moved, some)
-            judge.begin(unit, looked_at)
+            judge.begin()
             judge.work += looked_at.size * count * cost_of(unit)
             same = np.zeros((problems, _COLUMNS), bool)
             same[some - first] = (simulated(unit, looked_at, seed=judge.seed) == asked.d[some]).all(axis=1)

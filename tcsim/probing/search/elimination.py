@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.general.spec import significands
-from tcsim.probing.box import Batch, Formats, of_problems, one_by_one, problems_at_once, simulated
+from tcsim.probing.box import Batch, Formats, of_problems, simulated
 from tcsim.probing.search.candidates import USUAL, Parts, Scan, all_moves, cuts, moves, scans, starts, unit_of_parts
 
 _QUICK = ("zeros", "cut and least exponent")  # few changes, each cheap: before numbers are scanned
@@ -26,7 +26,7 @@ _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up 
 # Of so many problems every eleventh first, or some two hundred, and the rest where these are explained nearly all.
 _MANY, _APART, _PILOTS, _AT_ALL = 100, 11, 200, 0.97
 _DEAR = 5000  # products of a batch from which on it is kept which of its outputs a candidate misses
-_CALL, _PROBLEM = 1.5e4, 1.5e3  # what a candidate costs before its first product, and for a problem by itself
+_CALL = 1.5e4  # what a candidate costs before its first product
 
 
 @lru_cache(maxsize=4096)
@@ -107,20 +107,20 @@ class Judge:
 
     def rows(self, unit: Unit, batch: Batch) -> list[bytes]:
         """What a unit answers to each problem of a batch."""
-        self.begin(unit, batch)
+        self.begin()
         self.work += batch.size * batch.a.shape[2]
         if (unit, id(batch)) not in self._rows:
             self._rows[unit, id(batch)] = [d.tobytes() for d in simulated(unit, batch, seed=self.seed)]
         return self._rows[unit, id(batch)]
 
-    def begin(self, unit: Unit, batch: Batch) -> None:
+    def begin(self) -> None:
         """Count what computing a batch costs before its first product."""
-        self.work += _CALL + (_PROBLEM * len(batch.c) / problems_at_once(batch) if one_by_one(unit, batch) else 0)
+        self.work += _CALL
 
     def matched(self, unit: Unit, batch: Batch) -> int:
         key = (unit, id(batch))
         if key not in self._kept:
-            self.begin(unit, batch)
+            self.begin()
             self.work += batch.size * (batch.a.shape[2] + 10) * cost_of(unit)
             self._kept[key] = batch.size - int(np.count_nonzero(self._missed(unit, batch)))
         return self._kept[key]

@@ -253,7 +253,7 @@ def by_pairs(judge: Judge, pairs: Batch, length: int, parts: Parts) -> Parts | N
         return None
     known = judge.orders.get((unit, id(pairs)), ())
     if known == ():
-        judge.begin(unit, pairs)
+        judge.begin()
         wanted = answer_rows(simulated(unit, pairs, seed=judge.seed))
         known = judge.orders[unit, id(pairs)] = matched(answer_rows(pairs.d), wanted, length)
     return None if known is None else {**parts, "k_order": known}
