@@ -213,6 +213,8 @@ def _heights(rng: Rng, known: Formats, unit: Unit, count: int) -> tuple[Ints, In
     of_out = rng.integers(lowest, max(min(out.emax, high + _ABOVE), lowest) + 1, count)
     middle = rng.integers(max(low, -8), min(high, 8) + 1, count) if max(low, -8) <= min(high, 8) else any_height
     heights = [any_height, of_out, middle, last + rng.integers(-2, 5, count), min(out.emax, high) + rng.integers(-2, 2, count)]
+    if unit.zeros.flush_results:
+        heights.append(out.emin + rng.integers(-2, 5, count))
     if floor is not None:
         heights += [floor + rng.integers(-_NEAR, _NEAR + 1, count), floor + rng.integers(-30, 3, count)]
     depths = [n for n in (unit.fraction_bits, unit.late_fraction_bits) if n is not None] or [out.mantissa_bits]
