@@ -187,6 +187,18 @@ def test_words_tell_blocks_in_which_a_zero_sets_where_terms_are_cut() -> None:
     assert [sorted(found["k_order"][i : i + 2]) for i in range(0, 10, 2)] == [x.tolist() for x in _blocks(unit)]
 
 
+@pytest.mark.parametrize(("size", "blocks"), [(2, 9), (14, 2), (25, 1), (36, 2)])
+def test_random_words_tell_how_many_products_a_block_has(size: int, blocks: int) -> None:
+    """Of terms: those of the first block are cut as in one of any size. Of sums as a tree: each size numbers its words in its own way."""
+    for unit in (
+        _unit("aligned", size, size, blocks, fraction_bits=11, align_rounding="sr", late_fraction_bits=None),
+        _unit("rounded", size, size, blocks, rounding="sr"),
+    ):
+        box, judge = Box(black_box(unit), _known(unit)), Judge(_known(unit))
+        orders = Orders(box, np.random.default_rng(0), judge, [])
+        assert orders.first_block({**parts_of(unit), "block_size": 3, "k_order": None}) == size, unit.arithmetic
+
+
 @pytest.mark.parametrize(("out", "late", "share"), [("float32", 31, 0.6), (Format(2, 10, name="e2m10", bias=1), 56, 0.2)])
 def test_lone_products_show_random_words(out: Any, late: int, share: float) -> None:
     """As many as are found, also where c keeps so few bits beside the zeros of later blocks that one in a hundred does."""

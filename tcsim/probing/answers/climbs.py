@@ -33,6 +33,7 @@ from tcsim.probing.search.showing import (
     with_order_of,
     with_zeros,
 )
+from tcsim.problem import Codes
 
 _TOLD, _UNABLE = 16, 0.05  # orders in which sums are answered alike, and how many of those may be wrong
 _BRIEF = 6  # products of which every order is a likely one
@@ -195,26 +196,26 @@ class Climbs:
         order[some] = np.roll(order[some], 1)
         return order
 
-    def _alike(self, unit: Unit, asked: Batch, length: int) -> npt.NDArray[np.bool_]:
-        """Which sums a candidate answers alike in several orders."""
+    def _alike(self, unit: Unit, asked: Batch, length: int) -> tuple[npt.NDArray[np.bool_], Codes]:
+        """Which sums a candidate answers alike in several orders, and what it answers to each in one of them."""
         moved = [with_order_of(asked, self.rng.permutation(length)) for _ in range(_TOLD)]
         answers = np.stack([simulated(unit, batch, seed=self.judge.seed).ravel() for batch in moved])
         self.judge.work += _TOLD * (asked.size * (asked.a.shape[2] + 10) * cost_of(unit))
-        return np.asarray((answers == answers[0]).all(axis=0))
+        return np.asarray((answers == answers[0]).all(axis=0)), answers[0]
 
     def _able(self, unit: Unit, asked: Batch, length: int) -> bool:
         """Whether a candidate gives the sums that it answers alike in several orders: of no order could it give others."""
         if length <= _BRIEF:
             return True
-        alike = self._alike(unit, asked, length)
+        alike, answers = self._alike(unit, asked, length)  # in orders at random: places drawn side by side are rarely so in any
         assert asked.d is not None
-        wrong = np.count_nonzero(alike & (simulated(unit, asked, seed=self.judge.seed) != asked.d).ravel())
+        wrong = np.count_nonzero(alike & (answers != asked.d.ravel()))
         return bool(wrong <= _UNABLE * np.count_nonzero(alike))
 
     def _climbed(self, unit: Unit, asked: Batch, order: Ints) -> tuple[int, Ints]:
         """How many sums an order leaves unexplained from which no exchange of two places explains more, and that order: first of sums of
         few products, which are little work, then of all where those are nearly explained. Of random words those that show orders alone."""
-        shown = ~self._alike(unit, asked, order.size) if unit.stochastic else np.ones(asked.size, bool)
+        shown = ~self._alike(unit, asked, order.size)[0] if unit.stochastic else np.ones(asked.size, bool)
         few = ((asked.a[:, 0] != 0) | (asked.b[:, :, 0] != 0)).sum(axis=1) < FEW
         left = 0
         for rows in (np.flatnonzero(shown & few), np.flatnonzero(shown)):

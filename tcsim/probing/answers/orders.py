@@ -225,24 +225,44 @@ class Orders:
             found.append(block[order])
         return self._ordered(parts, found)
 
-    def alone(self, parts: Parts) -> Iterator[Parts]:
-        """Orders of k under which the random words of lone products are those of the places they are at."""
+    def first_block(self, parts: Parts) -> int:
+        """How many products the first block has whose sums are rounded, or terms cut, by random words: as lone products show at its places.
+        0 where they show none, or the words are those of any."""
+        asked = self._lone(parts)
+        if asked is None:
+            return 0
+        if parts["arithmetic"] == "rounded":  # whose words of sums are those of no other size
+            sizes = range(1, asked.a.shape[2] // 2 + 1)
+            tried = (
+                unit_of_parts(self.box.formats, {**parts, "block_size": n, "chain": 1, "chains": 1, "k_order": None})
+                for n in sizes
+            )
+            return next((u.block_size for u in tried if u is not None and words.fits_first(self.judge, u, asked)), 0)
+        most = asked.a.shape[2] - 1  # a block of zeros behind cuts a sum again that carried
+        held = self._places({**parts, "block_size": most, "chain": 1, "chains": 1}, asked)[:, :most].any(axis=0)
+        return int(held.argmin())
+
+    def _lone(self, parts: Parts) -> Batch | None:
+        """Answered lone products under whose c a candidate rounds by random words; None where it has none."""
         known = self.box.formats
         unit = unit_of_parts(known, {**parts, "k_order": None})
         if unit is None or not unit.stochastic or known.scale is not None or parts["c_enters"] != "aligned":
-            return
-        of_results = parts["rounding"] == "sr" and parts["arithmetic"] in ("aligned", "two-stage")
+            return None
         kind = repr(
             [parts[key] for key in ("align_rounding", "fraction_bits", "product_rounding", "rounding", "out_precision")]
         )
         if kind not in self._alone:
-            most = _LONG if of_results else _SHORT
+            most = _LONG if _of_results(parts) else _SHORT
             self._alone[kind] = self.box.more(words.lone(self.rng, known, unit, parts, self.box.whole(most)))
-        asked = self._alone[kind]
-        if asked is None or asked.d is None:
+        return self._alone[kind]
+
+    def alone(self, parts: Parts) -> Iterator[Parts]:
+        """Orders of k under which the random words of lone products are those of the places they are at."""
+        asked = self._lone(parts)
+        if asked is None:
             return
         count, size = asked.a.shape[2], parts["block_size"]
-        for blocks in self._dealt(parts, asked) if of_results else ():
+        for blocks in self._dealt(parts, asked) if _of_results(parts) else ():
             shape = {**parts, "block_size": len(blocks[0]), "chain": 1, "chains": 1}
             yield self._ordered(shape, blocks)
             halved = self.halves.ordered(shape, blocks, partial(self._worth, shape)) if shape["parity_split"] else None
@@ -283,6 +303,11 @@ class Orders:
         if (unit, id(asked)) not in self._fitting:
             self._fitting[unit, id(asked)] = words.fitting(self.judge, unit, asked)
         return self._fitting[unit, id(asked)]
+
+
+def _of_results(parts: Parts) -> bool:
+    """Whether the sum of a block is rounded by a random word."""
+    return parts["rounding"] == "sr" and parts["arithmetic"] in ("aligned", "two-stage")
 
 
 def _tree(size: int) -> tuple[Labels, list[tuple[int, int]]]:

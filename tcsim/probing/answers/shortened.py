@@ -25,7 +25,7 @@ _WORK, _FEWEST, _MOST, _EACH = (
     2000,
     6,
 )  # products, sums of a length that these are chosen from, sums for every exchange
-_NEARLY = 0.998  # of everything by blocks taken upwards
+_NEARLY, _BRIEF = 0.998, 8  # of everything by blocks taken upwards; products of those whose cut ones are more of everything
 _AT_ONCE, _TURNS, _WORK_ANYWHERE = 4, 60, 1e8  # branches exchanged at once, how often, and products
 
 
@@ -41,7 +41,8 @@ class Shortened:
         whole blocks of them are nearly the same in any order. `anywhere`: of a tree that whole blocks tell, from other places as well."""
         parts, score = found.parts, found.score
         hidden = parts["term_cut"] == "pairs" or parts["lanes"] > 1 or parts["parity_split"]
-        if hidden and parts["k_order"] is None and _NEARLY < score < 1.0:
+        least = _ORDERED if parts["block_size"] <= _BRIEF else _NEARLY
+        if hidden and parts["k_order"] is None and least < score < 1.0:
             upwards = {**parts, "k_order": tuple(range(parts["block_size"]))}
             better = self._climbed(Found(upwards, score), used)
             return found if better.parts == upwards else better

@@ -250,10 +250,12 @@ class Walker(Asking):
             lone = {key: found.parts[key] for key in ("rounding", "product_rounding", "align_rounding", "fraction_bits")}
             begun = [{**best.parts, **lone}, *([best.parts] if best.parts != {**best.parts, **lone} else [])]
             best = self.first_best(best, chain.from_iterable(self.asked_orders.alone(parts) for parts in begun), used)
-        if best.perfect or best.score > _ONE_BLOCK or best.parts["align_rounding"] != "sr":
+        shown = best.parts["align_rounding"] == "sr" or (best.parts["arithmetic"] == "rounded" and random)
+        if best.perfect or best.score > _ONE_BLOCK or not shown:
             return best
-        sizes = [n for n in range(1, _SIZES + 1) if n != best.parts["block_size"]]  # which blocks show only in the right order
-        tried = (self.asked_orders.alone({**best.parts, "block_size": n}) for n in sizes)
+        told = self.asked_orders.first_block(best.parts)
+        sizes = [told] if told > 1 else range(1, _SIZES + 1)  # which blocks show only in the right order
+        tried = (self.asked_orders.alone({**best.parts, "block_size": n}) for n in sizes if n != best.parts["block_size"])
         return self.first_best(best, chain.from_iterable(tried), used)
 
     def contested(self, found: Found, used: list[Batch], *, again: bool = True) -> Found:

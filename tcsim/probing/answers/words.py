@@ -79,6 +79,20 @@ def _random(unit: Unit, a: Codes, values: Codes, c: Codes) -> Fits:
     return np.asarray((answers != answers[0]).any(axis=0))
 
 
+def fits_first(judge: Judge, unit: Unit, asked: Batch) -> bool:
+    """Whether one of answered lone products gives the same answers in the first block of a unit, side by side with some others."""
+    assert asked.d is not None
+    count, problems = asked.a.shape[2], len(asked.a) // _TURNS
+    turn, at = np.indices((_TURNS, count))
+    problem, column = turn * problems + at // _COLUMNS, at % _COLUMNS
+    moved = replace(asked, a=np.zeros_like(asked.a), b=np.zeros_like(asked.b))
+    moved.a[problem, :, column], moved.b[problem, column, column] = asked.a[problem, :, at], asked.b[problem, at, column]
+    judge.begin()
+    judge.work += moved.size * count * cost_of(unit)
+    same = (simulated(unit, moved, seed=judge.seed) == asked.d).all(axis=1).reshape(_TURNS, problems * _COLUMNS).all(axis=0)
+    return bool(same[:count][at[0] % _COLUMNS < unit.block_size].any())
+
+
 def fitting(judge: Judge, unit: Unit, asked: Batch) -> Fits:
     """For every k of answered lone products at which places of a unit they would give the same answers, looked at turn by turn as
     long as they do."""
