@@ -101,7 +101,11 @@ class Search(Numbers):
             self.sums.append(missed_most(self.judge, found.parts, refuted))
         kept = max(kept_bits(batch.d, self.box.formats.out) for batch in self.products if batch.d is not None)
         kinds = modes(self.box.formats, self.judge.group)
-        starts = [starting_points(self.judge, mode, [self.small], self.nans[0], kept) for mode in kinds]
+        bits = {"after": min(kept, self.kept_without_c())}  # of a block's result, where c comes beside it
+        starts = [
+            starting_points(self.judge, mode, [self.small], self.nans[0], bits.get(mode.get("c_enters", ""), kept))
+            for mode in kinds
+        ]
         begun = [f for nth in zip_longest(*starts) for f in nth if f is not None]  # every kind once, then from elsewhere
         begun = [self.begun_of_pairs(f) if f.parts["arithmetic"] == "paired" else self.with_zeros(f) for f in begun]
         later = self.put_off

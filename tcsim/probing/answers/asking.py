@@ -17,7 +17,7 @@ from tcsim.probing.answers.tides import Tides
 from tcsim.probing.box import Batch, Box, nans_of, of_few
 from tcsim.probing.questions import families, marks
 from tcsim.probing.questions.chance import Chance
-from tcsim.probing.questions.codes import Rng
+from tcsim.probing.questions.codes import Rng, kept_bits, magnitude_codes
 from tcsim.probing.questions.edges import ladders
 from tcsim.probing.questions.rungs import rungs
 from tcsim.probing.search import structure
@@ -75,6 +75,12 @@ class Asking:
             None  # every k's block, the length of the order, the blocks' size, as contests show
         )
         self.blocks: dict[tuple[int, ...], Batch | None] = {}
+
+    def kept_without_c(self) -> int:
+        """How many bits answers to two products beside a zero have at most: where c comes late, those of a block's result."""
+        out, two = self.box.formats.out, self.sums[0]
+        assert two.d is not None
+        return kept_bits(two.d[magnitude_codes(two.c, out) == 0], out)
 
     @property
     def products(self) -> list[Batch]:
