@@ -13,6 +13,7 @@ from support.recovery import black_box
 import tcsim
 from tcsim.fp.formats import FORMATS
 from tcsim.hardware.unit import Unit
+from tcsim.kernels.native import outside
 from tcsim.probing.box import Batch, Box, Formats, of_problems, simulated
 from tcsim.probing.questions import families
 from tcsim.probing.questions.edges import edge_sums
@@ -94,7 +95,12 @@ def test_random_words_of_units_that_keep_nan_are_those_of_places_too() -> None:
 
 
 @pytest.mark.parametrize(("gpu", "instruction"), [("rdna3", "wmma"), ("rdna4", "wmma"), ("x86", "tdpbf16ps")])
-def test_problems_side_by_side_give_what_each_gives_alone(gpu: str, instruction: str) -> None:
+@pytest.mark.parametrize("at_once", [1, 100, 1 << 22])
+def test_problems_side_by_side_give_what_each_gives_alone(
+    gpu: str, instruction: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where so many factors are not decoded at once that a batch goes in parts."""
+    monkeypatch.setattr(outside, "_AT_ONCE", at_once)
     unit = tcsim.unit(gpu, "bfloat16", instruction=instruction)
     known, rng = Formats(unit.a_format, unit.b_format, unit.out_format), np.random.default_rng(3)
     for batch in (families.one_product(rng, known, 3), families.sum_batches(rng, known, 5, side=2)):

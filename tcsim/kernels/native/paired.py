@@ -122,20 +122,8 @@ def run_paired_rows(first, last, m, rules, codes, a, power_a, b, power_b, specia
             for i in range(first, stop):
                 for j in range(j1 - j0):
                     special[j] = special_rows[i] | special_columns[t, j0 + j]
-                run_paired_row(
-                    rules,
-                    codes,
-                    (a, power_a),
-                    i,
-                    right,
-                    special,
-                    starts,
-                    c[i, j0:j1],
-                    nan_c[i, j0:j1],
-                    room,
-                    lines,
-                    out[i, j0:j1],
-                )
+                some, nans, found = c[i, j0:j1], nan_c[i, j0:j1], out[i, j0:j1]
+                run_paired_row(rules, codes, (a, power_a), i, right, special, starts, some, nans, room, lines, found)
         first = stop
 
 

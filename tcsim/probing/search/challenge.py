@@ -164,9 +164,8 @@ def _leasts(known: Formats, unit: Unit) -> list[int]:
     low, high = floors(known, unit.fraction_bits)
     low = max(low, lowest + unit.fraction_bits)  # under a lower one nothing is cut
     near = [max(low, place) + up for place in (low, last) for up in (1, 3, 6, 10, 15)]
-    near += (
-        [max(low, known.out.emin) + up for up in (1, 2, 3, 5)] if unit.zeros.flush_results else []
-    )  # what is below shows nothing
+    if unit.zeros.flush_results:  # what is below the least normal result shows nothing
+        near += [max(low, known.out.emin) + up for up in (1, 2, 3, 5)]
     return [least for least in sorted({*near, *range(low + 1, high, max((high - low) // _LEASTS, 1))}) if least <= high]
 
 
