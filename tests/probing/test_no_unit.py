@@ -16,12 +16,14 @@ import tcsim
 
 _MX = tcsim.unit("b200", "mxfp8_e4m3")
 _FLOORED = tcsim.unit("a100", "float16").replace(align_rounding="rd", fraction_bits=18, min_exponent=-131, block_size=5)
+_FP4 = tcsim.unit("b200", "float4_e2m1fn").replace(b="float6_e2m3fn", out="float16", rounding="rne", min_exponent=-21)
 # Scaled products in groups of a size that goes with no scale of several bits, or in sets of k that are no runs; contests of results of
-# other bits.
+# other bits; sums that seem to be kept in a format of their own and in fewer bits than the output has, which no unit does.
 ONCE: dict[str, Tampered] = {
     "groups backwards": Tampered(tcsim.unit("b200", "nvfp4"), "backwards"),
     "places that answer alike and are no runs": Tampered(_MX.replace(block_size=5), "in pairs"),
     "another precision": Tampered(_FLOORED, "in pairs"),
+    "fewer bits of another format": Tampered(_FP4, "in two", k_step=2),
 }
 
 

@@ -144,7 +144,8 @@ class Walker(Asking):
         """The best of it and of blocks and chains taken in ascending k."""
         longest = structure.REACH if found.parts["c_enters"] == "after" else structure.REACH // 2
         kept = self.kept_without_c() if found.parts["c_enters"] == "after" else self.box.formats.out.precision
-        fewer = [{**found.parts, "out_precision": kept}] if kept < self.box.formats.out.precision else []
+        short = {**found.parts, "out_precision": kept}
+        fewer = [short] if kept < self.box.formats.out.precision and self.judge.unit(short) is not None else []
         for begun in (found, *(self._again(Found(parts, 0.0), used) for parts in (*alike_alone(found.parts), *fewer))):
             if not found.perfect:
                 walked = structure.walked_upwards(self.judge, begun, used, structure.whole_runs(self.label), longest)

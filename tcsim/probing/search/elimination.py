@@ -90,10 +90,10 @@ class Judge:
         return self._units[key]
 
     def missed(self, parts: Parts, batch: Batch) -> npt.NDArray[np.bool_]:
-        """Which outputs of a batch a candidate does not give; it must be one that can be written."""
+        """Which outputs of a batch a candidate does not give: all of them where its parts go together in no unit."""
         unit = self.unit(parts)
-        assert unit is not None
-        return self._missed(unit, batch)
+        assert batch.d is not None
+        return np.ones(batch.d.shape, bool) if unit is None else self._missed(unit, batch)
 
     def _missed(self, unit: Unit, batch: Batch) -> npt.NDArray[np.bool_]:
         assert batch.d is not None
