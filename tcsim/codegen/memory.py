@@ -76,6 +76,14 @@ def _store64(typingctx: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64), codegen
 
 
+@intrinsic
+def _load_float(typingctx: Any, address: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], ir.FloatType().as_pointer()))
+
+    return types.float32(types.int64), codegen
+
+
 _load8, _load16, _load32 = _loader(8), _loader(16), _loader(32)
 _store8, _store16, _store32 = _storer(8), _storer(16), _storer(32)
 
@@ -143,6 +151,20 @@ def load_codes(address, step, width, places, count, codes):
     else:
         for j in range(count):
             codes[j] = _load64(address + step * places[j])
+
+
+@noalias
+def load_entries(address, step, width, places, count, table, entries):
+    """The entries of a table, by number, for the codes of one or two bytes that load_codes loads; of codes of four, float32 themselves."""
+    if width == 2:
+        for j in range(count):
+            entries[j] = table[_load16(address + step * places[j])]
+    elif width == 1:
+        for j in range(count):
+            entries[j] = table[_load8(address + step * places[j])]
+    else:
+        for j in range(count):
+            entries[j] = _load_float(address + step * places[j])
 
 
 @inline

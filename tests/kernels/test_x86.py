@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.cpu_golden import Measured, measured
+from support.fresh import seeds
 from tcsim_gpu import validate_cpu
 from tcsim_gpu.cli import COMMANDS
 
@@ -181,3 +182,47 @@ def test_an_order_of_k_leaves_short_blocks_where_it_puts_absent_products() -> No
         operands = Operand(a, unit.a_format), Operand(b, unit.b_format)
         problem = Problem(unit, Sequential().plan(k), *operands, None)
         assert np.array_equal(dispatch.multiply_cpu(problem, 1), reference.multiply_reference(problem))
+
+
+SEEDS = seeds(20261127)
+
+
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_tiles_of_any_shape(seed: int) -> None:
+    """Rows and columns that fill tiles and that do not, operands as they happen to lie, sums about the least normal number."""
+    for number in range(60):
+        rng = np.random.default_rng([seed, number])
+        batch, m, n, k = (int(rng.choice(x)) for x in ((1, 2, 5), (1, 3, 8, 17), (1, 5, 16, 20, 64, 83), (0, 1, 2, 7)))
+        size, lanes = (int(x) for x in rng.choice([(1, 1), (4, 1), (4, 2), (4, 4), (6, 3)]))
+        order = tuple(map(int, rng.permutation(size))) if rng.random() < 0.3 else None
+        changes = {
+            "a": str(rng.choice(["bfloat16", "float16", "float8_e5m2"])),
+            "block_size": size,
+            "lanes": lanes,
+            "k_order": order,
+        }
+        unit = TDP.replace(**changes)
+        operands = []
+        for fmt, shape in ((unit.a_format, (batch, m, k)), (unit.b_format, (batch, k, n))):
+            x = rng.standard_normal(shape) * 2.0 ** (rng.choice([0, -63, -66]) if fmt.emin < -60 else rng.choice([0, -12]))
+            codes = tcsim.encode(tcsim.round_to(x, fmt), fmt)
+            odd = rng.choice((fmt.inf_code + 1, fmt.inf_code, 1, 0), shape).astype(codes.dtype)
+            codes = np.where(rng.random(shape) < rng.choice([0.0, 0.02, 0.5]), odd, codes)
+            stored = FORMATS["float32"] if rng.random() < 0.3 and not np.isnan(tcsim.decode(codes, fmt)).any() else fmt
+            codes = codes if stored == fmt else tcsim.encode(tcsim.decode(codes, fmt), stored)
+            operands.append(Operand(np.asfortranarray(codes) if rng.random() < 0.3 else codes, stored))
+        c = tcsim.encode((rng.standard_normal((batch, m, n)) * 2.0**-126).astype(np.float32), "float32")
+        schedule = (Sequential(), SplitK(2, max(size, 2)), Blocked(2 * size))[rng.integers(3)]
+        problem = Problem(unit, schedule.plan(k), *operands, c if rng.random() < 0.7 else None)
+        found, expected = dispatch.multiply_cpu(problem, int(rng.integers(1, 5))), reference.multiply_reference(problem)
+        assert np.array_equal(found, expected), (number, unit, problem.shape)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (8, 1), (9, 16), (1, 64), (3, 83), (17, 20)], ids=str)
+def test_rules_by_hand_in_tiles_of_any_shape(shape: tuple[int, int]) -> None:
+    m, n = shape
+    for a, b, c, tdp, vdp in BY_HAND.values():
+        left, right = np.tile(np.array([a], np.uint16), (m, 1)), np.tile(np.array([b], np.uint16).T, (1, n))
+        start = np.full((m, n), c, np.uint32)
+        found = [tcsim.matmul(left, right, start, unit=unit).view(np.uint32) for unit in (TDP, VDP)]
+        assert [set(d.ravel().tolist()) for d in found] == [{tdp}, {vdp}]

@@ -9,22 +9,25 @@ decides what is flushed.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tcsim.codegen.jit import inline, kernel, noalias, routine
-from tcsim.codegen.memory import at
-from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
+from tcsim.codegen.memory import ahead, at, load_entries, matrices
+from tcsim.codegen.scalar_ops import wide_vectors
 from tcsim.codegen.scratch import zeros
-from tcsim.codegen.vector_memory import bits_of_float
+from tcsim.codegen.vector_memory import bits_of_float, float_of_bits, peek16
+from tcsim.codegen.vector_ops import LANES
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, only, operands, schedules, up_to
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
-from tcsim.kernels.native.outside import LEAST, Chain, products_taken, read_factors, walk_batch
-from tcsim.problem import Codes, Problem
-from tcsim.tasks import run_tasks
+from tcsim.kernels.native.fused_tile import ROWS, STRIPS, run_fused_tile
+from tcsim.kernels.native.outside import LEAST, Chain, products_taken, table_of, walk_batch
+from tcsim.problem import Codes, Operand, Problem
+from tcsim.tasks import default_threads, run_tasks
 
 GATE = Gate(
     "the kernel of fused chains",
@@ -45,8 +48,8 @@ GATE = Gate(
     },
     {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
 )
-_COLUMNS = 256
 _QUIET = 1 << 22
+_KEPT = 1 << 18  # factors of b that are kept at hand
 _LEAST_NORMAL = np.float32(2.0**-126)
 
 
@@ -65,49 +68,6 @@ def add_rounded_ftz(x, y):
 @inline
 def flush_to_zero(x):
     return x * np.float32(0) if abs(x) < _LEAST_NORMAL else x
-
-
-@noalias
-def run_steps(a, b, ks, steps, apart, lanes, pitch, width, sums, edge):
-    """sums[lane, j] = a[k]·b[k, j] + sums[lane, j], flushed, for each k of ks and lanes in turn; lines of sums are `apart`.
-
-    edge[j] is 1 where a step gave the least normal number.
-    """
-    wide_vectors()
-    for q in range(steps):
-        k, line = ks[q], q % lanes * apart
-        x, first = a[k], k * pitch
-        for j in range(width):
-            s = fused_multiply_add(x, b[first + j], sums[line + j])
-            edge[j] = np.float32(1) if abs(s) == _LEAST_NORMAL else edge[j]
-            sums[line + j] = flush_to_zero(s)
-
-
-@noalias
-def add_lines(x, width, sums):
-    """sums[j] += x[j], flushed; what is subnormal or the least normal number was not rounded."""
-    wide_vectors()
-    for j in range(width):
-        sums[j] = flush_to_zero(sums[j] + x[j])
-
-
-@routine
-def run_fused_row(a, b, ks, starts, lanes, c, pitch, sums, edge):
-    """c[j] and the products of a[k] and b[k, j], k of ks, in blocks from starts[t] on; lines of b are `pitch` apart.
-
-    edge[j] is set where a step of column j gave the least normal number, which may be wrong.
-    """
-    width, apart = c.size, sums.size // lanes
-    if lanes == 1:
-        run_steps(a, b, at(ks, 0), ks.size, 0, 1, pitch, width, at(c, 0), at(edge, 0))
-        return
-    for t in range(starts.size - 1):
-        first, last = starts[t], starts[t + 1]
-        sums[:] = np.float32(0)
-        run_steps(a, b, at(ks, first), last - first, apart, lanes, pitch, width, at(sums, 0), at(edge, 0))
-        for lane in range(1, lanes):
-            add_lines(at(sums, lane * apart), width, at(sums, 0))
-        add_lines(at(sums, 0), width, at(c, 0))
 
 
 @inline
@@ -135,8 +95,8 @@ def nan_add(x, code_x, y, code_y, own):
 
 
 @routine
-def one_output(a, b, pitch, ks, starts, lanes, c, own):
-    """The code of an output by the walk of run_fused_row in float64, that of its NaN included."""
+def one_output(a, b, pitch, starts, lanes, c, own):
+    """The code of an output by the walk of run_fused_tile in float64, that of its NaN included."""
     x, code = np.float64(flush_to_zero(c)), quiet_code(c)
     for t in range(starts.size - 1):
         first, last = starts[t], starts[t + 1]
@@ -144,34 +104,123 @@ def one_output(a, b, pitch, ks, starts, lanes, c, own):
         for lane in range(lanes):
             s, mine = (x, code) if lanes == 1 else (np.float64(0), np.int64(0))
             for q in range(first + lane, last, lanes):
-                k = ks[q]
-                s, mine = nan_step(s, mine, a[k], b[k * pitch], own)
+                s, mine = nan_step(s, mine, a[q], b[q * pitch], own)
             total, kept = (s, mine) if lane == 0 else nan_add(total, kept, s, mine, own)
         x, code = (total, kept) if lanes == 1 else nan_add(x, code, total, kept, own)
     return np.uint32(code) if code != 0 else bits_of_float(np.float32(x))
 
 
-@kernel
-def run_rows(first, last, m, a, b, ks, starts, lanes, c, own, out):
-    """Rows first … last - 1 of the codes of c + a·b, products in the order ks, in blocks from starts[t] on.
+@routine
+def run_tile(a, b, pitch, starts, lanes, c, i, rows, j, columns, own, room, edge, out):
+    """`rows` and `columns` of c + a·b from i, j on; a and b begin there. Columns that fill no strip are computed in `room`."""
+    k, n, blocks, wide = starts[starts.size - 1], c.shape[1], np.int64(starts.size - 1), -(-columns // LANES) * LANES
+    shape = 0 if rows == ROWS else (1 if wide == STRIPS * LANES else 2)
+    if columns == wide:
+        start, end = at(c, i * n + j), at(out, i * n + j)
+        run_fused_tile(shape, a, b, at(starts, 0), start, end, at(edge, 0), k, pitch, blocks, lanes, np.int64(n))
+    else:
+        for r in range(rows):
+            for s in range(columns):
+                room[r * wide + s] = c[i + r, j + s]
+        line = at(room, 0)
+        run_fused_tile(shape, a, b, at(starts, 0), line, line, at(edge, 0), k, pitch, blocks, lanes, wide)
+        for r in range(rows):
+            for s in range(columns):
+                out[i + r, j + s] = room[r * wide + s]
+    if edge[0] == 0:
+        return
+    for r in range(rows):
+        for s in range(columns):
+            if edge[1 + r * wide + s] == 0:
+                code = one_output(ahead(a, r * k), ahead(b, s), pitch, starts, lanes, c[i + r, j + s], own)
+                out[i + r, j + s] = float_of_bits(code)
 
-    m rows of a go with k lines of b, the next m with the next k.
-    """
-    k, n = a.shape[1], c.shape[1]
-    most = -(-min(n, _COLUMNS) // 16) * 16
-    line, edge = zeros(most, np.float32), zeros(most, np.float32)
-    sums = zeros(lanes * most, np.float32)
-    for i in range(first, last):
-        for j0 in range(0, n, _COLUMNS):
-            width, row, right = min(_COLUMNS, n - j0), at(a, i * k), i // m * k * n + j0
-            some, odd = line[:width], edge[:width]
-            for j in range(width):  # an array set to another brings the making of an error's words, a second of compiling
-                some[j], odd[j] = flush_to_zero(c[i, j0 + j]), np.float32(0)
-            run_fused_row(row, at(b, right), ks, starts, lanes, some, n, sums, odd)
-            for j in range(width):
-                out[i, j0 + j] = bits_of_float(some[j])
-                if odd[j] != 0 or np.isnan(some[j]):
-                    out[i, j0 + j] = one_output(row, at(b, right + j), n, ks, starts, lanes, c[i, j0 + j], own)
+
+@noalias
+def read_upper(address, count, values):
+    """Neighbouring codes that are the upper halves of those of float32, as numbers: what is subnormal flushed, NaNs made quiet."""
+    wide_vectors()
+    for j in range(count):
+        code = np.uint32(peek16(address + 2 * j)) << np.uint32(16)
+        magnitude = code & np.uint32(0x7FFFFFFF)
+        code |= np.uint32(_QUIET) if magnitude > np.uint32(0x7F800000) else np.uint32(0)
+        values[j] = float_of_bits(code & np.uint32(0x80000000) if magnitude < np.uint32(1 << 23) else code)
+
+
+class FusedSide(NamedTuple):
+    """An operand: its codes, the value of each by a table, empty where codes of four bytes are values; and whether they lie side by side in
+    the order they are taken in and are the upper halves of their values."""
+
+    codes: Any  # Matrices
+    table: Any  # float32
+    upper: int
+
+
+@routine
+def read_line(x, address, step, places, count, values):
+    """values[j], the factor at address + step·places[j]."""
+    if x.upper:
+        read_upper(address + step * places[0], count, values)
+    else:
+        load_entries(address, step, x.codes.width, places, count, at(x.table, 0), values)
+
+
+class Shares(NamedTuple):
+    """How outputs are shared out: the columns of every matrix in groups, and its rows in parts."""
+
+    m: int
+    n: int
+    columns: int  # of a group
+    groups: int
+    parts: int
+    pitch: int  # of the lines of its factors of b
+
+
+@kernel
+def run_shares(first, last, shares, a, b, ks, starts, lanes, c, own, out):
+    """Shares first … last - 1 of c + a·b, products in the order ks, in blocks from starts[t] on."""
+    m, n, pitch, depth = shares.m, shares.n, shares.pitch, ks.size
+    most = min(ROWS, m)
+    left, right = np.empty(most * depth, np.float32), zeros(depth * pitch + LANES, np.float32)
+    room, edge = zeros(ROWS * STRIPS * LANES, np.float32), zeros(1 + ROWS * STRIPS * LANES, np.int32)
+    side = np.empty(shares.columns, np.int64)
+    for s in range(shares.columns):
+        side[s] = s
+    for task in range(first, last):
+        t, group, part = task // shares.parts // shares.groups, task // shares.parts % shares.groups, task % shares.parts
+        j0, i0, i1 = group * shares.columns, m * part // shares.parts, m * (part + 1) // shares.parts
+        columns = min(shares.columns, n - j0)
+        strips = -(-columns // LANES)
+        for q in range(depth):
+            line = b.codes.address + t * b.codes.batch + ks[q] * b.codes.row + j0 * b.codes.column
+            read_line(b, line, b.codes.column, at(side, 0), columns, at(right, q * pitch))
+        for i in range(i0, i1, ROWS):
+            rows = min(ROWS, i1 - i)
+            for r in range(rows):
+                line = a.codes.address + t * a.codes.batch + (i + r) * a.codes.row
+                read_line(a, line, a.codes.column, at(ks, 0), depth, at(left, r * depth))
+            if rows == ROWS:
+                for s in range(strips):
+                    j, start = j0 + s * LANES, at(right, s * LANES)
+                    run_tile(
+                        at(left, 0), start, pitch, starts, lanes, c, t * m + i, rows, j, min(LANES, n - j), own, room, edge, out
+                    )
+                continue
+            for r in range(rows):
+                s = 0
+                while s < strips:
+                    j, start, count = j0 + s * LANES, at(right, s * LANES), STRIPS if strips - s >= STRIPS else 1
+                    columns = min(count * LANES, n - j)
+                    run_tile(
+                        at(left, r * depth), start, pitch, starts, lanes, c, t * m + i + r, 1, j, columns, own, room, edge, out
+                    )
+                    s += count
+
+
+@kernel
+def read_all(address, count, values):
+    """`read_upper` for Python."""
+    read_upper(address, count, at(values, 0))
 
 
 def _read(codes: Codes, stored: Format, fmt: Format, least: float) -> Any:
@@ -188,21 +237,45 @@ def _read(codes: Codes, stored: Format, fmt: Format, least: float) -> Any:
     return values
 
 
+def _factors(x: Operand, fmt: Format, ascending: bool) -> tuple[Codes, FusedSide]:
+    """An operand as kernels read it, and the array that holds its codes."""
+    if x.stored.width > 16:
+        values = _read(x.codes, x.stored, fmt, 2.0**fmt.emin)
+        return values, FusedSide(matrices(values), np.empty(0, np.float32), 0)
+    table = table_of(_read, x.stored, fmt, 2.0**fmt.emin)
+    upper = ascending and x.codes.itemsize == 2 and x.codes.strides[2] == 2 and _upper_halves(x.stored, fmt)
+    return x.codes, FusedSide(matrices(x.codes), table, int(upper))
+
+
+@lru_cache(maxsize=16)
+def _upper_halves(stored: Format, fmt: Format) -> bool:
+    """Whether the values of all codes are as `read_upper` has them."""
+    table, codes = table_of(_read, stored, fmt, 2.0**fmt.emin), np.arange(1 << stored.width, dtype=np.uint16)
+    found = np.empty(len(codes), np.float32)
+    read_all(codes.ctypes.data, len(codes), found)
+    return table.shape == found.shape and np.array_equal(found.view(np.uint32), table.view(np.uint32))
+
+
 def multiply_fused(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
-    unit = problem.unit
-    own = np.int64(unit.nan | _QUIET)
+    unit, own = problem.unit, np.int64(problem.unit.nan | _QUIET)
+    m, n = problem.shape[1:3]
+    count = threads or default_threads()
 
     def chain_of(ts: slice) -> Chain:
-        _, m, n, k = problem.shape
-        a = read_factors(_read, problem.a.of(ts), unit.a_format, 2.0**unit.a_format.emin, threads)
-        b = read_factors(_read, problem.b.of(ts), unit.b_format, 2.0**unit.b_format.emin, threads)
-        a, b = a.reshape(len(a) * m, k), b.reshape(len(b) * k, n)
+        held_a, a = _factors(problem.a.of(ts), unit.a_format, unit.k_order is None)
+        held_b, b = _factors(problem.b.of(ts), unit.b_format, True)
 
         def chain(codes: Codes, first: int, last: int) -> Codes:
-            found, c = np.empty(codes.shape, np.uint32), np.ascontiguousarray(codes).view(np.float32)
-            run_tasks(run_rows, len(c), threads, m, a, b, *products_taken(unit, first, last), unit.lanes, c, own, found)
-            return found
+            ks, starts = products_taken(unit, first, last)
+            found, c = np.empty(codes.shape, np.float32), np.ascontiguousarray(codes).view(np.float32)
+            some = min(n, LANES * max(STRIPS, _KEPT // (LANES * max(ks.size, 1) * count)))
+            groups = -(-n // max(some, 1))
+            parts = max(min(-(-m // ROWS), 4 * count // max(len(held_a) * groups, 1)), 1) if count > 1 else 1
+            pitch = n if n < LANES else (-(-some // LANES) + 1) * LANES
+            shares = Shares(m, n, some, groups, parts, pitch)
+            run_tasks(run_shares, len(held_b) * groups * parts, threads, shares, a, b, ks, starts, unit.lanes, c, own, found)
+            return found.view(np.uint32)
 
         return chain
 

@@ -52,14 +52,15 @@ def read_factors(read: Reading, x: Operand, fmt: Format, least: float, threads: 
     """`read(codes, stored, fmt, least)` of an operand, values below `least` being zeros; by a table where there are few codes."""
     if x.stored.width > 16:
         return read(x.codes, x.stored, fmt, least)
-    table = _table(read, x.stored, fmt, least)
+    table = table_of(read, x.stored, fmt, least)
     values = np.empty(x.codes.shape, table.dtype)
     run_tasks(gather_entries, x.codes.size, threads, np.ascontiguousarray(x.codes).reshape(-1), table, values.reshape(-1))
     return values
 
 
 @lru_cache(maxsize=16)
-def _table(read: Reading, stored: Format, fmt: Format, least: float) -> Any:
+def table_of(read: Reading, stored: Format, fmt: Format, least: float) -> Any:
+    """What `read` makes of every code of a format of at most 16 bits."""
     return read(np.arange(1 << stored.width, dtype=stored.storage), stored, fmt, least)
 
 
