@@ -77,11 +77,13 @@ def _store64(typingctx: Any, address: Any, value: Any) -> Any:
 
 
 @intrinsic
-def _load_float(typingctx: Any, address: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(builder.inttoptr(args[0], ir.FloatType().as_pointer()))
+def _load_like(typingctx: Any, pointer: Any, address: Any) -> Any:
+    """What lies at an address, of the type that a pointer is to."""
 
-    return types.float32(types.int64), codegen
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[1], args[0].type))
+
+    return pointer.dtype(pointer, types.int64), codegen
 
 
 _load8, _load16, _load32 = _loader(8), _loader(16), _loader(32)
@@ -155,7 +157,7 @@ def load_codes(address, step, width, places, count, codes):
 
 @noalias
 def load_entries(address, step, width, places, count, table, entries):
-    """The entries of a table, by number, for the codes of one or two bytes that load_codes loads; of codes of four, float32 themselves."""
+    """The entries of a table for the codes of one or two bytes that load_codes loads; what is wider are such entries themselves."""
     if width == 2:
         for j in range(count):
             entries[j] = table[_load16(address + step * places[j])]
@@ -164,7 +166,7 @@ def load_entries(address, step, width, places, count, table, entries):
             entries[j] = table[_load8(address + step * places[j])]
     else:
         for j in range(count):
-            entries[j] = _load_float(address + step * places[j])
+            entries[j] = _load_like(entries, address + step * places[j])
 
 
 @inline

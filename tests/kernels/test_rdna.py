@@ -81,12 +81,13 @@ def test_the_kernel_equals_the_definition(seed: int) -> None:
     assert not tally.found, tally.found
 
 
+@pytest.mark.parametrize("k", [45, 4100])
 @pytest.mark.parametrize("unit", UNITS, ids=label)
-def test_any_cut_of_the_work_gives_the_same_bits(unit: Unit) -> None:
-    """Several panels of columns, several threads, infinite and NaN factors here and there, all equal to column by column."""
+def test_any_cut_of_the_work_gives_the_same_bits(unit: Unit, k: int) -> None:
+    """Several panels of columns, narrower where k is long, several threads, infinite and NaN factors here and there, all equal to column by column."""
     rng = np.random.default_rng(20261122)
     fmt = unit.a_format
-    a, b = (tcsim.encode(tcsim.round_to(rng.standard_normal(s), fmt), fmt) for s in ((5, 45), (45, 300)))
+    a, b = (tcsim.encode(tcsim.round_to(rng.standard_normal(s), fmt), fmt) for s in ((5, k), (k, 300)))
     a[2, 7], b[9, 140], b[9, 141] = fmt.inf_code, fmt.inf_code, fmt.inf_code + 1
     c = tcsim.encode(rng.standard_normal((5, 300)).astype(np.float32), "float32")
     c[0, 0], c[4, 299] = 0x7FC12345, 0xFF800000

@@ -10,12 +10,12 @@ decides what is flushed.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tcsim.codegen.jit import inline, kernel, noalias, routine
-from tcsim.codegen.memory import ahead, at, load_entries, matrices
+from tcsim.codegen.memory import ahead, at, load_entries
 from tcsim.codegen.scalar_ops import wide_vectors
 from tcsim.codegen.scratch import zeros
 from tcsim.codegen.vector_memory import bits_of_float, float_of_bits, peek16
@@ -25,7 +25,18 @@ from tcsim.fp.formats import FORMATS, Format
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, only, operands, schedules, up_to
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.native.fused_tile import ROWS, STRIPS, run_fused_tile
-from tcsim.kernels.native.outside import LEAST, Chain, products_taken, table_of, walk_batch
+from tcsim.kernels.native.outside import (
+    LEAST,
+    Chain,
+    line_of,
+    numbered,
+    products_taken,
+    share_of,
+    shares_of,
+    side_of,
+    table_of,
+    walk_batch,
+)
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.tasks import default_threads, run_tasks
 
@@ -147,73 +158,40 @@ def read_upper(address, count, values):
         values[j] = float_of_bits(code & np.uint32(0x80000000) if magnitude < np.uint32(1 << 23) else code)
 
 
-class FusedSide(NamedTuple):
-    """An operand: its codes, the value of each by a table, empty where codes of four bytes are values; and whether they lie side by side in
-    the order they are taken in and are the upper halves of their values."""
-
-    codes: Any  # Matrices
-    table: Any  # float32
-    upper: int
-
-
 @routine
-def read_line(x, address, step, places, count, values):
-    """values[j], the factor at address + step·places[j]."""
-    if x.upper:
+def read_line(x, upper, address, step, places, count, values):
+    """values[j], the factor at address + step·places[j]; upper: they lie side by side and are the upper halves of their values."""
+    if upper:
         read_upper(address + step * places[0], count, values)
     else:
         load_entries(address, step, x.codes.width, places, count, at(x.table, 0), values)
 
 
-class Shares(NamedTuple):
-    """How outputs are shared out: the columns of every matrix in groups, and its rows in parts."""
-
-    m: int
-    n: int
-    columns: int  # of a group
-    groups: int
-    parts: int
-    pitch: int  # of the lines of its factors of b
-
-
 @kernel
-def run_shares(first, last, shares, a, b, ks, starts, lanes, c, own, out):
-    """Shares first … last - 1 of c + a·b, products in the order ks, in blocks from starts[t] on."""
-    m, n, pitch, depth = shares.m, shares.n, shares.pitch, ks.size
-    most = min(ROWS, m)
-    left, right = np.empty(most * depth, np.float32), zeros(depth * pitch + LANES, np.float32)
+def run_shares(first, last, shares, a, b, upper, pitch, ks, starts, lanes, c, own, out):
+    """Shares first … last - 1 of c + a·b, products in the order ks, in blocks from starts[t] on; lines of factors of b are `pitch` apart."""
+    m, n, depth = shares.m, shares.n, ks.size
+    left, right = np.empty(min(ROWS, m) * depth, np.float32), zeros(depth * pitch + LANES, np.float32)
     room, edge = zeros(ROWS * STRIPS * LANES, np.float32), zeros(1 + ROWS * STRIPS * LANES, np.int32)
-    side = np.empty(shares.columns, np.int64)
-    for s in range(shares.columns):
-        side[s] = s
+    side = numbered(shares.columns)
     for task in range(first, last):
-        t, group, part = task // shares.parts // shares.groups, task // shares.parts % shares.groups, task % shares.parts
-        j0, i0, i1 = group * shares.columns, m * part // shares.parts, m * (part + 1) // shares.parts
+        t, i0, i1, j0 = share_of(shares, task)
         columns = min(shares.columns, n - j0)
         strips = -(-columns // LANES)
         for q in range(depth):
-            line = b.codes.address + t * b.codes.batch + ks[q] * b.codes.row + j0 * b.codes.column
-            read_line(b, line, b.codes.column, at(side, 0), columns, at(right, q * pitch))
+            line = line_of(b, t, ks[q], j0)
+            read_line(b, upper[1], line, b.codes.column, at(side, 0), columns, at(right, q * pitch))
         for i in range(i0, i1, ROWS):
             rows = min(ROWS, i1 - i)
             for r in range(rows):
-                line = a.codes.address + t * a.codes.batch + (i + r) * a.codes.row
-                read_line(a, line, a.codes.column, at(ks, 0), depth, at(left, r * depth))
-            if rows == ROWS:
-                for s in range(strips):
-                    j, start = j0 + s * LANES, at(right, s * LANES)
-                    run_tile(
-                        at(left, 0), start, pitch, starts, lanes, c, t * m + i, rows, j, min(LANES, n - j), own, room, edge, out
-                    )
-                continue
-            for r in range(rows):
+                read_line(a, upper[0], line_of(a, t, i + r, 0), a.codes.column, at(ks, 0), depth, at(left, r * depth))
+            for r in range(0, rows, ROWS if rows == ROWS else 1):
                 s = 0
                 while s < strips:
-                    j, start, count = j0 + s * LANES, at(right, s * LANES), STRIPS if strips - s >= STRIPS else 1
-                    columns = min(count * LANES, n - j)
-                    run_tile(
-                        at(left, r * depth), start, pitch, starts, lanes, c, t * m + i + r, 1, j, columns, own, room, edge, out
-                    )
+                    count = STRIPS if rows < ROWS and strips - s >= STRIPS else 1
+                    row, j, x, y = t * m + i + r, j0 + s * LANES, at(left, r * depth), at(right, s * LANES)
+                    high, wide = ROWS if rows == ROWS else 1, min(count * LANES, n - j)
+                    run_tile(x, y, pitch, starts, lanes, c, row, high, j, wide, own, room, edge, out)
                     s += count
 
 
@@ -237,23 +215,17 @@ def _read(codes: Codes, stored: Format, fmt: Format, least: float) -> Any:
     return values
 
 
-def _factors(x: Operand, fmt: Format, ascending: bool) -> tuple[Codes, FusedSide]:
-    """An operand as kernels read it, and the array that holds its codes."""
-    if x.stored.width > 16:
-        values = _read(x.codes, x.stored, fmt, 2.0**fmt.emin)
-        return values, FusedSide(matrices(values), np.empty(0, np.float32), 0)
-    table = table_of(_read, x.stored, fmt, 2.0**fmt.emin)
-    upper = ascending and x.codes.itemsize == 2 and x.codes.strides[2] == 2 and _upper_halves(x.stored, fmt)
-    return x.codes, FusedSide(matrices(x.codes), table, int(upper))
-
-
 @lru_cache(maxsize=16)
 def _upper_halves(stored: Format, fmt: Format) -> bool:
     """Whether the values of all codes are as `read_upper` has them."""
-    table, codes = table_of(_read, stored, fmt, 2.0**fmt.emin), np.arange(1 << stored.width, dtype=np.uint16)
-    found = np.empty(len(codes), np.float32)
+    codes = np.arange(1 << stored.width, dtype=np.uint16)
+    table, found = table_of(_read, stored, fmt, 2.0**fmt.emin), np.empty(len(codes), np.float32)
     read_all(codes.ctypes.data, len(codes), found)
-    return table.shape == found.shape and np.array_equal(found.view(np.uint32), table.view(np.uint32))
+    return np.array_equal(found.view(np.uint32), table.view(np.uint32))
+
+
+def _is_upper(x: Operand, fmt: Format) -> bool:
+    return x.codes.itemsize == x.codes.strides[2] == 2 and x.stored.width == 16 and _upper_halves(x.stored, fmt)
 
 
 def multiply_fused(problem: Problem, out: Codes, threads: int | None = None) -> None:
@@ -261,20 +233,19 @@ def multiply_fused(problem: Problem, out: Codes, threads: int | None = None) -> 
     unit, own = problem.unit, np.int64(problem.unit.nan | _QUIET)
     m, n = problem.shape[1:3]
     count = threads or default_threads()
+    upper = _is_upper(problem.a, unit.a_format) and unit.k_order is None, _is_upper(problem.b, unit.b_format)
 
     def chain_of(ts: slice) -> Chain:
-        held_a, a = _factors(problem.a.of(ts), unit.a_format, unit.k_order is None)
-        held_b, b = _factors(problem.b.of(ts), unit.b_format, True)
+        held_a, a = side_of(_read, problem.a.of(ts), unit.a_format, 2.0**unit.a_format.emin)
+        held_b, b = side_of(_read, problem.b.of(ts), unit.b_format, 2.0**unit.b_format.emin)
 
         def chain(codes: Codes, first: int, last: int) -> Codes:
             ks, starts = products_taken(unit, first, last)
             found, c = np.empty(codes.shape, np.float32), np.ascontiguousarray(codes).view(np.float32)
-            some = min(n, LANES * max(STRIPS, _KEPT // (LANES * max(ks.size, 1) * count)))
-            groups = -(-n // max(some, 1))
-            parts = max(min(-(-m // ROWS), 4 * count // max(len(held_a) * groups, 1)), 1) if count > 1 else 1
-            pitch = n if n < LANES else (-(-some // LANES) + 1) * LANES
-            shares = Shares(m, n, some, groups, parts, pitch)
-            run_tasks(run_shares, len(held_b) * groups * parts, threads, shares, a, b, ks, starts, unit.lanes, c, own, found)
+            columns = LANES * max(STRIPS, _KEPT // (LANES * max(ks.size, 1) * count))
+            shares, tasks = shares_of(min(len(held_a), len(held_b)), m, n, columns, ROWS, count)
+            pitch = n if n < LANES else (-(-shares.columns // LANES) + 1) * LANES
+            run_tasks(run_shares, tasks, threads, shares, a, b, upper, pitch, ks, starts, unit.lanes, c, own, found)
             return found.view(np.uint32)
 
         return chain

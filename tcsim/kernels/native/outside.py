@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tcsim.codegen.jit import kernel
+from tcsim.codegen.jit import inline, kernel
+from tcsim.codegen.memory import matrices
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.general.spec import order_of, sums_of
 from tcsim.kernels.general.walks import add_outside
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import walk_plan
-from tcsim.tasks import run_tasks
 
 # The least normal number less half an ulp: what is smaller is subnormal after its rounding to nearest-even.
 LEAST = 2.0**-126 * (1 - 2.0**-25)
@@ -41,21 +41,58 @@ def products_taken(unit: Unit, first: int, last: int) -> tuple[Any, Any]:
 Reading: TypeAlias = Callable[[Codes, Format, Format, float], Any]
 
 
-@kernel
-def gather_entries(first, last, codes, table, out):
-    """out[i] = table[codes[i]]."""
-    for i in range(first, last):
-        out[i] = table[codes[i]]
+class TableSide(NamedTuple):
+    """An operand as kernels read it: codes and the value of each by a table; where codes are wider than 16 bits, the values and no table."""
+
+    codes: Any  # Matrices
+    table: Any
 
 
-def read_factors(read: Reading, x: Operand, fmt: Format, least: float, threads: int | None) -> Any:
-    """`read(codes, stored, fmt, least)` of an operand, values below `least` being zeros; by a table where there are few codes."""
+def side_of(read: Reading, x: Operand, fmt: Format, least: float) -> tuple[Codes, TableSide]:
+    """`read(codes, stored, fmt, least)` of an operand, values below `least` being zeros; and the array that must live as long."""
     if x.stored.width > 16:
-        return read(x.codes, x.stored, fmt, least)
-    table = table_of(read, x.stored, fmt, least)
-    values = np.empty(x.codes.shape, table.dtype)
-    run_tasks(gather_entries, x.codes.size, threads, np.ascontiguousarray(x.codes).reshape(-1), table, values.reshape(-1))
-    return values
+        values = read(x.codes, x.stored, fmt, least)
+        return values, TableSide(matrices(values), np.empty(0, values.dtype))
+    return x.codes, TableSide(matrices(x.codes), table_of(read, x.stored, fmt, least))
+
+
+class Shares(NamedTuple):
+    """How outputs are shared out: the columns of every matrix in groups, and its rows in parts."""
+
+    m: int
+    n: int
+    columns: int  # of a group
+    groups: int
+    parts: int
+
+
+def shares_of(batch: int, m: int, n: int, columns: int, rows: int, threads: int) -> tuple[Shares, int]:
+    """Groups of so many columns, and parts of at least so many rows, a few for each thread where there are several; how many in all."""
+    groups = -(-n // max(columns, 1))
+    parts = max(min(-(-m // rows), 4 * threads // max(batch * groups, 1)), 1) if threads > 1 else 1
+    return Shares(m, n, min(columns, n), groups, parts), batch * groups * parts
+
+
+@inline
+def share_of(shares, task):
+    """The matrix, first row, row behind the last and first column of a share."""
+    t, group, part = task // shares.parts // shares.groups, task // shares.parts % shares.groups, task % shares.parts
+    return t, shares.m * part // shares.parts, shares.m * (part + 1) // shares.parts, group * shares.columns
+
+
+@inline
+def numbered(count):
+    """0 … count - 1."""
+    found = np.empty(count, np.int64)
+    for j in range(count):
+        found[j] = j
+    return found
+
+
+@inline
+def line_of(side, t, i, j):
+    """Where element (t, i, j) of an operand lies."""
+    return side.codes.address + t * side.codes.batch + i * side.codes.row + j * side.codes.column
 
 
 @lru_cache(maxsize=16)

@@ -12,19 +12,28 @@ from typing import Any
 import numpy as np
 
 from tcsim.codegen.jit import inline, kernel, noalias, routine
-from tcsim.codegen.memory import at
+from tcsim.codegen.memory import ahead, at, load_entries
 from tcsim.codegen.scalar_ops import wide_vectors
-from tcsim.codegen.scratch import release, room
 from tcsim.codegen.vector_memory import bits_of_float
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, one_of, only, operands, schedules, up_to
 from tcsim.hardware.choices import TERM_CUTS
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
-from tcsim.kernels.native.outside import LEAST, Chain, products_taken, read_factors, walk_batch
+from tcsim.kernels.native.outside import (
+    LEAST,
+    Chain,
+    line_of,
+    numbered,
+    products_taken,
+    share_of,
+    shares_of,
+    side_of,
+    walk_batch,
+)
 from tcsim.kernels.native.paired_rows import COLUMNS, COMPLEMENT, EXPONENT, FLOOR, PAIRS, PairedSides, run_paired_blocks
 from tcsim.problem import Codes, Problem
-from tcsim.tasks import run_tasks
+from tcsim.tasks import default_threads, run_tasks
 
 _CUTS = {"floor": FLOOR, "pairs": PAIRS, "complement": COMPLEMENT}
 
@@ -51,23 +60,20 @@ GATE = Gate(
     {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
 )
 _QUIET = 1 << 22
+_KEPT, _LEAST_COLUMNS, _ROWS = 1 << 17, 32, 8  # factors of b that are kept at hand, and what a share has at least
 
 
 @routine
-def walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, x, code, lines):
-    """(value, NaN's code or 0) of one output of a panel, factors and c whatever they are: what each step makes of them, one by one."""
+def walk_special(rules, codes, sides, starts, x, code, lines):
+    """(value, NaN's code or 0) of one output, factors and c whatever they are: what each step makes of them, one by one."""
     own, blamed = codes
-    k = a.shape[1]
-    column, power = room(k, np.float64), room(k, np.float64)
-    for q in range(k):
-        column[q], power[q] = b[q, j], power_b[q, j]
-    sides = PairedSides(at(a, i * k), at(power_a, i * k), at(column, 0), at(power, 0), np.int64(1))
+    one = np.int64(1)
     for t in range(starts.size - 1):
-        p, stop = starts[t], starts[t + 1]
         of_factor, invalid, plus, minus = False, False, False, False
-        for q in range(p, stop):
-            product = a[i, q] * b[q, j]
-            of_factor |= np.isnan(a[i, q]) | np.isnan(b[q, j])
+        for q in range(starts[t], starts[t + 1]):
+            left, right = sides.a[q], sides.b[q * sides.pitch]
+            product = left * right
+            of_factor |= np.isnan(left) | np.isnan(right)
             invalid |= np.isnan(product)
             plus |= product == np.inf
             minus |= product == -np.inf
@@ -83,94 +89,88 @@ def walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, x, code, li
             x = np.inf if plus else -np.inf
         elif abs(x) < np.inf:
             lines[0] = x
-            run_paired_blocks(rules, sides, starts, t, t + 1, at(lines, 0), np.int64(1))
+            run_paired_blocks(rules, sides, one, one, starts, t, t + 1, at(lines, 0), one)
             x = lines[0]
-    release((column, power))
     return x, code
 
 
-@routine
-def run_paired_row(rules, codes, left, i, right, special, starts, c, nan_c, room, lines, out):
-    """Row i of the codes of c + a·b for the columns of one panel; `special`: the columns, or the row, whose factors are not all finite."""
-    (a, power_a), (b, power_b), k, width = left, right, left[0].shape[1], c.size
-    for j in range(width):  # as in `fused`
-        room[j] = c[j]
-    sides = PairedSides(
-        at(a, i * k), at(power_a, i * k), at(b, 0), at(power_b, 0), b.shape[1]
-    )  # fmt: skip
-    t = np.int64(0)
-    while t < starts.size - 1:
-        t = run_paired_blocks(rules, sides, starts, t, np.int64(starts.size - 1), at(room, 0), np.int64(width))
-    for j in range(width):
-        out[j] = np.uint32(bits_of_float(np.float32(room[j])))
-        if special[j] | ~np.isfinite(room[j]):
-            x, code = walk_special(rules, codes, a, power_a, b, power_b, i, j, starts, c[j], nan_c[j], lines)
-            out[j] = np.uint32(code) if code != 0 else np.uint32(bits_of_float(np.float32(x)))
-
-
-@kernel
-def run_paired_rows(first, last, m, rules, codes, a, power_a, b, power_b, special_rows, special_columns, starts, c, nan_c, out):
-    """Rows first … last - 1 of the codes of c + a·b; nan_c holds the codes of c that are NaN, or 0; m rows of a go with a matrix of
-    panels of b, (matrices, panels, k, columns), the next m with the next; blocks are from starts[t] to starts[t + 1] - 1."""
-    n = c.shape[1]
-    room, lines, special = np.empty(4 * COLUMNS), np.empty(4 * COLUMNS), np.empty(COLUMNS, np.bool_)
-    while first < last:
-        t = first // m
-        stop = min(last, (t + 1) * m)
-        for j0 in range(0, n, COLUMNS):
-            j1, right = min(j0 + COLUMNS, n), (b[t, j0 // COLUMNS], power_b[t, j0 // COLUMNS])
-            for i in range(first, stop):
-                for j in range(j1 - j0):
-                    special[j] = special_rows[i] | special_columns[t, j0 + j]
-                some, nans, found = c[i, j0:j1], nan_c[i, j0:j1], out[i, j0:j1]
-                run_paired_row(rules, codes, (a, power_a), i, right, special, starts, some, nans, room, lines, found)
-        first = stop
-
-
 @inline
-def exponent_power(x, leading, least):
-    """What a factor's exponent brings: 2^E, at least `least`; 0 of zeros and of what is not finite."""
-    return max(leading, least) if (x != 0) & (leading < np.inf) else 0.0
+def taken_as(c, flushed):
+    """c as float64, a zero of its sign below `flushed`, and its code where it is NaN, else 0."""
+    x = np.float64(c)
+    return x * 0.0 if abs(x) < flushed else x, np.int64(bits_of_float(c)) if np.isnan(c) else np.int64(0)
 
 
-@kernel
-def pack_paired_rows(first, last, values, ks, least, packed, powers, special):
-    """Rows of a with their products in order, what their exponents bring, and whether one is not finite."""
-    for i in range(first, last):
-        odd = 0.0
-        for q in range(ks.size):
-            x = values[i, ks[q]]
-            leading = float64_of_bits(bits_of_float64(x) & EXPONENT)
-            packed[i, q], powers[i, q], odd = x, exponent_power(x, leading, least), max(odd, leading)
-        special[i] = odd == np.inf
+@routine
+def run_paired_panel(rules, codes, flushed, sides, odd, rows, depth, starts, c, i0, j0, width, room, lines, out):
+    """Rows i0 … and columns j0 … of the codes of c + a·b, where `sides` begin; odd: rows, and columns, whose factors are not all finite."""
+    of_rows, of_columns = odd
+    for i in range(rows):
+        for j in range(width):
+            room[i * width + j] = taken_as(c[i0 + i, j0 + j], flushed)[0]
+    t, stop = np.int64(0), np.int64(starts.size - 1)
+    while t < stop:
+        t = run_paired_blocks(rules, sides, np.int64(rows), depth, starts, t, stop, at(room, 0), np.int64(width))
+    for i in range(rows):
+        for j in range(width):
+            found = np.float32(room[i * width + j])
+            out[i0 + i, j0 + j] = np.uint32(bits_of_float(found))
+            if (of_rows[i] + of_columns[j] == np.inf) | ~np.isfinite(found):
+                x, code = taken_as(c[i0 + i, j0 + j], flushed)
+                k = i * depth
+                here = PairedSides(
+                    ahead(sides.a, k), ahead(sides.power_a, k), ahead(sides.b, j), ahead(sides.power_b, j), sides.pitch
+                )  # fmt: skip
+                x, code = walk_special(rules, codes, here, starts, x, code, lines)
+                out[i0 + i, j0 + j] = np.uint32(code) if code != 0 else np.uint32(bits_of_float(np.float32(x)))
 
 
 @noalias
-def pack_paired_line(x, width, least, values, powers, odd):
-    """A line of factors and what their exponents bring; odd[j] becomes infinite where one is not finite."""
+def take_powers(values, width, least, powers, odd):
+    """What the exponent of each factor brings: 2^E, at least `least`; 0 of zeros and of what is not finite, where odd[j] becomes infinite."""
     wide_vectors()
     for j in range(width):
-        leading = float64_of_bits(bits_of_float64(x[j]) & EXPONENT)
-        values[j], powers[j], odd[j] = x[j], exponent_power(x[j], leading, least), max(odd[j], leading)
+        leading = float64_of_bits(bits_of_float64(values[j]) & EXPONENT)
+        powers[j], odd[j] = max(leading, least) if (values[j] != 0) & (leading < np.inf) else 0.0, max(odd[j], leading)
 
 
 @kernel
-def pack_paired_panels(first, last, panels, values, ks, least, packed, powers, special):
-    """Panels of b, (matrices, panels, k, columns), as `pack_paired_rows`; zeros behind the last column."""
-    (_, k, n), depth, columns = values.shape, ks.size, packed.shape[3]
-    odd = np.empty(columns)
+def run_paired_shares(first, last, shares, rules, codes, flushed, least, a, b, ks, starts, c, out):
+    """Shares first … last - 1 of the codes of c + a·b, products in the order ks, in blocks from starts[t] on."""
+    m, n, wide, depth = shares.m, shares.n, shares.columns, np.int64(ks.size)
+    most = min(max(COLUMNS // wide, 1), m)
+    left, power_left, right, power_right = (
+        np.empty(most * depth),
+        np.empty(most * depth),
+        np.empty(depth * wide),
+        np.empty(depth * wide),
+    )
+    room, lines, side, odd_line = np.empty(4 * COLUMNS), np.empty(4 * COLUMNS), numbered(wide), np.empty(depth)
+    odd = np.empty(most), np.empty(wide)
     for task in range(first, last):
-        t, j0 = task // panels, task % panels * columns
-        width = min(columns, n - j0)
+        t, i0, i1, j0 = share_of(shares, task)
+        width = min(wide, n - j0)
         for j in range(width):
-            odd[j] = 0.0
+            odd[1][j] = 0.0
         for q in range(depth):
-            to = (task * depth + q) * columns
-            pack_paired_line(at(values, (t * k + ks[q]) * n + j0), width, least, at(packed, to), at(powers, to), at(odd, 0))
-            for j in range(width, columns):
-                packed[t, task % panels, q, j] = powers[t, task % panels, q, j] = 0.0
-        for j in range(width):
-            special[t, j0 + j] = odd[j] == np.inf
+            line = at(right, q * wide)
+            load_entries(line_of(b, t, ks[q], j0), b.codes.column, b.codes.width, at(side, 0), width, at(b.table, 0), line)
+            take_powers(line, width, least[1], at(power_right, q * wide), at(odd[1], 0))
+        for i in range(i0, i1, most):
+            rows = min(most, i1 - i)
+            for r in range(rows):
+                line = at(left, r * depth)
+                load_entries(line_of(a, t, i + r, 0), a.codes.column, a.codes.width, at(ks, 0), depth, at(a.table, 0), line)
+                for q in range(depth):
+                    odd_line[q] = 0.0
+                take_powers(line, depth, least[0], at(power_left, r * depth), at(odd_line, 0))
+                odd[0][r] = 0.0
+                for q in range(depth):
+                    odd[0][r] = max(odd[0][r], odd_line[q])
+            sides = PairedSides(
+                at(left, 0), at(power_left, 0), at(right, 0), at(power_right, 0), np.int64(wide)
+            )  # fmt: skip
+            run_paired_panel(rules, codes, flushed, sides, odd, rows, depth, starts, c, t * m + i, j0, width, room, lines, out)
 
 
 def _read(codes: Codes, stored: Format, fmt: Format, least: float) -> Any:
@@ -194,29 +194,24 @@ def multiply_paired(problem: Problem, out: Codes, threads: int | None = None) ->
     own = np.int64(unit.nan)
     codes = (own, own if unit.factor_nan is None else np.int64(unit.factor_nan))
 
+    emins = 2.0**unit.a_format.emin, 2.0**unit.b_format.emin
+    m, n = problem.shape[1:3]
+    count = threads or default_threads()
+
     def chain_of(ts: slice) -> Chain:
-        _, m, n, k = problem.shape
-        rows = read_factors(_read, problem.a.of(ts), unit.a_format, flushed, threads)
-        columns = read_factors(_read, problem.b.of(ts), unit.b_format, flushed, threads)
-        rows, count, width, panels = rows.reshape(len(rows) * m, k), len(columns), max(min(COLUMNS, n), 1), -(-n // COLUMNS)
+        held_a, a = side_of(_read, problem.a.of(ts), unit.a_format, flushed)
+        held_b, b = side_of(_read, problem.b.of(ts), unit.b_format, flushed)
 
         def chain(start: Codes, first: int, last: int) -> Codes:
             ks, starts = products_taken(unit, first, last)
-            sums = np.ascontiguousarray(start).view(np.float32)
-            nan_c = np.where(np.isnan(sums), start.astype(np.int64), 0)
-            with np.errstate(invalid="ignore"):
-                c = sums.astype(np.float64)
-            c[np.abs(c) < flushed] *= 0.0
+            c = np.ascontiguousarray(start).view(np.float32)
             if not ks.size:  # c as it is taken; a NaN is the unit's own
-                return np.where(nan_c != 0, np.uint32(own), c.astype(np.float32).view(np.uint32))
+                kept = np.where(np.abs(c) < flushed, c * np.float32(0), c)
+                return np.where(np.isnan(c), np.uint32(own), kept.view(np.uint32))
             found = np.empty(start.shape, np.uint32)
-            left, right = np.empty((2, len(rows), ks.size)), np.empty((2, count, panels, ks.size, width))
-            special = np.empty(len(rows), np.bool_), np.empty((count, n), np.bool_)
-            run_tasks(pack_paired_rows, len(rows), threads, rows, ks, 2.0**unit.a_format.emin, *left, special[0])
-            run_tasks(
-                pack_paired_panels, count * panels, threads, panels, columns, ks, 2.0**unit.b_format.emin, *right, special[1]
-            )
-            run_tasks(run_paired_rows, len(start), threads, m, rules, codes, *left, *right, *special, starts, c, nan_c, found)
+            columns = min(COLUMNS, max(_LEAST_COLUMNS, _KEPT // ks.size))
+            shares, tasks = shares_of(min(len(held_a), len(held_b)), m, n, columns, _ROWS, count)
+            run_tasks(run_paired_shares, tasks, threads, shares, rules, codes, flushed, emins, a, b, ks, starts, c, found)
             return found
 
         return chain

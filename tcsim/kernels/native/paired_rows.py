@@ -63,23 +63,25 @@ class PairedSides(NamedTuple):
 
 
 @noalias
-def run_fours(zero, down, late, least, edge, a, power_a, b, power_b, pitch, first, last, width, c):
-    """c[j] = c[j] and products first … last - 1, four by four: two pairs, floored."""
+def run_fours(zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, last, width, c):
+    """c[i, j] = c[i, j] and products first … last - 1, four by four: two pairs, floored; rows of a are `depth` apart."""
     wide_vectors()
     for p in range(first, last, 4):
-        x0, x1, x2, x3 = a[p], a[p + 1], a[p + 2], a[p + 3]
-        e0, e1, e2, e3 = power_a[p] * down, power_a[p + 1] * down, power_a[p + 2] * down, power_a[p + 3] * down
-        for j in range(width):
-            j0 = p * pitch + j
-            j1, j2, j3 = j0 + pitch, j0 + 2 * pitch, j0 + 3 * pitch
-            one, other = max(e0 * power_b[j0], e1 * power_b[j1]), max(e2 * power_b[j2], e3 * power_b[j3])
-            place = place_of(c[j], max(one, other), least, late)
-            inverse = inverse_power(place)
-            total = pair_on_grid(x0 * b[j0], x1 * b[j1], one, inverse)
-            total += pair_on_grid(x2 * b[j2], x3 * b[j3], other, inverse)
-            lost = (abs(c[j]) < place) & (place > edge)
-            total += 0.0 if lost else np.floor(c[j] * inverse)
-            c[j] = rounded_to_float(total * place, zero)
+        for i in range(rows):
+            q, line = i * depth + p, i * width
+            x0, x1, x2, x3 = a[q], a[q + 1], a[q + 2], a[q + 3]
+            e0, e1, e2, e3 = power_a[q] * down, power_a[q + 1] * down, power_a[q + 2] * down, power_a[q + 3] * down
+            for j in range(width):
+                j0 = p * pitch + j
+                j1, j2, j3 = j0 + pitch, j0 + 2 * pitch, j0 + 3 * pitch
+                one, other = max(e0 * power_b[j0], e1 * power_b[j1]), max(e2 * power_b[j2], e3 * power_b[j3])
+                place = place_of(c[line + j], max(one, other), least, late)
+                inverse = inverse_power(place)
+                total = pair_on_grid(x0 * b[j0], x1 * b[j1], one, inverse)
+                total += pair_on_grid(x2 * b[j2], x3 * b[j3], other, inverse)
+                lost = (abs(c[line + j]) < place) & (place > edge)
+                total += 0.0 if lost else np.floor(c[line + j] * inverse)
+                c[line + j] = rounded_to_float(total * place, zero)
 
 
 @inline
@@ -95,17 +97,19 @@ def begin_sum(cut, late, least, edge, c, top):
 
 
 @noalias
-def run_twos(zero, down, late, least, a, power_a, b, power_b, pitch, first, last, width, c):
-    """c[j] = c[j] and products first … last - 1, two by two, in one's complement."""
+def run_twos(zero, down, late, least, a, power_a, rows, depth, b, power_b, pitch, first, last, width, c):
+    """c[i, j] = c[i, j] and products first … last - 1, two by two, in one's complement; rows of a are `depth` apart."""
     wide_vectors()
     for p in range(first, last, 2):
-        x, y, power_x, power_y = a[p], a[p + 1], power_a[p] * down, power_a[p + 1] * down
-        for j in range(width):
-            one, other = p * pitch + j, p * pitch + pitch + j
-            top = max(power_x * power_b[one], power_y * power_b[other])
-            place, inverse, total = begin_sum(COMPLEMENT, late, least, 0.0, c[j], top)
-            total += complemented(x * b[one] * inverse) + complemented(y * b[other] * inverse)
-            c[j] = rounded_to_float(total * place, zero)
+        for i in range(rows):
+            q, line = i * depth + p, i * width
+            x, y, power_x, power_y = a[q], a[q + 1], power_a[q] * down, power_a[q + 1] * down
+            for j in range(width):
+                one, other = p * pitch + j, p * pitch + pitch + j
+                top = max(power_x * power_b[one], power_y * power_b[other])
+                place, inverse, total = begin_sum(COMPLEMENT, late, least, 0.0, c[line + j], top)
+                total += complemented(x * b[one] * inverse) + complemented(y * b[other] * inverse)
+                c[line + j] = rounded_to_float(total * place, zero)
 
 
 @inline
@@ -172,8 +176,9 @@ def after_alike(starts, t, stop):
 
 
 @no_refcount
-def run_paired_blocks(rules, sides, starts, t, stop, lines, width):
-    """lines[0, j] = lines[0, j] and the products of blocks t … stop - 1; the three other lines are room. The next block to run.
+def run_paired_blocks(rules, sides, rows, depth, starts, t, stop, lines, width):
+    """lines[i, j] = lines[i, j] and the products of blocks t … stop - 1, i of `rows` rows of a that are `depth` apart; three times as much
+    room is behind COLUMNS of them. The next block to run.
 
     No place at all is a grid of 0, of which every number is a multiple 0. Factors are finite; what is not so in c gives
     anything, but nothing finite.
@@ -181,24 +186,26 @@ def run_paired_blocks(rules, sides, starts, t, stop, lines, width):
     cut, zero, down, late, least, edge = rules
     a, power_a, b, power_b, pitch = sides
     first, size = starts[t], starts[t + 1] - starts[t]
+    last = after_alike(starts, t, stop)
     if cut == COMPLEMENT and size == 2:
-        last = after_alike(starts, t, stop)
-        run_twos(zero, down, late, least, a, power_a, b, power_b, pitch, first, starts[last], width, lines)
+        run_twos(zero, down, late, least, a, power_a, rows, depth, b, power_b, pitch, first, starts[last], width, lines)
         return last
     if cut == PAIRS and size == 4:
-        last = after_alike(starts, t, stop)
-        run_fours(zero, down, late, least, edge, a, power_a, b, power_b, pitch, first, starts[last], width, lines)
+        run_fours(zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, starts[last], width, lines)
         return last
-    if size == 1:
-        last = after_alike(starts, t, stop)
-        run_ones(cut, zero, down, late, least, edge, a, power_a, b, power_b, pitch, first, starts[last], width, lines)
-        return last
+    if size > 1:
+        last = t + 1
     place, inverse, total = (
         ahead(lines, np.int64(COLUMNS)),
         ahead(lines, np.int64(2 * COLUMNS)),
         ahead(lines, np.int64(3 * COLUMNS)),
     )
-    run_any(
-        cut, zero, down, late, least, edge, a, power_a, b, power_b, pitch, first, starts[t + 1], width, lines, place, inverse, total,
-    )  # fmt: skip
-    return t + 1
+    for i in range(rows):
+        row, power, c = ahead(a, i * depth), ahead(power_a, i * depth), ahead(lines, i * width)
+        if size == 1:
+            run_ones(cut, zero, down, late, least, edge, row, power, b, power_b, pitch, first, starts[last], width, c)
+            continue
+        run_any(
+            cut, zero, down, late, least, edge, row, power, b, power_b, pitch, first, starts[last], width, c, place, inverse, total,
+        )  # fmt: skip
+    return last
