@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.hardware.unit import Unit
+from tcsim.probing.answers.followers import Followers
 from tcsim.probing.box import Batch, Box, simulated
 from tcsim.probing.questions import families
 from tcsim.probing.questions.codes import Rng
@@ -16,6 +17,7 @@ from tcsim.probing.search.focus import focus, rounds_randomly
 from tcsim.probing.search.showing import chosen_of, few_of
 
 _SHORTER = 6  # lengths below that of an order at which it is asked
+_ALIKE = 0.5  # of everything by blocks whose pairs are looked for
 _ORDERED = 0.9  # of everything explained by an order that is looked at further
 _SHORT = 40  # products of orders of which every exchange is looked at before one is taken
 _ROUNDS = 4  # that further lengths are asked for
@@ -25,7 +27,7 @@ _WORK, _FEWEST, _MOST, _EACH = (
     2000,
     6,
 )  # products, sums of a length that these are chosen from, sums for every exchange
-_NEARLY, _BRIEF = 0.998, 8  # of everything by blocks taken upwards; products of those whose cut ones are more of everything
+_NEARLY = 0.998  # of everything by blocks taken upwards
 _AT_ONCE, _TURNS, _WORK_ANYWHERE = 4, 60, 1e8  # branches exchanged at once, how often, and products
 
 
@@ -35,14 +37,17 @@ class Shortened:
     def __init__(self, box: Box, rng: Rng, judge: Judge, sums: list[Batch]) -> None:
         self.box, self.rng, self.judge, self.sums = box, rng, judge, sums
         self._asked: dict[int, list[Batch]] = {}
+        self._followers: dict[tuple[frozenset[int], ...], tuple[int, ...] | None] = {}
 
     def exchanged(self, found: Found, used: list[Batch], *, anywhere: bool = False) -> Found:
-        """Equal parts of a block exchanged where that explains more, as often as it does; pairs and lanes too that seem to be taken upwards, as
-        whole blocks of them are nearly the same in any order. `anywhere`: of a tree that whole blocks tell, from other places as well."""
+        """Equal parts of a block exchanged where that explains more, as often as it does, pairs as they are found to follow on one another; lanes too
+        that seem to be taken upwards, as whole blocks of them are nearly the same in any order. `anywhere`: of a tree that whole blocks tell, from other places as well."""
         parts, score = found.parts, found.score
-        hidden = parts["term_cut"] == "pairs" or parts["lanes"] > 1 or parts["parity_split"]
-        least = _ORDERED if parts["block_size"] <= _BRIEF else _NEARLY
-        if hidden and parts["k_order"] is None and least < score < 1.0:
+        if parts["term_cut"] == "pairs" and _ALIKE < score < 1.0:
+            found = self._followed(found, used)
+            parts, score = found.parts, found.score
+        hidden = parts["lanes"] > 1 or parts["parity_split"]
+        if hidden and parts["k_order"] is None and _NEARLY < score < 1.0:
             upwards = {**parts, "k_order": tuple(range(parts["block_size"]))}
             better = self._climbed(Found(upwards, score), used)
             return found if better.parts == upwards else better
@@ -51,6 +56,19 @@ class Shortened:
         found = self._climbed(found, used)
         branched = parts["arithmetic"] == "rounded" and not rounds_randomly(parts)
         return self._from_elsewhere(found, used) if anywhere and branched else found
+
+    def _followed(self, found: Found, used: list[Batch]) -> Found:
+        """With the pairs of each block in the order that blocks without some of their products show, where that explains more."""
+        order, size = found.parts["k_order"] or range(found.parts["block_size"]), found.parts["block_size"]
+        blocks = tuple(frozenset(order[i : i + size]) for i in range(0, len(order), size))
+        if self._followers.get(blocks) is None:
+            self._followers[blocks] = Followers(self.box, self.rng, self.judge, found.parts).found()
+        parts = {**found.parts, "k_order": self._followers[blocks]}
+        return (
+            found
+            if parts["k_order"] is None
+            else max(found, Found(parts, self.judge.score(parts, used, found.score)), key=lambda f: f.score)
+        )
 
     def _climbed(self, found: Found, used: list[Batch]) -> Found:
         used = [*used, *self.cut_short(len(found.parts["k_order"]))]
@@ -81,8 +99,7 @@ class Shortened:
 
     def _exchanged(self, found: Found, used: list[Batch]) -> Found:
         short = len(found.parts["k_order"]) <= _SHORT  # of long orders each step would take long
-        branched = found.parts["arithmetic"] == "rounded" and short
-        best_of_all = branched or found.parts["term_cut"] == "pairs"  # a step that explains a little more may lead away
+        best_of_all = found.parts["arithmetic"] == "rounded" and short  # a step that explains a little more may lead away
         found, before = Found(found.parts, self.judge.score(found.parts, used)), -1.0
         while before < found.score < 1.0 and not self.judge.tired:
             before, begun = found.score, found

@@ -1,4 +1,4 @@
-"""Equal parts of a block exchanged: two lanes, two pairs, two branches of a tree, which sums of whole blocks do not tell apart."""
+"""Equal parts of a block exchanged: two lanes, two branches of a tree, which sums of whole blocks do not tell apart."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import numpy.typing as npt
 from tcsim.probing.search.candidates import Parts
 
 _SMALL = 8  # places of a tree of which any two are exchanged
-_PAIR, _FEW_PAIRS = 2, 9
 Labels = npt.NDArray[np.int64]
 Change = Callable[[tuple[int, ...]], tuple[int, ...]]
 
 
 def exchanges(parts: Parts) -> Iterator[Change]:
     """Changes of an order that a whole block does not show in any number: two of its lanes, or two equal branches of its tree,
-    exchanged, or two pairs. Which NaN a lane's sum keeps shows them, and a block of which only some products are left."""
+    exchanged. Which NaN a lane's sum keeps shows them, and a block of which only some products are left."""
     size, lanes = parts["block_size"], parts["lanes"]
     order = parts["k_order"] or tuple(range(size))
     inner: list[tuple[list[int], list[int]]] = []
@@ -30,9 +29,6 @@ def exchanges(parts: Parts) -> Iterator[Change]:
         inner += [([i], [j]) for i in range(size) for j in range(i) if size <= _SMALL]  # what marks left open
     elif parts["parity_split"]:
         inner = [([i], [j]) for i in range(size) for j in range(i)]
-    elif parts["term_cut"] == "pairs":
-        inner = [([i], [i + 1]) for i in range(0, size - 1, _PAIR)]
-        yield from _pairs_moved(len(order), size)
     for start in range(0, len(order), size):
         for x, y in inner:
             places = np.arange(len(order))
@@ -48,18 +44,6 @@ def branches_moved(size: int) -> Iterator[Labels]:
             places = np.arange(size)
             places[list(x)], places[list(y)] = y, x
             yield places
-
-
-def _pairs_moved(length: int, size: int) -> Iterator[Change]:
-    """Pairs of a block, as many as lie beside each other, taken later."""
-    last = size // _PAIR + 1
-    for start in range(0, length, size):
-        for i, j, k in combinations(range(last), 3):
-            if last <= _FEW_PAIRS or 1 in (j - i, k - j):
-                places = np.arange(length)
-                i, j, k = (start + _PAIR * n for n in (i, j, k))
-                places[i:k] = np.roll(places[i:k], k - j)
-                yield partial(_moved, places)
 
 
 def _moved(places: Labels, order: tuple[int, ...]) -> tuple[int, ...]:
