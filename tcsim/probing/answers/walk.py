@@ -137,6 +137,7 @@ class Walker(Asking):
         late = found.parts["c_enters"] == "after" and not found.perfect
         found = best_of(self.judge, found, usual_numbers(found.parts) if late else [], self.all)
         shapes = [] if found.perfect or self.box.formats.scale is not None else usual_shapes(found.parts)
+        shapes += usual_shapes(found.parts, "align_rounding", "fraction_bits", "min_exponent") if shapes and late else []
         rounded = [found.parts["rounding"], *other_roundings(found.parts)]
         return best_of(self.judge, found, [{**shape, "rounding": r} for shape in shapes for r in rounded], self.all)
 

@@ -127,9 +127,10 @@ def records(known: Formats) -> list[Parts]:
     return list(found.values())
 
 
-def usual_shapes(now: Parts) -> list[Parts]:
-    """Blocks, chains and orders of k that records of the table of a candidate's kind have, where those take k in an order of their own."""
-    kept = ("block_size", "chain", "chains", "k_order", "lanes")
+def usual_shapes(now: Parts, *more: str) -> list[Parts]:
+    """Blocks, chains and orders of k that records of the table of a candidate's kind have, where those take k in an order of their own; and `more`
+    parts as the same record has them."""
+    kept = ("block_size", "chain", "chains", "k_order", "lanes", *more)
     alike = [u for u in UNITS if u.arithmetic == now["arithmetic"] and u.c_enters == now["c_enters"] and u.k_order is not None]
     found = {tuple(getattr(u, name) for name in kept) for u in alike if u.group_size == now["group_size"]}
     return [dict(zip(kept, shape, strict=True)) for shape in sorted(found, key=str)]
