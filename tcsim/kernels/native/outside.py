@@ -19,7 +19,7 @@ from tcsim.schedule import walk_plan
 
 # The least normal number less half an ulp: what is smaller is subnormal after its rounding to nearest-even.
 LEAST = 2.0**-126 * (1 - 2.0**-25)
-_AT_ONCE = 1 << 22  # factors that are decoded before they are multiplied
+_AT_ONCE = 1 << 22  # factors of the problems that are multiplied at once
 
 
 @kernel

@@ -20,7 +20,7 @@ from tcsim.probing.search.candidates import Parts
 from tcsim.probing.search.elimination import Judge
 from tcsim.problem import Codes
 
-_DRAWN, _TELLING, _DEEP = 3000, 3, 40
+_DRAWN, _TELLING, _DEEP = 3000, 3, 40  # sums drawn, those of them that are asked, binades that c is above products
 Partners: TypeAlias = dict[int, int]
 _Drawn: TypeAlias = tuple[Codes, Codes, Codes]  # a and b of two products, (2, many), and c
 
