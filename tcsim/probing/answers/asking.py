@@ -21,7 +21,7 @@ from tcsim.probing.questions.codes import Rng, kept_bits, magnitude_codes
 from tcsim.probing.questions.edges import ladders
 from tcsim.probing.questions.rungs import rungs
 from tcsim.probing.search import structure
-from tcsim.probing.search.candidates import Parts, moves, records
+from tcsim.probing.search.candidates import Parts, moves, records, scans
 from tcsim.probing.search.elimination import Found, Judge, best_of, improve
 from tcsim.probing.search.holders import name_or_format
 
@@ -75,6 +75,7 @@ class Asking:
             None  # every k's block, the length of the order, the blocks' size, as contests show
         )
         self.blocks: dict[tuple[int, ...], Batch | None] = {}
+        self.pairs_alone: list[Batch] = []  # two products beside zeros, once they are asked for
 
     def kept_without_c(self) -> int:
         """How many bits answers to two products beside a zero have at most: where c comes late, those of a block's result."""
@@ -114,7 +115,10 @@ class Asking:
             changes = [{"nan_code": code, "factor_nan": factor} for code in self.nans for factor in factors]
         used = batches or [self.small, self.large]
         named = best_of(self.judge, self._again(found, used), changes, used)
-        return best_of(self.judge, named, [{"zero_sign": sign} for sign in ZERO_SIGNS], used)
+        signed = best_of(self.judge, named, [{"zero_sign": sign} for sign in ZERO_SIGNS], used)
+        least = [] if signed.perfect else [s for s in scans(self.box.formats, signed.parts) if s.name == "min_exponent"]
+        lost = [{"zero_sign": sign, "min_exponent": e} for s in least for e in s.coarse for sign in ZERO_SIGNS]
+        return best_of(self.judge, signed, lost, used)  # what is cut to nothing keeps its sign in some of them
 
     def begun_of_pairs(self, found: Found) -> Found:
         """A paired sum with its NaN patterns, and its numbers where those of the table are far off, which says nothing of its kind; no

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+
 from tcsim.probing.answers.walk import Walker
+from tcsim.probing.box import Batch
+from tcsim.probing.questions import families
+from tcsim.probing.questions.rungs import rungs
 from tcsim.probing.search import simpler
+from tcsim.probing.search.candidates import Parts
 from tcsim.probing.search.cut import apart, cut_at_places, uncut
 from tcsim.probing.search.elimination import Found, best_of, improve
-from tcsim.probing.search.singly import narrow
+from tcsim.probing.search.singly import narrow, rounded_and_cut
 
 _ONE_BLOCK, _NEARLY = 0.99, 0.998
 _MARGIN = 0.015  # zeros that fill k up can show in one product
 _HOPELESS = 0.2  # what its own numbers leave so far behind another kind is asked for remainders last
 _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _SHAPES = (3, 1)  # block sizes for which remainders are read before blocks are known
-_FEW_LATE = (4, 9)  # how many of the shortest sums are looked at, and the block that holds their products
+_FEW_LATE = 4  # how many of the shortest sums are looked at
+_LATE_SHAPES: tuple[Parts, ...] = ({"block_size": 9}, {"block_size": 1, "chain": 9})  # that hold their products
 
 
 class Numbers(Walker):
@@ -48,17 +58,37 @@ class Numbers(Walker):
         return self.of_few(found) if found.parts["c_enters"] == "after" and found.score > _NEARLY else found
 
     def of_few(self, found: Found) -> Found:
-        """With numbers that explain sums of a few products as one block's, whatever their order, where c comes late: one alone shows none."""
-        count, size = _FEW_LATE
-        used = [*self.products, *self.sums[:count]]
-        begun = self._again(Found({**found.parts, "block_size": size}, 0.0), used)
-        if begun.score < 0 or begun.perfect:
-            return found
-        better = uncut(self.judge, begun, used)
-        better = better if better.perfect else improve(self.judge, better, used, 1)
-        if not better.perfect:
-            return found
-        return self._again(Found({**better.parts, "block_size": found.parts["block_size"]}, 0.0), self.products)
+        """With numbers that explain sums of a few products, whatever their order, where c comes late: one alone shows none. As those of one
+        block, or of blocks of one each; of two products beside zeros where sums of more tell their blocks too."""
+        begun = [Found({**found.parts, **shape}, 0.0) for shape in _LATE_SHAPES]
+        for shown in chain(map(self.of_shortest, begun), map(self.of_two, begun)):
+            if shown.perfect:
+                own = {name: found.parts[name] for name in ("block_size", "chain")}
+                return self._again(Found({**shown.parts, **own}, 0.0), self.products)
+        return found
+
+    def of_shortest(self, found: Found) -> Found:
+        """With numbers of the shortest sums."""
+        used = [*self.products, *self.sums[:_FEW_LATE]]
+        begun = uncut(self.judge, self._again(found, used), used)
+        return begun if begun.perfect or begun.score < 0 else improve(self.judge, begun, used, 1)
+
+    def of_two(self, found: Found) -> Found:
+        """With numbers of two products beside zeros, where sums may be cut and rounded in any way."""
+        used = [*self.products, *self.without_c()]
+        begun = uncut(self.judge, self._again(found, used), used)
+        begun = begun if begun.perfect or begun.score < _ONE_BLOCK - _MARGIN else rounded_and_cut(self.judge, begun, used)
+        return begun if begun.perfect or begun.score < 0 else improve(self.judge, begun, used, 2)
+
+    def without_c(self) -> list[Batch]:
+        """Sums of two products beside zeros: those of blocks, that no c beside them rounds again."""
+        if not self.pairs_alone:
+            known = self.box.formats
+            drawn = [families.sum_batches(self.rng, known, 2, batches=32, name="two products")]
+            drawn += [rungs(self.rng, known, 2)] if self.cut else []
+            asked = [self.box.more(replace(x, c=np.zeros_like(x.c))) for x in drawn]
+            self.pairs_alone = [x for x in asked if x is not None]
+        return self.pairs_alone
 
     def read_off(self, found: Found, *, rounded: bool) -> Found:
         """A two-stage sum's cuts as every distance between one product and c shows them; `rounded`: other roundings of results, too."""

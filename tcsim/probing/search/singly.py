@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
+from itertools import chain, product
 
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS
 from tcsim.probing.box import Batch
@@ -11,8 +11,10 @@ from tcsim.probing.questions.codes import kept_bits
 from tcsim.probing.search.candidates import Parts, all_moves, scans
 from tcsim.probing.search.cut import cuts_along, cuts_anew
 from tcsim.probing.search.elimination import Found, Judge, best_of, needles, scanned
+from tcsim.probing.search.focus import focus
 from tcsim.probing.search.holders import operand_formats
 
+_GUARDS = 10  # bits of terms beyond those of results
 _FEW_BITS = 50  # that kernels compute fast
 _HIDDEN = ("parity", "blocks", "swaps")  # changes that show nothing until another part is right as well
 _BEST, _BEHIND = 4, 0.05  # of what is narrow, tried beside other formats of factors, and how far behind
@@ -81,3 +83,13 @@ def narrow(judge: Judge, found: Found, batches: list[Batch]) -> Found:
         return best[0]
     held = [{**x.parts, "operand_format": fmt} for x in best for fmt in operand_formats(judge.known)]
     return best_of(judge, best[0], held, batches)  # what subnormal factors align at may hide a cut of few bits
+
+
+def rounded_and_cut(judge: Judge, found: Found, used: list[Batch]) -> Found:
+    """With terms cut and results rounded otherwise at once, in every way: cut to a few bits more than results keep, an aligned sum that
+    is rounded in one way looks nearly like an exact one that is rounded in another."""
+    few = focus(judge, found.parts, used) if found.parts["arithmetic"] == "aligned" else []
+    bits = range(1, min(judge.known.out.precision + _GUARDS, _FEW_BITS) + 1)
+    ways = product(ROUNDINGS, ALIGN_ROUNDINGS[:-1], bits)
+    cuts = ({"rounding": r, "align_rounding": way, "fraction_bits": n} for r, way, n in ways)
+    return best_of_used(judge, found, cuts, few, used) if few else found
