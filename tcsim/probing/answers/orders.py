@@ -34,6 +34,8 @@ _TREES = 1500  # pairs within a block that marks are asked for
 _BRANCHES = 40  # the largest tree of random words
 _DEALT = 6  # orders that their random words allow
 _WALKS = 2  # orders that lone products allow
+# what chooses the lone products that are asked of
+_OF_LONE = ("c_enters", "align_rounding", "fraction_bits", "product_rounding", "rounding", "out_precision")
 
 
 class Orders:
@@ -138,7 +140,8 @@ class Orders:
 
     def _ordered(self, parts: Parts, blocks: list[Labels]) -> Parts:
         order = tuple(int(k) for k in np.concatenate(blocks))
-        return {**parts, "k_order": None if order == tuple(range(len(order))) else order}
+        chain = max(len(order) // parts["block_size"], 1) if parts["c_enters"] == "after" else parts["chain"]
+        return {**parts, "chain": chain, "k_order": None if order == tuple(range(len(order))) else order}
 
     def _trees(self, parts: Parts, blocks: list[Labels], length: int, fars: tuple[bool, ...]) -> Parts | None:
         """Places within blocks from pairs of marks of each."""
@@ -246,11 +249,9 @@ class Orders:
         """Answered lone products under whose c a candidate rounds by random words; None where it has none."""
         known = self.box.formats
         unit = unit_of_parts(known, {**parts, "k_order": None})
-        if unit is None or not unit.stochastic or known.scale is not None or parts["c_enters"] != "aligned":
+        if unit is None or not unit.stochastic or known.scale is not None:
             return None
-        kind = repr(
-            [parts[key] for key in ("align_rounding", "fraction_bits", "product_rounding", "rounding", "out_precision")]
-        )
+        kind = repr([parts[key] for key in _OF_LONE])
         if kind not in self._alone:
             most = _LONG if _of_results(parts) else _SHORT
             self._alone[kind] = self.box.more(words.lone(self.rng, known, unit, parts, self.box.whole(most)))

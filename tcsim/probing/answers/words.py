@@ -66,7 +66,8 @@ def _beside(rng: Rng, known: Formats, parts: Parts, values: Codes) -> tuple[Code
     product = exponents(a, fa) + eb
     height = np.where(product + up > out.emax, product - up // 2, product + up)  # below, where the output ends
     c = codes_at(out, height, fractions(rng, out, shape), rng.random(shape) < 0.5)
-    empty = rng.random(shape) < (0.6 if parts["product_rounding"] == "sr" else 0.1)
+    share = 1.0 if parts["c_enters"] == "after" else 0.6 if parts["product_rounding"] == "sr" else 0.1
+    empty = rng.random(shape) < share
     return a, np.where(empty, np.zeros((), out.storage), c)
 
 
