@@ -18,7 +18,7 @@ from tcsim.probing.questions.chance import chance_of
 from tcsim.probing.questions.codes import kept_bits
 from tcsim.probing.result import ProbeResult, result_of_search
 from tcsim.probing.search import simpler
-from tcsim.probing.search.candidates import arithmetic_kind, mode_of, modes, unit_of_parts
+from tcsim.probing.search.candidates import arithmetic_kind, by_halves, mode_of, modes, unit_of_parts
 from tcsim.probing.search.challenge import missed_along, missed_at_edges, moved, refuted_before, refuted_by
 from tcsim.probing.search.elimination import Found, Judge, best_of, descend, improve, kicks, starting_points
 from tcsim.probing.search.focus import focus, missed_most, rounds_randomly, with_random_words
@@ -137,7 +137,12 @@ class Search(Numbers):
         if numbers.score < _NEARLY and not self.deep:
             self.waiting.append(numbers)
             return False
-        return self.walked(numbers, confirm)
+        if self.walked(numbers, confirm):
+            return True
+        far = found.score < _FAR and numbers.parts["arithmetic"] == "two-stage"  # so that sums by halves are put off
+        return far and any(
+            self.walked(self._again(Found(parts, 0.0), self.products), confirm) for parts in by_halves(numbers.parts)
+        )
 
     def likely(self, numbers: Found) -> bool:
         """Whether one product does not already refute numbers more than those of another kind."""

@@ -15,6 +15,7 @@ from tcsim.probing.answers.climbs import Climbs
 from tcsim.probing.answers.shortened import Shortened
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.questions import families
+from tcsim.probing.questions.heaps import heaps
 from tcsim.probing.search.candidates import parts_of
 from tcsim.probing.search.elimination import Found, Judge
 from tcsim.probing.search.showing import changed_by_orders, few_of, showing_exchanges, showing_orders, with_order_of
@@ -52,6 +53,20 @@ def _climbs(unit: Unit) -> tuple[Climbs, Judge, Box]:
     judge.allow(1e9)
     rng = np.random.default_rng(3)
     return Climbs(box, rng, judge, Shortened(box, rng, judge, [])), judge, box
+
+
+def test_heaps_show_orders_of_formats_in_which_few_sums_are_rounded() -> None:
+    """A tree of seven fp4 products: a sum of them has at most ten bits, of which bfloat16 holds eight."""
+    tree = {"arithmetic": "rounded", "align_rounding": "exact", "fraction_bits": None, "min_exponent": None, "rounding": "rne"}
+    unit = tcsim.unit("h200", "float16").replace(a="float4_e2m1fn", b="float4_e2m1fn", out="bfloat16", block_size=7, **tree)
+    known, rng = Formats(unit.a_format, unit.b_format, unit.out_format), np.random.default_rng(5)
+    drawn = families.sum_batches(rng, known, 7, batches=56)
+    t, i, j = (x.ravel() for x in np.indices(drawn.c.shape))
+    others = Batch("sums", drawn.a[t, i][:, None], drawn.b[t, :, j][:, :, None], drawn.c[t, i, j][:, None, None])
+    heaped = heaps(rng, known, 7, others.size)
+    shown, seldom = (changed_by_orders(rng, Judge(known), unit, batch, 7) for batch in (heaped, others))
+    assert np.count_nonzero(shown) > 0.02 * shown.size
+    assert np.count_nonzero(shown) > 10 * np.count_nonzero(seldom)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 
+from tcsim.probing.answers.asking import WORK
 from tcsim.probing.answers.walk import Walker
 from tcsim.probing.box import Batch
 from tcsim.probing.questions import families
@@ -78,6 +79,7 @@ class Numbers(Walker):
         used = [*self.products, *self.without_c()]
         begun = uncut(self.judge, self._again(found, used), used)
         begun = begun if begun.perfect or begun.score < _ONE_BLOCK - _MARGIN else rounded_and_cut(self.judge, begun, used)
+        self.judge.spare(WORK)
         return begun if begun.perfect or begun.score < 0 else improve(self.judge, begun, used, 2)
 
     def without_c(self) -> list[Batch]:

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.hardware.choices import ROUNDINGS
-from tcsim.probing.answers import groups, remainders, saturation
-from tcsim.probing.answers.asking import LADDERS, RUNGS, WORK, Asking
+from tcsim.probing.answers import saturation
+from tcsim.probing.answers.asking import LADDERS, RUNGS
+from tcsim.probing.answers.cuts import SHOWN, Cuts
 from tcsim.probing.box import Batch, embedded
 from tcsim.probing.questions import contests, families
 from tcsim.probing.questions.edges import ladders
@@ -22,15 +23,14 @@ from tcsim.probing.search.candidates import (
     Parts,
     alike_alone,
     all_moves,
-    moves,
     other_roundings,
     unrounded,
     usual_numbers,
     usual_shapes,
 )
 from tcsim.probing.search.challenge import one_after_another
-from tcsim.probing.search.cut import anyhow_cut, apart
-from tcsim.probing.search.elimination import Found, best_of, descend, improve
+from tcsim.probing.search.cut import apart
+from tcsim.probing.search.elimination import Found, best_of, improve
 from tcsim.probing.search.focus import brief_orders, focus, rounds_randomly
 from tcsim.probing.search.singly import best_of_used, scanned_singly
 
@@ -39,16 +39,13 @@ _PERIODS = 8
 _SIZES = 8  # of blocks whose terms are cut by random words
 _ONE_BLOCK = 0.99
 _NEARLY = 0.998  # another order of k would change more than is left to explain
-_LIKELY = 0.85  # of everything explained by a kind whose cuts are worth it
-_BEHIND = 0.03  # the nearest kind so far, at most
-_SHOWN = 2  # products that a block must have for them
 _BRIEF = 4  # products of a block of which every order is tried where random words are those of a place
 _SWAPS = 12  # of two places, one after the other
 _ORDERED = 0.9  # of everything explained by an order that numbers are looked for beside
 _TOLD = 0.8  # of one product, explained by what is asked for an order at first
 
 
-class Walker(Asking):
+class Walker(Cuts):
     """How a black box takes k under a kind of arithmetic whose numbers are found."""
 
     def walk(self, found: Found) -> Found:
@@ -84,7 +81,8 @@ class Walker(Asking):
             best = max(best, self.upwards(self._again(found, used), used), key=lambda f: f.score)
         if late and likely and not (runs or best.perfect) and best.parts["k_order"] is None:
             best = self.first_best(best, self.tides.ordered(best.parts), used)  # of as many as were seen to be taken before c
-        if not (best.perfect or self.ascending or early) and best.parts["arithmetic"] == "paired":
+        chained = best.parts["arithmetic"] == "rounded" and best.score > _ORDERED and likely  # marks may not tell chains apart
+        if not (best.perfect or self.ascending or early) and (chained or best.parts["arithmetic"] == "paired"):
             best = self.told(best, used)  # nothing else is like one product of these: no other kind is asked first
         if not best.perfect and runs and best.parts["parity_split"]:
             best = self.first_best(best, self.asked_orders.halved(best.parts), used)
@@ -154,52 +152,6 @@ class Walker(Asking):
         chains = [] if found.perfect else structure.other_chains(found.parts)
         few = focus(self.judge, found.parts, used) if chains else []
         return best_of_used(self.judge, found, chains, few, used) if few else found
-
-    def cuts(self, found: Found) -> Found:
-        """Where terms are cut, from what was asked for that: as long as blocks are long enough to show it."""
-        if found.parts["arithmetic"] == "paired" and not found.perfect and self.steps:
-            below = descend(self.judge, self._again(found, self.steps), self.steps)
-            return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
-        if found.parts["arithmetic"] == "rounded" and not found.perfect and self.steps:
-            used = [*self.beside, *self.steps]
-            rounded = dict(moves(self.judge.known, found.parts))["product rounding"]
-            below = best_of(self.judge, self._again(found, used), rounded, used)
-            return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
-        shown = found.parts["block_size"] >= _SHOWN or found.parts["arithmetic"] == "two-stage"
-        if found.perfect or not self.steps or not shown or found.score < _LIKELY:
-            return found
-        used = [*self.steps, *self.beside] if found.parts["arithmetic"] == "two-stage" else self.steps
-        below = apart(self.judge, self._again(found, used), used, likely_cuts(self.steps[-1], self.box.formats))
-        found = max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
-        if found.score >= _ONE_BLOCK or found.parts["arithmetic"] != "aligned":
-            return found
-        few = focus(self.judge, found.parts, self.sums)  # formats so narrow that only longer sums show a cut
-        if not few:
-            return found
-        self.judge.spare(_CUT_WORK)
-        below = anyhow_cut(self.judge, self._again(found, few), few)
-        return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
-
-    def grouped(self, found: Found) -> Found:
-        """Scaled products in groups of every size, unless another kind is much nearer."""
-        nearest = max((f.score for f in self.tried), default=0.0)
-        self.judge.spare(WORK)  # every size takes its share
-        return found if found.score < max(_LIKELY, nearest - _BEHIND) else groups.grouped(self.judge, found, self.all)
-
-    def read(self, found: Found, batches: list[Batch], sizes: tuple[int, ...] = ()) -> Found:
-        """With the cut that remainders show, where that explains more; of these block sizes as that which explains most."""
-        if self.left is None or found.perfect or found.parts["arithmetic"] != "aligned":
-            return found
-        own, group = found.parts["block_size"], found.parts["group_size"]
-        tried = []
-        for size in [size * group for size in sizes] or [own]:
-            begun = Found({**found.parts, "block_size": size}, 0.0)
-            tried.append((remainders.read(self.judge, self.left, begun), begun))
-        shown, begun = max(tried, key=lambda pair: pair[0].score)
-        used = [*batches, self.left.batch]
-        if self.judge.score(shown.parts, used) <= self.judge.score(begun.parts, used):
-            return found
-        return self._again(Found({**shown.parts, "block_size": own}, 0.0), batches)
 
     def saturating(self, found: Found, used: list[Batch]) -> Found:
         """The blocks and the order of k of integers that saturate."""
@@ -327,7 +279,7 @@ class Walker(Asking):
         used = [self.as_first(asked, members), *self.products]
         begun = improve(self.judge, self._again(Found(parts, 0.0), used), used, 2)
         staged = found.parts["arithmetic"] == "two-stage"
-        if not self.steps or (size <= _SHOWN and not staged) or (begun.score < _ONE_BLOCK and not staged):
+        if not self.steps or (size <= SHOWN and not staged) or (begun.score < _ONE_BLOCK and not staged):
             return begun
         count = min(size, RUNGS)
         if (*key, -1) not in self.blocks:

@@ -283,6 +283,13 @@ def alike_alone(parts: Parts) -> list[Parts]:
     return [] if other is None else [{**parts, "term_cut": other}]
 
 
+def by_halves(now: Parts) -> list[Parts]:
+    """A two-stage sum whose even and odd products are summed apart, with the numbers of one where they are not: one product tells nothing of it."""
+    return (
+        [{**now, "parity_split": True, "block_size": 2}] if now["arithmetic"] == "two-stage" and not now["parity_split"] else []
+    )
+
+
 def group_sizes(known: Formats, block_size: int) -> list[int]:
     """Sizes of groups in which scaled products may be added, none of their own and all that share a scale first."""
     sizes = [g for g in range(1, known.scale_block + 1) if block_size % g == 0 == known.scale_block % g]

@@ -11,8 +11,10 @@ import numpy.typing as npt
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats, embedded, simulated
 from tcsim.probing.questions.codes import Rng
+from tcsim.probing.questions.contests import of_small_range
 from tcsim.probing.questions.edges import edge_sums
 from tcsim.probing.questions.families import sum_batches
+from tcsim.probing.questions.heaps import heaps
 from tcsim.probing.search.challenge import one_after_another
 from tcsim.probing.search.elimination import Judge, cost_of
 from tcsim.problem import Codes
@@ -168,7 +170,11 @@ def few_of(rng: Rng, judge: Judge, known: Formats, unit: Unit, length: int, coun
         )
         last = np.argsort(np.argsort(rng.random(a.shape) + ((a == 0) | (b == 0)), axis=1), axis=1) >= there[:, None]
         a[last], b[last] = 0, 0
-    return Batch("orders", a[:, None], b[:, :, None], c[:, None, None])
+    drawn = Batch("orders", a[:, None], b[:, :, None], c[:, None, None])
+    if not of_small_range(known):
+        return drawn
+    heaped = heaps(rng, known, length, max(count // 2, 1))
+    return Batch("orders", *(np.concatenate([getattr(drawn, name), getattr(heaped, name)]) for name in "abc"))
 
 
 def chosen_of(batch: Batch, rows: Ints) -> Batch:

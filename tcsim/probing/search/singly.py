@@ -32,6 +32,12 @@ def moved_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]
     return best_of_used(judge, found, chain(changes, cuts_along(judge.known, found.parts), anew), few, used)
 
 
+def moved_along(judge: Judge, found: Found, used: list[Batch]) -> Found:
+    """With terms cut at the same place, at the distance below the largest that explains most of `used`."""
+    few = focus(judge, found.parts, used)
+    return best_of_used(judge, found, cuts_along(judge.known, found.parts), few, used) if few else found
+
+
 def scanned_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]) -> Found:
     """The best value of one number of `used`, of those that explain more of a few outputs: where a change of another part explains some
     of these few, it is not found beside it. Of a candidate that explains nearly everything every value, where none of the likely ones does."""

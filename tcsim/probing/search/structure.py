@@ -24,6 +24,7 @@ _ORDERS = 3  # lengths of an order of k that are tried for a shape
 _NEARLY = 0.99
 _BRIEF = 6  # products of which every order is tried
 _ALIKE, _SHOWN, _BEHIND = 12, 32, 4
+_FEWEST, _MIDDLE = 4, 40  # products of sums in which shapes show
 _CHAINS = (1, 2, 3, 4, 5, 6, 8)
 Labels = npt.NDArray[np.int64]
 
@@ -115,7 +116,7 @@ def walked_upwards(judge: Judge, found: Found, batches: list[Batch], sizes: list
             break
         parts = {**found.parts, **shape}
         if few is None:
-            few = focus(judge, best.parts, batches)
+            few = _showing_shapes(judge, best.parts, batches)
             least = judge.score(best.parts, few) if few else -1.0
         if few and judge.score(parts, few, least) <= least:
             continue
@@ -125,6 +126,13 @@ def walked_upwards(judge: Judge, found: Found, batches: list[Batch], sizes: list
             if best.perfect:
                 break
     return best
+
+
+def _showing_shapes(judge: Judge, parts: Parts, batches: list[Batch]) -> list[Batch]:
+    """Outputs that a candidate misses, and ones that it explains, of sums so long that shapes show in them, those that are no longer than
+    most blocks and the others."""
+    middle = [batch for batch in batches if _FEWEST < batch.a.shape[2] <= _MIDDLE]
+    return [x for some in (middle, [b for b in batches if b.a.shape[2] > _MIDDLE]) for x in focus(judge, parts, some)]
 
 
 def periods(label: npt.NDArray[np.int64]) -> list[int]:
