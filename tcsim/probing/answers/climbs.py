@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,7 @@ _EXCHANGED = 0.6  # of these
 _SHORT = 24  # products of orders that are asked for together
 _AGAIN, _WORK = 3, 1e7  # shapes tried again from other orders, and products simulated for each
 _NEAR_WORK = 8e7  # the same of one that explains nearly all
+_KNOWN = 0.998  # of everything explained by blocks that are right
 _NEARLY = 0.05  # of the sums asked for an order left by one that explains nearly all
 _CHANGED = 0.1  # of sums by zeros behind them
 _WORTH = 0.3  # of sums of few products left unexplained by an order that the others are looked at under
@@ -69,7 +71,7 @@ class Climbs:
         """The best of a candidate and of those with an order of so many products that explains every sum asked for it."""
         best, tried = found, []
         for length in lengths:
-            for end in self._climbs(found.parts, length, lengths):
+            for end in self._climbs(found, length, lengths):
                 if end.left:
                     tried.append(end)
                     continue
@@ -85,7 +87,7 @@ class Climbs:
         for end in sorted(tried, key=lambda end: end.left)[: 0 if best.perfect else 1]:
             if self._nearly(end):  # a number is wrong as well, which its order shows better
                 parts = with_order(end.parts, end.order)
-                best = max(best, Found(parts, self.judge.score(parts, used, best.score)), key=lambda f: f.score)
+                best = max(Found(parts, self.judge.score(parts, used)), best, key=lambda f: f.score)
         return best
 
     def _nearly(self, end: _Tried) -> bool:
@@ -93,9 +95,14 @@ class Climbs:
         asked = self._asked.get((end.order.size, end.unit.stochastic))
         return asked is not None and end.left <= _NEARLY * asked.size
 
-    def _climbs(self, now: Parts, length: int, lengths: Iterable[int]) -> Iterator[_Tried]:
-        """Every shape of so many products with the order that exchanges lead to from a candidate's own."""
-        candidates = [(parts, unit) for parts in shaped(now, length) if (unit := self.judge.unit(parts)) is not None]
+    def _climbs(self, found: Found, length: int, lengths: Iterable[int]) -> Iterator[_Tried]:
+        """Every shape of so many products with the order that exchanges lead to from a candidate's own; its own shape alone where that
+        explains nearly everything in blocks of several sums."""
+        now = found.parts
+        shapes = shaped(now, length)
+        if found.score > _KNOWN and now["arithmetic"] == "rounded" and length > now["block_size"] > 1:
+            shapes = islice(shapes, 1)
+        candidates = [(parts, unit) for parts in shapes if (unit := self.judge.unit(parts)) is not None]
         random = rounds_randomly(now)  # by words that are those of a place in a call
         if (length, random) not in self._asked and candidates and not self.judge.tired:
             self._ask(now, [n for n in lengths if n <= _SHORT] if length <= _SHORT and not random else [length])

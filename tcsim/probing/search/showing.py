@@ -173,7 +173,7 @@ def few_of(rng: Rng, judge: Judge, known: Formats, unit: Unit, length: int, coun
     drawn = Batch("orders", a[:, None], b[:, :, None], c[:, None, None])
     if not of_small_range(known):
         return drawn
-    heaped = heaps(rng, known, length, max(count // 2, 1))
+    heaped = heaps(rng, known, length, max(count // 2 * FEW // max(length, FEW), 1))  # of as many products together
     return Batch("orders", *(np.concatenate([getattr(drawn, name), getattr(heaped, name)]) for name in "abc"))
 
 
