@@ -22,7 +22,7 @@ from tcsim.probing.questions.edges import ladders
 from tcsim.probing.questions.rungs import rungs
 from tcsim.probing.search import structure
 from tcsim.probing.search.candidates import Parts, moves, records, scans
-from tcsim.probing.search.elimination import Found, Judge, best_of, improve
+from tcsim.probing.search.elimination import Found, Judge, best_of, improve, scanned
 from tcsim.probing.search.holders import name_or_format
 
 FAR = 0.9  # what begins further off
@@ -125,8 +125,18 @@ class Asking:
         nearer than before where its best numbers are far off as well: other kinds begin without theirs."""
         self.judge.allow(WORK)
         found = self._nans(found, [self.small])
-        better = improve(self.judge, found, [self.small], 1) if found.score < FAR else found
+        if found.score >= FAR:
+            return found
+        better = improve(self.judge, self._cut_by_pairs(found), [self.small], 1)
         return better if better.score >= FAR else Found(better.parts, found.score)
+
+    def _cut_by_pairs(self, found: Found) -> Found:
+        """The best of a paired sum cut in each way, at the place that shows under it: of a wrong way no place is any nearer."""
+        for change in dict(moves(self.judge.known, found.parts))["zeros"]:
+            begun = self._again(Found({**found.parts, **change}, 0.0), [self.small])
+            cut = next(scan for scan in scans(self.judge.known, begun.parts) if scan.name == "fraction_bits")
+            found = max(found, scanned(self.judge, begun, cut, [self.small]), key=lambda f: f.score)
+        return found
 
     def with_zeros(self, found: Found) -> Found:
         """With zeros and subnormals as one product shows them: a kind is not far off for those."""

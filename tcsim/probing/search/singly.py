@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain, product
 
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS
-from tcsim.probing.box import Batch
+from tcsim.probing.box import Batch, Formats
 from tcsim.probing.questions.codes import kept_bits
 from tcsim.probing.search.candidates import Parts, all_moves, scans
 from tcsim.probing.search.cut import cuts_along, cuts_anew
@@ -18,9 +18,11 @@ _GUARDS = 10  # bits of terms beyond those of results
 _FEW_BITS = 50  # that kernels compute fast
 _HIDDEN = ("parity", "blocks", "swaps")  # changes that show nothing until another part is right as well
 _BEST, _BEHIND = 4, 0.05  # of what is narrow, tried beside other formats of factors, and how far behind
+_BESIDE = 12  # bits of a cut to both sides
 _NEAR = 3  # values to both sides of a number
 _FEWER_BITS = 6  # that are tried with every rounding of terms
 _CUTS = ("fraction_bits", "late_fraction_bits")  # of a two-stage sum
+_LIKELY = 0.99  # of everything explained by a candidate whose cut only seems to be where it is
 _NEARLY = 0.998  # of everything explained by a candidate of which one part is wrong, or two
 
 
@@ -29,7 +31,16 @@ def moved_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]
     as well."""
     changes = chain.from_iterable(c for name, c in all_moves(judge.known, found.parts) if name not in _HIDDEN)
     anew = cuts_anew(judge.known, found.parts) if found.score > _NEARLY else ()
-    return best_of_used(judge, found, chain(changes, cuts_along(judge.known, found.parts), anew), few, used)
+    held = _held_and_cut(judge.known, found.parts) if found.score > _LIKELY else ()
+    return best_of_used(judge, found, chain(changes, cuts_along(judge.known, found.parts), anew, held), few, used)
+
+
+def _held_and_cut(known: Formats, now: Parts) -> Iterator[Parts]:
+    """Factors in another format and terms cut near where they are: what subnormal factors align at moves where a cut seems to be."""
+    bits = now["fraction_bits"]
+    for n in range(1, _BESIDE + 1) if bits is not None else ():
+        for fmt in operand_formats(known):
+            yield from ({"operand_format": fmt, "fraction_bits": f} for f in (bits - n, bits + n) if f > 0)
 
 
 def moved_along(judge: Judge, found: Found, used: list[Batch]) -> Found:
