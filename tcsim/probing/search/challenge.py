@@ -17,7 +17,9 @@ from tcsim.hardware.choices import TERM_CUTS
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Box, Formats, of_problems, simulated
 from tcsim.probing.questions.codes import Rng
+from tcsim.probing.questions.contests import of_small_range
 from tcsim.probing.questions.edges import edge_sums
+from tcsim.probing.questions.heaps import heaps
 from tcsim.probing.search.candidates import Parts, floors, group_sizes, scans, unit_of_parts
 from tcsim.probing.search.elimination import Judge, cost_of
 from tcsim.probing.search.evidence import others
@@ -25,6 +27,7 @@ from tcsim.probing.search.holders import operand_formats
 
 _COUNTS = (1500, 1500, 1000, 300)  # outputs asked of one product, a block, an instruction, more than one
 _SHORT = 2  # lengths
+_HEAPS = 2000  # outputs
 _ALONG = (-9, -4, -2, -1, 1, 2, 4, 9)  # places that a cut and a least exponent are moved
 _LEASTS = 12  # other least exponents, besides those near the lowest ones
 _WIDER = 6  # formats of operands
@@ -114,12 +117,13 @@ def lengths_of(unit: Unit) -> tuple[int, ...]:
 
 
 def edges_of(rng: Rng, known: Formats, unit: Unit) -> Iterator[Batch]:
-    """Questions at the edges of a record, one of each length."""
-    done = set()
-    for k, count in zip(lengths_of(unit), _COUNTS, strict=True):
-        if k not in done:
-            done.add(k)
-            yield edge_sums(rng, known, unit, k, count)
+    """Questions at the edges of a record, one of each length; sums of the highest and the least products of narrow formats."""
+    lengths = dict(zip(reversed(lengths_of(unit)), reversed(_COUNTS), strict=True))
+    for k in dict.fromkeys(lengths_of(unit)):
+        yield edge_sums(rng, known, unit, k, lengths[k])
+    if of_small_range(known) and known.scale is None and not known.a.integer:
+        for k in dict.fromkeys(lengths_of(unit)[_SHORT:]):
+            yield heaps(rng, known, k, _HEAPS)
 
 
 def unshown(known: Formats, judge: Judge, unit: Unit, batches: list[Batch]) -> list[Unit]:

@@ -36,11 +36,14 @@ def moved_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]
 
 
 def _held_and_cut(known: Formats, now: Parts) -> Iterator[Parts]:
-    """Factors in another format and terms cut near where they are: what subnormal factors align at moves where a cut seems to be."""
-    bits = now["fraction_bits"]
-    for n in range(1, _BESIDE + 1) if bits is not None else ():
+    """Factors in another format and terms cut near where they are, at the same place too: what subnormal factors align at moves where a
+    cut seems to be."""
+    bits, least = now["fraction_bits"], now["min_exponent"]
+    for n in (n for n in range(-_BESIDE, _BESIDE + 1) if bits is not None and n and bits + n > 0):
         for fmt in operand_formats(known):
-            yield from ({"operand_format": fmt, "fraction_bits": f} for f in (bits - n, bits + n) if f > 0)
+            yield {"operand_format": fmt, "fraction_bits": bits + n}
+            if least is not None:
+                yield {"operand_format": fmt, "fraction_bits": bits + n, "min_exponent": least + n}
 
 
 def moved_along(judge: Judge, found: Found, used: list[Batch]) -> Found:
