@@ -7,7 +7,6 @@ from itertools import chain
 
 import numpy as np
 
-from tcsim.probing.answers.asking import WORK
 from tcsim.probing.answers.walk import Walker
 from tcsim.probing.box import Batch
 from tcsim.probing.questions import families
@@ -23,6 +22,7 @@ _MARGIN = 0.015  # zeros that fill k up can show in one product
 _HOPELESS = 0.2  # what its own numbers leave so far behind another kind is asked for remainders last
 _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _SHAPES = (3, 1)  # block sizes for which remainders are read before blocks are known
+_TWO_WORK = 1.2e8  # products simulated for those of two products
 _FEW_LATE = 4  # how many of the shortest sums are looked at
 _LATE_SHAPES: tuple[Parts, ...] = ({"block_size": 9}, {"block_size": 1, "chain": 9})  # that hold their products
 
@@ -65,7 +65,8 @@ class Numbers(Walker):
         for shown in chain(map(self.of_shortest, begun), map(self.of_two, begun)):
             if shown.perfect:
                 own = {name: found.parts[name] for name in ("block_size", "chain")}
-                return self._again(Found({**shown.parts, **own}, 0.0), self.products)
+                numbers = self._again(Found({**shown.parts, **own}, 0.0), self.products)
+                return numbers if numbers.score >= found.score else found
         return found
 
     def of_shortest(self, found: Found) -> Found:
@@ -76,10 +77,10 @@ class Numbers(Walker):
 
     def of_two(self, found: Found) -> Found:
         """With numbers of two products beside zeros, where sums may be cut and rounded in any way."""
-        used = [*self.products, *self.without_c()]
+        used = [self.small, *self.without_c()]
         begun = uncut(self.judge, self._again(found, used), used)
         begun = begun if begun.perfect or begun.score < _ONE_BLOCK - _MARGIN else rounded_and_cut(self.judge, begun, used)
-        self.judge.spare(WORK)
+        self.judge.spare(_TWO_WORK)
         return begun if begun.perfect or begun.score < 0 else improve(self.judge, begun, used, 2)
 
     def without_c(self) -> list[Batch]:

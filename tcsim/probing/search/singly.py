@@ -18,7 +18,7 @@ _GUARDS = 10  # bits of terms beyond those of results
 _FEW_BITS = 50  # that kernels compute fast
 _HIDDEN = ("parity", "blocks", "swaps")  # changes that show nothing until another part is right as well
 _BEST, _BEHIND = 4, 0.05  # of what is narrow, tried beside other formats of factors, and how far behind
-_BESIDE = 12  # bits of a cut to both sides
+_BESIDE = 6  # bits of a cut to both sides
 _NEAR = 3  # values to both sides of a number
 _FEWER_BITS = 6  # that are tried with every rounding of terms
 _CUTS = ("fraction_bits", "late_fraction_bits")  # of a two-stage sum
@@ -31,8 +31,10 @@ def moved_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]
     as well."""
     changes = chain.from_iterable(c for name, c in all_moves(judge.known, found.parts) if name not in _HIDDEN)
     anew = cuts_anew(judge.known, found.parts) if found.score > _NEARLY else ()
-    held = _held_and_cut(judge.known, found.parts) if found.score > _LIKELY else ()
-    return best_of_used(judge, found, chain(changes, cuts_along(judge.known, found.parts), anew, held), few, used)
+    best = best_of_used(judge, found, chain(changes, cuts_along(judge.known, found.parts), anew), few, used)
+    if best.score > found.score or found.score < _LIKELY:
+        return best
+    return best_of_used(judge, found, _held_and_cut(judge.known, found.parts), few, used)
 
 
 def _held_and_cut(known: Formats, now: Parts) -> Iterator[Parts]:
