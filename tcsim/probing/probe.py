@@ -139,10 +139,8 @@ class Search(Numbers):
             return False
         if self.walked(numbers, confirm):
             return True
-        far = found.score < _FAR and numbers.parts["arithmetic"] == "two-stage"  # so that sums by halves are put off
-        return far and any(
-            self.walked(self._again(Found(parts, 0.0), self.products), confirm) for parts in by_halves(numbers.parts)
-        )
+        halves = by_halves(numbers.parts) if found.score < _FAR else []  # which begin as far off, so that they are put off
+        return any(self.walked(self._again(Found(parts, 0.0), self.products), confirm) for parts in halves)
 
     def likely(self, numbers: Found) -> bool:
         """Whether one product does not already refute numbers more than those of another kind."""

@@ -69,6 +69,21 @@ def test_heaps_show_orders_of_formats_in_which_few_sums_are_rounded() -> None:
     assert np.count_nonzero(shown) > 10 * np.count_nonzero(seldom)
 
 
+def test_a_climb_within_blocks_exchanges_places_of_one_block_alone() -> None:
+    unit = _ordered("tree")
+    climbs, judge, box = _climbs(unit)
+    upwards = unit.replace(k_order=None)
+    drawn = few_of(climbs.rng, judge, box.formats, upwards, 8, 4000)
+    asked = Batch("sums", drawn.a, drawn.b, drawn.c, d=simulated(upwards, drawn))
+    other = np.array([2, 1, 0, 3, 4, 7, 6, 5])  # two places in either tree of four
+    climb = Climb(judge, upwards, asked, np.arange(asked.size), other)
+    climb.within = 4
+    assert climb.left
+    while any([climb.exchanged(place) for place in range(8)]):
+        assert sorted(climb.order[:4]) == [0, 1, 2, 3]
+    assert not climb.left
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_order_is_found_from_the_numbers(kind: str, fresh_seed: int) -> None:
     """Of a candidate with the right numbers, upwards, the order that gives sums drawn afresh too."""

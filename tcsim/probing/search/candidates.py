@@ -285,9 +285,8 @@ def alike_alone(parts: Parts) -> list[Parts]:
 
 def by_halves(now: Parts) -> list[Parts]:
     """A two-stage sum whose even and odd products are summed apart, with the numbers of one where they are not: one product tells nothing of it."""
-    return (
-        [{**now, "parity_split": True, "block_size": 2}] if now["arithmetic"] == "two-stage" and not now["parity_split"] else []
-    )
+    able = now["arithmetic"] == "two-stage" and not now["parity_split"]
+    return [{**now, "parity_split": True, "block_size": 2}] if able else []
 
 
 def group_sizes(known: Formats, block_size: int) -> list[int]:

@@ -118,9 +118,11 @@ def lengths_of(unit: Unit) -> tuple[int, ...]:
 
 def edges_of(rng: Rng, known: Formats, unit: Unit) -> Iterator[Batch]:
     """Questions at the edges of a record, one of each length; sums of the highest and the least products of narrow formats."""
-    lengths = dict(zip(reversed(lengths_of(unit)), reversed(_COUNTS), strict=True))
-    for k in dict.fromkeys(lengths_of(unit)):
-        yield edge_sums(rng, known, unit, k, lengths[k])
+    counts: dict[int, int] = {}
+    for k, count in zip(lengths_of(unit), _COUNTS, strict=True):
+        counts.setdefault(k, count)
+    for k, count in counts.items():
+        yield edge_sums(rng, known, unit, k, count)
     if of_small_range(known) and known.scale is None and not known.a.integer:
         for k in dict.fromkeys(lengths_of(unit)[_SHORT:]):
             yield heaps(rng, known, k, _HEAPS)
