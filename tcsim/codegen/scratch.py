@@ -112,9 +112,13 @@ def clear_all(typingctx: Any, array: Any) -> Any:
 
 @intrinsic
 def address_of(typingctx: Any, array: Any) -> Any:
-    """Where an array's elements start."""
+    """Where an array's elements start, in a kernel that counts no references: one that does gives an array back after its last use,
+    and does not see that its address is still in use.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if context.enable_nrt:
+            raise TypeError("the address of an array that is given back while it is in use: make the kernel one that counts no references")
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         return builder.ptrtoint(data, ir.IntType(64))
 

@@ -24,9 +24,9 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.jit import inline, kernel, kernel_uncounted, variant
+from tcsim.codegen.jit import kernel_uncounted, no_refcount, variant
 from tcsim.codegen.parts import addresses, emit_address, emit_call, emit_given
-from tcsim.codegen.scratch import zeros
+from tcsim.codegen.scratch import clear_all, release, zeros
 from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.modes import masks
 from tcsim.hardware.unit import Unit
@@ -226,13 +226,13 @@ was_inexact, forget_inexact = _flag("fetestexcept"), _flag("feclearexcept")
 was_invalid, forget_invalid = _flag("fetestexcept", FE_INVALID), _flag("feclearexcept", FE_INVALID)
 
 
-@inline
+@no_refcount
 def widen_codes(source, target, count):
     for i in range(count):
         target[i] = np.float64(source[i])
 
 
-@inline
+@no_refcount
 def pack_exact_a(job, t, i0, rows, k0, depth, arrays, spare, double, marks):
     """Rows of a chunk of a in float64; rows with specials are marked."""
     origin, zero, one = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k, np.int64(0), np.int64(1)
@@ -245,7 +245,7 @@ def pack_exact_a(job, t, i0, rows, k0, depth, arrays, spare, double, marks):
         mark_specials(arrays, spare, job.a_item, origin, job.a_row, rows, job.a_k, depth, marks, 1)
 
 
-@inline
+@no_refcount
 def pack_exact_b(job, t, j0, columns, k0, depth, arrays, spare, double, marks):
     """Columns of a chunk of b in float64, in panels of 16; columns with specials are marked."""
     origin, lanes = job.b + t * job.b_batch + k0 * job.b_k + j0 * job.b_column, np.int64(LANES)
@@ -259,7 +259,7 @@ def pack_exact_b(job, t, j0, columns, k0, depth, arrays, spare, double, marks):
         mark_specials(arrays, spare, job.b_item, origin, job.b_column, columns, job.b_k, depth, marks, 1)
 
 
-@inline
+@no_refcount
 def keep(c, bad, to, at, pitch, good):
     """Put a tile's accumulators in their place, or mark its outputs."""
     for r in range(ROWS):
@@ -292,7 +292,9 @@ def exact_driver(sums: int) -> Any:
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
             start(0, sums, job, t, i0, rows, j0, columns, pitch, c, bad, total)
-            row_marks[:], column_marks[:], a[:] = 0, 0, 0
+            clear_all(row_marks)
+            clear_all(column_marks)
+            clear_all(a)
             element = t * job.out_batch + i0 * job.out_row + j0 * job.out_column
             segment, k0, k, k1, step = 0, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
             while k < job.k:
@@ -323,5 +325,6 @@ def exact_driver(sums: int) -> Any:
                         forget_inexact()
             store(0, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
             forget_inexact()
+        release((report, flaw, to, *single, spare, a, b, c, bad, total, row_marks, column_marks))
 
-    return kernel(variant(sums)(work))
+    return kernel_uncounted(variant(sums)(work))

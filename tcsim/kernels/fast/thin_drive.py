@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import inline_ir, kernel, variant
+from tcsim.codegen.jit import inline_ir, kernel_uncounted, variant
 from tcsim.codegen.scalar_ops import use_rounding
-from tcsim.codegen.scratch import address_of, room, zeros
+from tcsim.codegen.scratch import address_of, release, room, zeros
 from tcsim.codegen.vector_memory import bits_of_float, double_of_bits, peek8, peek16, peek32, peek64, poke8, poke16, poke32
 from tcsim.codegen.vector_ops import LANES, NEAREST
 from tcsim.fp.formats import Format
@@ -209,8 +209,9 @@ def thin_driver(form: int, half: int, sums: int) -> Any:
             if special[task] == 0:
                 store(half, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
         use_rounding(np.int64(NEAREST))
+        release((*a[:2], report, ea, mask, spare, narrow, panel, c, bad, total, row_marks, column_marks))
 
-    return kernel(variant(form, half, sums)(work))
+    return kernel_uncounted(variant(form, half, sums)(work))
 
 
 def flat_job(form: int, job: FastJob, batch: int, threads: int) -> FastJob:
