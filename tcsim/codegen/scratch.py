@@ -118,7 +118,9 @@ def address_of(typingctx: Any, array: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if context.enable_nrt:
-            raise TypeError("the address of an array that is given back while it is in use: make the kernel one that counts no references")
+            raise TypeError(
+                "the address of an array that is given back while it is in use: make the kernel one that counts no references"
+            )
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         return builder.ptrtoint(data, ir.IntType(64))
 

@@ -28,6 +28,7 @@ from tcsim.kernels.native.fused_tile import ROWS, STRIPS, run_fused_tile
 from tcsim.kernels.native.outside import (
     LEAST,
     Chain,
+    is_better_turned,
     line_of,
     numbered,
     products_taken,
@@ -35,6 +36,7 @@ from tcsim.kernels.native.outside import (
     shares_of,
     side_of,
     table_of,
+    turned_over,
     walk_batch,
 )
 from tcsim.problem import Codes, Operand, Problem
@@ -106,8 +108,8 @@ def nan_add(x, code_x, y, code_y, own):
 
 
 @routine
-def one_output(a, b, pitch, starts, lanes, c, own):
-    """The code of an output by the walk of run_fused_tile in float64, that of its NaN included."""
+def one_output(a, b, pitch, starts, lanes, c, own, swapped):
+    """The code of an output by the walk of run_fused_tile in float64, that of its NaN included; swapped: b is the unit's a."""
     x, code = np.float64(flush_to_zero(c)), quiet_code(c)
     for t in range(starts.size - 1):
         first, last = starts[t], starts[t + 1]
@@ -115,14 +117,15 @@ def one_output(a, b, pitch, starts, lanes, c, own):
         for lane in range(lanes):
             s, mine = (x, code) if lanes == 1 else (np.float64(0), np.int64(0))
             for q in range(first + lane, last, lanes):
-                s, mine = nan_step(s, mine, a[q], b[q * pitch], own)
+                left, right = a[q], b[q * pitch]
+                s, mine = nan_step(s, mine, right, left, own) if swapped else nan_step(s, mine, left, right, own)
             total, kept = (s, mine) if lane == 0 else nan_add(total, kept, s, mine, own)
         x, code = (total, kept) if lanes == 1 else nan_add(x, code, total, kept, own)
     return np.uint32(code) if code != 0 else bits_of_float(np.float32(x))
 
 
 @routine
-def run_tile(a, b, pitch, starts, lanes, c, i, rows, j, columns, own, room, edge, out):
+def run_tile(a, b, pitch, starts, lanes, c, i, rows, j, columns, own, swapped, room, edge, out):
     """`rows` and `columns` of c + a·b from i, j on; a and b begin there. Columns that fill no strip are computed in `room`."""
     k, n, blocks, wide = starts[starts.size - 1], c.shape[1], np.int64(starts.size - 1), -(-columns // LANES) * LANES
     shape = 0 if rows == ROWS else (1 if wide == STRIPS * LANES else 2)
@@ -143,7 +146,7 @@ def run_tile(a, b, pitch, starts, lanes, c, i, rows, j, columns, own, room, edge
     for r in range(rows):
         for s in range(columns):
             if edge[1 + r * wide + s] == 0:
-                code = one_output(ahead(a, r * k), ahead(b, s), pitch, starts, lanes, c[i + r, j + s], own)
+                code = one_output(ahead(a, r * k), ahead(b, s), pitch, starts, lanes, c[i + r, j + s], own, swapped)
                 out[i + r, j + s] = float_of_bits(code)
 
 
@@ -168,7 +171,7 @@ def read_line(x, upper, address, step, places, count, values):
 
 
 @kernel
-def run_shares(first, last, shares, a, b, upper, pitch, ks, starts, lanes, c, own, out):
+def run_shares(first, last, shares, a, b, upper, pitch, ks, starts, lanes, c, own, swapped, out):
     """Shares first … last - 1 of c + a·b, products in the order ks, in blocks from starts[t] on; lines of factors of b are `pitch` apart."""
     m, n, depth = shares.m, shares.n, ks.size
     left, right = np.empty(min(ROWS, m) * depth, np.float32), zeros(depth * pitch + LANES, np.float32)
@@ -191,7 +194,7 @@ def run_shares(first, last, shares, a, b, upper, pitch, ks, starts, lanes, c, ow
                     count = STRIPS if rows < ROWS and strips - s >= STRIPS else 1
                     row, j, x, y = t * m + i + r, j0 + s * LANES, at(left, r * depth), at(right, s * LANES)
                     high, wide = ROWS if rows == ROWS else 1, min(count * LANES, n - j)
-                    run_tile(x, y, pitch, starts, lanes, c, row, high, j, wide, own, room, edge, out)
+                    run_tile(x, y, pitch, starts, lanes, c, row, high, j, wide, own, swapped, room, edge, out)
                     s += count
 
 
@@ -230,6 +233,9 @@ def _is_upper(x: Operand, fmt: Format) -> bool:
 
 def multiply_fused(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
+    swapped = is_better_turned(*problem.shape[1:3], LANES)
+    if swapped:
+        problem, out = turned_over(problem), out.swapaxes(1, 2)
     unit, own = problem.unit, np.int64(problem.unit.nan | _QUIET)
     m, n = problem.shape[1:3]
     count = threads or default_threads()
@@ -245,7 +251,7 @@ def multiply_fused(problem: Problem, out: Codes, threads: int | None = None) -> 
             columns = LANES * max(STRIPS, _KEPT // (LANES * max(ks.size, 1) * count))
             shares, tasks = shares_of(min(len(held_a), len(held_b)), m, n, columns, ROWS, count)
             pitch = n if n < LANES else (-(-shares.columns // LANES) + 1) * LANES
-            run_tasks(run_shares, tasks, threads, shares, a, b, upper, pitch, ks, starts, unit.lanes, c, own, found)
+            run_tasks(run_shares, tasks, threads, shares, a, b, upper, pitch, ks, starts, unit.lanes, c, own, swapped, found)
             return found.view(np.uint32)
 
         return chain

@@ -9,7 +9,9 @@ largest number where units give infinity: a task in which one occurred is left t
 int8 products are summed in pairs of int16 (``vpmaddwd``) into int32, which wraps modulo 2^32 as the units do, so neither
 their order nor the schedule matters.
 
-A tile is 4 rows x 32 (float32), 16 (float64) or 64 (int8) columns in registers; operands are packed in chunks of k.
+Operands are packed in chunks of k (`library_pack`), or read where they lie if they lie as tiles (`library_tile`) read them and
+packing them would take as long as the products: beside few rows of a, b is walked in short runs of k, line by line. Products do
+not ask which factor is whose, so what has fewer columns than rows is computed turned over where that fills tiles better.
 """
 
 from __future__ import annotations
@@ -23,23 +25,22 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.jit import inline, kernel, variant
-from tcsim.codegen.scratch import zeros
-from tcsim.codegen.vector_memory import bits_of_double, bits_of_float, double_of_bits, float_of_bits, peek8, peek32, peek64
-from tcsim.codegen.vector_ops import F32, F64, I16, I32, I64, Emitted, Variable
+from tcsim.codegen.jit import inline, inline_ir, kernel_uncounted, noalias, variant
+from tcsim.codegen.scratch import address_of, clear_all, release, zeros
+from tcsim.codegen.vector_memory import bits_of_double, bits_of_float, peek32
+from tcsim.codegen.vector_ops import I32
 from tcsim.fp.modes import processor_mode
+from tcsim.kernels.fast.turn import square
 from tcsim.kernels.general import run as general
+from tcsim.kernels.native.library_pack import pack_lines, pack_panel, value_at
+from tcsim.kernels.native.library_tile import NUMBERS, SIZES, WIDTHS, library_tile
 from tcsim.kernels.native.library_units import DOUBLE, FE_OVERFLOW, INTEGER, KINDS, SINGLE
+from tcsim.kernels.native.outside import is_better_turned, turned_over
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import default_threads, run_tasks
 
-ROWS = 4
-_LANES = {DOUBLE: 8, SINGLE: 16, INTEGER: 16}
-_VECTORS = {DOUBLE: 2, SINGLE: 2, INTEGER: 4}
-WIDTHS = tuple(_LANES[kind] * _VECTORS[kind] for kind in (DOUBLE, SINGLE, INTEGER))
-_TYPES = {DOUBLE: F64, SINGLE: F32, INTEGER: I32}
 _CHUNK, _ROWS, _COLUMNS = 256, 128, 256
-_NAMES: dict[int, type[Any]] = {DOUBLE: np.float64, SINGLE: np.float32, INTEGER: np.int32}
+_FEW, _RUN, _WIDE = 8, 32, 4096  # rows beside which b is read line by line: a run of so many lines, so many columns
 
 
 class LibraryJob(NamedTuple):
@@ -69,55 +70,12 @@ class LibraryJob(NamedTuple):
     nan: int
     signed_zero: int
     mode: int  # of llvm.set.rounding
-
-
-@intrinsic(prefer_literal=True)
-def library_tile(typingctx, kind, a, b, c, numbers):
-    """c[4, width] += A·B over `depth` packed products in ascending order; numbers: places in a, b, c, pitches of a and c, depth, mode.
-
-    a is (row, k) and b (k, column) for floats; for int8 an element is a pair of int16, two neighbours along k.
-    """
-    chosen = kind.literal_value
-    element = _TYPES[chosen].as_pointer()
-    arguments = {"a": element, "bm": element, "c": element, "lda": I64, "ldc": I64, "depth": I64, "mode": I64}
-
-    def body(builder: ir.IRBuilder, **arg: Any) -> None:
-        _tile(builder, chosen, **arg)
-
-    def codegen(context, builder, signature, args):
-        emitted = ops.function(builder.module, f"tcsim_library_{chosen}", arguments, body)
-        values = [builder.extract_value(args[4], i) for i in range(7)]
-        arrays = [context.make_array(signature.args[i])(context, builder, args[i]).data for i in (1, 2, 3)]
-        moved = [builder.gep(p, [at]) for p, at in zip(arrays, values[:3], strict=True)]
-        builder.call(emitted, [*moved, *values[3:]])
-        return context.get_dummy_value()
-
-    return types.void(kind, a, b, c, numbers), codegen
-
-
-def _tile(b: ir.IRBuilder, kind: int, a: Any, bm: Any, c: Any, lda: Any, ldc: Any, depth: Any, mode: Any) -> None:
-    lanes, vectors = _LANES[kind], _VECTORS[kind]
-    if kind != INTEGER:
-        with b.if_then(b.icmp_signed("!=", mode, I64(ops.NEAREST))):
-            ops.set_rounding(b, Emitted(b, mode).cast(I32, "trunc"))
-    pitch, row_step = Emitted(b, ldc), Emitted(b, lda)
-    at = [pitch * r + v * lanes for r in range(ROWS) for v in range(vectors)]
-    total = [Variable(b, ops.emit_load(b, c, place, lanes)) for place in at]
-
-    def add(k: Emitted) -> None:
-        right = [ops.emit_load(b, bm, k * (lanes * vectors) + v * lanes, lanes) for v in range(vectors)]
-        for r in range(ROWS):
-            left = ops.emit_load(b, a, k + row_step * r).spread(lanes)
-            for v in range(vectors):
-                x = total[r * vectors + v]
-                x.set(x.get() + pair_product(left, right[v]) if kind == INTEGER else left.call("fma", right[v], x.get()))
-
-    ops.each(b, Emitted(b, I64(0)), Emitted(b, depth), add)
-    for x, place in zip(total, at, strict=True):
-        ops.emit_store(b, x.get(), c, place)
-    if kind != INTEGER:
-        with b.if_then(b.icmp_signed("!=", mode, I64(ops.NEAREST))):
-            ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
+    chunk: int  # codes along k that are packed at once
+    a_lies: int  # whether rows of a, columns of b lie as a tile reads them and are not packed
+    b_lies: int
+    out_batch: int
+    out_row: int
+    out_column: int
 
 
 def _flag(name: str):
@@ -135,42 +93,6 @@ def _flag(name: str):
 has_overflowed, forget_overflow = _flag("fetestexcept"), _flag("feclearexcept")
 
 
-def pair_product(x: Emitted, y: Emitted) -> Emitted:
-    """x0·y0 + x1·y1 for the two int16 in each lane; LLVM has one instruction for it."""
-    wide = x.bits_as(I16, 32).cast(I32, "sext") * y.bits_as(I16, 32).cast(I32, "sext")
-    return wide.lanes(list(range(0, 32, 2))) + wide.lanes(list(range(1, 32, 2)))
-
-
-@inline
-def value_at(address, item):
-    """The float32 or float64 at an address, as float64."""
-    return double_of_bits(peek64(address)) if item == 8 else np.float64(float_of_bits(np.uint32(peek32(address))))
-
-
-@inline
-def pack_lines(kind, job, origin, item, across, along, lines, depth, across_pitch, along_pitch, target, at):
-    """Copy lines x depth elements (pairs along k for int8) to target[at + line·across_pitch + k·along_pitch]."""
-    for line in range(lines):
-        start = origin + line * across
-        for k in range((depth + 1) // 2 if kind == INTEGER else depth):
-            to = at + line * across_pitch + k * along_pitch
-            if kind == INTEGER:
-                low = peek8(start + 2 * k * along)
-                high = peek8(start + (2 * k + 1) * along) if 2 * k + 1 < depth else np.int64(0)
-                low, high = (low ^ 128) - 128, (high ^ 128) - 128
-                target[to] = (low & 0xFFFF) | (high << 16)
-            else:
-                target[to] = value_at(start + k * along, item)
-
-
-@inline
-def pack_panels(kind, job, t, j0, columns, width, k0, depth, target, chunk):
-    for j in range(0, columns, width):
-        origin = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
-        count = min(width, columns - j)
-        pack_lines(kind, job, origin, job.b_item, job.b_column, job.b_k, count, depth, 1, width, target, j * chunk)
-
-
 @inline
 def c_value(kind, job, t, i, j):
     """c at (i, j) as float64 or int64; 0 without c."""
@@ -186,36 +108,84 @@ def sum_rounded(job, x):
 
 
 @inline
-def code_of_result(kind, job, x):
-    """The code of a result (float64 or int32 value held in float64)."""
-    if kind == INTEGER:
-        return np.int64(x) & 0xFFFFFFFF
+def code_of_sum(kind, job, x):
+    """The code of a sum of chains, in float64."""
     if np.isnan(x):
         return np.int64(job.nan)
-    if kind == SINGLE:
-        x = np.float64(np.float32(x))
+    x = np.float64(np.float32(x)) if kind == SINGLE else x
     if x == 0.0 and not job.signed_zero:
         x = 0.0
     return bits_of_double(x) if kind == DOUBLE else np.int64(bits_of_float(np.float32(x)))
 
 
+@noalias
+def store_integers(c, at, count, nan, signed_zero, out, place, step):
+    for j in range(count):
+        out[place + j * step] = np.uint32(c[at + j])
+
+
+@noalias
+def store_singles(c, at, count, nan, signed_zero, out, place, step):
+    """Codes of float32 numbers side by side, `step` apart: one NaN, and where zeros have no sign +0."""
+    for j in range(count):
+        code = bits_of_float(c[at + j])
+        magnitude = code & np.uint32(0x7FFFFFFF)
+        code = np.uint32(nan) if magnitude > np.uint32(0x7F800000) else code
+        out[place + j * step] = code if (magnitude != 0) | signed_zero else np.uint32(0)
+
+
+@noalias
+def store_doubles(c, at, count, nan, signed_zero, out, place, step):
+    """The same of float64 numbers."""
+    for j in range(count):
+        code = bits_of_double(c[at + j])
+        magnitude = code & np.int64(0x7FFFFFFFFFFFFFFF)
+        code = np.int64(nan) if magnitude > np.int64(0x7FF0000000000000) else code
+        out[place + j * step] = code if (magnitude != 0) | signed_zero else np.int64(0)
+
+
+_STORES = {DOUBLE: store_doubles, SINGLE: store_singles, INTEGER: store_integers}
+
+
+@inline_ir
+def pack_rows(kind, size, job, source, rows, depth, target, deep):
+    """Where rows of a, `depth` codes from `source` on, lie for a tile, and how far apart."""
+    if job.a_lies:
+        return source, job.a_row // size
+    pack_lines(kind, job.a_item, source, job.a_row, job.a_k, rows, np.int64(0), depth, deep, 1, target, 0)
+    return address_of(target), deep
+
+
+@inline_ir
+def multiply_panel(kind, size, left, right, place, rows, pitch, depth, mode):
+    """A panel's columns of `rows` rows of c, at an address: tiles of four rows, then of two, then of one."""
+    i = np.int64(0)
+    while i < rows:
+        high = np.int64(4) if rows - i >= 4 else (np.int64(2) if rows - i >= 2 else np.int64(1))
+        a, c = left[0] + i * left[1] * size, place + i * pitch * size
+        library_tile(kind, high, (a, right[0], c, left[1], right[1], pitch, depth, mode))
+        i += high
+
+
 @cache
 def library_driver(kind: int) -> Any:
     """The compiled walk over tasks for DOUBLE, SINGLE or INTEGER."""
-    number, width, step = _NAMES[kind], WIDTHS[kind], 2 if kind == INTEGER else 1
+    number, width, size, step = NUMBERS[kind], WIDTHS[kind], SIZES[kind], 2 if kind == INTEGER else 1
+    lying = 2 if kind == INTEGER else size  # bytes of an element of b before it is packed
+    side, store = square(lying), _STORES[kind]
 
     def work(first, last, job, bounds, out, left):
         """Tasks first … last, each a block of outputs through all of k; left[task] is 1 where the general kernel must."""
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
-        high, pitch = -(-job.rows // ROWS) * ROWS, -(-job.columns // width) * width
-        deep = _CHUNK // step
-        a, b = zeros(high * deep, number), zeros(pitch * deep, number)
+        high, pitch, deep = min(job.rows, job.m), -(-job.columns // width) * width, job.chunk // step
+        a, b, narrow = zeros(high * deep, number), zeros(width * deep, number), zeros(width * deep, np.uint16)
         c = zeros(high * pitch, number)
         total = zeros(high * pitch if job.sum else 0, np.float64)
         for task in range(first, last):
             t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
-            c[:], total[:] = 0, 0.0
+            clear_all(c)
+            clear_all(total)
             forget_overflow()
             if job.c:
                 for i in range(rows):
@@ -226,36 +196,42 @@ def library_driver(kind: int) -> Any:
                         elif job.c_first:
                             total[i * pitch + j] = x
             for segment in range(bounds.size - 1):
-                for k0 in range(bounds[segment], bounds[segment + 1], _CHUNK):
-                    depth = min(_CHUNK, bounds[segment + 1] - k0)
-                    origin = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
-                    pack_lines(kind, job, origin, job.a_item, job.a_row, job.a_k, rows, depth, deep, 1, a, 0)
-                    pack_panels(kind, job, t, j0, columns, width, k0, depth, b, deep)
+                for k0 in range(bounds[segment], bounds[segment + 1], job.chunk):
+                    depth = min(job.chunk, bounds[segment + 1] - k0)
+                    elements = (depth + step - 1) // step
+                    source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
+                    lines = pack_rows(kind, size, job, source, rows, depth, a, deep)
                     for j in range(0, columns, width):
-                        for i in range(0, rows, ROWS):
-                            library_tile(
-                                kind, a, b, c, (i * deep, j * deep, i * pitch + j, deep, pitch, -(-depth // step), job.mode)
-                            )
+                        count = min(np.int64(width), columns - j)
+                        source = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
+                        panel = source, job.b_k // size
+                        if not job.b_lies or count < width:
+                            pack_panel(kind, lying, side, width, job, source, count, depth, b, narrow)
+                            panel = address_of(b), np.int64(width)
+                        multiply_panel(kind, size, lines, panel, address_of(c) + j * size, rows, pitch, elements, job.mode)
                 if job.sum:
                     for at in range(rows * pitch):
                         total[at] = sum_rounded(job, total[at] + np.float64(c[at]))
                         c[at] = 0
             left[task] = job.mode != ops.NEAREST and has_overflowed() != 0
             for i in range(rows):
-                for j in range(columns):
-                    x = np.float64(c[i * pitch + j])
-                    if job.sum:
+                place = t * job.out_batch + (i0 + i) * job.out_row + j0 * job.out_column
+                if job.sum:
+                    for j in range(columns):
                         x = total[i * pitch + j]
                         if job.c and not job.c_first:
                             x = sum_rounded(job, x + c_value(kind, job, t, i0 + i, j0 + j))
-                    out[(t * job.m + i0 + i) * job.n + j0 + j] = code_of_result(kind, job, x)
+                        out[place + j * job.out_column] = code_of_sum(kind, job, x)
+                else:
+                    store(c, i * pitch, columns, job.nan, job.signed_zero != 0, out, place, job.out_column)
+        release((a, b, narrow, c, total))
 
-    return kernel(variant(kind)(work))
+    return kernel_uncounted(variant(kind)(work))
 
 
-def _tasks(batch: int, m: int, n: int, threads: int) -> tuple[int, int]:
+def _tasks(batch: int, m: int, n: int, threads: int, most: int = _COLUMNS) -> tuple[int, int]:
     """Rows and columns of a task, halved until every thread has some."""
-    rows, columns = min(m, _ROWS), min(n, _COLUMNS)
+    rows, columns = min(m, _ROWS), min(n, most)
     while threads > 1 and batch * -(-m // rows) * -(-n // columns) < 2 * threads and (rows > 16 or columns > 64):
         if columns <= 64 or (rows > 16 and 2 * rows >= columns):
             rows = -(-rows // 8) * 4
@@ -264,35 +240,44 @@ def _tasks(batch: int, m: int, n: int, threads: int) -> tuple[int, int]:
     return rows, columns
 
 
-def _job(problem: Problem, kind: int, threads: int) -> LibraryJob:
+def _job(problem: Problem, out: Codes, kind: int, threads: int) -> LibraryJob:
     a, b, c = problem.a.codes, problem.b.codes, problem.c
     batch, m, n, k = problem.shape
-    rows, columns = _tasks(batch, m, n, threads)
-    address = 0 if c is None else c.__array_interface__["data"][0]
-    sums = 0 if kind == INTEGER else problem.plan.sum_bits
-    at, ai, ak = a.strides
-    bt, bk, bj = b.strides
-    ct, ci, cj = (0, 0, 0) if c is None else c.strides
-    mode = ops.NEAREST if kind == INTEGER else processor_mode(problem.unit.rounding)
+    _, a_row, a_k = a.strides
+    _, b_k, b_column = b.strides
+    size, floats = SIZES[kind], kind != INTEGER
+    lines = m <= _FEW and abs(b_column) < abs(b_k)
+    rows, columns = _tasks(batch, m, n, threads, _WIDE if lines else _COLUMNS)
+    mode = processor_mode(problem.unit.rounding) if floats else ops.NEAREST
     assert mode is not None
-    nan = (problem.unit.nan ^ 1 << 63) - (1 << 63)  # as a signed integer
     return LibraryJob(
-        m, n, k, rows, columns, a.__array_interface__["data"][0], at, ai, ak, a.itemsize,
-        b.__array_interface__["data"][0], bt, bk, bj, b.itemsize, address, ct, ci, cj,
-        sums, int(problem.plan.c_first), nan, int(problem.unit.zero_sign == "ieee"),
-        mode,
+        m, n, k, rows, columns, a.__array_interface__["data"][0], *a.strides, a.itemsize,
+        b.__array_interface__["data"][0], *b.strides, b.itemsize,
+        *((0, 0, 0, 0) if c is None else (c.__array_interface__["data"][0], *c.strides)),
+        sum=problem.plan.sum_bits if floats else 0,
+        c_first=int(problem.plan.c_first),
+        nan=(problem.unit.nan ^ 1 << 63) - (1 << 63),  # as a signed integer
+        signed_zero=int(problem.unit.zero_sign == "ieee"),
+        mode=mode,
+        chunk=_RUN if lines else _CHUNK,
+        a_lies=int(floats and a.itemsize == a_k == size and a_row % size == 0),
+        b_lies=int(floats and m <= _FEW and b.itemsize == b_column == size and b_k % size == 0),
+        **dict(zip(("out_batch", "out_row", "out_column"), (step // out.itemsize for step in out.strides), strict=True)),
     )  # fmt: skip
 
 
 def multiply_library(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write the codes of a supported problem into `out`, C-contiguous (batch, m, n)."""
     kind = INTEGER if problem.unit.arithmetic == "integer" else KINDS[problem.unit.out_format.name]
-    job = _job(problem, kind, threads or default_threads())
-    tasks = problem.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
+    codes = out.reshape(-1)
+    if is_better_turned(*problem.shape[1:3], WIDTHS[kind]):
+        problem, out = turned_over(problem), out.swapaxes(1, 2)
+    job = _job(problem, out, kind, threads or default_threads())
+    down, right = -(-job.m // job.rows), -(-job.n // job.columns)
+    tasks = problem.shape[0] * down * right
     bounds = np.array([0, job.k]) if kind == INTEGER else np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
     left = np.zeros(tasks, dtype=np.int64)
-    run_tasks(library_driver(kind), tasks, threads, job, bounds, out.reshape(-1), left)
-    down, right = -(-job.m // job.rows), -(-job.n // job.columns)
+    run_tasks(library_driver(kind), tasks, threads, job, bounds, codes, left)
     for task in np.flatnonzero(left).tolist():
         t, i, j = task // (down * right), task // right % down * job.rows, task % right * job.columns
         general.run_part(problem, out, t, i, min(i + job.rows, job.m), j, min(j + job.columns, job.n))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -39,6 +40,20 @@ def products_taken(unit: Unit, first: int, last: int) -> tuple[Any, Any]:
 
 
 Reading: TypeAlias = Callable[[Codes, Format, Format, float], Any]
+
+
+def turned_over(problem: Problem) -> Problem:
+    """The problem whose result is this one's with rows as columns, for units that do not ask which factor is whose."""
+    unit = problem.unit
+    a, b = (Operand(x.codes.swapaxes(1, 2), x.stored) for x in (problem.b, problem.a))
+    c = None if problem.c is None else problem.c.swapaxes(1, 2)
+    unit = unit if unit.a == unit.b else unit.replace(a=unit.b, b=unit.a)
+    return replace(problem, unit=unit, a=a, b=b, c=c)
+
+
+def is_better_turned(m: int, n: int, width: int) -> bool:
+    """Whether a problem turned over has fewer columns that nobody needs in vectors or panels of so many."""
+    return -(-m // width) * width * n < -(-n // width) * width * m
 
 
 class TableSide(NamedTuple):

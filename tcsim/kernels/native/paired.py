@@ -23,12 +23,14 @@ from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.native.outside import (
     LEAST,
     Chain,
+    is_better_turned,
     line_of,
     numbered,
     products_taken,
     share_of,
     shares_of,
     side_of,
+    turned_over,
     walk_batch,
 )
 from tcsim.kernels.native.paired_rows import COLUMNS, COMPLEMENT, EXPONENT, FLOOR, PAIRS, PairedSides, run_paired_blocks
@@ -60,6 +62,7 @@ GATE = Gate(
     {**schedules(*ANY_SUM), **operands(lambda asked, stored: not stored.integer, empty=True)},
 )
 _QUIET = 1 << 22
+_LANES = 8  # of float64
 _KEPT, _LEAST_COLUMNS, _ROWS = 1 << 17, 32, 8  # factors of b that are kept at hand, and what a share has at least
 
 
@@ -183,6 +186,8 @@ def _read(codes: Codes, stored: Format, fmt: Format, least: float) -> Any:
 
 def multiply_paired(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
+    if is_better_turned(*problem.shape[1:3], _LANES):
+        problem, out = turned_over(problem), out.swapaxes(1, 2)
     unit = problem.unit
     assert unit.fraction_bits is not None
     assert unit.late_fraction_bits is not None
