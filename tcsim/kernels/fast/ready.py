@@ -42,10 +42,10 @@ _UNRESOLVED32, _UNRESOLVED16 = 0x7FBADBAD, 0x7DAD
 _SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
 
 
-def transposed(shape: Shape) -> bool:
+def transposed(shape: Shape, lanes: int = LANES) -> bool:
     """Whether rows of the result should fill the lanes: fewer padded ones then."""
     _, m, n, _ = shape
-    return -(-m // LANES) * LANES * n < -(-n // LANES) * LANES * m
+    return -(-m // lanes) * lanes * n < -(-n // lanes) * lanes * m
 
 
 def effort(shape: Shape, flat: bool) -> int:

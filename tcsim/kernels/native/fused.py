@@ -23,12 +23,12 @@ from tcsim.codegen.vector_ops import LANES
 from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, only, operands, schedules, up_to
+from tcsim.kernels.fast.ready import transposed
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.native.fused_tile import ROWS, STRIPS, run_fused_tile
 from tcsim.kernels.native.outside import (
     LEAST,
     Chain,
-    is_better_turned,
     line_of,
     numbered,
     products_taken,
@@ -233,7 +233,7 @@ def _is_upper(x: Operand, fmt: Format) -> bool:
 
 def multiply_fused(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
-    swapped = is_better_turned(*problem.shape[1:3], LANES)
+    swapped = transposed(problem.shape)
     if swapped:
         problem, out = turned_over(problem), out.swapaxes(1, 2)
     unit, own = problem.unit, np.int64(problem.unit.nan | _QUIET)

@@ -30,12 +30,13 @@ from tcsim.codegen.scratch import address_of, clear_all, release, zeros
 from tcsim.codegen.vector_memory import bits_of_double, bits_of_float, peek32
 from tcsim.codegen.vector_ops import I32
 from tcsim.fp.modes import processor_mode
+from tcsim.kernels.fast.ready import transposed
 from tcsim.kernels.fast.turn import square
 from tcsim.kernels.general import run as general
 from tcsim.kernels.native.library_pack import pack_lines, pack_panel, value_at
 from tcsim.kernels.native.library_tile import NUMBERS, SIZES, WIDTHS, library_tile
 from tcsim.kernels.native.library_units import DOUBLE, FE_OVERFLOW, INTEGER, KINDS, SINGLE
-from tcsim.kernels.native.outside import is_better_turned, turned_over
+from tcsim.kernels.native.outside import turned_over
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import default_threads, run_tasks
 
@@ -148,7 +149,7 @@ _STORES = {DOUBLE: store_doubles, SINGLE: store_singles, INTEGER: store_integers
 
 
 @inline_ir
-def pack_rows(kind, size, job, source, rows, depth, target, deep):
+def lines_of(kind, size, job, source, rows, depth, target, deep):
     """Where rows of a, `depth` codes from `source` on, lie for a tile, and how far apart."""
     if job.a_lies:
         return source, job.a_row // size
@@ -200,7 +201,7 @@ def library_driver(kind: int) -> Any:
                     depth = min(job.chunk, bounds[segment + 1] - k0)
                     elements = (depth + step - 1) // step
                     source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
-                    lines = pack_rows(kind, size, job, source, rows, depth, a, deep)
+                    lines = lines_of(kind, size, job, source, rows, depth, a, deep)
                     for j in range(0, columns, width):
                         count = min(np.int64(width), columns - j)
                         source = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
@@ -243,26 +244,22 @@ def _tasks(batch: int, m: int, n: int, threads: int, most: int = _COLUMNS) -> tu
 def _job(problem: Problem, out: Codes, kind: int, threads: int) -> LibraryJob:
     a, b, c = problem.a.codes, problem.b.codes, problem.c
     batch, m, n, k = problem.shape
-    _, a_row, a_k = a.strides
-    _, b_k, b_column = b.strides
+    at, ai, ak = a.strides
+    bt, bk, bj = b.strides
+    ct, ci, cj = (0, 0, 0) if c is None else c.strides
+    out_batch, out_row, out_column = (step // out.itemsize for step in out.strides)
     size, floats = SIZES[kind], kind != INTEGER
-    lines = m <= _FEW and abs(b_column) < abs(b_k)
+    lines = m <= _FEW and abs(bj) < abs(bk)
     rows, columns = _tasks(batch, m, n, threads, _WIDE if lines else _COLUMNS)
+    a_lies, b_lies = a.itemsize == ak == size and ai % size == 0, b.itemsize == bj == size and bk % size == 0
     mode = processor_mode(problem.unit.rounding) if floats else ops.NEAREST
     assert mode is not None
+    nan = (problem.unit.nan ^ 1 << 63) - (1 << 63)  # as a signed integer
     return LibraryJob(
-        m, n, k, rows, columns, a.__array_interface__["data"][0], *a.strides, a.itemsize,
-        b.__array_interface__["data"][0], *b.strides, b.itemsize,
-        *((0, 0, 0, 0) if c is None else (c.__array_interface__["data"][0], *c.strides)),
-        sum=problem.plan.sum_bits if floats else 0,
-        c_first=int(problem.plan.c_first),
-        nan=(problem.unit.nan ^ 1 << 63) - (1 << 63),  # as a signed integer
-        signed_zero=int(problem.unit.zero_sign == "ieee"),
-        mode=mode,
-        chunk=_RUN if lines else _CHUNK,
-        a_lies=int(floats and a.itemsize == a_k == size and a_row % size == 0),
-        b_lies=int(floats and m <= _FEW and b.itemsize == b_column == size and b_k % size == 0),
-        **dict(zip(("out_batch", "out_row", "out_column"), (step // out.itemsize for step in out.strides), strict=True)),
+        m, n, k, rows, columns, a.__array_interface__["data"][0], at, ai, ak, a.itemsize,
+        b.__array_interface__["data"][0], bt, bk, bj, b.itemsize, 0 if c is None else c.__array_interface__["data"][0], ct, ci, cj,
+        problem.plan.sum_bits if floats else 0, int(problem.plan.c_first), nan, int(problem.unit.zero_sign == "ieee"), mode,
+        _RUN if lines else _CHUNK, int(floats and a_lies), int(floats and m <= _FEW and b_lies), out_batch, out_row, out_column,
     )  # fmt: skip
 
 
@@ -270,7 +267,7 @@ def multiply_library(problem: Problem, out: Codes, threads: int | None = None) -
     """Write the codes of a supported problem into `out`, C-contiguous (batch, m, n)."""
     kind = INTEGER if problem.unit.arithmetic == "integer" else KINDS[problem.unit.out_format.name]
     codes = out.reshape(-1)
-    if is_better_turned(*problem.shape[1:3], WIDTHS[kind]):
+    if transposed(problem.shape, WIDTHS[kind]):
         problem, out = turned_over(problem), out.swapaxes(1, 2)
     job = _job(problem, out, kind, threads or default_threads())
     down, right = -(-job.m // job.rows), -(-job.n // job.columns)

@@ -122,7 +122,7 @@ def widen_pairs(typingctx, numbers):
 
 
 @inline_ir
-def turn_panel(kind, size, side, width, source, column, count, depth, target, narrow):
+def turn_elements(kind, size, side, width, source, column, count, depth, target, narrow):
     """Columns that lie along k, as elements of a panel; how many fill squares and are written. size: bytes of an element as it lies;
     side: of a square of them.
     """
@@ -145,5 +145,5 @@ def pack_panel(kind, size, side, width, job, source, count, depth, target, narro
         done = depth // step
         copy_panel(kind, (address_of(target), source, job.b_k, done, count))
     elif job.b_item == item and job.b_k == item and count % side == 0:
-        done = turn_panel(kind, size, side, width, source, job.b_column, count, depth, target, narrow)
+        done = turn_elements(kind, size, side, width, source, job.b_column, count, depth, target, narrow)
     pack_lines(kind, job.b_item, source, job.b_column, job.b_k, count, done, depth, 1, width, target, 0)

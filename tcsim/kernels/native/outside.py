@@ -51,11 +51,6 @@ def turned_over(problem: Problem) -> Problem:
     return replace(problem, unit=unit, a=a, b=b, c=c)
 
 
-def is_better_turned(m: int, n: int, width: int) -> bool:
-    """Whether a problem turned over has fewer columns that nobody needs in vectors or panels of so many."""
-    return -(-m // width) * width * n < -(-n // width) * width * m
-
-
 class TableSide(NamedTuple):
     """An operand as kernels read it: codes and the value of each by a table; where codes are wider than 16 bits, the values and no table."""
 

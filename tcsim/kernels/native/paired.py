@@ -19,11 +19,11 @@ from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.gates import ANY_ORDER, ANY_SUM, LABELS, Gate, floats, one_of, only, operands, schedules, up_to
 from tcsim.hardware.choices import TERM_CUTS
+from tcsim.kernels.fast.ready import transposed
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
 from tcsim.kernels.native.outside import (
     LEAST,
     Chain,
-    is_better_turned,
     line_of,
     numbered,
     products_taken,
@@ -186,7 +186,7 @@ def _read(codes: Codes, stored: Format, fmt: Format, least: float) -> Any:
 
 def multiply_paired(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
-    if is_better_turned(*problem.shape[1:3], _LANES):
+    if transposed(problem.shape, _LANES):
         problem, out = turned_over(problem), out.swapaxes(1, 2)
     unit = problem.unit
     assert unit.fraction_bits is not None
