@@ -12,13 +12,14 @@ from functools import partial
 import numpy as np
 import pytest
 from support.patterns import codes
-from support.random_problems import SUMS, as_dots, by_general, carried, draw_schedule, laid_out, operand_codes
+from support.random_problems import SUMS, as_dots, by_general, carried, draw_schedule, drawn_scales, laid_out, operand_codes
 from support.random_units import Rng, pick
 from support.whatifs import label
 
 import tcsim
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
+from tcsim.kernels.fast import thin_drive
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.reference.dot import multiply_reference
 
@@ -33,17 +34,26 @@ UNITS = [
     tcsim.unit("rdna3", "float16"),
     tcsim.unit("rdna4", "bfloat16"),
     tcsim.unit("rdna4", "float16", instruction="wmma_w64"),
+    tcsim.unit("v100", "float16"),
+    tcsim.unit("b200", "float8_e4m3fn"),
+    tcsim.unit("b200", "nvfp4"),
+    tcsim.unit("b200", "mxfp4"),
+    tcsim.unit("b200", "mxfp4_block16").replace(rounding="rne"),
+    tcsim.unit("b200", "mxfp8_e4m3"),
 ]
 SIDES = (1, 1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65, 130, 300)
-_MOST = 40_000  # multiply-adds of a problem, about
+_MOST, _FLAT = 40_000, thin_drive.LEAST  # multiply-adds of a problem, about; elements of b of a flat one
 
 
 def draw(rng: Rng, unit: Unit) -> Problem:
     """A problem of a drawn shape: a third of them with one row or column."""
     m, n = (1, pick(rng, SIDES)) if rng.random() < 0.33 else (pick(rng, SIDES), pick(rng, SIDES))
+    batch, most = pick(rng, (1, 1, 1, 2, 3)), _MOST
+    if rng.random() < 0.25:
+        m, n, batch, most = int(rng.integers(1, 5)), int(rng.integers(64, 1100)), 1, 2 * _FLAT
     m, n = (n, m) if rng.random() < 0.5 else (m, n)
-    batch = pick(rng, (1, 1, 1, 2, 3))
-    k = int(rng.integers(1, max(min(_MOST // (batch * m * n), 600), 2)))
+    k = int(rng.integers(1, max(min(most // (batch * m * n), 600), 2)))
+    k = max(k, -(-_FLAT // max(m, n))) if most > _MOST else k
     drawn = partial(codes, kind="special") if rng.random() < 0.2 else operand_codes  # NaNs of both factors meet
     a, b = drawn(rng, unit.a_format, (batch, m, k)), drawn(rng, unit.b_format, (batch, k, n))
     c = laid_out(rng, operand_codes(rng, unit.out_format, (batch, m, n))) if rng.random() < 0.6 else None
@@ -52,7 +62,8 @@ def draw(rng: Rng, unit: Unit) -> Problem:
         stored = carried(rng, x, fmt)
         sides.append(Operand(laid_out(rng, stored.codes), stored.stored))
     schedule = draw_schedule(rng, unit, () if unit.arithmetic == "integer" else SUMS)
-    return Problem(unit, schedule.plan(k), *sides, c, seed=int(rng.integers(0, 1 << 62)))
+    scales = drawn_scales(rng, unit, m, n, k, batch)
+    return Problem(unit, schedule.plan(k), *sides, c, *(laid_out(rng, x) for x in scales), seed=int(rng.integers(0, 1 << 62)))
 
 
 def part_of(problem: Problem, t: int, i: int, j: int) -> Problem:
@@ -62,6 +73,8 @@ def part_of(problem: Problem, t: int, i: int, j: int) -> Problem:
         a=replace(problem.a, codes=problem.a.codes[t : t + 1, i : i + 1]),
         b=replace(problem.b, codes=problem.b.codes[t : t + 1, :, j : j + 1]),
         c=None if problem.c is None else problem.c[t : t + 1, i : i + 1, j : j + 1],
+        scale_a=None if problem.scale_a is None else problem.scale_a[t : t + 1, i : i + 1],
+        scale_b=None if problem.scale_b is None else problem.scale_b[t : t + 1, :, j : j + 1],
     )
 
 

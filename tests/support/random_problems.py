@@ -125,16 +125,21 @@ def draw_problem(rng: Rng, unit: Unit, sums: tuple[str, ...] = SUMS) -> Problem:
     elif share < 0.3:
         oppose(rng, unit, a, b)
     c = laid_out(rng, operand_codes(rng, unit.out_format, (batch, m, n))) if rng.random() < 0.8 else None
-    scales: list[Codes | None] = [None, None]
-    if unit.scale_format is not None:
-        count = -(-k // unit.scale_block)
-        scales = [_scales(rng, unit.scale_format, shape) for shape in ((batch, m, count), (batch, count, n))]
+    scales = drawn_scales(rng, unit, m, n, k, batch) or (None, None)
     if c is not None and rng.random() < 0.05:
         c = np.broadcast_to(c[:, :1, :1], (batch, m, n))
     x, y = carried(rng, a, unit.a_format), carried(rng, b, unit.b_format)
     x, y = Operand(laid_out(rng, x.codes), x.stored), Operand(laid_out(rng, y.codes), y.stored)
     plan = draw_schedule(rng, unit, sums).plan(k)
     return Problem(unit, plan, x, y, c, *scales, seed=int(rng.integers(0, 1 << 63)) * 2)
+
+
+def drawn_scales(rng: Rng, unit: Unit, m: int, n: int, k: int, batch: int) -> tuple[Codes, ...]:
+    """Scales of a and b, none where a unit has none."""
+    if unit.scale_format is None:
+        return ()
+    count = -(-k // unit.scale_block)
+    return tuple(_scales(rng, unit.scale_format, shape) for shape in ((batch, m, count), (batch, count, n)))
 
 
 def _scales(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:

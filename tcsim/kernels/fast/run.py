@@ -52,7 +52,7 @@ def _flat_form(how: FastPlan, problem: Problem) -> tuple[Any, Any] | None:
     """How `thin_drive` reads a flat problem; None where it is not for it."""
     (_, a), (line, b) = sides(problem.unit, (problem.a.stored, problem.b.stored), problem.shape)
     batch, (m, n), k = problem.shape[0], sorted(problem.shape[1:3]), problem.shape[3]
-    return thin_form(a, b, line) if is_flat(how, m, n, batch * n * k) else None
+    return thin_form(a, b, line) if is_flat(problem.unit, how, m, n, batch * n * k) else None
 
 
 def _multiply_flat(how: FastPlan, problem: Problem, found: Ready, out: Codes) -> tuple[FastJob, Any] | None:
@@ -65,9 +65,11 @@ def _multiply_flat(how: FastPlan, problem: Problem, found: Ready, out: Codes) ->
     job = job._replace(**dict(zip(FastJob._fields, found.at(problem), strict=False)))
     work = effort(problem.shape, True)
     threads = fed(work, found.layout.threads)
-    flat, bounds = flat_job(form[0], job, batch, threads), found.operands[2]
+    flat, (bounds, table) = flat_job(form[0], job, batch, threads), found.operands[2:]
     shared = (threads, runs_of(work, threads))
-    left = multiply_flat(how, *form, flat, codes_read(row, a, A_OFFSET, True), found.seeded(problem.seed), bounds, shared, out)
+    left = multiply_flat(
+        how, *form, flat, codes_read(row, a, A_OFFSET, True), found.seeded(problem.seed), bounds, table, shared, out
+    )
     return None if left is None else (flat, left)
 
 

@@ -38,14 +38,14 @@ from tcsim.kernels.fast.tile import PANEL, SHIFTED
 LIMIT = 40
 OFFSET = 64  # of a biased scale exponent
 _NONE, _UNSEEN = 1000, 0x7FFFFFFF
-_FAR, _NAN = 0x7F800000, 0x7FC00000  # in the table: a scale beyond the limit, or NaN
+FAR, _NAN = 0x7F800000, 0x7FC00000  # in the table: a scale beyond the limit, or NaN
 
 
 @lru_cache(maxsize=16)
 def scale_table(fmt: Format) -> np.ndarray[Any, Any]:
-    """The float32 pattern of every code of a scale format of at most 8 bits, _FAR and _NAN for what is not multiplied."""
+    """The float32 pattern of every code of a scale format of at most 8 bits, FAR and _NAN for what is not multiplied."""
     values = decode(np.arange(1 << fmt.width, dtype=np.uint8), fmt).astype(np.float64)
-    table = np.full(256, _FAR, np.int64)
+    table = np.full(256, FAR, np.int64)
     for code, x in enumerate(values):
         if np.isnan(x):
             table[code] = _NAN
@@ -90,7 +90,7 @@ def mark_scales(width, depth, values, first, along, entries, found, at, stride, 
     """Mark a line for its NaN and far scales, which become 0: a far one where an element that it scales is not zero."""
     for s in range(entries):
         pattern = found[at + s * stride]
-        if pattern < _FAR:
+        if pattern < FAR:
             continue
         if pattern == _NAN:
             marks[line] |= SPECIAL | HAS_NAN
@@ -281,7 +281,7 @@ def pack_scales(
     for i in range(rows):
         most = look_up(origin + i * job.scale_a_row, job.scale_a_k, count, job.scale_width, job.scale_block, k0, table,
                        found[0], i * entries, np.int64(1))  # fmt: skip
-        if most >= _FAR:
+        if most >= FAR:
             mark_scales(
                 job.scale_width, depth, a, i * pitch, np.int64(1), count, found[0], i * entries, np.int64(1), row_marks, i
             )
@@ -292,7 +292,7 @@ def pack_scales(
         first, lane = j // width * width, j % width
         at, source = first * entries + lane, origin + j * job.scale_b_column
         most = look_up(source, job.scale_b_k, count, job.scale_width, job.scale_block, k0, table, found[1], at, width)
-        if most >= _FAR:
+        if most >= FAR:
             mark_scales(job.scale_width, depth, b, first * job.chunk + lane, width, count, found[1], at, width, column_marks, j)
     if scaling == SHIFTED:
         shifts(sa, found[0])

@@ -17,7 +17,6 @@ problems to others. A chain's accumulators stay in memory while a few blocks of 
 
 from __future__ import annotations
 
-from functools import cache, partial
 from typing import Any
 
 from llvmlite import ir
@@ -25,18 +24,16 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.jit import kernel_uncounted, variant
-from tcsim.codegen.parts import addresses, emit_address, emit_call, emit_given
 from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.kernels.fast.round import Par
-from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, WIDE, Range, Tile
+from tcsim.kernels.fast.tile import CARRY, PANEL, WIDE, Range, Tile
 
 HALVES, BRAIN, FLOATS, BYTES = range(4)  # how b lies: float16's fields, bfloat16's, float32's; bytes, which become halves
-_VECTORS = PANEL // LANES
+VECTORS_OF_ROW = PANEL // LANES
 _LINE = 64  # bytes of a line of a cache
 
 
-class _Row:
+class Row:
     """Emits the walk of one row against a panel of 64 columns."""
 
     def __init__(self, b: ir.IRBuilder, form: int, tile: Tile, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
@@ -127,7 +124,7 @@ class _Row:
     def panel(self, j: Emitted) -> None:
         """Accumulators j … j + 63 through `depth` products."""
         b, tile, v = self.b, self.tile, self.v
-        vectors = range(_VECTORS)
+        vectors = range(VECTORS_OF_ROW)
         c = [Variable(b, ops.emit_load(b, self.arg["c"], j + i * LANES, LANES)) for i in vectors]
         seen = [Range(tile) for _ in vectors] if tile.code == I16 else []
         with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
@@ -146,63 +143,6 @@ class _Row:
             if seen:
                 old = ops.emit_load(b, self.arg["bad"], j + i * LANES, LANES)
                 ops.emit_store(b, old | seen[i].bad().cast(I8, "zext"), self.arg["bad"], j + i * LANES)
-
-
-def _walk(b: ir.IRBuilder, form: int, kind: int, width: int, words: bool, half: bool, **arg: Any) -> None:
-    v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
-    tile = Tile(b, arg["par"], kind, width, words, half, PANEL, NO_SCALES)
-    row = _Row(b, form, tile, arg, v)
-    with ops.loop(b, v["columns"], PANEL) as j:
-        row.panel(j)
-
-
-_POINTERS = {"a": F32, "ea": I32, "mask": I32, "c": F32, "bad": I8, "par": I64}
-_NUMBERS = ("source", "step", "columns", "depth", "least", "rebase")
-
-
-_ARGUMENTS = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
-
-
-@intrinsic(prefer_literal=True)
-def thin_address(typingctx, form, kind, width, words, half):
-    """The address of a row's walk; all numbers are literal."""
-    chosen = [x.literal_value for x in (form, kind, width, words, half)]
-    body = partial(_walk, **dict(zip(("form", "kind", "width", "words", "half"), chosen, strict=True)))
-
-    def codegen(context, builder, signature, args):
-        return emit_address(builder, "tcsim_thin_" + "_".join(map(str, chosen)), _ARGUMENTS, body)
-
-    return types.int64(form, kind, width, words, half), codegen
-
-
-@cache
-def thin_row_of(form: int, kind: int, width: int, words: int, half: int) -> int:
-    """Address of the walk of a row for a form of b's codes and what `strips_of` has."""
-
-    def row(number):
-        return thin_address(form, kind, width, words, half)
-
-    return addresses(kernel_uncounted(variant(form, kind, width, words, half)(row)), 0)[0]
-
-
-@intrinsic
-def call_row(typingctx, address, arrays, numbers):
-    """Walk a row against `columns` columns, a multiple of 64, whose codes lie side by side; c and bad are updated in place.
-
-    arrays: (a, ea, mask, c, bad, par): a in float32, its exponents where codes have theirs, in each half of 32 bits where codes
-    have 16, a mask of a code's magnitude that is 0 where a is zero. numbers: int64 places in a and in c, then `_NUMBERS`: the
-    address of the first code, bytes from line to line, columns, lines, the code of the least normal number, what makes e + 127
-    of a sum of fields.
-    """
-
-    def codegen(context, builder, signature, args):
-        pointers, values = emit_given(context, builder, signature, args)
-        offsets = [values[0]] * 3 + [values[1]] * 2
-        moved = [builder.gep(p, [offset]) for p, offset in zip(pointers, offsets, strict=False)]
-        emit_call(builder, args[0], _ARGUMENTS, [*moved, pointers[5], *values[2:]])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, arrays, numbers), codegen
 
 
 def _widen(b: ir.IRBuilder, **arg: Any) -> None:

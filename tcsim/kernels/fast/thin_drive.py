@@ -7,21 +7,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import inline_ir, kernel_uncounted, variant
+from tcsim.codegen.jit import inline_ir, kernel_uncounted, no_refcount, variant
 from tcsim.codegen.scalar_ops import use_rounding
 from tcsim.codegen.scratch import address_of, release, room, zeros
 from tcsim.codegen.vector_memory import bits_of_float, double_of_bits, peek8, peek16, peek32, peek64, poke8, poke16, poke32
 from tcsim.codegen.vector_ops import LANES, NEAREST
 from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast.contiguous import make_contiguous
 from tcsim.kernels.fast.drive import chunk_end
 from tcsim.kernels.fast.exact import FE_INEXACT, forget_invalid, was_invalid
+from tcsim.kernels.fast.folded import GROUP
 from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, unpack_rows
 from tcsim.kernels.fast.record import A_OFFSET, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, FastJob, fold_segment, held_rounding, job_of, start, store
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD, Par
-from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, call_row, thin_row_of, widen_codes8
-from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PANEL, PLAIN, WIDE
+from tcsim.kernels.fast.scales import FAR, look_up
+from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, widen_codes8
+from tcsim.kernels.fast.thin_folded import exact_in_float64
+from tcsim.kernels.fast.thin_walk import call_row, thin_row_of
+from tcsim.kernels.fast.tile import CARRY, FOLDED, NO_SCALES, PANEL, PLAIN, WIDE
 from tcsim.kernels.fast.turn import square, turn_square
 from tcsim.tasks import run_tasks
 
@@ -75,9 +80,10 @@ def thin_form(a: Format, b: Format, stored: Format) -> tuple[int, Thin] | None:
                         (1 << (stored.width - 1)) - 1, stored.max_code)  # fmt: skip
 
 
-def is_flat(how: FastPlan, m: int, n: int, size: int) -> bool:
-    """Whether there are few rows and many columns, `size` elements of b in all, and a plan that `thin` knows."""
-    known = how.kind in _KINDS and how.width in (PLAIN, CARRY, WIDE) and how.scaling == NO_SCALES and not how.late
+def is_flat(unit: Unit, how: FastPlan, m: int, n: int, size: int) -> bool:
+    """Whether there are few rows and many columns, `size` elements of b in all, and a plan that `thin` or `thin_folded` knows."""
+    scaled = how.scaling == FOLDED and exact_in_float64(unit)
+    known = how.kind in _KINDS and how.width in (PLAIN, CARRY, WIDE) and (how.scaling == NO_SCALES or scaled) and not how.late
     panels, rest = divmod(n, PANEL)  # one that is not full is gathered, and takes as long as one that is
     wide = panels >= ((3 * m + 1) // 2 if rest else (m + 1) // 2)
     return FE_INEXACT != 0 and known and m <= MOST_ROWS and wide and size >= LEAST
@@ -97,6 +103,16 @@ def pack_rows(job, how, arrays, spare, t, i0, rows, k0, depth, line, ea, mask):
             ea[at] = np.uint32(field if how.shift == 23 else field | field << 16)
             mask[at] = np.uint32(full if code != WORD_ZERO else 0)
             arrays[0][at] *= np.float32(how.factor)
+
+
+@no_refcount
+def look_up_lines(address, line, along, lines, first, depth, scale_block, table, found, at, line_to, group_to):
+    """`look_up` of the groups of products first … of `depth` of several lines; the largest of all."""
+    most, groups = np.int64(0), -(-depth // GROUP)
+    for i in range(lines):
+        mine = look_up(address + i * line, along, groups, GROUP, scale_block, first, table, found, at + i * line_to, group_to)
+        most = max(most, mine)
+    return most
 
 
 @inline_ir
@@ -133,12 +149,12 @@ def gather_panel(job, target, source, count, depth, to, size):
 
 
 @cache
-def thin_driver(form: int, half: int, sums: int) -> Any:
-    """The compiled driver of rows (`thin_row_of`) for a form of b's codes, a size of results, and whether the schedule sums."""
+def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
+    """The compiled driver of rows (`thin_row_of`) for a form of b's codes, a size of results, whether the schedule sums, and a use of scales."""
     size, item = {BYTES: 1, FLOATS: 4}.get(form, 2), 4 if form == FLOATS else 2
-    bytes_, side = form == BYTES, square(size)
+    bytes_, side, folded = form == BYTES, square(size), scaling == FOLDED
 
-    def work(first, last, walk, given, how, par, numbers_a, bounds, out, left, special):
+    def work(first, last, walk, given, how, par, numbers_a, bounds, table, out, left, special):
         """Tasks first … last; special[task] is set where an operand is infinite or NaN, and nothing is written then."""
         job = job_of(given)
         right, pitch = -(-job.n // job.columns), -(-min(job.columns, job.n) // PANEL) * PANEL
@@ -149,6 +165,9 @@ def thin_driver(form: int, half: int, sums: int) -> Any:
         narrow, panel = zeros(PANEL * job.sub if bytes_ else 0, np.uint8), zeros(PANEL * job.sub * item, np.uint8)
         c, bad = zeros(job.m * pitch, np.float32), zeros(job.m * pitch, np.uint8)
         total = zeros(job.m * pitch if sums else 0, np.float64)
+        entries = -(-job.chunk // GROUP) if folded else np.int64(0)
+        sa, sb = zeros(job.m * entries, np.int32), zeros(pitch * -(-job.sub // GROUP) if folded else 0, np.int32)
+        groups = room(PANEL * -(-job.block // GROUP) if folded else 0, np.float32)
         row_marks, column_marks = zeros(job.m, np.int64), zeros(pitch, np.int64)
         i0, rows = np.int64(0), np.int64(job.m)
         place, first_place = address_of(panel), address_of(narrow if bytes_ else panel)
@@ -169,6 +188,11 @@ def thin_driver(form: int, half: int, sums: int) -> Any:
                     k0, k1 = k, chunk_end(job, bounds, segment, k)
                     if packed_t != t or packed_k != k0:
                         pack_rows(job, how, a, spare, t, i0, rows, k0, k1 - k0, line, ea, mask)
+                        if folded:
+                            scales = job.scale_a + t * job.scale_a_batch + i0 * job.scale_a_row
+                            most = look_up_lines(scales, job.scale_a_row, job.scale_a_k, rows, k0, k1 - k0, job.scale_block, table,
+                                                 sa, 0, entries, 1)  # fmt: skip
+                            report[0] |= np.int64(most >= FAR)
                         packed_t, packed_k, special_row = t, k0, report[0]
                     report[0] |= special_row
                 stop = min(bounds[segment + 1], k1)
@@ -176,6 +200,11 @@ def thin_driver(form: int, half: int, sums: int) -> Any:
                     use_rounding(mode)
                 for p in range(k - k0, stop - k0, job.sub):
                     depth = min(job.sub, stop - k0 - p)
+                    if folded:
+                        scales = job.scale_b + t * job.scale_b_batch + j0 * job.scale_b_column
+                        most = look_up_lines(scales, job.scale_b_column, job.scale_b_k, columns, k0 + p, depth, job.scale_block, table,
+                                             sb, 0, 1, pitch)  # fmt: skip
+                        report[0] |= np.int64(most >= FAR)
                     source = job.b + t * job.b_batch + (k0 + p) * job.b_k + j0 * job.b_column
                     j, count, at, step = np.int64(0), whole, source, job.b_k
                     while j < columns:
@@ -193,8 +222,9 @@ def thin_driver(form: int, half: int, sums: int) -> Any:
                                 at, step = place, np.int64(PANEL * item)
                             count = np.int64(PANEL)
                         for i in range(rows):
-                            call_row(walk, (a[0], ea, mask, c, bad, par),
-                                     (i * line + p, i * pitch + j, at, step, count, depth, how.least, how.rebase))  # fmt: skip
+                            call_row(walk, (a[0], ea, mask, c, bad, sa, sb, groups, par),
+                                     (i * line + p, i * pitch + j, i * entries + p // GROUP, j, at, step, count, depth, how.least, how.rebase,
+                                      pitch, job.scale_least))  # fmt: skip
                         j += count
                 if mode != held:
                     use_rounding(held)
@@ -209,9 +239,9 @@ def thin_driver(form: int, half: int, sums: int) -> Any:
             if special[task] == 0:
                 store(half, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
         use_rounding(np.int64(NEAREST))
-        release((*a[:2], report, ea, mask, spare, narrow, panel, c, bad, total, row_marks, column_marks))
+        release((*a[:2], report, ea, mask, spare, narrow, panel, c, bad, total, sa, sb, groups, row_marks, column_marks))
 
-    return kernel_uncounted(variant(form, half, sums)(work))
+    return kernel_uncounted(variant(form, half, sums, scaling)(work))
 
 
 def flat_job(form: int, job: FastJob, batch: int, threads: int) -> FastJob:
@@ -231,20 +261,34 @@ def multiply_flat(
     row: np.ndarray[Any, Any],
     par: Any,
     bounds: Any,
+    table: Any,
     shared: tuple[int, int],
     out: Any,
 ) -> Any:
     """Write a flat problem's codes; how many outputs of each task are left as `unresolved`, or None where operands were special.
 
-    row: the Decoding of a, with wide codes; shared: how many threads do it, in how many runs of tasks.
+    row: the Decoding of a, with wide codes; table: of scales; shared: how many threads do it, in how many runs of tasks.
     """
     tasks = out.shape[0] * -(-job.n // job.columns)
     left, special = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
     walk, work = (
-        thin_row_of(form, how.kind, how.width, int(how.words), job.half),
-        thin_driver(form, job.half, int(job.sum != NO_SUM)),
+        thin_row_of(form, how.kind, how.width, int(how.words), job.half, how.scaling),
+        thin_driver(form, job.half, int(job.sum != NO_SUM), how.scaling),
     )
     run_tasks(
-        work, tasks, shared[0], walk, job.numbers(), thin, par, row, bounds, out.reshape(-1), left, special, runs=shared[1]
+        work,
+        tasks,
+        shared[0],
+        walk,
+        job.numbers(),
+        thin,
+        par,
+        row,
+        bounds,
+        table,
+        out.reshape(-1),
+        left,
+        special,
+        runs=shared[1],
     )
     return None if special.any() else left

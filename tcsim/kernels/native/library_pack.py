@@ -72,8 +72,8 @@ def _copy(b: ir.IRBuilder, kind: int, **arg: Any) -> None:
     whole = v["count"] & -lanes
     with ops.loop(b, v["lines"]) as k, b.if_else(v["count"].compare("==", width).v) as (full, some):
         with full:
-            for j in range(0, width, lanes):
-                copied(k, Emitted(b, I64(j)), lanes)
+            for place in range(0, width, lanes):
+                copied(k, Emitted(b, I64(place)), lanes)
         with some:
             with ops.loop(b, whole, lanes, small=True) as j:
                 copied(k, j, lanes)
