@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.patterns import KINDS, operands, schedules
+from support.patterns import KINDS, codes, operands, schedules
 from support.random_problems import draw_schedule, laid_out, operand_codes
 from support.random_units import pick
 from support.whatifs import label
@@ -19,7 +19,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.fast import run, thin_drive
 from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES
-from tcsim.kernels.fast.thin_folded import exact_in_float64
+from tcsim.kernels.fast.thin_scaled import exact_in_float64
 from tcsim.problem import Operand, Problem
 from tcsim.reference.dot import multiply_reference
 from tcsim.schedule import Schedule, Sequential
@@ -142,45 +142,72 @@ def test_which_codes_are_read_where_they_lie() -> None:
     assert form(brain, half, half) is None  # sums of exponents beyond six bits
 
 
-FP4 = [
+SCALED = [
     tcsim.unit("b200", "nvfp4"),
     tcsim.unit("b200", "mxfp4"),
     tcsim.unit("b200", "mxfp4_block16").replace(rounding="rne"),
     tcsim.unit("b200", "nvfp4").replace(rounding="rne", fraction_bits=12),
+    tcsim.unit("b200", "mxfp8_e4m3"),
+    tcsim.unit("b200", "mxfp8_e5m2", b="mxfp4_e2m1_k32"),
+    tcsim.unit("b200", "mxfp6_e3m2").replace(rounding="ru"),
 ]
 
 
 def scaled_problem(rng: np.random.Generator, unit: Unit) -> Problem:
-    """A flat problem with block scales: near one another, far apart, the least there are, zeros among them; c near the sums or not."""
+    """A flat problem with block scales: near one another, far apart, the least there are, zeros among them; c near the sums or far."""
     flat, n = int(rng.integers(1, 5)), int(rng.integers(64, 900))
     k = -(-thin_drive.LEAST // n) + int(rng.integers(0, 150))
     m, n = (flat, n) if rng.random() < 0.5 else (n, flat)
     assert unit.scale_format is not None
     top = unit.scale_format.max_code
-    low, high = pick(rng, ((top // 2 - 3, top // 2 + 4), (top // 2 - 25, top // 2 + 25), (0, top // 6)))
+    low, high = pick(rng, ((-3, 4), (-25, 25), (-39, -30), (30, 39), (-(top // 2), top // 6 - top // 2)))
+    low, high = low + top // 2, high + top // 2
     count = -(-k // unit.scale_block)
     scales = [
         np.where(rng.random(shape) < 0.1, 0 if unit.scale_format.zero else low, rng.integers(low, high, shape)).astype(np.uint8)
         for shape in ((1, m, count), (1, count, n))
     ]
     a, b = operand_codes(rng, unit.a_format, (1, m, k)), operand_codes(rng, unit.b_format, (1, k, n))
-    c = (rng.standard_normal((1, m, n)) * 2.0 ** rng.integers(-40, 40, (1, m, n))).astype(np.float32).view(np.uint32)
+    if rng.random() < 0.4:  # blocks without a product
+        b[:, rng.random(count).repeat(unit.scale_block)[:k] < 0.5] = 0
+    if rng.random() < 0.4:  # outputs that are c alone
+        a[:, rng.random(m) < 0.5] = 0
+        b[:, :, rng.random(n) < 0.5] = 0
+    low, high = pick(rng, ((-40, 40), (-110, -75), (60, 100)))
+    c = (rng.standard_normal((1, m, n)) * 2.0 ** rng.integers(low, high, (1, m, n))).astype(np.float32).view(np.uint32)
     plan = draw_schedule(rng, unit, ("float32", "float64")).plan(k)
     sides = (Operand(laid_out(rng, a), unit.a_format), Operand(laid_out(rng, b), unit.b_format))
     return Problem(unit, plan, *sides, c if rng.random() < 0.7 else None, *(laid_out(rng, x) for x in scales))
 
 
-@pytest.mark.parametrize("unit", FP4, ids=label)
+@pytest.mark.parametrize("unit", SCALED, ids=label)
 def test_block_scales(unit: Unit, walked: list[bool], fresh_seed: int) -> None:
     for seed in (5, fresh_seed):
         for number in range(60):
             problem = scaled_problem(np.random.default_rng([seed, number]), unit)
             assert agree(problem), f"draw {number} of seed {seed}: {problem.shape}"
-    assert sum(walked) > 30  # scales beyond what is multiplied leave the rest to others
+    assert any(walked)  # specials, and scales beyond what is multiplied, leave the rest to others
 
 
 def test_what_float64_does_not_hold_is_left_to_others() -> None:
     wide = tcsim.unit("b200", "nvfp4").replace(fraction_bits=40)
-    assert exact_in_float64(FP4[0])
+    assert exact_in_float64(SCALED[0])
     assert not exact_in_float64(wide)
     assert agree(scaled_problem(np.random.default_rng(1), wide))
+
+
+@pytest.mark.parametrize("unit", SCALED, ids=label)
+def test_a_block_without_a_product_leaves_c_whatever_its_scales(unit: Unit, walked: list[bool]) -> None:
+    rng, n, k = np.random.default_rng(0), 320, 256
+    assert unit.scale_format is not None
+    assert unit.fraction_bits is not None
+    c = (rng.standard_normal((1, 1, n)) * 2.0**-80).astype(np.float32).view(np.uint32)
+    scales = [
+        np.full(shape, unit.scale_format.max_code // 2 + 35, np.uint8)
+        for shape in ((1, 1, k // unit.scale_block), (1, k // unit.scale_block, n))
+    ]
+    a, b = np.zeros((1, 1, k), np.uint8), codes(rng, unit.b_format, (1, k, n), "mid")
+    problem = Problem(unit, Sequential().plan(k), Operand(a, unit.a_format), Operand(b, unit.b_format), c, *scales)
+    assert np.array_equal(cpu.multiply_cpu(problem), c) or unit.fraction_bits < 23
+    assert agree(problem)
+    assert all(walked)

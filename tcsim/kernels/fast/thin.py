@@ -33,7 +33,7 @@ VECTORS_OF_ROW = PANEL // LANES
 _LINE = 64  # bytes of a line of a cache
 
 
-class Row:
+class FlatRow:
     """Emits the walk of one row against a panel of 64 columns."""
 
     def __init__(self, b: ir.IRBuilder, form: int, tile: Tile, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
@@ -85,9 +85,9 @@ class Row:
         if self.form != FLOATS:
             halves = (list(range(LANES)), list(range(LANES, 2 * LANES)))
             fields = [field.lanes(half).cast(I32, "zext") for field in fields for half in halves]
-        return [self._in_place(field) for field in fields]
+        return [self.in_place(field) for field in fields]
 
-    def _in_place(self, field: Emitted) -> Emitted:
+    def in_place(self, field: Emitted) -> Emitted:
         """A sum of exponent fields as that of float32, 0 being no product; as `Tile.exponents` has it."""
         tile = self.tile
         code, floor = field + self.v["rebase"].cast(I32, "trunc"), tile.number(Par.FLOOR)
@@ -95,6 +95,10 @@ class Row:
             raised = code.call("smax", tile.number(Par.LEAST)).call("smin", tile.number(Par.HIGH) + 1)
             return field.compare("!=", 0).where(raised, floor) << 23
         return field.compare("!=", 0).where(code, 0).call("smax", floor) << 23
+
+    def moved(self, j: Emitted, k: Emitted, tops: list[Emitted]) -> tuple[list[Emitted], list[Emitted | None]]:
+        """The exponents moved by the scales of a block, and by how much."""
+        return tops, [None for _ in tops]
 
     def products(self, j: Emitted, k: Emitted, stop: Emitted, s: list[Emitted], start: list[Emitted]) -> list[Emitted]:
         """start plus the truncated products k … stop, as `Tile.products` has them."""
@@ -126,15 +130,19 @@ class Row:
         b, tile, v = self.b, self.tile, self.v
         vectors = range(VECTORS_OF_ROW)
         c = [Variable(b, ops.emit_load(b, self.arg["c"], j + i * LANES, LANES)) for i in vectors]
-        seen = [Range(tile) for _ in vectors] if tile.code == I16 else []
+        seen = [Range(tile) for _ in vectors] if tile.code == I16 or tile.aware else []
         with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
             stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
             before = [x.get() for x in c]
-            emax = [tile.with_c(top, x) for top, x in zip(self.tops(j, k, stop), before, strict=True)]
+            tops, shifts = self.moved(j, k, self.tops(j, k, stop))
+            emax = [tile.with_c(top, x) for top, x in zip(tops, before, strict=True)]
             for range_, e in zip(seen, emax, strict=False):
                 range_.see(e)
-            s = [(tile.number(Par.SCALE) - e).bits_as(F32) for e in emax]
-            start = [(x * y).cast(I32, "fptosi") for x, y in zip(before, s, strict=True)]
+            fields = [tile.number(Par.SCALE) - e for e in emax]
+            start = [(x * y.bits_as(F32)).cast(I32, "fptosi") for x, y in zip(before, fields, strict=True)]
+            # products far below c's last place are multiplied by 0
+            moved = [x if y is None else (x + y).call("smax", 0) for x, y in zip(fields, shifts, strict=True)]
+            s = [x.bits_as(F32) for x in moved]
             sums = self.sums(j, k, stop, s, start)
             for total, first, e, x in zip(sums, start, emax, c, strict=True):
                 x.set(tile.carried(total, first, e, None) if tile.width == CARRY else tile.rounded(total, e, None))

@@ -22,11 +22,11 @@ from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, unpack_rows
 from tcsim.kernels.fast.record import A_OFFSET, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, FastJob, fold_segment, held_rounding, job_of, start, store
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD, Par
-from tcsim.kernels.fast.scales import FAR, look_up
+from tcsim.kernels.fast.scales import FAR, look_up, shifts
 from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, widen_codes8
-from tcsim.kernels.fast.thin_folded import exact_in_float64
+from tcsim.kernels.fast.thin_scaled import exact_in_float64
 from tcsim.kernels.fast.thin_walk import call_row, thin_row_of
-from tcsim.kernels.fast.tile import CARRY, FOLDED, NO_SCALES, PANEL, PLAIN, WIDE
+from tcsim.kernels.fast.tile import CARRY, FOLDED, NO_SCALES, PANEL, PLAIN, SHIFTED, WIDE
 from tcsim.kernels.fast.turn import square, turn_square
 from tcsim.tasks import run_tasks
 
@@ -81,9 +81,11 @@ def thin_form(a: Format, b: Format, stored: Format) -> tuple[int, Thin] | None:
 
 
 def is_flat(unit: Unit, how: FastPlan, m: int, n: int, size: int) -> bool:
-    """Whether there are few rows and many columns, `size` elements of b in all, and a plan that `thin` or `thin_folded` knows."""
-    scaled = how.scaling == FOLDED and exact_in_float64(unit)
-    known = how.kind in _KINDS and how.width in (PLAIN, CARRY, WIDE) and (how.scaling == NO_SCALES or scaled) and not how.late
+    """Whether there are few rows and many columns, `size` elements of b in all, and a plan that `thin` or `thin_scaled` knows."""
+    scaled = {NO_SCALES: True, SHIFTED: not how.words, FOLDED: how.scaling == FOLDED and exact_in_float64(unit)}.get(
+        how.scaling, False
+    )
+    known = how.kind in _KINDS and how.width in (PLAIN, CARRY, WIDE) and scaled and not how.late
     panels, rest = divmod(n, PANEL)  # one that is not full is gathered, and takes as long as one that is
     wide = panels >= ((3 * m + 1) // 2 if rest else (m + 1) // 2)
     return FE_INEXACT != 0 and known and m <= MOST_ROWS and wide and size >= LEAST
@@ -106,11 +108,11 @@ def pack_rows(job, how, arrays, spare, t, i0, rows, k0, depth, line, ea, mask):
 
 
 @no_refcount
-def look_up_lines(address, line, along, lines, first, depth, scale_block, table, found, at, line_to, group_to):
-    """`look_up` of the groups of products first … of `depth` of several lines; the largest of all."""
-    most, groups = np.int64(0), -(-depth // GROUP)
+def look_up_lines(address, line, along, lines, width, first, depth, scale_block, table, found, at, line_to, group_to):
+    """`look_up` of products first … of `depth` of several lines, `width` to an entry; the largest of all."""
+    most, groups = np.int64(0), -(-depth // width)
     for i in range(lines):
-        mine = look_up(address + i * line, along, groups, GROUP, scale_block, first, table, found, at + i * line_to, group_to)
+        mine = look_up(address + i * line, along, groups, width, scale_block, first, table, found, at + i * line_to, group_to)
         most = max(most, mine)
     return most
 
@@ -152,7 +154,7 @@ def gather_panel(job, target, source, count, depth, to, size):
 def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
     """The compiled driver of rows (`thin_row_of`) for a form of b's codes, a size of results, whether the schedule sums, and a use of scales."""
     size, item = {BYTES: 1, FLOATS: 4}.get(form, 2), 4 if form == FLOATS else 2
-    bytes_, side, folded = form == BYTES, square(size), scaling == FOLDED
+    bytes_, side, scaled = form == BYTES, square(size), scaling != NO_SCALES
 
     def work(first, last, walk, given, how, par, numbers_a, bounds, table, out, left, special):
         """Tasks first … last; special[task] is set where an operand is infinite or NaN, and nothing is written then."""
@@ -165,9 +167,9 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
         narrow, panel = zeros(PANEL * job.sub if bytes_ else 0, np.uint8), zeros(PANEL * job.sub * item, np.uint8)
         c, bad = zeros(job.m * pitch, np.float32), zeros(job.m * pitch, np.uint8)
         total = zeros(job.m * pitch if sums else 0, np.float64)
-        entries = -(-job.chunk // GROUP) if folded else np.int64(0)
-        sa, sb = zeros(job.m * entries, np.int32), zeros(pitch * -(-job.sub // GROUP) if folded else 0, np.int32)
-        groups = room(PANEL * -(-job.block // GROUP) if folded else 0, np.float32)
+        entries = -(-job.chunk // job.scale_width) if scaled else np.int64(0)
+        sa, sb = zeros(job.m * entries, np.int32), zeros(pitch * -(-job.sub // job.scale_width) if scaled else 0, np.int32)
+        groups = room(PANEL * -(-job.block // GROUP) if scaling == FOLDED else 0, np.float32)
         row_marks, column_marks = zeros(job.m, np.int64), zeros(pitch, np.int64)
         i0, rows = np.int64(0), np.int64(job.m)
         place, first_place = address_of(panel), address_of(narrow if bytes_ else panel)
@@ -188,11 +190,13 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
                     k0, k1 = k, chunk_end(job, bounds, segment, k)
                     if packed_t != t or packed_k != k0:
                         pack_rows(job, how, a, spare, t, i0, rows, k0, k1 - k0, line, ea, mask)
-                        if folded:
+                        if scaled:
                             scales = job.scale_a + t * job.scale_a_batch + i0 * job.scale_a_row
-                            most = look_up_lines(scales, job.scale_a_row, job.scale_a_k, rows, k0, k1 - k0, job.scale_block, table,
+                            most = look_up_lines(scales, job.scale_a_row, job.scale_a_k, rows, job.scale_width, k0, k1 - k0, job.scale_block, table,
                                                  sa, 0, entries, 1)  # fmt: skip
                             report[0] |= np.int64(most >= FAR)
+                            if scaling == SHIFTED:
+                                shifts(sa, sa)
                         packed_t, packed_k, special_row = t, k0, report[0]
                     report[0] |= special_row
                 stop = min(bounds[segment + 1], k1)
@@ -200,11 +204,13 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
                     use_rounding(mode)
                 for p in range(k - k0, stop - k0, job.sub):
                     depth = min(job.sub, stop - k0 - p)
-                    if folded:
+                    if scaled:
                         scales = job.scale_b + t * job.scale_b_batch + j0 * job.scale_b_column
-                        most = look_up_lines(scales, job.scale_b_column, job.scale_b_k, columns, k0 + p, depth, job.scale_block, table,
+                        most = look_up_lines(scales, job.scale_b_column, job.scale_b_k, columns, job.scale_width, k0 + p, depth, job.scale_block, table,
                                              sb, 0, 1, pitch)  # fmt: skip
                         report[0] |= np.int64(most >= FAR)
+                        if scaling == SHIFTED:
+                            shifts(sb, sb)
                     source = job.b + t * job.b_batch + (k0 + p) * job.b_k + j0 * job.b_column
                     j, count, at, step = np.int64(0), whole, source, job.b_k
                     while j < columns:
@@ -223,7 +229,7 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
                             count = np.int64(PANEL)
                         for i in range(rows):
                             call_row(walk, (a[0], ea, mask, c, bad, sa, sb, groups, par),
-                                     (i * line + p, i * pitch + j, i * entries + p // GROUP, j, at, step, count, depth, how.least, how.rebase,
+                                     (i * line + p, i * pitch + j, i * entries + p // job.scale_width, j, at, step, count, depth, how.least, how.rebase,
                                       pitch, job.scale_least))  # fmt: skip
                         j += count
                 if mode != held:

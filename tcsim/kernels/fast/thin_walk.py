@@ -1,4 +1,4 @@
-"""The walk of a row of a flat problem (`thin`, `thin_folded`) as a kernel of its own, which tells its address, and the driver's call of it."""
+"""The walk of a row of a flat problem (`thin`, `thin_scaled`) as a kernel of its own, which tells its address, and the driver's call of it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import kernel_uncounted, variant
 from tcsim.codegen.parts import addresses, emit_address, emit_call, emit_given
 from tcsim.codegen.vector_ops import F32, I8, I32, I64, Emitted
-from tcsim.kernels.fast.thin import Row
-from tcsim.kernels.fast.thin_folded import FoldedRow
-from tcsim.kernels.fast.tile import FOLDED, NO_SCALES, PANEL, Tile
+from tcsim.kernels.fast.thin import FlatRow
+from tcsim.kernels.fast.thin_scaled import FoldedRow, ShiftedRow
+from tcsim.kernels.fast.tile import FOLDED, NO_SCALES, PANEL, SHIFTED, Tile
 
 
 def _walk(b: ir.IRBuilder, form: int, kind: int, width: int, words: bool, half: bool, scaling: int, **arg: Any) -> None:
     v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
-    tile = Tile(b, arg["par"], kind, width, words, half, PANEL, NO_SCALES)
-    row = (FoldedRow if scaling == FOLDED else Row)(b, form, tile, arg, v)
+    tile = Tile(b, arg["par"], kind, width, words, half, PANEL, scaling)
+    row = {NO_SCALES: FlatRow, SHIFTED: ShiftedRow, FOLDED: FoldedRow}[scaling](b, form, tile, arg, v)
     with ops.loop(b, v["columns"], PANEL) as j:
         row.panel(j)
 
@@ -60,7 +60,8 @@ def call_row(typingctx, address, arrays, numbers):
     """Walk a row against `columns` columns, a multiple of 64, whose codes lie side by side; c and bad are updated in place.
 
     arrays: (a, ea, mask, c, bad, sa, sb, groups, par): a in float32, its exponents where codes have theirs, in each half of 32 bits where codes
-    have 16, a mask of a code's magnitude that is 0 where a is zero; where FOLDED, patterns of scales and room for a block's groups. numbers:
+    have 16, a mask of a code's magnitude that is 0 where a is zero; patterns of scales (FOLDED) or exponents
+    in place (SHIFTED), and room for a block's groups. numbers:
     int64 places in a, c, sa and sb, then `_NUMBERS`: the address of the first code, bytes from line to line, columns, lines, the code of the
     least normal number, what makes e + 127 of a sum of fields, the pitch of sb and the least exponent of a scale.
     """

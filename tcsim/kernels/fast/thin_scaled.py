@@ -1,6 +1,6 @@
-"""Flat problems of exact groups with block scales (NVFP4, MXFP4): group by group, from b's codes as they lie.
+"""Flat problems with block scales, from b's codes as they lie: whole blocks are scaled (MXFP8, 6 and 4 of k32), or groups (NVFP4, MXFP4).
 
-Beside few rows of a, multiplying scales into every element of b (`scales`) takes longer than the products. Elements are multiplied
+Exact groups go group by group. Beside few rows of a, multiplying scales into every element of b (`scales`) takes longer than the products. Elements are multiplied
 without them: a group of 16 is summed exactly in float32, as it is with them (`special._folded_plan`), and multiplied by both scales once.
 
 emax
@@ -23,7 +23,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast.folded import GROUP
 from tcsim.kernels.fast.record import most_significand
 from tcsim.kernels.fast.round import FIELD, Par
-from tcsim.kernels.fast.thin import VECTORS_OF_ROW, Row
+from tcsim.kernels.fast.thin import VECTORS_OF_ROW, FlatRow
 from tcsim.kernels.fast.tile import PANEL
 
 
@@ -38,7 +38,25 @@ def exact_in_float64(unit: Unit) -> bool:
     return f + log2(group * (unit.block_size // GROUP) + 2) <= 53
 
 
-class FoldedRow(Row):
+class ShiftedRow(FlatRow):
+    """Emits the same of blocks whose exponents move by those of two scales, as `Tile.shift` has it; 0 stands for no product."""
+
+    def in_place(self, field: Emitted) -> Emitted:
+        return field.compare("!=", 0).where((field + self.v["rebase"].cast(I32, "trunc")) << 23, 0)
+
+    def moved(self, j: Emitted, k: Emitted, tops: list[Emitted]) -> tuple[list[Emitted], list[Emitted | None]]:
+        number = Emitted(self.b, self.b.udiv(k.v, self.tile.par[Par.BLOCK].v))
+        mine = ops.emit_load(self.b, self.arg["sa"], number).spread(LANES)
+        moved, shifts = [], []
+        for i, top in enumerate(tops):
+            shift = mine + ops.emit_load(self.b, self.arg["sb"], number * self.v["lsb"] + j + i * LANES, LANES)
+            some = top.compare("!=", 0)
+            moved.append(some.where(top + shift, 0))
+            shifts.append(some.where(shift, 0))
+        return moved, [*shifts]
+
+
+class FoldedRow(FlatRow):
     """Emits the walk of one row against a panel of 64 columns."""
 
     def panel(self, j: Emitted) -> None:
