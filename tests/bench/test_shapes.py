@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bench.test_units import problem_of as scaled_problem_of
 
 import tcsim
 from tcsim.hardware.unit import Unit
@@ -31,6 +32,17 @@ SMALL = [(2000, 16, 16, 16), (2000, 32, 32, 32), (1000, 64, 64, 64), (200, 128, 
 FLAT = [(1, 1, 4096, 1024), (1, 4096, 1, 1024), (200, 4, 16, 1024)]
 LARGE = [(1, 256, 256, 1024), (1, 1024, 1024, 1024), (1, 2048, 2048, 2048)]
 COUNTS = [count for count in (1, 2, 4, 8, 16) if count <= default_threads()]
+GEMV = {
+    unit.label: unit
+    for unit in (
+        *FP16.values(),
+        *(tcsim.unit("h200", name) for name in ("bfloat16", "tfloat32", "float8_e4m3fn", "int8", "float64")),
+        *(tcsim.unit("b200", name) for name in ("nvfp4", "mxfp4", "mxfp8_e4m3")),
+        *(tcsim.unit(gpu, "float16") for gpu in ("mi250", "mi300x", "rdna3", "rdna4")),
+        tcsim.unit("mi100", "float32"),
+        tcsim.unit("x86", "bfloat16"),
+    )
+}
 FIRST = {
     "h200 float16": "tcsim.unit('h200', 'float16')",
     "b200 nvfp4": "tcsim.unit('b200', 'nvfp4')",
@@ -90,6 +102,18 @@ def test_small_and_flat_products(benchmark: Any, shape: tuple[int, int, int, int
     speed, ratio = macs / seconds, matmul_seconds(shape, 1) / seconds
     header = f"{'GMAC/s':>8} {'/ sgemm':>8}  batch x m x n x k"
     table("small and flat products, a100 float16, one thread", header, speed, f"{speed:8.2f} {ratio:8.3f}  {shown(shape)}")
+
+
+@pytest.mark.parametrize("name", GEMV)
+def test_flat_products(benchmark: Any, name: str, table: Add) -> None:
+    """A row of a, and a column of b, beside 4096 x 1024 codes, for each way in which kernels read them."""
+    unit, found = GEMV[name], []
+    for shape in FLAT[:2]:
+        problem = scaled_problem_of(unit, shape)
+        found.append(float(np.prod(shape)) / 1e9 / least(lambda problem=problem: cpu.multiply_cpu(problem, 1), 3))
+    benchmark.pedantic(lambda: cpu.multiply_cpu(problem, 1), rounds=1)
+    header = f"{'1xn':>8} {'mx1':>8}  unit, GMAC/s"
+    table("flat products of 4096 x 1024, one thread", header, found[0], f"{found[0]:8.2f} {found[1]:8.2f}  {name}")
 
 
 @pytest.mark.parametrize("shape", LARGE, ids=shown)
