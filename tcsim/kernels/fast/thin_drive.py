@@ -22,7 +22,7 @@ from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, unpack_rows
 from tcsim.kernels.fast.record import A_OFFSET, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, FastJob, fold_segment, held_rounding, job_of, start, store
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD, Par
-from tcsim.kernels.fast.scales import FAR, look_up, shifts
+from tcsim.kernels.fast.scales import FAR, shifts
 from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, widen_codes8
 from tcsim.kernels.fast.thin_scaled import exact_in_float64
 from tcsim.kernels.fast.thin_walk import call_row, thin_row_of
@@ -108,12 +108,18 @@ def pack_rows(job, how, arrays, spare, t, i0, rows, k0, depth, line, ea, mask):
 
 
 @no_refcount
-def look_up_lines(address, line, along, lines, width, first, depth, scale_block, table, found, at, line_to, group_to):
-    """`look_up` of products first … of `depth` of several lines, `width` to an entry; the largest of all."""
-    most, groups = np.int64(0), -(-depth // width)
-    for i in range(lines):
-        mine = look_up(address + i * line, along, groups, width, scale_block, first, table, found, at + i * line_to, group_to)
-        most = max(most, mine)
+def look_up_lines(address, line, along, lines, width, first, depth, scale_block, table, found, line_to, entry_to):
+    """Patterns of the scales of several lines, one for each `width` products from `first` on; the largest of all.
+
+    Line by line they are found[i * line_to + entry * entry_to].
+    """
+    most = np.int64(0)
+    for entry in range(-(-depth // width)):
+        source = address + (first + entry * width) // scale_block * along
+        for i in range(lines):
+            pattern = table[peek8(source + i * line)]
+            found[i * line_to + entry * entry_to] = pattern
+            most = max(most, pattern)
     return most
 
 
@@ -193,7 +199,7 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
                         if scaled:
                             scales = job.scale_a + t * job.scale_a_batch + i0 * job.scale_a_row
                             most = look_up_lines(scales, job.scale_a_row, job.scale_a_k, rows, job.scale_width, k0, k1 - k0, job.scale_block, table,
-                                                 sa, 0, entries, 1)  # fmt: skip
+                                                 sa, entries, 1)  # fmt: skip
                             report[0] |= np.int64(most >= FAR)
                             if scaling == SHIFTED:
                                 shifts(sa, sa)
@@ -207,7 +213,7 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
                     if scaled:
                         scales = job.scale_b + t * job.scale_b_batch + j0 * job.scale_b_column
                         most = look_up_lines(scales, job.scale_b_column, job.scale_b_k, columns, job.scale_width, k0 + p, depth, job.scale_block, table,
-                                             sb, 0, 1, pitch)  # fmt: skip
+                                             sb, 1, pitch)  # fmt: skip
                         report[0] |= np.int64(most >= FAR)
                         if scaling == SHIFTED:
                             shifts(sb, sb)
