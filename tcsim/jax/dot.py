@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from math import prod
 from typing import Any
 
@@ -47,7 +48,7 @@ def dot_general(
     """A function of jax.lax.dot_general's arguments that multiplies as `target`'s units do: for Flax's ``dot_general=``.
 
     It differentiates in reverse (its gradients' products are emulated too), and runs under jit and vmap by a callback to the
-    host. `target`, `schedule`, `cast` and `seed` are those of `tcsim.jax.emulate`.
+    host. Outside of them, arrays on a GPU are multiplied there (with CuPy). `target`, `schedule`, `cast` and `seed` are those of `tcsim.jax.emulate`.
     """
     return partial(emulated_dot, how(target, schedule, cast, seed))
 
@@ -80,7 +81,15 @@ def _pair(precision: Any) -> tuple[Any, ...]:
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _dot(lhs: Any, rhs: Any, spec: Any) -> Any:
     *_, shape, dtype = spec
+    if _on_gpu(lhs) and _on_gpu(rhs):
+        return _multiplied(spec, lhs, rhs, jax.numpy)
     return jax.pure_callback(partial(_on_host, spec), jax.ShapeDtypeStruct(shape, dtype), lhs, rhs, vmap_method="sequential")
+
+
+def _on_gpu(x: Any) -> bool:
+    """Whether an array with values lies on a GPU that the cuda backend reaches."""
+    known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
+    return known and all(d.platform in ("gpu", "cuda") for d in x.devices()) and find_spec("cupy") is not None
 
 
 def _forward(lhs: Any, rhs: Any, spec: Any) -> Any:
@@ -144,8 +153,18 @@ def _unit(how: How, a: str, b: str, exact: bool) -> Any:
 
 
 def _on_host(spec: Any, lhs: Any, rhs: Any) -> Any:
+    """A callback's product, on JAX's own GPU where it has one."""
+    return _multiplied(spec, np.asarray(lhs), np.asarray(rhs), np, "cuda" if _has_gpu() else "cpu")
+
+
+@cache
+def _has_gpu() -> bool:
+    return jax.default_backend() == "gpu" and find_spec("cupy") is not None
+
+
+def _multiplied(spec: Any, x: Any, y: Any, module: Any, backend: str = "cpu") -> Any:
+    """The product of arrays of numpy or of jax.numpy."""
     how, ((ck, rk), (cb, rb)), exact, shape, dtype = spec
-    x, y = np.asarray(lhs), np.asarray(rhs)
     unit = _unit(how, x.dtype.name, y.dtype.name, exact)
     left = [i for i in range(x.ndim) if i not in ck and i not in cb]
     right = [i for i in range(y.ndim) if i not in rk and i not in rb]
@@ -154,12 +173,12 @@ def _on_host(spec: Any, lhs: Any, rhs: Any) -> Any:
     b = y.transpose(*rb, *rk, *right).reshape(batch, k, -1 if k and batch else prod(y.shape[i] for i in right))
     to_tf32 = unit.a_format.name == "tfloat32" and how.cast is None
     rounding = "rz" if to_tf32 else "rne" if how.cast else None  # a tf32 unit reads float32 without its 13 low bits
-    acc = matmul(a, b, unit=unit, schedule=how.schedule, seed=how.seed, round=rounding)
-    return stored(np.asarray(acc), np.dtype(dtype)).reshape(shape)
+    acc = matmul(a, b, unit=unit, schedule=how.schedule, seed=how.seed, round=rounding, backend=backend)
+    return stored(module.asarray(acc), np.dtype(dtype), module).reshape(shape)
 
 
-def stored(acc: Any, dtype: Any) -> Any:
-    """Accumulators rounded once, to nearest-even, to the dtype of a result."""
+def stored(acc: Any, dtype: Any, module: Any = np) -> Any:
+    """Accumulators rounded once, to nearest-even, to the dtype of a result; arrays of numpy or of jax.numpy."""
     if acc.dtype == dtype:
         return acc
     if dtype.name in ("float32", "float64"):
@@ -167,5 +186,5 @@ def stored(acc: Any, dtype: Any) -> Any:
     fmt = FORMATS[dtype.name]
     codes = encode(acc, fmt, round="rne")
     if fmt.width == 16:
-        codes = np.where(np.isnan(acc), codes.dtype.type(0x7FFF), codes)  # the NaN that a GPU's conversion makes
+        codes = module.where(module.isnan(acc), codes.dtype.type(0x7FFF), codes)  # the NaN that a GPU's conversion makes
     return codes.view(dtype)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jax import lax
 
 from tcsim.jax.convolution import products
@@ -38,7 +39,7 @@ def emulate(
     """f with every dot_general and convolution computed as `target`'s units do, bit for bit; the rest is JAX's own.
 
     ``emulate(jax.grad(loss), "v100")`` emulates the gradient's products; ``jax.grad(emulate(loss, "v100"))`` does too, in
-    reverse mode. Either may be jitted: products are callbacks to the host.
+    reverse mode. Either may be jitted: products are callbacks to the host then. Arrays on a GPU are multiplied there elsewhere.
 
     target
         A GPU's name, which chooses by dtype (float16, bfloat16 and fp8 on their units; float32 as tf32 where the GPU has it,
@@ -79,7 +80,7 @@ def _equation(how: How, strict: bool, equation: Any, given: list[Any]) -> list[A
         return found
     if _holds_products(equation):
         if name == "scan":
-            return _scan(inner, given, p)
+            return _scan(inner, given, equation)
         if name == "while":
             return _while(inner, given, p)
         if name == "cond":
@@ -107,13 +108,17 @@ def _invars(part: Any) -> Any:
     return (part.jaxpr if hasattr(part, "consts") else part).invars
 
 
-def _scan(inner: Any, given: list[Any], p: Any) -> list[Any]:
-    fixed, carried = given[: p["num_consts"]], given[p["num_consts"] : p["num_consts"] + p["num_carry"]]
-    rest = given[p["num_consts"] + p["num_carry"] :]
+def _scan(inner: Any, given: list[Any], equation: Any) -> list[Any]:
+    """A scan. What has one dimension more outside than in the body is walked along it: versions of JAX say in different ways how many are not."""
+    p, part = equation.params, getattr(equation.params["jaxpr"], "jaxpr", equation.params["jaxpr"])
+    walked = sum(np.ndim(x) > len(v.aval.shape) for x, v in zip(given, part.invars, strict=True))
+    count = sum(len(v.aval.shape) == len(w.aval.shape) for v, w in zip(equation.outvars, part.outvars, strict=True))
+    fixed = len(given) - walked - count
+    of_all, carried, rest = given[:fixed], given[fixed : fixed + count], given[fixed + count :]
 
     def body(carry: Any, x: Any) -> Any:
-        out = inner(p["jaxpr"], *fixed, *carry, *x)
-        return out[: p["num_carry"]], out[p["num_carry"] :]
+        out = inner(p["jaxpr"], *of_all, *carry, *x)
+        return out[:count], out[count:]
 
     carry, out = lax.scan(body, list(carried), list(rest), length=p["length"], reverse=p["reverse"], unroll=p["unroll"])
     return [*carry, *out]

@@ -19,6 +19,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def jax_with_float64() -> Any:
+    """JAX on its GPU, where results of 64 bits are not cut."""
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX has no GPU here")
+    jax.config.update("jax_enable_x64", True)
+    return jax
+
+
 def on_gpu(kind: str, x: Any) -> Any:
     """An array as one of this kind on the GPU; CuPy has no narrow floats, which it is given as their codes."""
     if not isinstance(x, np.ndarray):
@@ -26,6 +35,8 @@ def on_gpu(kind: str, x: Any) -> Any:
     narrow = x.dtype.name.startswith(("bfloat", "float8"))
     if kind == "CuPy":
         return device.cupy().asarray(np.ascontiguousarray(x.view(f"u{x.itemsize}") if narrow else x))
+    if kind == "JAX":
+        return jax_with_float64().device_put(x)
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     if not narrow:
         return torch.from_numpy(np.ascontiguousarray(x)).cuda()
@@ -33,7 +44,7 @@ def on_gpu(kind: str, x: Any) -> Any:
     return words.view(getattr(torch, x.dtype.name))
 
 
-@pytest.mark.parametrize("kind", ["CuPy", "PyTorch"])
+@pytest.mark.parametrize("kind", ["CuPy", "PyTorch", "JAX"])
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_on_a_gpu(kind: str, name: str) -> None:
     given, options = CALLS[name]
@@ -45,7 +56,7 @@ def test_a_call_on_a_gpu(kind: str, name: str) -> None:
         found = tcsim.matmul(*moved, **{key: on_gpu(kind, x) for key, x in named.items()})
         assert arrays.kind(found) == kind
         assert arrays.Foreign(kind, found).on_gpu
-        return found.get() if kind == "CuPy" else found.cpu().numpy()
+        return arrays.Foreign(kind, found).numpy(found, "found")
 
     assert outcome(multiply, *given, **options) == outcome(tcsim.matmul, *given, **options)
 
@@ -73,7 +84,7 @@ def test_arrays_on_a_gpu_that_is_not_the_present_one(kind: str, case: str) -> No
         tcsim.gemm(moved[0], on_gpu(kind, given[0]), unit="v100")
 
 
-@pytest.mark.parametrize("kind", ["CuPy", "PyTorch"])
+@pytest.mark.parametrize("kind", ["CuPy", "PyTorch", "JAX"])
 @pytest.mark.parametrize("case", CASES)
 def test_doors(kind: str, case: str) -> None:
     work, given = CASES[case]
