@@ -14,6 +14,7 @@ from support.random_units import pick
 from support.whatifs import label
 
 import tcsim
+from tcsim.fp.codes import decode
 from tcsim.fp.formats import FORMATS
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
@@ -211,3 +212,21 @@ def test_a_block_without_a_product_leaves_c_whatever_its_scales(unit: Unit, walk
     assert np.array_equal(cpu.multiply_cpu(problem), c) or unit.fraction_bits < 23
     assert agree(problem)
     assert all(walked)
+
+
+@pytest.mark.parametrize("unit", SCALED, ids=label)
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_specials_beside_scales_in_any_storage(unit: Unit, value: float) -> None:
+    """Infinities and NaN of values stored in another format, which the elements' own need not have."""
+    rng = np.random.default_rng(3)
+    problem = scaled_problem(rng, unit)
+    sides = []
+    for x, axis in ((problem.a, 2), (problem.b, 1)):
+        values = np.array(decode(x.codes, x.stored), np.float32)
+        np.moveaxis(values, axis, 0)[-1, 0, rng.integers(3) :: 3] = (
+            value  # the last product: no block follows that would see it in c
+        )
+        sides.append(Operand(values.view(np.uint32), FORMATS["float32"]))
+    assert agree(replace(problem, b=sides[1]))
+    assert agree(replace(problem, a=sides[0]))
+    assert agree(replace(problem, a=sides[0], b=sides[1]))

@@ -21,8 +21,9 @@ from tcsim.kernels.fast.ready import Ready, codes_read, effort, fed, layout_of, 
 from tcsim.kernels.fast.record import A_OFFSET, Exponents, FastPlan
 from tcsim.kernels.fast.results import FastJob
 from tcsim.kernels.fast.special import TO_HALF
+from tcsim.kernels.fast.thin import BYTES
 from tcsim.kernels.fast.thin_drive import flat_job, is_flat, multiply_flat, thin_form
-from tcsim.kernels.fast.tile import PAIRED, PAIRS, WIDE
+from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, WIDE
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import default_threads, run_tasks
 
@@ -52,7 +53,8 @@ def _flat_form(how: FastPlan, problem: Problem) -> tuple[Any, Any] | None:
     """How `thin_drive` reads a flat problem; None where it is not for it."""
     (_, a), (line, b) = sides(problem.unit, (problem.a.stored, problem.b.stored), problem.shape)
     batch, (m, n), k = problem.shape[0], sorted(problem.shape[1:3]), problem.shape[3]
-    return thin_form(a, b, line) if is_flat(problem.unit, how, m, n, batch * n * k) else None
+    form = thin_form(a, b, line) if is_flat(problem.unit, how, m, n, batch * n * k) else None
+    return None if how.scaling == FOLDED and form is not None and form[0] != BYTES else form
 
 
 def _multiply_flat(how: FastPlan, problem: Problem, found: Ready, out: Codes) -> tuple[FastJob, Any] | None:

@@ -1,7 +1,8 @@
 """Flat problems with block scales, from b's codes as they lie: whole blocks are scaled (MXFP8, 6 and 4 of k32), or groups (NVFP4, MXFP4).
 
-Exact groups go group by group. Beside few rows of a, multiplying scales into every element of b (`scales`) takes longer than the products. Elements are multiplied
-without them: a group of 16 is summed exactly in float32, as it is with them (`special._folded_plan`), and multiplied by both scales once.
+Whole blocks are those of `thin`, their exponents moved. Exact groups go group by group: beside few rows of a, multiplying scales into
+every element of b (`scales`) takes longer than the products. Elements are multiplied without them: a group of 16 is summed exactly in
+float32, as it is with them (`special._folded_plan`), and multiplied by both scales once.
 
 emax
     The largest exponent of the scales of a group that has a nonzero product, and c's. Patterns of products are or'ed: they say
@@ -39,7 +40,7 @@ def exact_in_float64(unit: Unit) -> bool:
 
 
 class ShiftedRow(FlatRow):
-    """Emits the same of blocks whose exponents move by those of two scales, as `Tile.shift` has it; 0 stands for no product."""
+    """Emits the walk of one row whose blocks' exponents move by those of two scales, as `Tile.shift` has it; 0 stands for no product."""
 
     def in_place(self, field: Emitted) -> Emitted:
         return field.compare("!=", 0).where((field + self.v["rebase"].cast(I32, "trunc")) << 23, 0)
@@ -57,7 +58,7 @@ class ShiftedRow(FlatRow):
 
 
 class FoldedRow(FlatRow):
-    """Emits the walk of one row against a panel of 64 columns."""
+    """Emits the walk of one row by groups. Nothing in it would raise the flag of an infinity or NaN of b: bytes alone are looked at for them."""
 
     def panel(self, j: Emitted) -> None:
         """Accumulators j … j + 63 through `depth` products."""
