@@ -207,8 +207,10 @@ class Foreign:
         """A CuPy array as one of this kind, sharing its memory."""
         if self.name == "CuPy":
             return x
-        module = sys.modules["torch"] if self.name == "PyTorch" else sys.modules["jax"].numpy
-        return module.from_dlpack(x)
+        if self.name == "PyTorch":
+            return sys.modules["torch"].from_dlpack(x)
+        jax = sys.modules["jax"]
+        return jax.numpy.from_dlpack(x if jax.config.jax_enable_x64 else _held_by_jax(x))
 
 
 def _rebuilt(result: tuple[Any, ...], part: Callable[[Any], Any]) -> Any:
@@ -252,8 +254,13 @@ def _as_tensor(x: Any, example: Any) -> Any:
 
 def _as_jax(x: Any, example: Any) -> Any:
     jax = sys.modules["jax"]
+    return jax.device_put(_held_by_jax(x), next(iter(example.devices())))
+
+
+def _held_by_jax(x: Any) -> Any:
+    """An array of numpy or CuPy without 64 bits where JAX has none: places in a matrix need 32. ValueError for what does."""
     if x.dtype == np.int64 and (not x.size or abs(x).max() < 1 << 31):
-        x = x.astype(np.int32)  # places in a matrix
-    if x.dtype.itemsize == 8 and not jax.config.jax_enable_x64:
+        x = x.astype(np.int32)
+    if x.dtype.itemsize == 8 and not sys.modules["jax"].config.jax_enable_x64:
         raise ValueError(f"the result is {x.dtype}, which JAX would cut to 32 bits: jax.config.update('jax_enable_x64', True)")
-    return jax.device_put(x, next(iter(example.devices())))
+    return x

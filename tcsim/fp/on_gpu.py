@@ -43,6 +43,8 @@ def round_to_on_gpu(
     fmt = format_named(fmt)
     arguments.known_name(rounding, "rounding", ROUNDINGS)
     arguments.threads(threads)
+    if out is not None and like.name == "JAX":
+        raise ValueError("out is an array that cannot be written; one of JAX never can")
     with like.stream():
         try:
             codes, stored = _floats(*_seen(like, x, "x"))
