@@ -48,7 +48,8 @@ def dot_general(
     """A function of jax.lax.dot_general's arguments that multiplies as `target`'s units do: for Flax's ``dot_general=``.
 
     It differentiates in reverse (its gradients' products are emulated too), and runs under jit and vmap by a callback to the
-    host. Outside of them, arrays on a GPU are multiplied there (with CuPy). `target`, `schedule`, `cast` and `seed` are those of `tcsim.jax.emulate`.
+    host. Where there is a GPU, and CuPy, products run on it. `target`, `schedule`, `cast` and `seed` are those of
+    `tcsim.jax.emulate`.
     """
     return partial(emulated_dot, how(target, schedule, cast, seed))
 
@@ -89,7 +90,7 @@ def _dot(lhs: Any, rhs: Any, spec: Any) -> Any:
 def _on_gpu(x: Any) -> bool:
     """Whether an array with values lies on a GPU that the cuda backend reaches."""
     known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
-    return known and all(d.platform in ("gpu", "cuda") for d in x.devices()) and find_spec("cupy") is not None
+    return known and _has_gpu() and all(d.platform in ("gpu", "cuda") for d in x.devices())
 
 
 def _forward(lhs: Any, rhs: Any, spec: Any) -> Any:
@@ -159,6 +160,7 @@ def _on_host(spec: Any, lhs: Any, rhs: Any) -> Any:
 
 @cache
 def _has_gpu() -> bool:
+    """Whether JAX computes on a GPU that CuPy, of which the cuda backend is made, may reach too."""
     return jax.default_backend() == "gpu" and find_spec("cupy") is not None
 
 

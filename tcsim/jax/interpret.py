@@ -39,7 +39,8 @@ def emulate(
     """f with every dot_general and convolution computed as `target`'s units do, bit for bit; the rest is JAX's own.
 
     ``emulate(jax.grad(loss), "v100")`` emulates the gradient's products; ``jax.grad(emulate(loss, "v100"))`` does too, in
-    reverse mode. Either may be jitted: products are callbacks to the host then. Arrays on a GPU are multiplied there elsewhere.
+    reverse mode. Either may be jitted: products are callbacks to the host then. Where
+    there is a GPU, and CuPy, products run on it.
 
     target
         A GPU's name, which chooses by dtype (float16, bfloat16 and fp8 on their units; float32 as tf32 where the GPU has it,

@@ -34,6 +34,8 @@ UNITS = [
     tcsim.unit("rdna3", "float16"),
     tcsim.unit("rdna4", "bfloat16"),
     tcsim.unit("rdna4", "float16", instruction="wmma_w64"),
+    tcsim.unit("x86", "bfloat16", instruction="vdpbf16ps").replace(b="float16"),
+    tcsim.unit("rdna3", "float16").replace(b="bfloat16"),
     tcsim.unit("v100", "float16"),
     tcsim.unit("b200", "float8_e4m3fn"),
     tcsim.unit("b200", "nvfp4"),

@@ -82,8 +82,10 @@ def thin_form(a: Format, b: Format, stored: Format) -> tuple[int, Thin] | None:
 
 def is_flat(unit: Unit, how: FastPlan, m: int, n: int, size: int) -> bool:
     """Whether there are few rows and many columns, `size` elements of b in all, and a plan that `thin` or `thin_scaled` knows."""
-    scaled = {NO_SCALES: True, SHIFTED: not how.words, FOLDED: how.scaling == FOLDED and exact_in_float64(unit)}.get(
-        how.scaling, False
+    scaled = (
+        how.scaling == NO_SCALES
+        or (how.scaling == SHIFTED and not how.words)
+        or (how.scaling == FOLDED and exact_in_float64(unit))
     )
     known = how.kind in _KINDS and how.width in (PLAIN, CARRY, WIDE) and scaled and not how.late
     panels, rest = divmod(n, PANEL)  # one that is not full is gathered, and takes as long as one that is
@@ -287,20 +289,6 @@ def multiply_flat(
         thin_row_of(form, how.kind, how.width, int(how.words), job.half, how.scaling),
         thin_driver(form, job.half, int(job.sum != NO_SUM), how.scaling),
     )
-    run_tasks(
-        work,
-        tasks,
-        shared[0],
-        walk,
-        job.numbers(),
-        thin,
-        par,
-        row,
-        bounds,
-        table,
-        out.reshape(-1),
-        left,
-        special,
-        runs=shared[1],
-    )
+    given = (walk, job.numbers(), thin, par, row, bounds, table, out.reshape(-1), left, special)
+    run_tasks(work, tasks, shared[0], *given, runs=shared[1])
     return None if special.any() else left

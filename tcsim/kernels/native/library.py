@@ -125,27 +125,25 @@ def store_integers(c, at, count, nan, signed_zero, out, place, step):
         out[place + j * step] = np.uint32(c[at + j])
 
 
-@noalias
-def store_singles(c, at, count, nan, signed_zero, out, place, step):
-    """Codes of float32 numbers side by side, `step` apart: one NaN, and where zeros have no sign +0."""
-    for j in range(count):
-        code = bits_of_float(c[at + j])
-        magnitude = code & np.uint32(0x7FFFFFFF)
-        code = np.uint32(nan) if magnitude > np.uint32(0x7F800000) else code
-        out[place + j * step] = code if (magnitude != 0) | signed_zero else np.uint32(0)
+def _store_floats(name: str, bits_of: Any, kind: type[Any], magnitude_bits: int, infinity: int) -> Any:
+    """What stores codes of numbers side by side, `step` apart: one NaN, and where zeros have no sign +0."""
+    magnitude_bits, infinity = kind(magnitude_bits), kind(infinity)
+
+    def store(c, at, count, nan, signed_zero, out, place, step):
+        for j in range(count):
+            code = bits_of(c[at + j])
+            magnitude = code & magnitude_bits
+            code = kind(nan) if magnitude > infinity else code
+            out[place + j * step] = code if (magnitude != 0) | signed_zero else kind(0)
+
+    return noalias(variant(name)(store))
 
 
-@noalias
-def store_doubles(c, at, count, nan, signed_zero, out, place, step):
-    """The same of float64 numbers."""
-    for j in range(count):
-        code = bits_of_double(c[at + j])
-        magnitude = code & np.int64(0x7FFFFFFFFFFFFFFF)
-        code = np.int64(nan) if magnitude > np.int64(0x7FF0000000000000) else code
-        out[place + j * step] = code if (magnitude != 0) | signed_zero else np.int64(0)
-
-
-_STORES = {DOUBLE: store_doubles, SINGLE: store_singles, INTEGER: store_integers}
+_STORES = {
+    DOUBLE: _store_floats("double", bits_of_double, np.int64, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000),
+    SINGLE: _store_floats("single", bits_of_float, np.uint32, 0x7FFFFFFF, 0x7F800000),
+    INTEGER: store_integers,
+}
 
 
 @inline_ir
