@@ -41,7 +41,7 @@ Kernels = tuple[Kernel, ...]
 
 
 def _fast(problem: Problem, out: Codes, threads: int | None) -> None:
-    fast.multiply_fast(problem, out, threads, general.run_part)
+    fast.multiply_fast(problem, out, threads, general.write_boxes)
 
 
 GENERAL: Kernels = (

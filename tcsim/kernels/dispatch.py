@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from tcsim.kernels.choice import ARITHMETIC, FAST, Kernel, Kernels, chosen, comp
 from tcsim.kernels.choice import GENERAL as EXACT_ARITHMETIC
 from tcsim.kernels.fast import run as fast
 from tcsim.kernels.fast.special import TO_HALF
+from tcsim.kernels.left import Boxes
 from tcsim.kernels.native import fused, integers, paired
 from tcsim.problem import Codes, Problem
 
@@ -30,25 +32,32 @@ def around(arithmetic: Kernels, before: Kernels = ()) -> Kernels:
     )
 
 
-def _narrow_part(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int, j1: int) -> None:
-    """Rows i0 … i1 and columns j0 … j1 of batch element t of a unit that adds in a wider format than its output."""
-    part = replace(
-        problem,
-        a=replace(problem.a, codes=problem.a.codes[t : t + 1, i0:i1]),
-        b=replace(problem.b, codes=problem.b.codes[t : t + 1, :, j0:j1]),
-        c=None if problem.c is None else problem.c[t : t + 1, i0:i1, j0:j1],
-    )
-    found = np.empty((1, i1 - i0, j1 - j0), out.dtype)
-    narrow.multiply_narrow(part, found, 1, ARITHMETIC)
-    out[t, i0:i1, j0:j1] = found[0]
+def _narrow_boxes(problem: Problem, out: Codes, boxes: Boxes, threads: int | None) -> None:
+    """The outputs of some boxes, of a unit that adds in a wider format than its output: whole matrices side by side, then parts of others."""
+    _, m, n, _ = problem.shape
+    whole = (boxes[:, 1:] == (0, m, 0, n)).all(axis=1)
+    elements = boxes[whole, 0]
+    if len(elements):
+        out[elements] = _narrow_part(problem, elements, slice(m), slice(n), threads)
+    for t, i0, i1, j0, j1 in boxes[~whole].tolist():
+        out[t, i0:i1, j0:j1] = _narrow_part(problem, slice(t, t + 1), slice(i0, i1), slice(j0, j1), threads)[0]
+
+
+def _narrow_part(problem: Problem, elements: Any, rows: slice, columns: slice, threads: int | None) -> Codes:
+    a, b = problem.a.codes[elements][:, rows], problem.b.codes[elements][:, :, columns]
+    c = None if problem.c is None else problem.c[elements][:, rows, columns]
+    part = replace(problem, a=replace(problem.a, codes=a), b=replace(problem.b, codes=b), c=c)
+    found = np.empty((len(a), a.shape[1], b.shape[2]), problem.unit.out_format.storage)
+    narrow.multiply_narrow(part, found, threads, ARITHMETIC)
+    return found
 
 
 def _to_half(problem: Problem, out: Codes, threads: int | None) -> None:
-    fast.multiply_fast(problem, out, threads, _narrow_part)
+    fast.multiply_fast(problem, out, threads, _narrow_boxes)
 
 
 def _in_lanes(problem: Problem, out: Codes, threads: int | None) -> None:
-    halves.multiply_halves(problem, out, threads, _narrow_part)
+    halves.multiply_halves(problem, out, threads, _narrow_boxes)
 
 
 KERNELS = around(ARITHMETIC, (Kernel("fast", TO_HALF, _to_half, FAST), Kernel("double", halves.GATE, _in_lanes)))

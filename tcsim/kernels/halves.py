@@ -8,6 +8,7 @@ import numpy as np
 
 from tcsim.gates import Gate, operands, schedules
 from tcsim.kernels import narrow
+from tcsim.kernels.left import Part, boxes_of
 from tcsim.kernels.native import double, double_plan
 from tcsim.problem import Codes, Problem
 
@@ -21,12 +22,12 @@ GATE = Gate(
 )
 
 
-def multiply_halves(problem: Problem, out: Codes, threads: int | None, part: double.Part) -> None:
-    """Write the codes of D = C + A·B into `out`; `part` computes what is left to others, as `double.run_left` says."""
+def multiply_halves(problem: Problem, out: Codes, threads: int | None, part: Part) -> None:
+    """Write the codes of D = C + A·B into `out`; `part` writes the outputs that float64 lanes leave."""
     c = None if problem.c is None else problem.c.view(np.float16).astype(np.float32).view(np.uint32)
     wide = np.zeros(out.shape, np.uint32)
     inside = replace(problem, unit=problem.unit.inner, c=c)
     left = double.write_in_lanes(inside, wide, threads, problem.unit)
     with np.errstate(over="ignore"):
         out[:] = narrow.signed(problem, wide.view(np.float32).astype(np.float16)).view(out.dtype)
-    double.run_left(problem, out, left, threads, part)
+    part(problem, out, boxes_of(left), threads)

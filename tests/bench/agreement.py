@@ -29,6 +29,7 @@ from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast import run as simd
 from tcsim.kernels.general import run as general
+from tcsim.kernels.left import Boxes
 from tcsim.kernels.native import float32 as native
 from tcsim.kernels.native import library, library_units
 from tcsim.problem import Codes, Operand, Problem
@@ -73,10 +74,10 @@ def fast(problem: Problem) -> tuple[Codes, int]:
     out = np.empty(problem.shape[:3], problem.unit.out_format.storage)
     left = 0
 
-    def recompute(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int, j1: int) -> None:
+    def recompute(problem: Problem, out: Codes, boxes: Boxes, threads: int | None) -> None:
         nonlocal left
-        left += (i1 - i0) * (j1 - j0)
-        general.run_part(problem, out, t, i0, i1, j0, j1)
+        left += int(((boxes[:, 2] - boxes[:, 1]) * (boxes[:, 4] - boxes[:, 3])).sum())
+        general.write_boxes(problem, out, boxes, threads)
 
     if library_units.library_supports(problem):
         library.multiply_library(problem, out, 1)

@@ -15,6 +15,7 @@ import tcsim
 from tcsim.fp.modes import UNIT_MODES
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
+from tcsim.kernels.left import Boxes, boxes_of
 from tcsim.kernels.native import double
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Sequential
@@ -32,15 +33,14 @@ def near_ties(rng: np.random.Generator, precision: int, shape: tuple[int, ...]) 
 def by_double(problem: Problem) -> tuple[Codes, int]:
     """The kernel's answer, and how many outputs it left to the general one."""
     left: list[int] = []
-    cover = double.cover
 
-    def counted(marked: np.ndarray) -> list[tuple[int, int, int, int]]:
+    def counted(marked: np.ndarray) -> Boxes:
         left.append(int(marked.sum()))
-        return cover(marked)
+        return boxes_of(marked)
 
     out = np.empty(problem.shape[:3], problem.unit.out_format.storage)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(double, "cover", counted)
+        patch.setattr(double, "boxes_of", counted)
         double.multiply_double(problem, out, 1)
     return out, sum(left)
 

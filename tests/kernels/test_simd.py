@@ -26,6 +26,7 @@ from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.fast import run as simd
 from tcsim.kernels.fast.ready import tasks_of
 from tcsim.kernels.general import run as general
+from tcsim.kernels.left import Boxes
 from tcsim.kernels.native import library, library_units
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Schedule, Sequential, SplitK
@@ -70,7 +71,7 @@ def fast(problem: Problem, threads: int = 2) -> np.ndarray:
     batch, m, n, _ = problem.shape
     out = np.full((batch, m, n), 0x55, dtype=problem.unit.out_format.storage)
     assert simd.fast_supports(problem)
-    simd.multiply_fast(problem, out, threads, general.run_part)
+    simd.multiply_fast(problem, out, threads, general.write_boxes)
     return out
 
 
@@ -247,29 +248,17 @@ def test_specials_touch_only_what_they_must() -> None:
     problem.a.codes[0, 7, 3] = 0x7E01
     problem.b.codes[0, 5, 11] = 0xFC00
     problem.c[0, 3, 4] = 0x7F800000
-    asked: list[tuple[int, ...]] = []
+    asked: list[Boxes] = []
 
-    def recompute(problem: Problem, out: np.ndarray, *rectangle: int) -> None:
-        asked.append(rectangle)
-        general.run_part(problem, out, *rectangle)
+    def recompute(problem: Problem, out: np.ndarray, boxes: Boxes, threads: int | None) -> None:
+        asked.append(boxes)
+        general.write_boxes(problem, out, boxes, threads)
 
     out = np.zeros((1, 100, 200), np.uint32)
     simd.multiply_fast(problem, out, 2, recompute)
     assert np.array_equal(out, slow(problem))
     assert (out[0, 7] == 0x7FFFFFFF).all()
-    assert sum((i1 - i0) * (j1 - j0) for _, i0, i1, j0, j1 in asked) <= 100 + 64
-
-
-def test_cover_holds_every_mark_once() -> None:
-    rng = np.random.default_rng(1)
-    for share in (0.0, 0.001, 0.02, 0.5, 1.0):
-        marked = rng.random((90, 140)) < share
-        seen = np.zeros(marked.shape, int)
-        for i0, i1, j0, j1 in simd.cover(marked):
-            seen[i0:i1, j0:j1] += 1
-        assert seen.max(initial=0) <= 1
-        assert (seen[marked] == 1).all()
-        assert seen.sum() <= max(4 * marked.sum(), 64 * len(simd.cover(marked)))
+    assert sum((i1 - i0) * (j1 - j0) for _, i0, i1, j0, j1 in np.concatenate(asked)) <= 100 + 64
 
 
 def test_rounding_mode_is_put_back() -> None:

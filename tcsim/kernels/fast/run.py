@@ -6,7 +6,6 @@ walk along k in `fast.drive`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -17,17 +16,19 @@ from tcsim.kernels.fast.infinities import decide
 from tcsim.kernels.fast.order import in_order
 from tcsim.kernels.fast.plan import EXACT, GATES, fast_plan
 from tcsim.kernels.fast.ranges import least_c, operand_exponents
-from tcsim.kernels.fast.ready import Ready, codes_read, effort, fed, layout_of, ready, runs_of, sides, transposed
+from tcsim.kernels.fast.ready import Ready, codes_read, effort, fed, layout_of, ready, runs_of, sides
 from tcsim.kernels.fast.record import A_OFFSET, Exponents, FastPlan
 from tcsim.kernels.fast.results import FastJob
 from tcsim.kernels.fast.special import TO_HALF
 from tcsim.kernels.fast.thin import BYTES
 from tcsim.kernels.fast.thin_drive import flat_job, is_flat, multiply_flat, thin_form
 from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, WIDE
+from tcsim.kernels.left import Part, boxes_of
 from tcsim.problem import Codes, Problem
-from tcsim.tasks import default_threads, run_tasks
+from tcsim.tasks import default_threads
 
 LOOK = 1 << 20  # multiply-adds below which wide codes take no longer than to see that narrow ones do
+_LARGE = 1 << 13  # multiply-adds below which the general kernel takes no longer than to look for infinities
 
 
 def fast_supports(problem: Problem) -> bool:
@@ -107,58 +108,27 @@ def ready_for(problem: Problem, threads: int | None) -> Ready | None:
     return ready(layout_of(problem, how, None, threads or default_threads()))
 
 
-def multiply_fast(problem: Problem, out: Codes, threads: int | None, general_tile: Callable[..., None]) -> None:
-    """Write the codes of a supported problem into `out`, C-contiguous (batch, m, n).
-
-    What the fast arithmetic does not hold is computed by ``general_tile(problem, out, t, i0, i1, j0, j1)``.
-    """
+def multiply_fast(problem: Problem, out: Codes, threads: int | None, part: Part) -> None:
+    """Write the codes of a supported problem into `out`, C-contiguous (batch, m, n); `part` writes what the fast arithmetic does not hold."""
     how, within = _plan_of(problem)
     whole, (how, problem) = problem, taken_in_order(how, problem)
     found = ready(layout_of(problem, how, within, threads or default_threads()))
     flat = _multiply_flat(how, problem, found, out)
     job, left = flat or (found.job, found.write(found.at(problem), problem.seed, out.reshape(-1)))
     if np.count_nonzero(left):
-        _unresolved(whole, out, job, np.flatnonzero(left), found.threads, general_tile)
+        elements = np.unique(np.flatnonzero(left) // (-(-job.m // job.rows) * -(-job.n // job.columns)))
+        _unresolved(whole, out, job.unresolved, elements, found.threads, part)
 
 
-def _unresolved(
-    problem: Problem, out: Codes, job: FastJob, tasks: Any, threads: int | None, general_tile: Callable[..., None]
-) -> None:
-    """Compute every output that was left as `unresolved`: infinities by their signs, the rest in few rectangles."""
-    turned = transposed(problem.shape)
-    down, right = -(-job.m // job.rows), -(-job.n // job.columns)
-    plain = problem.unit.scale is None and problem.unit.c_enters == "aligned" and problem.unit.arithmetic == "aligned"
-    for t in np.unique(tasks // (down * right)) if plain else ():
-        decide(problem, int(t), out[t], out[t] == job.unresolved)
-    rectangles = []
-    for task in tasks:
-        t, i0, j0 = int(task) // (down * right), int(task) // right % down * job.rows, int(task) % right * job.columns
-        whole = out[t].T if turned else out[t]
-        found = cover(whole[i0 : i0 + job.rows, j0 : j0 + job.columns] == job.unresolved)
-        for i, i1, j, j1 in found:
-            corner = (i0 + i, i0 + i1, j0 + j, j0 + j1)
-            rectangles.append((t, *corner[2:], *corner[:2]) if turned else (t, *corner))
-
-    def work(first: int, last: int) -> None:
-        for rectangle in rectangles[first:last]:
-            general_tile(problem, out, *rectangle)
-
-    run_tasks(work, len(rectangles), threads)
-
-
-def cover(marked: np.ndarray[Any, Any]) -> list[tuple[int, int, int, int]]:
-    """Disjoint rectangles (i0, i1, j0, j1) that hold every mark; a quarter of each is marked, or it is small."""
-    rows, columns = np.flatnonzero(marked.any(axis=1)), np.flatnonzero(marked.any(axis=0))
-    if not rows.size:
-        return []
-    i0, i1, j0, j1 = int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1
-    area, box = (i1 - i0) * (j1 - j0), marked[i0:i1, j0:j1]
-    if area <= 64 or 4 * np.count_nonzero(box) >= area:
-        return [(i0, i1, j0, j1)]
-    middle = (i1 - i0) // 2 if i1 - i0 >= j1 - j0 else (j1 - j0) // 2
-    parts = (
-        ((box[:middle], 0, 0), (box[middle:], middle, 0))
-        if i1 - i0 >= j1 - j0
-        else ((box[:, :middle], 0, 0), (box[:, middle:], 0, middle))
-    )
-    return [(i0 + di + a, i0 + di + b, j0 + dj + c, j0 + dj + d) for part, di, dj in parts for a, b, c, d in cover(part)]
+def _unresolved(problem: Problem, out: Codes, mark: int, elements: Any, threads: int | None, part: Part) -> None:
+    """Compute every output of some batch elements that is marked: infinities of large ones by their signs, the rest in few boxes."""
+    unit, depth = problem.unit, problem.shape[3]
+    marked = out[elements] == mark
+    if unit.scale is None and unit.c_enters == "aligned" and unit.arithmetic == "aligned":
+        for i in np.flatnonzero(np.count_nonzero(marked, axis=(1, 2)) * depth >= _LARGE):
+            t = int(elements[i])
+            decide(problem, t, out[t], marked[i])
+            marked[i] = out[t] == mark
+    boxes = boxes_of(marked)
+    boxes[:, 0] = elements[boxes[:, 0]]
+    part(problem, out, boxes, threads)

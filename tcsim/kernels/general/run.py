@@ -7,7 +7,7 @@ value of the unit; `total` carries the schedule's additions outside it.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ from tcsim.kernels.general.spec import (
     sums_of,
 )
 from tcsim.kernels.general.walks import add_outside, run_row
+from tcsim.kernels.left import Boxes
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import default_threads, run_tasks
 
@@ -51,24 +52,20 @@ FEW = 3  # columns of which no vectors are made
 
 
 class Tiles(NamedTuple):
-    """Which outputs: rows [row, row + rows) and columns [column, column + columns) of each batch, in tiles."""
+    """How the outputs of a batch of m x n matrices are cut."""
 
     m: int
     n: int
-    row: int
-    rows: int
-    column: int
+    rows: int  # of a tile, at most
     columns: int
-    tile_rows: int
-    tile_columns: int
     dots: int = 0  # 1: every column has a row of a of its own
 
 
 @kernel_uncounted
-def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, chosen, places, seed):
-    """Tiles first … last - 1 of D = C + A·B, of the batch elements `chosen`, each with the random words of its place in a batch."""
+def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, boxes, places, seed):
+    """Boxes first … last - 1 of D = C + A·B, no larger than a tile, each with the random words of its element's place in a batch."""
     capacity = max(min(max(CHUNK, spec.period), bounds[bounds.size - 1]), np.int64(1))
-    rows, width = tiles.tile_rows, lanes_of(tiles.tile_columns)
+    rows, width = tiles.rows, lanes_of(tiles.columns)
     ks = room(capacity, np.int64)
     starts = room(capacity + spec.period // spec.block + 2, np.int64)
     events = room(capacity + spec.period // spec.block + 2, np.int64)
@@ -78,13 +75,10 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
     values, total = room(4 * rows * width, np.int64), room_table(rows, width, np.float64)
     scratch, random = zeros((11 + 4 * spec.block) * width, np.int64), zeros(5 * width, np.uint64)
     tree, elements = room_table(spec.block, 4, np.int64), room(width, np.int64)
-    across, filled = -(-tiles.columns // tiles.tile_columns), np.int64(-1)
-    per_batch = across * -(-tiles.rows // rows)
-    for task in range(first, last):
-        t = chosen[task // per_batch]
-        i0 = tiles.row + task % per_batch // across * rows
-        j0 = tiles.column + task % across * tiles.tile_columns
-        ni, nj = min(rows, tiles.row + tiles.rows - i0), min(tiles.tile_columns, tiles.column + tiles.columns - j0)
+    filled = np.int64(-1)
+    for box in range(first, last):
+        t, i0, j0 = boxes[box, 0], boxes[box, 1], boxes[box, 3]
+        ni, nj = boxes[box, 2] - i0, boxes[box, 4] - j0
         lanes = lanes_of(nj)
         if nj != filled:
             panel.sb[:, nj:], panel.eb[:, nj:], panel.mb[:, nj:] = 0, ZERO_E, 0
@@ -108,7 +102,7 @@ def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, orde
                     pack_groups(spec, scale_a, scale_b, t, i0, j0, ni, nj, ks, blocks, starts, panel)
             mark_blocks(panel, ni, lanes, blocks, starts)
             for r in range(ni):
-                place_outputs(places, task // per_batch, tiles, i0 + r, j0, lanes, elements)
+                place_outputs(places, t, tiles, i0 + r, j0, lanes, elements)
                 row = row_of(values, scratch, random, r, width, spec.block)
                 run_row(kind, spec, sums_, panel, r, nj, lanes, blocks, starts, events, in_a | in_b, row, total[r],
                         tree, seed, elements, step)  # fmt: skip
@@ -196,20 +190,34 @@ def multiply_general(problem: Problem, out: Codes, threads: int | None = None, p
         return
     places = np.arange(batch) if places is None else places
     if dots.fit(problem):
-        _run(problem, out, threads, np.array([0]), places, Tiles(1, batch, 0, 1, 0, batch, 1, min(COLUMNS, batch), 1))
+        _run(problem, out, threads, places, Tiles(1, batch, 1, min(COLUMNS, batch), 1), _cut((0, 0, 1, 0, batch), 1))
         return
     count = threads or default_threads()
-    across = -(-n // COLUMNS)
-    high = max(1, min(ROWS, m, -(-batch * m * across // (4 * count))))
-    _run(problem, out, threads, np.arange(batch), places, Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n)))
+    high = max(1, min(ROWS, m, -(-batch * m * -(-n // COLUMNS) // (4 * count))))
+    boxes = _cut((0, 0, m, 0, n), high)
+    if batch > 1:
+        element = np.repeat(np.arange(batch), len(boxes))
+        boxes = np.tile(boxes, (batch, 1))
+        boxes[:, 0] = element
+    _run(problem, out, threads, places, Tiles(m, n, high, min(COLUMNS, n)), boxes)
 
 
-def run_part(problem: Problem, out: Codes, t: int, i0: int, i1: int, j0: int, j1: int) -> None:
-    """Write only rows i0 … i1 - 1 and columns j0 … j1 - 1 of batch element t, on the calling thread."""
-    _, m, n, _ = problem.shape
-    rows, columns = i1 - i0, j1 - j0
-    tiles = Tiles(m, n, i0, rows, j0, columns, min(ROWS, rows), min(COLUMNS, columns))
-    _run(problem, out, 1, np.array([t]), np.array([t]), tiles)
+def write_boxes(problem: Problem, out: Codes, boxes: Boxes, threads: int | None) -> None:
+    """Write only the outputs of some boxes."""
+    if not len(boxes):
+        return
+    batch, m, n, _ = problem.shape
+    high, wide = (int((boxes[:, end] - boxes[:, end - 1]).max()) for end in (2, 4))
+    if high > ROWS or wide > COLUMNS:
+        boxes = np.concatenate([_cut(box, ROWS) for box in boxes])
+    _run(problem, out, threads, np.arange(batch), Tiles(m, n, min(ROWS, high), min(COLUMNS, wide)), boxes)
+
+
+def _cut(box: Any, high: int) -> Boxes:
+    """A box as tiles of at most so many rows, COLUMNS wide."""
+    t, i0, i1, j0, j1 = box
+    tiles = [(t, i, min(i + high, i1), j, min(j + COLUMNS, j1)) for i in range(i0, i1, high) for j in range(j0, j1, COLUMNS)]
+    return np.array(tiles, np.int64)
 
 
 def _check_sums(problem: Problem) -> None:
@@ -222,12 +230,11 @@ def _check_sums(problem: Problem) -> None:
         )
 
 
-def _run(problem: Problem, out: Codes, threads: int | None, chosen: Places, places: Places, tiles: Tiles) -> None:
+def _run(problem: Problem, out: Codes, threads: int | None, places: Places, tiles: Tiles, boxes: Boxes) -> None:
     _check_sums(problem)
-    tasks = chosen.size * -(-tiles.rows // tiles.tile_rows) * -(-tiles.columns // tiles.tile_columns)
     kind, spec = spec_of(problem)
     arrays = (problem.a.codes, problem.b.codes, problem.c, out, problem.scale_a, problem.scale_b)
     run_tasks(
-        run_tiles, tasks, threads, kind, *map(matrices, dots.along_columns(arrays) if tiles.dots else arrays), spec, sums_of(problem),
-        order_of(problem.unit), problem.plan.bounds, tiles, chosen, places, np.uint64(problem.seed),
+        run_tiles, len(boxes), threads, kind, *map(matrices, dots.along_columns(arrays) if tiles.dots else arrays), spec, sums_of(problem),
+        order_of(problem.unit), problem.plan.bounds, tiles, boxes, places, np.uint64(problem.seed),
     )  # fmt: skip

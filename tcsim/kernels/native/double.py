@@ -8,7 +8,6 @@ general kernel: those of rows and columns with NaN or infinities, overflows, ter
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -18,15 +17,15 @@ from tcsim.codegen.jit import kernel_uncounted, routine, variant
 from tcsim.codegen.memory import ahead, at, load_code, matrices, store_code
 from tcsim.codegen.scratch import release, room, room_table, zeros
 from tcsim.hardware.unit import Unit
-from tcsim.kernels.fast.run import cover
 from tcsim.kernels.general.numbers import FINITE, ZERO_E, decode_number, encode_number, round_float64, to_float64
 from tcsim.kernels.general.panel import (
     INSTRUCTION_END,
     INSTRUCTION_START,
     plan_chunk,
 )
-from tcsim.kernels.general.run import Tiles, end_output, run_part
+from tcsim.kernels.general.run import Tiles, end_output, write_boxes
 from tcsim.kernels.general.spec import order_of, spec_of, sums_of
+from tcsim.kernels.left import boxes_of
 from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native.double_groups import mark_groups
 from tcsim.kernels.native.double_kinds import Groups, LongProducts, OneProduct
@@ -89,7 +88,7 @@ def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
     def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit, sums_, order, bounds, tiles, seed, left):
         """Tiles first … last - 1 of D = C + A·B; left[t, i, j] is 1 where an output is for others to compute."""
         deep = max(CHUNK, spec.period)
-        high, wide = tiles.tile_rows, -(-tiles.tile_columns // LANES) * LANES
+        high, wide = tiles.rows, -(-tiles.columns // LANES) * LANES
         ks, codes = room(deep, np.int64), room(max(deep, high, wide), np.int64)
         starts, events = room(2 * deep + 2, np.int64), room(2 * deep + 2, np.int64)
         sig_a, e_a, mark_a = (
@@ -122,11 +121,11 @@ def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
             sa, sb = room(high * deep, np.int32), room(deep * wide, np.int32)
         other_sums = zeros(wide, np.float64)
         bad_rows, bad_columns = room(high, np.int64), room(wide, np.int64)
-        across = -(-tiles.columns // tiles.tile_columns)
-        per_batch = across * -(-tiles.rows // high)
+        across = -(-tiles.n // tiles.columns)
+        per_batch = across * -(-tiles.m // high)
         for task in range(first, last):
-            t, i0, j0 = task // per_batch, task % per_batch // across * high, task % across * tiles.tile_columns
-            ni, nj = min(high, tiles.rows - i0), min(tiles.tile_columns, tiles.columns - j0)
+            t, i0, j0 = task // per_batch, task % per_batch // across * high, task % across * tiles.columns
+            ni, nj = min(high, tiles.m - i0), min(tiles.columns, tiles.n - j0)
             width = -(-nj // LANES) * LANES
             bad_rows[:], bad_columns[:], fb[:], eb[:] = 0, 0, 0.0, np.int32(ZERO_E)
             for r in range(ni):
@@ -251,7 +250,7 @@ def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Uni
         spec["period"] = outer.instruction_k
     parts = 4 * count if count > 1 else 1  # each decodes columns of b anew
     high = max(1, min(ROWS, m, -(-batch * m * -(-n // COLUMNS) // parts)))
-    tiles = Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n))
+    tiles = Tiles(m, n, high, min(COLUMNS, n))
     left = np.zeros(out.shape, np.uint8)
     plain = problem.plan.sum is None and outer is None and unit.scale is None and unit.c_enters == "aligned"
     draws = bool(numbers["cut"] == rows.RANDOM or numbers["draws"] or numbers["product_draws"]) or not plain
@@ -263,20 +262,7 @@ def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Uni
     return left
 
 
-Part = Callable[[Problem, Codes, int, int, int, int, int], None]
-
-
-def run_left(problem: Problem, out: Codes, left: Codes, threads: int | None, part: Part) -> None:
-    """Compute the outputs that were left by `part`, given (problem, out, t, i0, i1, j0, j1)."""
-    found = [(int(t), *corners) for t in np.flatnonzero(left.any(axis=(1, 2))) for corners in cover(left[t] != 0)]
-
-    def work(first: int, last: int) -> None:
-        for rectangle in found[first:last]:
-            part(problem, out, *rectangle)
-
-    run_tasks(work, len(found), threads)
-
-
 def multiply_double(problem: Problem, out: Codes, threads: int | None = None) -> None:
     """Write D's codes into `out`, (batch, m, n)."""
-    run_left(problem, out, write_in_lanes(problem, out, threads), threads, run_part)
+    left = write_in_lanes(problem, out, threads)
+    write_boxes(problem, out, boxes_of(left), threads)

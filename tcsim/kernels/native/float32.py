@@ -145,7 +145,7 @@ def run_chain(a, b, r, positions, width, acc, flush):
 def run_float32_tiles(first, last, a, b, c, d, a_values, b_values, spec, sums_, order, bounds, tiles):
     """Tiles first … last - 1 of D = C + A·B."""
     capacity = max(_CHUNK, spec.period)
-    rows, width = tiles.tile_rows, tiles.tile_columns
+    rows, width = tiles.rows, tiles.columns
     ks, starts, events = np.empty(capacity, np.int64), np.empty(capacity + 2, np.int64), np.empty(capacity + 2, np.int64)
     fa, fb = np.empty((rows, capacity), np.float32), np.empty((capacity, width), np.float32)
     acc, total = np.empty((rows, width), np.float32), np.empty((rows, width))
@@ -200,7 +200,7 @@ def multiply_float32(problem: Problem, out: Codes, threads: int | None = None) -
         for x, fmt in ((problem.a, unit.a_operand), (problem.b, unit.b_operand))
     ]
     high = max(1, min(ROWS, m, -(-batch * m * -(-n // COLUMNS) // (4 * count))))
-    tiles = Tiles(m, n, 0, m, 0, n, high, min(COLUMNS, n))
+    tiles = Tiles(m, n, high, min(COLUMNS, n))
     run_tasks(
         run_float32_tiles, batch * -(-m // high) * -(-n // COLUMNS), threads, matrices(problem.a.codes), matrices(problem.b.codes),
         matrices(problem.c), matrices(out), *tables, spec_of(problem)[1], sums_of(problem), order_of(problem.unit), problem.plan.bounds, tiles,

@@ -273,6 +273,7 @@ def multiply_library(problem: Problem, out: Codes, threads: int | None = None) -
     bounds = np.array([0, job.k]) if kind == INTEGER else np.ascontiguousarray(problem.plan.bounds, dtype=np.int64)
     left = np.zeros(tasks, dtype=np.int64)
     run_tasks(library_driver(kind), tasks, threads, job, bounds, codes, left)
-    for task in np.flatnonzero(left).tolist():
-        t, i, j = task // (down * right), task // right % down * job.rows, task % right * job.columns
-        general.run_part(problem, out, t, i, min(i + job.rows, job.m), j, min(j + job.columns, job.n))
+    tasks_left = np.flatnonzero(left)
+    t, i, j = tasks_left // (down * right), tasks_left // right % down * job.rows, tasks_left % right * job.columns
+    boxes = np.stack([t, i, np.minimum(i + job.rows, job.m), j, np.minimum(j + job.columns, job.n)], axis=1)
+    general.write_boxes(problem, out, boxes, threads)
