@@ -112,7 +112,7 @@ def draw_schedule(rng: Rng, unit: Unit, sums: tuple[str, ...]) -> Schedule:
 
 def draw_problem(rng: Rng, unit: Unit, sums: tuple[str, ...] = SUMS) -> Problem:
     """A problem for a unit, with partial sums in some of the formats `sums`."""
-    batch = 2 if rng.random() < 0.05 else 1
+    batch = int(rng.integers(2, 40)) if rng.random() < 0.05 else 1
     m, n = (1, int(rng.integers(1, 40))) if rng.random() < 0.06 else pick(rng, ((1, 1), (1, 2), (1, 3), (2, 1), (2, 2)))
     most = max(_MOST // (batch * m * n), 1)
     k = int(rng.integers(1, max(min(2 * unit.instruction_k + 3, most), 2)))

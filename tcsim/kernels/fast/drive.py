@@ -48,16 +48,19 @@ def pack_a(job, arrays, edge, spare, t, i0, rows, columns, k0, depth, pitch, val
 
 
 @inline_ir
-def pack_b(job, arrays, spare, t, j0, columns, k0, depth, values_only):
-    """Columns of b in panels, 64 wide, then 16 wide; a panel from column j on lies at j·chunk."""
+def pack_b(job, side, arrays, spare, columns, depth, values_only):
+    """Columns of b in panels, 64 wide, then 16 wide; a panel from column j on lies at j·chunk.
+
+    side: address of the first code, steps along k and from column to column in bytes, and bytes of a code.
+    """
+    address, along, across, size = side
     j, codes, groups = np.int64(0), np.int64(0), VECTORS * job.bits // 32
     while j < columns:
         wide = columns - j >= PANEL
         width = np.int64(PANEL) if wide else np.int64(LANES)
         count = min(width, columns - j)
-        origin = job.b + t * job.b_batch + k0 * job.b_k + (j0 + j) * job.b_column
-        source, row_step = make_contiguous(spare, job.b_item, origin, job.b_k, depth, job.b_column, count)
-        item, lines = min(job.b_item, 4), depth
+        source, row_step = make_contiguous(spare, size, address + j * across, along, depth, across, count)
+        item, lines = min(size, 4), depth
         if count == width and row_step == width * item:  # lines without gaps are one
             count, lines = count * depth, np.int64(1)
         if values_only:
@@ -68,6 +71,30 @@ def pack_b(job, arrays, spare, t, j0, columns, k0, depth, values_only):
         else:
             numbers = (source, count, row_step, lines, width, np.int64(LANES))
             unpack_rows(ALONE, arrays, item, j * job.chunk, codes, numbers)
+        j, codes = j + width, codes + groups * LANES * job.chunk
+
+
+@noalias
+def multiply_values(values, others, first, last):
+    for i in range(first, last):
+        values[i] *= others[i]
+
+
+@noalias
+def add_codes(codes, others, first, last):
+    for i in range(first, last):
+        codes[i] += others[i]
+
+
+@no_refcount
+def multiply_packed(job, columns, depth, b, other):
+    """b times other, both packed as `pack_b` does: products, which float32 holds or the sum cuts off, and the codes of their exponents."""
+    per_lane, groups, j, codes = 32 // job.bits, VECTORS * job.bits // 32, np.int64(0), np.int64(0)
+    while j < columns:
+        wide = columns - j >= PANEL
+        width, lanes = (np.int64(PANEL), groups * LANES) if wide else (np.int64(LANES), np.int64(LANES))
+        multiply_values(b[0], other[0], j * job.chunk, j * job.chunk + depth * width)
+        add_codes(b[1], other[1], per_lane * codes, per_lane * (codes + depth * lanes))
         j, codes = j + width, codes + groups * LANES * job.chunk
 
 
@@ -88,8 +115,8 @@ def mark_specials(arrays, spare, item, address, across, count, along, depth, mar
 
 @inline_ir
 def spare_bytes(job):
-    """Room for codes that are lined up: 16 rows of a, or a panel of b, of a chunk."""
-    return zeros(max(LANES * job.a_item, min(job.columns, PANEL) * job.b_item) * job.chunk + LANES, np.uint8)
+    """Room for codes that are lined up: 16 rows of a, or a panel of either operand, of a chunk."""
+    return zeros(min(job.columns, PANEL) * max(job.a_item, job.b_item) * job.chunk + LANES, np.uint8)
 
 
 @no_refcount
@@ -104,22 +131,34 @@ def chunk_end(job, bounds, segment, k0):
 
 
 @inline_ir
-def pack_chunk(job, t, i0, rows, j0, columns, k0, depth, pitch, a, edge, b, scratch, row_marks, column_marks, values_only):
-    """Pack a chunk of both operands, each (values, codes, Decoding, report); lines with specials are marked, and report[1] is set."""
-    a[3][0] = 0
-    pack_a(job, a, edge, scratch[2], t, i0, rows, columns, k0, depth, pitch, values_only)
-    if a[3][0]:
-        a[3][1] = 1
+def pack_columns(job, side, arrays, columns, depth, scratch, marks, values_only):
+    """Pack columns (values, codes, Decoding, report); those with specials are marked, and report[1] is set."""
+    report = arrays[3]
+    report[0] = 0
+    pack_b(job, side, arrays, scratch[2], columns, depth, values_only)
+    if report[0]:
+        report[1] = 1
+        spare = (scratch[0], scratch[1], arrays[2], report)
+        mark_specials(spare, scratch[2], side[3], side[0], side[2], columns, side[1], depth, marks, values_only)
+
+
+@inline_ir
+def pack_lines(job, t, i0, rows, columns, k0, depth, pitch, arrays, edge, scratch, marks, values_only):
+    """The same for rows of a."""
+    report = arrays[3]
+    report[0] = 0
+    pack_a(job, arrays, edge, scratch[2], t, i0, rows, columns, k0, depth, pitch, values_only)
+    if report[0]:
+        report[1] = 1
         source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
-        spare = (scratch[0], scratch[1], a[2], a[3])
-        mark_specials(spare, scratch[2], job.a_item, source, job.a_row, rows, job.a_k, depth, row_marks, values_only)
-    b[3][0] = 0
-    pack_b(job, b, scratch[2], t, j0, columns, k0, depth, values_only)
-    if b[3][0]:
-        b[3][1] = 1
-        source = job.b + t * job.b_batch + k0 * job.b_k + j0 * job.b_column
-        spare = (scratch[0], scratch[1], b[2], b[3])
-        mark_specials(spare, scratch[2], job.b_item, source, job.b_column, columns, job.b_k, depth, column_marks, values_only)
+        spare = (scratch[0], scratch[1], arrays[2], report)
+        mark_specials(spare, scratch[2], job.a_item, source, job.a_row, rows, job.a_k, depth, marks, values_only)
+
+
+@noalias
+def fill_ones(values):
+    for i in range(len(values)):
+        values[i] = np.float32(1)
 
 
 @noalias
@@ -149,9 +188,12 @@ def settle_task(job, columns, depth, rows, pitch, a, b):
 
 
 @cache
-def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> Any:
+def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int, dots: int = 0) -> Any:
     """The compiled driver of all strips (`strips`) that do the machine's own operations or not, have a size of codes and of results and a use
     of scales, and whether the schedule sums.
+
+    dots: of one row, every column of b having a row of a of its own, `a_row` further. Both are packed alike and multiplied, and strips
+    walk a row of ones over the products.
     """
     code, per_lane = (np.uint16, 2) if words else (np.uint8, 4)
     values_only, scaled = scaling == FOLDED or ieee, scaling in (SHIFTED, FOLDED)
@@ -173,6 +215,11 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
             report,
         )
         edge = room(per_lane * high // VECTORS * line * groups if job.n % PANEL else 0, code)
+        if dots:
+            other = (room(len(b[0]), np.float32), room(len(b[1]), code), numbers_a, report)
+            fill_ones(a[0])
+            clear_all(a[1])
+            clear_all(edge)
         scratch = (zeros(line, np.float32), zeros(per_lane * line, code), spare_bytes(job))
         c, bad = zeros(high * pitch, np.float32), zeros(high * pitch, np.uint8)
         total = zeros(high * pitch if sums else 0, np.float64)
@@ -204,24 +251,15 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
             while k < job.k:
                 if k == k1:
                     k0, k1 = k, chunk_end(job, bounds, segment, k)
-                    pack_chunk(
-                        job,
-                        t,
-                        i0,
-                        rows,
-                        j0,
-                        columns,
-                        k0,
-                        k1 - k0,
-                        line,
-                        a,
-                        edge,
-                        b,
-                        scratch,
-                        row_marks,
-                        column_marks,
-                        values_only,
-                    )
+                    depth = k1 - k0
+                    b_side = (job.b + t * job.b_batch + k0 * job.b_k + j0 * job.b_column, job.b_k, job.b_column, job.b_item)
+                    pack_columns(job, b_side, b, columns, depth, scratch, column_marks, values_only)
+                    if dots:
+                        a_side = (job.a + k0 * job.a_k + j0 * job.a_row, job.a_k, job.a_row, job.a_item)
+                        pack_columns(job, a_side, other, columns, depth, scratch, column_marks, values_only)
+                        multiply_packed(job, columns, depth, b, other)
+                    else:
+                        pack_lines(job, t, i0, rows, columns, k0, depth, line, a, edge, scratch, row_marks, values_only)
                     if ieee:
                         fields = settle_task(job, columns, k1 - k0, rows, line, a[0], b[0])
                     if scaled:
@@ -273,6 +311,8 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int) -> An
                 i0, t = np.int64(0), t + 1
 
         use_rounding(np.int64(NEAREST))
+        if dots:
+            release(other[:2])
         release((*a[:2], report, *b[:2], edge, *scratch, c, bad, total, row_marks, column_marks, sa, sb, *found, late))
 
-    return kernel_uncounted(variant(ieee, words, half, scaling, sums)(work))
+    return kernel_uncounted(variant(ieee, words, half, scaling, sums, dots)(work))

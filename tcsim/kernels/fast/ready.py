@@ -27,7 +27,7 @@ from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
 from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
 from tcsim.kernels.fast.scales import LIMIT, scale_table
 from tcsim.kernels.fast.strips import strips_of
-from tcsim.kernels.fast.tile import FOLDED, PANEL
+from tcsim.kernels.fast.tile import FOLDED, NO_SCALES, PAIRED, PANEL
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import run_tasks
 
@@ -89,6 +89,7 @@ class LaidOut(NamedTuple):
     plan: tuple[str | None, bool]
     bounds: bytes
     threads: int  # that are asked for
+    dots: bool = False  # every column of b has a row of a of its own
 
 
 def sides(unit: Unit, stored: tuple[Format, Format], shape: Shape) -> tuple[tuple[Format, Format], tuple[Format, Format]]:
@@ -97,12 +98,23 @@ def sides(unit: Unit, stored: tuple[Format, Format], shape: Shape) -> tuple[tupl
     return (b, a) if transposed(shape) else (a, b)
 
 
+def dots_fit(how: FastPlan, shape: Shape) -> bool:
+    """Whether a problem is many single outputs, whose factors a plan's driver multiplies as it packs them."""
+    batch, m, n, _ = shape
+    return m == n == 1 < batch and how.width != EXACT and how.kind < TREE and how.scaling in (NO_SCALES, PAIRED)
+
+
 def layout_of(problem: Problem, how: FastPlan, within: Exponents | None, threads: int) -> LaidOut:
+    """A problem's layout; of many single outputs, that of one row of them."""
     arrays = (problem.a.codes, problem.b.codes, problem.c, problem.scale_a, problem.scale_b)
     steps = tuple((0, 0, 0) if x is None else x.strides for x in arrays)
-    plan, stored = problem.plan, (problem.a.stored, problem.b.stored)
+    plan, stored, shape = problem.plan, (problem.a.stored, problem.b.stored), problem.shape
+    dots = dots_fit(how, shape)
+    if dots:
+        (at, _, ak), (bt, bk, _), (ct, _, _), *scales = steps
+        steps, shape = ((0, at, ak), (0, bk, bt), (0, 0, ct), *scales), (1, 1, shape[0], shape[3])
     return LaidOut(
-        problem.unit, within, how.scaling, stored, problem.shape, steps, (plan.sum, plan.c_first), plan.bounds.tobytes(), threads
+        problem.unit, within, how.scaling, stored, shape, steps, (plan.sum, plan.c_first), plan.bounds.tobytes(), threads, dots
     )  # fmt: skip
 
 
@@ -208,7 +220,7 @@ def ready(layout: LaidOut) -> Ready:
         walks, work = simd_exact.exact_tiles_of(how.kind, int(how.words)), simd_exact.exact_driver(sums)
     else:
         walks = strips_of(how.kind, how.width, int(how.words), job.half, how.scaling)
-        work = fast_driver(int(how.kind >= TREE), int(how.words), job.half, how.scaling, sums)
+        work = fast_driver(int(how.kind >= TREE), int(how.words), job.half, how.scaling, sums, int(layout.dots))
         operands += (np.zeros(0, np.int64) if scale is None else scale_table(scale),)
     seed_at = simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED
     tasks = layout.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)

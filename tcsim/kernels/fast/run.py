@@ -60,7 +60,7 @@ def _flat_form(how: FastPlan, problem: Problem) -> tuple[Any, Any] | None:
 
 def _multiply_flat(how: FastPlan, problem: Problem, found: Ready, out: Codes) -> tuple[FastJob, Any] | None:
     """What `thin_drive` writes of a flat problem, and the outputs of each task that it leaves; None where it is not for it."""
-    form = _flat_form(how, problem)
+    form = None if found.layout.dots else _flat_form(how, problem)
     if form is None:
         return None
     (row, a), _ = sides(problem.unit, found.layout.stored, problem.shape)
@@ -116,7 +116,8 @@ def multiply_fast(problem: Problem, out: Codes, threads: int | None, part: Part)
     flat = _multiply_flat(how, problem, found, out)
     job, left = flat or (found.job, found.write(found.at(problem), problem.seed, out.reshape(-1)))
     if np.count_nonzero(left):
-        elements = np.unique(np.flatnonzero(left) // (-(-job.m // job.rows) * -(-job.n // job.columns)))
+        tasks = np.flatnonzero(left) // (-(-job.m // job.rows) * -(-job.n // job.columns))
+        elements = np.flatnonzero(out == job.unresolved) if found.layout.dots else np.unique(tasks)
         _unresolved(whole, out, job.unresolved, elements, found.threads, part)
 
 
