@@ -24,7 +24,7 @@ from tcsim.kernels.fast.late import add_late
 from tcsim.kernels.fast.pack import ALONE, BELOW, BESIDE, VALUES, unpack_rows
 from tcsim.kernels.fast.results import fold_segment, held_rounding, job_of, start, store
 from tcsim.kernels.fast.round import Par
-from tcsim.kernels.fast.scales import pack_scales
+from tcsim.kernels.fast.scales import add_scales, pack_scales
 from tcsim.kernels.fast.strips import call_strip
 from tcsim.kernels.fast.tile import FOLDED, PAIRED, PANEL, SHIFTED, VECTORS
 
@@ -226,7 +226,7 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int, dots:
         row_marks, column_marks = zeros(high, np.int64), zeros(pitch, np.int64)
         slots, entries = job.chunk // job.block * job.fields, job.chunk // job.scale_width if scaled else np.int64(0)
         sa, sb = zeros(high * slots, np.int32), zeros(pitch * slots, np.int32)
-        found = (zeros(high * entries, np.int32), zeros(pitch * entries, np.int32))
+        found = (zeros((pitch if dots else high) * entries, np.int32), zeros(pitch * entries, np.int32))
         late = zeros(high * pitch if job.late else 0, np.float32)
         mode = par[Par.MODE]
         held = held_rounding(mode, sums)
@@ -257,13 +257,15 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int, dots:
                     if dots:
                         a_side = (job.a + k0 * job.a_k + j0 * job.a_row, job.a_k, job.a_row, job.a_item)
                         pack_columns(job, a_side, other, columns, depth, scratch, column_marks, values_only)
+                        if scaled:
+                            add_scales(job, j0, columns, k0, depth, entries, other[0], b[0], found, sb, table, column_marks)
                         multiply_packed(job, columns, depth, b, other)
                     else:
                         pack_lines(job, t, i0, rows, columns, k0, depth, line, a, edge, scratch, row_marks, values_only)
                     if ieee:
-                        fields = settle_task(job, columns, k1 - k0, rows, line, a[0], b[0])
-                    if scaled:
-                        pack_scales(scaling, job, t, i0, rows, j0, columns, k0, k1 - k0, line, slots, entries, a[0], b[0], found,
+                        fields = settle_task(job, columns, depth, rows, line, a[0], b[0])
+                    if scaled and not dots:
+                        pack_scales(scaling, job, t, i0, rows, j0, columns, k0, depth, line, slots, entries, a[0], b[0], found,
                                     sa, sb, table, row_marks, column_marks)  # fmt: skip
                 stop = min(bounds[segment + 1], k1)
                 j, panel, first_block = np.int64(0), np.int64(0), (k - k0) // job.block if k > k0 else np.int64(0)

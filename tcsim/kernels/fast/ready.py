@@ -27,7 +27,7 @@ from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
 from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
 from tcsim.kernels.fast.scales import LIMIT, scale_table
 from tcsim.kernels.fast.strips import strips_of
-from tcsim.kernels.fast.tile import FOLDED, NO_SCALES, PAIRED, PANEL
+from tcsim.kernels.fast.tile import FOLDED, PANEL
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import run_tasks
 
@@ -101,7 +101,7 @@ def sides(unit: Unit, stored: tuple[Format, Format], shape: Shape) -> tuple[tupl
 def dots_fit(how: FastPlan, shape: Shape) -> bool:
     """Whether a problem is many single outputs, whose factors a plan's driver multiplies as it packs them."""
     batch, m, n, _ = shape
-    return m == n == 1 < batch and how.width != EXACT and how.kind < TREE and how.scaling in (NO_SCALES, PAIRED)
+    return m == n == 1 < batch and how.width != EXACT and how.kind < TREE and how.scaling != FOLDED
 
 
 def layout_of(problem: Problem, how: FastPlan, within: Exponents | None, threads: int) -> LaidOut:
@@ -111,8 +111,9 @@ def layout_of(problem: Problem, how: FastPlan, within: Exponents | None, threads
     plan, stored, shape = problem.plan, (problem.a.stored, problem.b.stored), problem.shape
     dots = dots_fit(how, shape)
     if dots:
-        (at, _, ak), (bt, bk, _), (ct, _, _), *scales = steps
-        steps, shape = ((0, at, ak), (0, bk, bt), (0, 0, ct), *scales), (1, 1, shape[0], shape[3])
+        (at, _, ak), (bt, bk, _), (ct, _, _), (sat, _, sak), (sbt, sbk, _) = steps
+        steps = (0, at, ak), (0, bk, bt), (0, 0, ct), (0, sat, sak), (0, sbk, sbt)
+        shape = 1, 1, shape[0], shape[3]
     return LaidOut(
         problem.unit, within, how.scaling, stored, shape, steps, (plan.sum, plan.c_first), plan.bounds.tobytes(), threads, dots
     )  # fmt: skip

@@ -249,6 +249,40 @@ def shifts(exponents, patterns):
         exponents[i] = (patterns[i] & np.int32(FIELD)) - np.int32(127 << 23) if patterns[i] else np.int32(0)
 
 
+@inline
+def add_shifts(exponents, patterns):
+    """The same, added to others."""
+    for i in range(exponents.size):
+        if patterns[i]:
+            exponents[i] += (patterns[i] & np.int32(FIELD)) - np.int32(127 << 23)
+
+
+@inline_ir
+def column_scales(job, side, columns, entries, k0, depth, values, found, table, marks):
+    """The patterns of the scales of columns, packed by panel as `values` are. side: address of the first, steps from column to column and along k."""
+    address, across, along = side
+    count = -(-depth // job.scale_width)
+    for j in range(columns):
+        wide = columns - j // PANEL * PANEL >= PANEL
+        width = np.int64(PANEL) if wide else np.int64(LANES)
+        first, lane = j // width * width, j % width
+        at = first * entries + lane
+        most = look_up(address + j * across, along, count, job.scale_width, job.scale_block, k0, table, found, at, width)
+        if most >= FAR:
+            mark_scales(job.scale_width, depth, values, first * job.chunk + lane, width, count, found, at, width, marks, j)
+
+
+@inline_ir
+def add_scales(job, j0, columns, k0, depth, entries, a, b, found, sb, table, marks):
+    """Scales of columns that have a row of a of their own, all in sb: exponents of powers of two."""
+    side = (job.scale_a + j0 * job.scale_a_row, job.scale_a_row, job.scale_a_k)
+    column_scales(job, side, columns, entries, k0, depth, a, found[0], table, marks)
+    side = (job.scale_b + j0 * job.scale_b_column, job.scale_b_column, job.scale_b_k)
+    column_scales(job, side, columns, entries, k0, depth, b, found[1], table, marks)
+    shifts(sb, found[1])
+    add_shifts(sb, found[0])
+
+
 @inline_ir
 def pack_scales(
     scaling,
@@ -285,15 +319,8 @@ def pack_scales(
             mark_scales(
                 job.scale_width, depth, a, i * pitch, np.int64(1), count, found[0], i * entries, np.int64(1), row_marks, i
             )
-    origin = job.scale_b + t * job.scale_b_batch + j0 * job.scale_b_column
-    for j in range(columns):
-        wide = columns - j // PANEL * PANEL >= PANEL
-        width = np.int64(PANEL) if wide else np.int64(LANES)
-        first, lane = j // width * width, j % width
-        at, source = first * entries + lane, origin + j * job.scale_b_column
-        most = look_up(source, job.scale_b_k, count, job.scale_width, job.scale_block, k0, table, found[1], at, width)
-        if most >= FAR:
-            mark_scales(job.scale_width, depth, b, first * job.chunk + lane, width, count, found[1], at, width, column_marks, j)
+    side = (job.scale_b + t * job.scale_b_batch + j0 * job.scale_b_column, job.scale_b_column, job.scale_b_k)
+    column_scales(job, side, columns, entries, k0, depth, b, found[1], table, column_marks)
     if scaling == SHIFTED:
         shifts(sa, found[0])
         shifts(sb, found[1])
