@@ -30,6 +30,7 @@ Add = Callable[[str, str, float, str], None]
 FP16 = {gpu: tcsim.unit(gpu, "float16") for gpu in ("v100", "a100", "h200")}
 SMALL = [(2000, 16, 16, 16), (2000, 32, 32, 32), (1000, 64, 64, 64), (200, 128, 128, 128)]
 FLAT = [(1, 1, 4096, 1024), (1, 4096, 1, 1024), (200, 4, 16, 1024)]
+DOTS = (20_000, 1, 1, 32)
 LARGE = [(1, 256, 256, 1024), (1, 1024, 1024, 1024), (1, 2048, 2048, 2048)]
 COUNTS = [count for count in (1, 2, 4, 8, 16) if count <= default_threads()]
 GEMV = {
@@ -106,14 +107,15 @@ def test_small_and_flat_products(benchmark: Any, shape: tuple[int, int, int, int
 
 @pytest.mark.parametrize("name", GEMV)
 def test_flat_products(benchmark: Any, name: str, table: Add) -> None:
-    """A row of a, and a column of b, beside 4096 x 1024 codes, for each way in which kernels read them."""
+    """A row of a, and a column of b, beside 4096 x 1024 codes, then many single outputs, for each way in which kernels read them."""
     unit, found = GEMV[name], []
-    for shape in FLAT[:2]:
+    for shape in (*FLAT[:2], DOTS):
         problem = scaled_problem_of(unit, shape)
         found.append(float(np.prod(shape)) / 1e9 / least(lambda problem=problem: cpu.multiply_cpu(problem, 1), 3))
     benchmark.pedantic(lambda: cpu.multiply_cpu(problem, 1), rounds=1)
-    header = f"{'1xn':>8} {'mx1':>8}  unit, GMAC/s"
-    table("flat products of 4096 x 1024, one thread", header, found[0], f"{found[0]:8.2f} {found[1]:8.2f}  {name}")
+    header = f"{'1xn':>8} {'mx1':>8} {'dots':>8}  unit, GMAC/s"
+    line = " ".join(f"{speed:8.2f}" for speed in found)
+    table(f"flat products of 4096 x 1024, and {shown(DOTS)}, one thread", header, found[0], f"{line}  {name}")
 
 
 @pytest.mark.parametrize("shape", LARGE, ids=shown)

@@ -30,8 +30,8 @@ from tcsim.codegen.scratch import clear_all, release, zeros
 from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.modes import masks
 from tcsim.hardware.unit import Unit
+from tcsim.kernels.fast.chunk import chunk_end, mark_specials, spare_bytes
 from tcsim.kernels.fast.contiguous import make_contiguous
-from tcsim.kernels.fast.drive import chunk_end, mark_specials, spare_bytes
 from tcsim.kernels.fast.pack import VALUES, unpack_rows
 from tcsim.kernels.fast.random import VectorDraws
 from tcsim.kernels.fast.results import fold_segment, job_of, start, store

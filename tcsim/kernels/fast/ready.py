@@ -24,7 +24,7 @@ from tcsim.kernels.fast.pack import decoding
 from tcsim.kernels.fast.plan import EXACT, fast_plan
 from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, Exponents, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
-from tcsim.kernels.fast.round import PARITY, STAGED, TREE, Par
+from tcsim.kernels.fast.round import PARITY, STAGED, TREE, TREE_FLUSHING, Par
 from tcsim.kernels.fast.scales import LIMIT, scale_table
 from tcsim.kernels.fast.strips import strips_of
 from tcsim.kernels.fast.tile import FOLDED, PANEL
@@ -101,7 +101,8 @@ def sides(unit: Unit, stored: tuple[Format, Format], shape: Shape) -> tuple[tupl
 def dots_fit(how: FastPlan, shape: Shape) -> bool:
     """Whether a problem is many single outputs, whose factors a plan's driver multiplies as it packs them."""
     batch, m, n, _ = shape
-    return m == n == 1 < batch and how.width != EXACT and how.kind < TREE and how.scaling != FOLDED
+    walked = how.width != EXACT and how.kind <= TREE_FLUSHING and how.scaling != FOLDED
+    return m == n == 1 < batch and walked
 
 
 def layout_of(problem: Problem, how: FastPlan, within: Exponents | None, threads: int) -> LaidOut:

@@ -14,8 +14,8 @@ from tcsim.codegen.vector_memory import bits_of_float, double_of_bits, peek8, pe
 from tcsim.codegen.vector_ops import LANES, NEAREST
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
+from tcsim.kernels.fast.chunk import chunk_end
 from tcsim.kernels.fast.contiguous import make_contiguous
-from tcsim.kernels.fast.drive import chunk_end
 from tcsim.kernels.fast.exact import FE_INEXACT, forget_invalid, was_invalid
 from tcsim.kernels.fast.folded import GROUP
 from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, unpack_rows
