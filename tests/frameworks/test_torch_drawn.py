@@ -1,6 +1,7 @@
 """Calls of PyTorch drawn over shapes, layouts and dtypes: what runs plainly runs emulated, forward and backward, and gives nearly that.
 
-Which bits it gives is tested operation by operation elsewhere; here nothing fails, changes its arguments or forgets a gradient.
+Which bits it gives is tested operation by operation elsewhere; here nothing fails, changes its arguments or forgets a gradient. The
+yardstick is the same call in float64: PyTorch 2.11's own convolutions of bfloat16 on a processor with AMX are 1e28 where 1 is right.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ def test_what_runs_plainly_runs_emulated(draw: Callable[[np.random.Generator], C
             continue
         with tcsim.torch.emulate(gpu):
             found = ran(f, given, seed)
+        exact = ran(f, [x.detach().double().requires_grad_(x.requires_grad) for x in given], seed)
         said = f"{number}: {name} of {shapes}, {dtype}, {gpu}"
-        assert len(plain) == len(found), said
+        assert len(plain) == len(found) == len(exact), said
         assert all(torch.equal(x.detach(), y) for x, y in zip(given, before, strict=True)), said
-        for x, y in zip(plain, found, strict=True):
+        for x, y, right in zip(plain, found, exact, strict=True):
             assert (x.shape, x.dtype) == (y.shape, y.dtype), said
-            size = max(float(x.double().abs().max()), 1.0) if x.numel() else 1.0
-            assert not x.numel() or float((x.double() - y.double()).abs().max()) <= 4 * DTYPES[dtype] * size, said
+            size = max(float(right.abs().max()), 1.0) if x.numel() else 1.0
+            assert not x.numel() or float((y.double() - right).abs().max()) <= 4 * DTYPES[dtype] * size, said
