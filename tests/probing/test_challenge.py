@@ -22,6 +22,7 @@ from tcsim.probing.search.elimination import Judge
 from tcsim.probing.search.evidence import others
 
 H200, BF16, MX = tcsim.unit("h200", "float16"), tcsim.unit("h200", "bfloat16"), tcsim.unit("b200", "nvfp4")
+EXACT: dict[str, Any] = {"align_rounding": "exact", "fraction_bits": None, "min_exponent": None}
 # A unit, and a record that a hundred thousand adversarial sums did not tell from it.
 CONFUSED: list[tuple[Unit, dict[str, Any]]] = [
     (
@@ -52,6 +53,11 @@ CONFUSED: list[tuple[Unit, dict[str, Any]]] = [
              late_fraction_bits=156, parity_split=True),
         {"late_fraction_bits": 147},
     ),
+    (
+        Unit("random", "mma", "float8_e4m3fnuz", "float8_e5m2", out="float16", block_size=2, align_rounding="rd", rounding="ro",
+             fraction_bits=35, min_exponent=-139, c_enters="after", subnormals="flush", zero_sign="ieee"),
+        EXACT,
+    ),
 ]  # fmt: skip
 
 
@@ -67,6 +73,20 @@ def test_a_wrong_record_is_refuted_at_its_edges(unit: Unit, change: dict[str, An
     assert refuted.d is not None
     assert np.array_equal(simulated(unit, refuted), refuted.d)
     assert challenge.refuted_by(box, np.random.default_rng(3), Judge(box.formats), unit, box.asked.copy()) is None
+
+
+@pytest.mark.parametrize("name", ["float8_e5m2", "float16", "bfloat16"])
+@pytest.mark.parametrize("way", ["rz", "rd", "ru"])
+def test_a_deep_cut_is_told_from_none(name: str, way: str, fresh_seed: int) -> None:
+    """Far below all that results keep, where products that far apart exist."""
+    rng = np.random.default_rng(fresh_seed)
+    exact = H200.replace(
+        a=name, b=name, block_size=int(rng.choice([4, 8, 16])), rounding=str(rng.choice(["rz", "ro", "rne"])), **EXACT
+    )
+    span = 2 * (exact.a_format.emax - exact.a_format.emin)
+    unit = exact.replace(align_rounding=way, fraction_bits=int(rng.integers(28, min(span - 6, 100))))
+    box = _asked(unit)
+    assert challenge.refuted_by(box, rng, Judge(box.formats), exact, []) is not None, unit
 
 
 def test_what_refuted_one_record_is_held_against_the_next() -> None:

@@ -17,6 +17,7 @@ from tcsim.probing.questions.codes import Ints, Rng, codes_at, codes_between, fr
 from tcsim.problem import Codes
 
 _NEAR = 3  # places to both sides of a cut
+_SPARE = 12  # binades between products as far apart as they can be and a cut that is nearly as deep
 FAR = -(1 << 20)  # no exponent
 _LITTLE = 3  # terms near a cut
 _SUNK = 0.1  # outputs of a record that flushes
@@ -221,6 +222,9 @@ def _heights(rng: Rng, known: Formats, unit: Unit, count: int) -> tuple[Ints, In
     depth = rng.choice(np.array([*depths, *depths, out.mantissa_bits]), count)
     if max(depths) > _ABOVE:  # c as far above a product as numbers so deep are seen
         heights.append(np.minimum(any_height + depth, out.emax))
+    spare = min(out.emax, high) - low - max(depths)
+    if 0 <= spare < _SPARE:  # hardly any products are so far apart
+        heights += [min(out.emax, high) - rng.integers(0, spare + 1, count) for _ in range(len(heights))]
     top = np.choose(rng.integers(0, len(heights), count), heights)
     cut = top - depth
     if floor is not None:

@@ -20,7 +20,15 @@ from tcsim.probing.questions.codes import Rng
 from tcsim.probing.questions.contests import of_small_range
 from tcsim.probing.questions.edges import edge_sums
 from tcsim.probing.questions.heaps import heaps
-from tcsim.probing.search.candidates import Parts, floors, group_sizes, scans, unit_of_parts
+from tcsim.probing.search.candidates import (
+    Parts,
+    bits_apart,
+    floors,
+    group_sizes,
+    most_fraction_bits,
+    scans,
+    unit_of_parts,
+)
 from tcsim.probing.search.elimination import Judge, cost_of
 from tcsim.probing.search.evidence import others
 from tcsim.probing.search.holders import operand_formats
@@ -29,6 +37,7 @@ _COUNTS = (1500, 1500, 1000, 300)  # outputs asked of one product, a block, an i
 _SHORT = 2  # lengths
 _HEAPS = 2000  # outputs
 _ALONG = (-9, -4, -2, -1, 1, 2, 4, 9)  # places that a cut and a least exponent are moved
+_CUT_STEP, _WINDOW = 4, 64  # bits between deep cuts that are told from none, and beyond which they are further apart
 _LEASTS = 12  # other least exponents, besides those near the lowest ones
 _WIDER = 6  # formats of operands
 _LEFT, _ALTOGETHER = (
@@ -149,6 +158,7 @@ def elsewhere(known: Formats, unit: Unit) -> Iterator[Unit]:
     """The record with least exponents all over what the formats reach, the lowest that any sum can show among them, and with other
     groups, operand formats and formats of sums: a record that explains everything may be far from the right one in one of these."""
     changes: list[Parts] = [{"min_exponent": least} for least in _leasts(known, unit) if least != unit.min_exponent]
+    changes += [{"align_rounding": r, "fraction_bits": f} for f in _deep_cuts(known, unit) for r in ("rz", "rd", "ru")]
     changes += [{"group_size": g} for g in group_sizes(known, unit.block_size)] if known.scale is not None else []
     wider = [] if known.a.integer else operand_formats(known)
     changes += [{"operand_format": f} for f in wider[:: max(len(wider) // _WIDER, 1)] if f != unit.operand_format]
@@ -159,6 +169,14 @@ def elsewhere(known: Formats, unit: Unit) -> Iterator[Unit]:
             yield unit.replace(**change)
         except ValueError:
             continue
+
+
+def _deep_cuts(known: Formats, unit: Unit) -> list[int]:
+    """Fraction bits of cuts of an exact sum below all that its results keep: products so far apart are seldom beside each other."""
+    if unit.arithmetic != "aligned" or unit.align_rounding != "exact":
+        return []
+    kept, most = known.out.precision, most_fraction_bits(known)
+    return [*range(kept + _CUT_STEP, min(most, _WINDOW), _CUT_STEP), *(f for f in bits_apart(most) if f >= _WINDOW)]
 
 
 def _leasts(known: Formats, unit: Unit) -> list[int]:
