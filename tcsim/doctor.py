@@ -69,7 +69,7 @@ def warm_up() -> Iterator[str]:
         "exact alignment": (h200.replace(align_rounding="exact", rounding="rne"), a16),
         "float64 lanes": (h200.replace(align_rounding="rd"), a16),
         "general kernel": (h200.replace(block_size=2048), a16),
-        "outputs left to it": (h200, infinite),
+        "outputs left to the general kernel": (h200, infinite),
         "rounded operations": (tcsim.unit("mi250", "float16"), a16),
         "float64": (tcsim.unit("h200", "float64"), a16),
         "int8": (tcsim.unit("h200", "int8"), a16.astype(np.int8)),

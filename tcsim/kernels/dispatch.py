@@ -44,6 +44,7 @@ def _narrow_boxes(problem: Problem, out: Codes, boxes: Boxes, threads: int | Non
 
 
 def _narrow_part(problem: Problem, elements: Any, rows: slice, columns: slice, threads: int | None) -> Codes:
+    """The outputs of the same rows and columns of some elements."""
     a, b = problem.a.codes[elements][:, rows], problem.b.codes[elements][:, :, columns]
     c = None if problem.c is None else problem.c[elements][:, rows, columns]
     part = replace(problem, a=replace(problem.a, codes=a), b=replace(problem.b, codes=b), c=c)

@@ -12,9 +12,8 @@ from tcsim.codegen.jit import inline, kernel
 from tcsim.codegen.scratch import room_table
 from tcsim.problem import Codes, Problem
 
-Boxes: TypeAlias = npt.NDArray[
-    np.int64
-]  # lines (t, i0, i1, j0, j1): rows i0 … i1 - 1 and columns j0 … j1 - 1 of batch element t
+# Lines (t, i0, i1, j0, j1): rows i0 … i1 - 1 and columns j0 … j1 - 1 of batch element t.
+Boxes: TypeAlias = npt.NDArray[np.int64]
 Part: TypeAlias = Callable[[Problem, Codes, Boxes, int | None], None]  # writes the outputs of some boxes, on so many threads
 SMALL = 64  # outputs of a box that is not cut further
 

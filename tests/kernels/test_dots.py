@@ -55,6 +55,10 @@ def test_dots(unit: Unit, fresh_seed: int) -> None:
             assert not wrong.size, f"{said}: {wrong.size} outputs, the first {wrong[0]}"
 
 
+def test_most_units_of_the_fast_path_walk_dots() -> None:
+    assert len(UNITS) >= 120
+
+
 def test_a_few_are_the_references(fresh_seed: int) -> None:
     rng = np.random.default_rng(fresh_seed)
     for name in ("v100", "h200"):

@@ -45,5 +45,6 @@ def test_boxes_hold_every_mark_once(shape: tuple[int, int, int], share: float, f
         seen[t, i0:i1, j0:j1] += 1
     assert seen.max(initial=0) <= 1
     assert (seen[marked] == 1).all()
+    assert share < 1.0 or len(boxes) == shape[0]
     assert seen.sum() <= 4 * marked.sum() + SMALL * len(boxes)
     assert all(marked[t, i0:i1, j0:j1].any() for t, i0, i1, j0, j1 in boxes)

@@ -39,7 +39,7 @@ from tcsim.kernels.fast.tile import FOLDED, PAIRED, PANEL, SHIFTED, VECTORS
 
 
 @cache
-def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int, dots: int = 0) -> Any:
+def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int, dots: int) -> Any:
     """The compiled driver of all strips (`strips`) that do the machine's own operations or not, have a size of codes and of results and a use
     of scales, and whether the schedule sums.
 

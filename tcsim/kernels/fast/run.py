@@ -116,8 +116,11 @@ def multiply_fast(problem: Problem, out: Codes, threads: int | None, part: Part)
     flat = _multiply_flat(how, problem, found, out)
     job, left = flat or (found.job, found.write(found.at(problem), problem.seed, out.reshape(-1)))
     if np.count_nonzero(left):
-        tasks = np.flatnonzero(left) // (-(-job.m // job.rows) * -(-job.n // job.columns))
-        elements = np.flatnonzero(out == job.unresolved) if found.layout.dots else np.unique(tasks)
+        each = -(-job.m // job.rows) * -(
+            -job.n // job.columns
+        )  # tasks of an element of the batch, but for dots: these share them
+        dots = found.layout.dots
+        elements = np.flatnonzero(out == job.unresolved) if dots else np.unique(np.flatnonzero(left) // each)
         _unresolved(whole, out, job.unresolved, elements, found.threads, part)
 
 
