@@ -16,9 +16,11 @@ import pickle
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
 if sys.platform != "win32":  # there every process compiles for itself
@@ -90,3 +92,19 @@ class KeyedFiles:
         for path in self.folder.glob(f"{self.base}-*.nbc"):
             path.unlink(missing_ok=True)
         self._end_turn()
+
+
+class KeyedCache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache of one function, in such files, under keys that every process makes alike.
+
+    Numba's own hold what the function has of the one that made it, pickled: of compiled functions with a number drawn in each process,
+    so that none ever found what another had compiled. Here its name says what it is made of (`jit.variant`).
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = KeyedFiles(self._cache_path, self._impl.filename_base)
+
+    def _index_key(self, signature: Any, codegen: Any) -> tuple[object, ...]:
+        function = self._py_func
+        return signature, codegen.magic_tuple(), function.__qualname__, hashlib.sha256(function.__code__.co_code).hexdigest()

@@ -17,7 +17,7 @@ from numba.core import config
 from numba.extending import overload
 
 from tcsim.codegen import notice
-from tcsim.codegen.cache import KeyedFiles
+from tcsim.codegen.cache import KeyedCache
 from tcsim.codegen.inner import Inner, InnerNoAlias, Whole
 
 notice.install()
@@ -79,14 +79,14 @@ def _check_name(function: Callable[..., Any]) -> None:
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     _check_name(function)
+    made = numba.njit(function, pipeline_class=Whole, **_COMMON, **options)
     with _CACHE_DIR:
         previous = config.CACHE_DIR
         config.CACHE_DIR = str(cache_folder())
         try:
-            made = numba.njit(function, cache=True, pipeline_class=Whole, **_COMMON, **options)
+            made._cache = KeyedCache(function)
         finally:
             config.CACHE_DIR = previous
-    made._cache._cache_file = KeyedFiles(made._cache.cache_path, made._cache._impl.filename_base)
     return made
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numba
 import pytest
+from numba.core.registry import cpu_target
 
 from tcsim.codegen import jit
-from tcsim.codegen.cache import KeyedFiles
+from tcsim.codegen.cache import KeyedCache, KeyedFiles
 
 
 def test_processes_that_save_at_once_keep_their_own(tmp_path: Path) -> None:
@@ -94,8 +95,22 @@ def test_types_compiled_at_once(tmp_path: Path) -> None:
 def test_kernels_are_cached_this_way() -> None:
     """Numba's own attribute, which a later version might rename: then this fails before anything else does."""
     made = jit.kernel(_item_size)
+    assert isinstance(made._cache, KeyedCache)
     assert isinstance(made._cache._cache_file, KeyedFiles)
     assert numba.extending.is_jitted(made)
+
+
+def test_a_kernel_has_one_key() -> None:
+    """Made again, with other compiled functions inside, it is found where the first lies; one of another name is not."""
+    codegen = cpu_target.target_context.codegen()
+
+    def key(name: str) -> tuple[object, ...]:
+        inner = jit.inline(jit.variant(name)(lambda x: x + 1))
+        made: tuple[object, ...] = jit.kernel(jit.variant(name)(lambda x: inner(x)))._cache._index_key((), codegen)
+        return made
+
+    assert key("one") == key("one")
+    assert key("one") != key("another")
 
 
 _PRODUCTS = """
@@ -116,6 +131,33 @@ def test_kernels_of_different_processes_meet(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     for gpus in (["mi300x"], ["mi250"], ["mi300x", "mi250"]):
         subprocess.run([sys.executable, "-c", _PRODUCTS, *gpus], env=environment, check=True, timeout=900)
+
+
+_TWICE = """
+import numpy as np
+from numba.core import event
+from support.random_problems import draw_problem
+from support.whatifs import distinct, whatifs
+from tcsim.kernels import dispatch
+
+rng = np.random.default_rng(0)
+with event.install_recorder("numba:compile") as compiled:
+    for unit in [*distinct(), *whatifs()]:
+        for _ in range(2):
+            dispatch.multiply_cpu(draw_problem(rng, unit), 1)
+for _, happened in compiled.buffer:
+    print(happened.data["dispatcher"].py_func.__qualname__)
+"""
+
+
+def test_a_second_process_compiles_nothing() -> None:
+    """All units of the table and a grid of what-ifs, two drawn problems each: what one process compiled, the next one loads."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    first, second = (
+        subprocess.run([sys.executable, "-c", _TWICE], env=environment, check=True, timeout=900, capture_output=True, text=True)
+        for _ in range(2)
+    )
+    assert second.stdout == "", f"compiled again; the process before compiled {first.stdout or 'nothing'}"
 
 
 def test_what_a_factory_makes_needs_a_name() -> None:
