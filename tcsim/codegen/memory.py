@@ -155,6 +155,14 @@ def load_codes(address, step, width, places, count, codes):
             codes[j] = _load64(address + step * places[j])
 
 
+class TableSide(NamedTuple):
+    """An operand as kernels read it: codes, and by a table what each of them is; where codes have more than two bytes, what stands in
+    place of them, and no table."""
+
+    codes: Matrices
+    table: Any
+
+
 @noalias
 def load_entries(address, step, width, places, count, table, entries):
     """The entries of a table for the codes of one or two bytes that load_codes loads; what is wider are such entries themselves."""

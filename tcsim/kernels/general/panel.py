@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.codegen.jit import inline, inline_ir, noalias, routine
-from tcsim.codegen.memory import at, load_code, load_codes
+from tcsim.codegen.memory import at, load_code, load_codes, load_entries
 from tcsim.codegen.scalar_ops import wide_vectors
 from tcsim.codegen.scratch import release, room, zeros_table
-from tcsim.kernels.general.numbers import FINITE, NAN, ZERO_E, bit_length, decode_number
+from tcsim.kernels.general.numbers import FINITE, NAN, ZERO_E, decode_number
+from tcsim.kernels.general.tables import number_of, read_entries
 
 # What happens around a block, as bits.
 SEGMENT_START, INSTRUCTION_START, INSTRUCTION_END, SEGMENT_END = 1, 2, 4, 8
@@ -110,15 +111,10 @@ def decode_line(codes, count, stored, emin, precision, flush, fixed, sig, e, mar
     wide_vectors()
     found = np.int64(0)
     for i in range(count):
-        x, ex, negative, special = decode_number(codes[i], stored, emin, precision)
-        small = (flush != 0) & (bit_length(abs(x)) < precision) & (special == FINITE)
-        x = np.int64(0) if small else x
-        negative = np.int64(0) if small else negative
+        x, ex, m = number_of(codes[i], stored, emin, precision, flush)
         up = ex - emin if fixed and x != 0 else np.int64(0)
-        sig[i] = x << up
-        e[i] = ex - up if x != 0 else np.int64(ZERO_E)
-        mark[i] = special + 4 * negative
-        found |= special
+        sig[i], e[i], mark[i] = x << up, ex - up, m
+        found |= m & 3
     return found != 0
 
 
@@ -151,8 +147,9 @@ def scale_numbers(count, each, grouped, s, es, bad, sig, e, mark):
 
 
 @routine
-def decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e, mark):
+def decode_unscaled(x, t, first, lines, side, ks, positions, spec, codes, sig, e, mark):
     """`decode_lines` without scales."""
+    m, known = x.codes, x.table.size != 0
     emin, precision, stored = (
         (spec.b_emin, spec.b_precision, spec.b_stored)
         if side == COLUMNS_OF_B
@@ -166,38 +163,31 @@ def decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e
     for j in range(steps.size):
         steps[j] = j
     for i in range(outer):
+        start, step, places = m.address + t * m.batch + (first + i) * m.row, m.column, at(ks, 0)
         if alone:
-            load_codes(m.address + t * m.batch + first * m.column, m.row, m.width, at(ks, 0), inner, at(codes, 0))
+            start, step = m.address + t * m.batch + first * m.column, m.row
         elif columns:
-            start = m.address + t * m.batch + ks[i] * m.row + first * m.column
-            load_codes(start, m.column, m.width, at(steps, 0), inner, at(codes, 0))
-        else:
-            load_codes(m.address + t * m.batch + (first + i) * m.row, m.column, m.width, at(ks, 0), inner, at(codes, 0))
+            start, places = m.address + t * m.batch + ks[i] * m.row + first * m.column, at(steps, 0)
         here = i * pitch
-        found |= decode_line(
-            at(codes, 0),
-            inner,
-            stored,
-            emin,
-            precision,
-            spec.flush,
-            spec.fixed != 0,
-            at(sig, here),
-            at(e, here),
-            at(mark, here),
-        )
+        line = at(sig, here), at(e, here), at(mark, here)
+        if known:
+            load_entries(start, step, m.width, places, inner, at(x.table, 0), at(codes, 0))
+            found |= read_entries(at(codes, 0), inner, emin, spec.fixed != 0, *line)
+        else:
+            load_codes(start, step, m.width, places, inner, at(codes, 0))
+            found |= decode_line(at(codes, 0), inner, stored, emin, precision, spec.flush, spec.fixed != 0, *line)
     release((steps,))
     return found
 
 
 @routine
-def decode_lines(m, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, mark):
+def decode_lines(x, t, first, lines, side, ks, positions, scales, spec, codes, sig, e, mark):
     """Decode lines first … first + lines of an operand at ks[:positions]; whether any element is NaN or infinite.
 
     A line is a row of a (arrays [line, position]), a column of b or a row of a put into a column (arrays [position, line]). The
     exponent of a power-of-two scale is added to e. `codes` is scratch.
     """
-    found = decode_unscaled(m, t, first, lines, side, ks, positions, spec, codes, sig, e, mark)
+    found = decode_unscaled(x, t, first, lines, side, ks, positions, spec, codes, sig, e, mark)
     if scales.address != 0:
         grouped, columns, pitch = spec.group > 1, side != ROWS_OF_A, sig.shape[1]
         outer, inner = (positions, lines) if columns else (lines, positions)

@@ -41,6 +41,7 @@ from tcsim.kernels.general.spec import (
     spec_of,
     sums_of,
 )
+from tcsim.kernels.general.tables import sides_of
 from tcsim.kernels.general.walks import add_outside, run_row
 from tcsim.kernels.left import Boxes
 from tcsim.problem import Codes, Problem
@@ -234,7 +235,10 @@ def _run(problem: Problem, out: Codes, threads: int | None, places: Places, tile
     _check_sums(problem)
     kind, spec = spec_of(problem)
     arrays = (problem.a.codes, problem.b.codes, problem.c, out, problem.scale_a, problem.scale_b)
+    a, b, *others = dots.along_columns(arrays) if tiles.dots else arrays
+    assert a is not None
+    assert b is not None
     run_tasks(
-        run_tiles, len(boxes), threads, kind, *map(matrices, dots.along_columns(arrays) if tiles.dots else arrays), spec, sums_of(problem),
+        run_tiles, len(boxes), threads, kind, *sides_of(problem, a, b), *map(matrices, others), spec, sums_of(problem),
         order_of(problem.unit), problem.plan.bounds, tiles, boxes, places, np.uint64(problem.seed),
     )  # fmt: skip

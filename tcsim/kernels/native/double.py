@@ -25,6 +25,7 @@ from tcsim.kernels.general.panel import (
 )
 from tcsim.kernels.general.run import Tiles, end_output, write_boxes
 from tcsim.kernels.general.spec import order_of, spec_of, sums_of
+from tcsim.kernels.general.tables import sides_of
 from tcsim.kernels.left import boxes_of
 from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native.double_groups import mark_groups
@@ -256,7 +257,7 @@ def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Uni
     draws = bool(numbers["cut"] == rows.RANDOM or numbers["draws"] or numbers["product_draws"]) or not plain
     run_tasks(
         double_tiles_of(type(kind).__name__, plain, draws), batch * -(-m // high) * -(-n // COLUMNS), threads, kind,
-        matrices(problem.a.codes), matrices(problem.b.codes), matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec, numbers,
+        *sides_of(problem, problem.a.codes, problem.b.codes), matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec, numbers,
         sums_of(problem), order_of(outer or unit), problem.plan.bounds, tiles, np.uint64(problem.seed), left,
     )  # fmt: skip
     return left

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tcsim.codegen.jit import inline, kernel
-from tcsim.codegen.memory import matrices
+from tcsim.codegen.memory import TableSide, matrices
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.general.spec import order_of, sums_of
@@ -49,13 +49,6 @@ def turned_over(problem: Problem) -> Problem:
     c = None if problem.c is None else problem.c.swapaxes(1, 2)
     unit = unit if unit.a == unit.b else unit.replace(a=unit.b, b=unit.a)
     return replace(problem, unit=unit, a=a, b=b, c=c)
-
-
-class TableSide(NamedTuple):
-    """An operand as kernels read it: codes and the value of each by a table; where codes are wider than 16 bits, the values and no table."""
-
-    codes: Any  # Matrices
-    table: Any
 
 
 def side_of(read: Reading, x: Operand, fmt: Format, least: float) -> tuple[Codes, TableSide]:
