@@ -106,7 +106,7 @@ class Walker(Cuts):
         if found.perfect or not able or score < (_ONE_BLOCK if self.deep else 1.0):
             return found
         self.judge.spare(_ORDER_WORK if self.deep else _CUT_WORK)
-        if found.score > _NEARLY and (found := self.swapped(found)).perfect:
+        if found.score > _NEARLY and (found := self.beside_order(self.swapped(found))).perfect:
             return found
         every = self.deep and found.parts["arithmetic"] != "rounded" and not rounds_randomly(found.parts)
         lengths = structure.lengths_of_orders(self.label, found.parts, every)
@@ -122,6 +122,13 @@ class Walker(Cuts):
                 break
             found = better
         return found
+
+    def beside_order(self, found: Found) -> Found:
+        """With a number changed where that explains more of what it misses: an order that is right leaves nothing else to look for."""
+        if found.perfect or found.parts["k_order"] is None or rounds_randomly(found.parts):
+            return found
+        few = focus(self.judge, found.parts, self.all)
+        return max(found, scanned_singly(self.judge, found, few, self.all) if few else found, key=lambda f: f.score)
 
     def by_words(self, found: Found, before: Found) -> Found:
         """With the order of k that random words tell, where they were not seen before k was walked: marks and sums may not show it."""
