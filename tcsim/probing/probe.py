@@ -217,7 +217,8 @@ class Search(Numbers):
                 return simplest
             self.sums.append(missed_most(self.judge, simplest.parts, refuted))
             self.judge.allow(_WORK)
-            begun = max((self._again(f, self.all) for f in (found, simplest)), key=lambda f: f.score)
+            told = self.short.in_lanes(simplest, refuted)
+            begun = max((self._again(f, self.all) for f in (found, simplest, told)), key=lambda f: f.score)
             found = begun if begun.perfect else self.explain(begun)
             for name, step in moved(self.box.formats, simplest.parts, found.parts) if found.perfect else ():
                 if name not in self.told_along:

@@ -209,9 +209,9 @@ FOUND_SHARE = 0.9
 # an order of the table with its own cut before a late c; cuts and roundings before a late c that two products beside zeros show, signs of what is
 # cut to nothing; trees of products so narrow that only the highest are rounded with the least, precisions of results beside a cut, halves put off,
 # cuts of pairs in another way, factors in a wider format beside a cut that only seems right;
-# a cut so deep that an exact sum gave every confirmation; a record that every sum but those of the highest and the least products agreed with.
+# a cut so deep that an exact sum gave every confirmation, lanes that NaNs alone tell; a record that every sum but those of the highest and the least products agreed with.
 REGRESSIONS = (
-    (9262, 202), (9251, 8), (9253, 356), (9240, 279), (9242, 196), (9246, 486), (9191, 262), (9175, 37), (9203, 144), (9181, 130), (9184, 405), (9185, 240), (9183, 260), (9187, 429), (9174, 396), (9187, 229), (9194, 265), (9280, 224),
+    (9290, 458), (9262, 202), (9251, 8), (9253, 356), (9240, 279), (9242, 196), (9246, 486), (9191, 262), (9175, 37), (9203, 144), (9181, 130), (9184, 405), (9185, 240), (9183, 260), (9187, 429), (9174, 396), (9187, 229), (9194, 265), (9280, 224),
     (21, 78), (6, 60), (21, 1), (6, 77), (1123, 463), (6, 11), (6, 30), (6, 9), (1123, 438), (5, 4), (6, 59), (2, 53), (1, 8), (1, 14), (1, 36), (1, 51), (3, 27), (1, 77), (2, 63), (2, 140), (2, 144), (3, 26), (3, 57), (3, 64),
     (22, 23), (22, 87), (21, 49), (22, 154), (52, 198), (22, 214),
     (101, 194), (101, 247), (101, 377), (101, 847), (101, 1349), (404, 569), (404, 77), (51, 274), (51, 204), (52, 222), (51, 299), (4, 35), (4, 59), (52, 256), (3, 16), (6, 27), (52, 68), (81, 327), (5, 28),
@@ -235,7 +235,7 @@ REGRESSIONS = (
     (9137, 109), (9137, 404), (9166, 148), (9172, 210), (9180, 209), (9204, 289), (9205, 85), (9207, 270), (9224, 105),
     (9166, 42), (9243, 214), (9243, 220), (9244, 468), (9246, 428),
 )  # fmt: skip
-_QUICK_ONES = 24  # the first take a second to five each; of the others those that take ten lie between what is picked
+_QUICK_ONES = 25  # the first take a second to five each; of the others those that take ten lie between what is picked
 
 
 @pytest.mark.parametrize("which", [*REGRESSIONS[:_QUICK_ONES], *_some(list(REGRESSIONS[_QUICK_ONES:]), 29)], ids=str)

@@ -10,6 +10,7 @@ from tcsim.probing.answers.followers import Followers
 from tcsim.probing.box import Batch, Box, simulated
 from tcsim.probing.questions import families
 from tcsim.probing.questions.codes import Rng
+from tcsim.probing.questions.lanes import IN_LANES
 from tcsim.probing.search.candidates import Parts
 from tcsim.probing.search.elimination import Found, Judge, cost_of
 from tcsim.probing.search.exchanges import exchanges
@@ -56,6 +57,11 @@ class Shortened:
         found = self._climbed(found, used)
         branched = parts["arithmetic"] == "rounded" and not rounds_randomly(parts)
         return self._from_elsewhere(found, used) if anywhere and branched else found
+
+    def in_lanes(self, found: Found, refuted: Batch) -> Found:
+        """With lanes exchanged as the NaNs in them say, where such a question refutes it: every pair shows in a few outputs of its own."""
+        order = found.parts["k_order"] or tuple(range(found.parts["block_size"]))
+        return self._exchanged(Found({**found.parts, "k_order": order}, 0.0), [refuted]) if refuted.name == IN_LANES else found
 
     def _followed(self, found: Found, used: list[Batch]) -> Found:
         """With the pairs of each block in the order that blocks without some of their products show, where that explains more."""

@@ -20,6 +20,7 @@ from tcsim.probing.questions.codes import Rng
 from tcsim.probing.questions.contests import of_small_range
 from tcsim.probing.questions.edges import edge_sums
 from tcsim.probing.questions.heaps import heaps
+from tcsim.probing.questions.lanes import nans_in_lanes
 from tcsim.probing.search.candidates import (
     Parts,
     bits_apart,
@@ -126,12 +127,15 @@ def lengths_of(unit: Unit) -> tuple[int, ...]:
 
 
 def edges_of(rng: Rng, known: Formats, unit: Unit) -> Iterator[Batch]:
-    """Questions at the edges of a record, one of each length; sums of the highest and the least products of narrow formats."""
+    """Questions at the edges of a record, one of each length; NaNs in its lanes; sums of the highest and the least products of narrow formats."""
     counts: dict[int, int] = {}
     for k, count in zip(lengths_of(unit), _COUNTS, strict=True):
         counts.setdefault(k, count)
     for k, count in counts.items():
         yield edge_sums(rng, known, unit, k, count)
+    lanes = nans_in_lanes(rng, known, unit)
+    if lanes is not None:
+        yield lanes
     if of_small_range(known) and known.scale is None and not known.a.integer:
         for k in dict.fromkeys(lengths_of(unit)[_SHORT:]):
             yield heaps(rng, known, k, _HEAPS)
