@@ -144,6 +144,7 @@ def significands(unit: Unit) -> tuple[int, int]:
     return bits(unit.a_format, unit.a_operand), bits(unit.b_format, unit.b_operand)
 
 
+@lru_cache(maxsize=256)
 def widths(unit: Unit) -> Widths:
     """What a unit's numbers may need, from its formats and counts alone."""
     a, b, product = unit.a_operand, unit.b_operand, sum(significands(unit))

@@ -13,7 +13,8 @@ import numpy as np
 from tcsim.codegen.jit import inline, kernel, noalias
 from tcsim.codegen.memory import TableSide, matrices
 from tcsim.fp.formats import Format
-from tcsim.kernels.general.numbers import FINITE, ZERO_E, Layout, bit_length, decode_number, layout
+from tcsim.hardware.unit import Unit
+from tcsim.kernels.general.numbers import FINITE, ZERO_E, bit_length, decode_number, layout
 from tcsim.kernels.general.spec import significands
 from tcsim.problem import Codes, Problem
 
@@ -55,24 +56,28 @@ def read_entries(entries, count, emin, fixed, sig, e, mark):
 
 
 @lru_cache(maxsize=16)
-def _table(stored: Layout, codes: int, emin: int, precision: int, flush: bool) -> Any:
+def _table(stored: Format, codes: int, emin: int, precision: int, flush: int) -> Any:
     entries = np.empty(codes, np.int64)
-    fill_table(stored, emin, precision, int(flush), entries)
+    fill_table(layout(stored), emin, precision, flush, entries)
     return entries
 
 
 _NONE = np.empty(0, np.int64)
 
 
+@lru_cache(maxsize=16)
+def _tables(unit: Unit, a: Format, a_bytes: int, b: Format, b_bytes: int) -> tuple[Any, Any]:
+    """Those of both operands, empty ones where there is none."""
+    flush = int(unit.zeros.flush_operands)
+    sides = zip((a, b), (a_bytes, b_bytes), (unit.a_operand, unit.b_operand), significands(unit), strict=True)
+    found = [
+        _table(stored, 1 << 8 * size, multiplied.emin, precision, flush) if size <= 2 and precision < _SIGNIFICAND else _NONE
+        for stored, size, multiplied, precision in sides
+    ]
+    return found[0], found[1]
+
+
 def sides_of(problem: Problem, a: Codes, b: Codes) -> tuple[TableSide, TableSide]:
     """Both operands of a problem, whose codes may be laid out otherwise there."""
-    unit = problem.unit
-    flush = unit.zeros.flush_operands
-
-    def side(codes: Codes, stored: Format, multiplied: Format, precision: int) -> TableSide:
-        known = codes.itemsize <= 2 and precision < _SIGNIFICAND
-        size = 1 << 8 * codes.itemsize
-        return TableSide(matrices(codes), _table(layout(stored), size, multiplied.emin, precision, flush) if known else _NONE)
-
-    left, right = significands(unit)
-    return side(a, problem.a.stored, unit.a_operand, left), side(b, problem.b.stored, unit.b_operand, right)
+    left, right = _tables(problem.unit, problem.a.stored, a.itemsize, problem.b.stored, b.itemsize)
+    return TableSide(matrices(a), left), TableSide(matrices(b), right)
