@@ -54,7 +54,7 @@ def variant(*made_of: object) -> Callable[[Callable[..., Any]], Callable[..., An
 
     Numba's symbols hold a function's name, its types, and a number counted up in each process. Functions of one name that
     were compiled in different processes and meet in a third through the cache may so be one symbol, and one runs in place of
-    the other: a name for each leaves no such pair.
+    the other: a name for each leaves no such pair. Under it the compiled function is kept as well, so it says all of what it is made of.
     """
 
     def named(function: Callable[..., Any]) -> Callable[..., Any]:

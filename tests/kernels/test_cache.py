@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -78,6 +79,28 @@ for kind in sys.argv[1:]:
 
 def _item_size(x):  # type: ignore[no-untyped-def]
     return x.itemsize
+
+
+def _factories(tree: ast.Module) -> list[tuple[ast.FunctionDef, ast.Call]]:
+    """The functions of a module that make a kernel, and the call of `variant` that names it, `kernel(variant(...)(function))`."""
+    found = []
+    for made in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+        for call in (node for node in ast.walk(made) if isinstance(node, ast.Call)):
+            inner = [a.func for a in call.args if isinstance(a, ast.Call) and isinstance(a.func, ast.Call)]
+            if isinstance(call.func, ast.Name) and call.func.id.startswith("kernel"):
+                found += [(made, named) for named in inner if isinstance(named, ast.Call)]
+    return found
+
+
+def test_the_name_of_a_kernel_says_all_that_it_is_made_of() -> None:
+    """It is kept under that name: two that a factory makes of other values would be loaded in place of each other."""
+    found = {
+        (path.name, made.name): ({a.arg for a in made.args.args}, {n.id for n in ast.walk(named) if isinstance(n, ast.Name)})
+        for path in Path(jit.__file__).parents[1].rglob("*.py")
+        for made, named in _factories(ast.parse(path.read_text()))
+    }
+    assert len(found) >= 9
+    assert {where: given - said for where, (given, said) in found.items() if given - said} == {}
 
 
 def test_types_compiled_at_once(tmp_path: Path) -> None:
