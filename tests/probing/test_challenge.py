@@ -58,6 +58,7 @@ CONFUSED: list[tuple[Unit, dict[str, Any]]] = [
              fraction_bits=35, min_exponent=-139, c_enters="after", subnormals="flush", zero_sign="ieee"),
         EXACT,
     ),
+    (draw_unit(np.random.default_rng([9284, 130])), {"late_fraction_bits": 300}),
 ]  # fmt: skip
 
 
@@ -88,6 +89,19 @@ def test_a_deep_cut_is_told_from_none(name: str, way: str, fresh_seed: int) -> N
     unit = exact.replace(align_rounding=way, fraction_bits=span - int(rng.integers(6, 11)))
     box = _asked(unit)
     assert challenge.refuted_by(box, rng, Judge(box.formats), exact, []) is not None, unit
+
+
+@pytest.mark.parametrize("i", range(4))
+def test_a_late_cut_is_told_from_one_too_deep_to_show(i: int, fresh_seed: int) -> None:
+    """Where c alone is half-way between two results: what is as deep as that below it is nothing beside other products."""
+    rng = np.random.default_rng([fresh_seed, i])
+    bits = int(rng.integers(60, 200))
+    unit = Unit(
+        "random", "mma", "float32", "float32", "bfloat16", 2 * int(rng.integers(1, 4)), int(rng.integers(8, 24)), arithmetic="two-stage",
+        rounding="rne", late_fraction_bits=bits, parity_split=bool(rng.integers(2)), out_precision=int(rng.integers(2, 8)),
+    )  # fmt: skip
+    box = _asked(unit)
+    assert challenge.refuted_by(box, rng, Judge(box.formats), unit.replace(late_fraction_bits=300), []) is not None, unit
 
 
 def test_what_refuted_one_record_is_held_against_the_next() -> None:

@@ -102,6 +102,9 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     whole = (alone | halved) & ~full & ~sunk
     half_way(rng, batch, known, unit.out_precision or known.out.precision, rows[whole], base[whole])
     without_signs(batch, known, tied & ~full & ~sunk & (rng.random(count) < 0.75))
+    if unit.out_precision is not None and unit.out_precision < known.out.precision:
+        own = (kind > 1) & base_is_c & ~tips & ~full & ~sunk & (rng.random(count) < _HALVED)
+        batch.c[own] = _half_way_codes(batch.c[own], known.out, unit.out_precision)
     half = against & (rng.random(count) < 0.5)  # wide in one factor
     for codes, fmt, narrow in () if known.a.integer else ((batch.a, known.a, against), (batch.b, known.b, against & ~half)):
         ones, wide = ((1 << fmt.mantissa_bits) - 1) << fmt.padding, full & ~narrow
@@ -189,6 +192,12 @@ def half_way(rng: Rng, batch: Batch, known: Formats, precision: int, rows: Ints,
     for i, (codes, fmt) in enumerate(((batch.a[:, 0], known.a), (batch.b[:, :, 0], known.b))):
         kept = codes.dtype.type(((1 << fmt.width) - 1) & ~(((1 << fmt.mantissa_bits) - 1) << fmt.padding))
         codes[rows, places] = (codes[rows, places] & kept) | (chosen[:, i] << np.uint64(fmt.padding)).astype(codes.dtype)
+
+
+def _half_way_codes(codes: Codes, fmt: Format, precision: int) -> Codes:
+    """Codes whose numbers are half-way between two of fewer bits."""
+    half = 1 << (fmt.mantissa_bits - precision + fmt.padding)
+    return (codes & codes.dtype.type(~(2 * half - 1) & ((1 << fmt.width) - 1))) | codes.dtype.type(half)
 
 
 def without_signs(batch: Batch, known: Formats, which: Any) -> None:
