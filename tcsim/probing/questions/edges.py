@@ -97,7 +97,8 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     exponent[sunk, k] = known.out.emin + rng.integers(0, 2, int(sunk.sum()))
     fraction_free[sunk], minus[sunk, :k] = True, ~minus[sunk, k, None]
     moved = None if known.scale is None else _scaled_down(rng, known, exponent, rng.random(count) < _MOVED)
-    batch = sums_at(rng, known, exponent, fraction_free, minus, "edges")
+    even = full & (rows % 2 == 0)  # without subnormal factors, which align as high as they would be if they were normal
+    batch = sums_at(rng, known, exponent, fraction_free, minus, "edges", even[:, None])
     alone &= ~full & ~sunk
     whole = (alone | halved) & ~full & ~sunk
     half_way(rng, batch, known, unit.out_precision or known.out.precision, rows[whole], base[whole])
@@ -159,10 +160,11 @@ def ladders(rng: Rng, known: Formats, count: int) -> Batch:
     return batch
 
 
-def sums_at(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any, name: str) -> Batch:
-    """Single outputs of products and a c of these exponents, powers of two where no fraction is free."""
+def sums_at(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any, name: str, normal: Any = False) -> Batch:
+    """Single outputs of products and a c of these exponents, powers of two where no fraction is free; `normal`: of normal factors alone
+    where the formats have such."""
     count, k = exponent.shape[0], exponent.shape[1] - 1
-    a, b = _factors(rng, known, exponent[:, :k], free[:, :k], minus[:, :k])
+    a, b = _factors(rng, known, exponent[:, :k], free[:, :k], minus[:, :k], normal)
     start = codes_at(known.out, exponent[:, k], np.where(free[:, k], fractions(rng, known.out, (count,)), 0), minus[:, k])
     zero = np.where(minus[:, k], np.uint64(known.out.sign_bit), np.uint64(0)).astype(known.out.storage)
     start = np.where(exponent[:, k] == FAR, zero, start)
@@ -281,10 +283,10 @@ def _places(rng: Rng, unit: Unit, k: int, count: int) -> Ints:
     return np.asarray(order[found], np.int64)
 
 
-def _factors(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any) -> tuple[Codes, Codes]:
+def _factors(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any, normal: Any) -> tuple[Codes, Codes]:
     """Factors whose products have these exponents, as far as the formats reach; zeros where there is none."""
     a, b = known.a, known.b
-    normal = rng.random(exponent.shape) < 0.5  # subnormal factors where they are needed, or half of the time
+    normal = (rng.random(exponent.shape) < 0.5) | normal  # subnormal factors where they are needed, or half of the time
     low = (np.where(normal, a.emin, a.emin - a.mantissa_bits), np.where(normal, b.emin, b.emin - b.mantissa_bits))
     least, most = np.maximum(low[0], exponent - b.emax), np.minimum(a.emax, exponent - low[1])
     first = least + np.floor(rng.random(exponent.shape) * (np.maximum(most - least, 0) + 1)).astype(np.int64)

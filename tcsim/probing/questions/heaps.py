@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tcsim.probing.box import Batch, Formats
+from tcsim.probing.questions import families
 from tcsim.probing.questions.codes import Rng
 from tcsim.probing.questions.edges import FAR, sums_at
 
@@ -26,4 +29,6 @@ def heaps(rng: Rng, known: Formats, k: int, count: int) -> Batch:
     top = min(high + k.bit_length(), out.emax)
     exponent[:, k] = np.where(rng.random(count) < _ALONE, FAR, rng.integers(min(low, top), top + 1, count))
     minus = (rng.random((count, 1)) < 0.5) ^ (rng.random((count, k + 1)) < _AGAINST)
-    return sums_at(rng, known, exponent, np.ones((count, k + 1), bool), minus, "heaps")
+    batch = sums_at(rng, known, exponent, np.ones((count, k + 1), bool), minus, "heaps")
+    scale_a, scale_b = known.scales(rng, count, 1, 1, k, families.scale)
+    return replace(batch, scale_a=scale_a, scale_b=scale_b)
