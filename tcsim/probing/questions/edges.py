@@ -14,6 +14,7 @@ from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats
 from tcsim.probing.questions.codes import Ints, Rng, codes_at, codes_between, fractions, negated, unsigned
+from tcsim.probing.questions.half_way import half_way, half_way_codes
 from tcsim.problem import Codes
 
 _NEAR = 3  # places to both sides of a cut
@@ -27,7 +28,6 @@ _TOGETHER = 0.3  # of the others
 _TIED = 0.25  # outputs that something little tips
 _HALVED = 0.5  # of outputs whose largest term is a product that no other tips: half-way between two results itself
 _MOVED = 0.6  # scaled outputs whose scales bring their terms to where products are
-_HALVES = 64  # products half-way between two results, drawn
 _STRADDLING = 0.08  # a product partly below the last place of a sum with a higher one, c about half that place
 _DEEPEST = 300  # bits below the terms that cancel
 _ABOVE = 70  # all products, and below: where c is, unless a number is deeper
@@ -105,7 +105,7 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     without_signs(batch, known, tied & ~full & ~sunk & (rng.random(count) < 0.75))
     if unit.out_precision is not None and unit.out_precision < known.out.precision:
         own = (kind > 1) & base_is_c & ~tips & ~full & ~sunk & (rng.random(count) < _HALVED)
-        batch.c[own] = _half_way_codes(batch.c[own], known.out, unit.out_precision)
+        batch.c[own] = half_way_codes(batch.c[own], known.out, unit.out_precision)
     half = against & (rng.random(count) < 0.5)  # wide in one factor
     for codes, fmt, narrow in () if known.a.integer else ((batch.a, known.a, against), (batch.b, known.b, against & ~half)):
         ones, wide = ((1 << fmt.mantissa_bits) - 1) << fmt.padding, full & ~narrow
@@ -176,30 +176,6 @@ def cancel(batch: Batch, known: Formats, rows: Ints, one: Ints, other: Ints) -> 
     first, second = batch.a[rows, 0, one], batch.b[rows, one, 0]
     batch.a[rows, 0, other] = negated(first, known.a) if known.a.signed else first
     batch.b[rows, other, 0] = second if known.a.signed else negated(second, known.b)
-
-
-def half_way(rng: Rng, batch: Batch, known: Formats, precision: int, rows: Ints, places: Ints) -> None:
-    """The products at these places with fractions of factors of which each is half-way between two numbers of a precision, where the
-    formats have such: odd multiples of 2^-precision."""
-    a, b = known.a.precision, known.b.precision
-    least, most, pairs = max(precision + 1 - a, 1), min(b, precision + 1), []
-    for _ in range(_HALVES if least <= most and rows.size and not known.a.integer else 0):
-        y = int(rng.integers(1 << (width := int(rng.integers(least, most + 1))) - 1, 1 << width)) | 1
-        x = int(rng.integers(-(-(1 << precision) // y), (1 << (precision + 1)) // y + 1)) | 1
-        if (x * y).bit_length() == precision + 1 and x.bit_length() <= a:
-            pairs.append(((x << (a - x.bit_length())) - (1 << (a - 1)), (y << (b - y.bit_length())) - (1 << (b - 1))))
-    if not pairs:
-        return
-    chosen = np.array(pairs, np.uint64)[rng.integers(0, len(pairs), rows.size)]
-    for i, (codes, fmt) in enumerate(((batch.a[:, 0], known.a), (batch.b[:, :, 0], known.b))):
-        kept = codes.dtype.type(((1 << fmt.width) - 1) & ~(((1 << fmt.mantissa_bits) - 1) << fmt.padding))
-        codes[rows, places] = (codes[rows, places] & kept) | (chosen[:, i] << np.uint64(fmt.padding)).astype(codes.dtype)
-
-
-def _half_way_codes(codes: Codes, fmt: Format, precision: int) -> Codes:
-    """Codes whose numbers are half-way between two of fewer bits."""
-    half = 1 << (fmt.mantissa_bits - precision + fmt.padding)
-    return (codes & codes.dtype.type(~(2 * half - 1) & ((1 << fmt.width) - 1))) | codes.dtype.type(half)
 
 
 def without_signs(batch: Batch, known: Formats, which: Any) -> None:

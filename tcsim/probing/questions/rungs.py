@@ -15,7 +15,8 @@ from tcsim.fp.codes import decode
 from tcsim.fp.formats import Format
 from tcsim.probing.box import Batch, Formats
 from tcsim.probing.questions.codes import Ints, Rng, exponents
-from tcsim.probing.questions.edges import FAR, cancel, half_way, sums_at, without_signs
+from tcsim.probing.questions.edges import FAR, cancel, sums_at, without_signs
+from tcsim.probing.questions.half_way import half_way
 from tcsim.problem import Codes
 
 _DEEPEST = 300

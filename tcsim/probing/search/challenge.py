@@ -163,9 +163,6 @@ def elsewhere(known: Formats, unit: Unit) -> Iterator[Unit]:
     groups, operand formats and formats of sums: a record that explains everything may be far from the right one in one of these."""
     changes: list[Parts] = [{"min_exponent": least} for least in _leasts(known, unit) if least != unit.min_exponent]
     changes += [{"align_rounding": r, "fraction_bits": f} for f in _deep_cuts(known, unit) for r in ("rz", "rd", "ru")]
-    changes += [
-        {"out_precision": p} for p in range(1, unit.kept_bits)
-    ]  # sums of few bits are rounded where all products are high alone
     changes += [{"group_size": g} for g in group_sizes(known, unit.block_size)] if known.scale is not None else []
     wider = [] if known.a.integer else operand_formats(known)
     changes += [{"operand_format": f} for f in wider[:: max(len(wider) // _WIDER, 1)] if f != unit.operand_format]
