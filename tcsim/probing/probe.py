@@ -109,7 +109,7 @@ class Search(Numbers):
         begun = [f for nth in zip_longest(*starts) for f in nth if f is not None]  # every kind once, then from elsewhere
         begun = [self.begun_of_pairs(f) if f.parts["arithmetic"] == "paired" else self.with_zeros(f) for f in begun]
         later = self.put_off
-        for found in sorted(begun, key=lambda f: -f.score):
+        for found in sorted(begun, key=lambda f: (not self.at_a_glance(f), -f.score)):
             if (found.score < _FAR and self.best_numbers() == 1.0) or self.reached.get(mode_of(found.parts), 1.0) < _ONE_BLOCK:
                 later.append(found)
             elif self.attempt(found, confirm):

@@ -148,7 +148,7 @@ def result_of_search(
     whole = found.perfect and confirmed >= wanted
     verdict = [b for b in box.asked if b.name != "confirmation"] + [b for b in box.asked if b.name == "confirmation"][:2]
     smallest = None if whole or chance is not None else counterexample_of_unit(unit, box, judge.seed)
-    alike = explaining(of_formats(box.formats), box.asked, judge.seed) if whole else ()
+    alike = explaining(of_formats(box.formats), box.asked, judge.seed, unit) if whole else ()
     return ProbeResult(
         unit if whole else None,
         unit,
@@ -170,9 +170,9 @@ def of_formats(known: Formats) -> list[Unit]:
     return [u for u in UNITS if (u.a_format, u.b_format, u.out_format, u.scale_format, u.scale_block) == wanted]
 
 
-def explaining(rows: list[Unit], batches: list[Batch], seed: int) -> tuple[Unit, ...]:
-    """The units that give every bit of the batches, those that compute the same looked at once."""
-    verdicts: dict[tuple[str, bool], bool] = {}
+def explaining(rows: list[Unit], batches: list[Batch], seed: int, known: Unit | None = None) -> tuple[Unit, ...]:
+    """The units that give every bit of the batches, those that compute the same looked at once; as one does that is `known` to."""
+    verdicts = {} if known is None else {(arithmetic_text(known), nan_known): True for nan_known in (True, False)}
     for unit in rows:
         text = arithmetic_text(unit), unit.nan_known
         if text not in verdicts:

@@ -16,6 +16,7 @@ from tcsim.probing.search.exchanges import branches_moved, exchanges
 from tcsim.probing.search.showing import Ints, exchanged, with_order_of
 from tcsim.problem import Codes
 
+_OF_PARTS = 0.15  # of sums left, fewer than which parts may be what is in the wrong place
 _VAIN, _NEARLY = 8, 0.05  # places from which nothing is gained, before more than so many sums are left as they are
 
 
@@ -37,18 +38,17 @@ class Climb:
         return int(np.count_nonzero(self.wrong))
 
     def climb(self, rng: Rng) -> int:
-        """How many sums are left where no exchange of two places explains more, and none of equal branches or lanes. Of a tree that blocks
-        nearly explain, places of one block first: there are fewer."""
-        if (
-            self.unit.arithmetic == "rounded"
-            and self.unit.block_size < len(self.order)
-            and self.left < _NEARLY * self.rows.size
-        ):
+        """How many sums are left where no exchange of two places explains more, and none of equal branches or lanes. Of what is nearly
+        explained those first, and of a tree then places of one block: there are fewer, and other exchanges gain by chance."""
+        if self.left < _OF_PARTS * self.rows.size:
+            self.parts_exchanged()
+        nearly = self.left < _NEARLY * self.rows.size
+        if nearly and self.unit.arithmetic == "rounded" and self.unit.block_size < len(self.order):
             self.within = self.unit.block_size
             self._climb_places(rng)
             self.within = len(self.order)
         self._climb_places(rng)
-        while self.left and self._parts_exchanged():
+        while self.left and self.parts_exchanged():
             self._climb_places(rng)
         return self.left
 
@@ -64,7 +64,7 @@ class Climb:
                 if not self.left or quiet >= most or self.judge.tired:
                     break
 
-    def _parts_exchanged(self) -> bool:
+    def parts_exchanged(self) -> bool:
         """Whether equal parts of a block were exchanged, each time that this explains more: a place of one alone is right in neither."""
         gained, length = False, len(self.order)
         for places in self._parts():

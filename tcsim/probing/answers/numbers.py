@@ -11,10 +11,11 @@ from tcsim.probing.answers.walk import Walker
 from tcsim.probing.box import Batch
 from tcsim.probing.questions import families
 from tcsim.probing.questions.rungs import rungs
-from tcsim.probing.search import simpler
-from tcsim.probing.search.candidates import Parts
+from tcsim.probing.search import simpler, structure
+from tcsim.probing.search.candidates import Parts, usual_numbers
 from tcsim.probing.search.cut import apart, cut_at_places, uncut
 from tcsim.probing.search.elimination import Found, best_of, improve
+from tcsim.probing.search.holders import operand_formats
 from tcsim.probing.search.singly import narrow, rounded_and_cut
 
 _ONE_BLOCK, _NEARLY = 0.99, 0.998
@@ -22,6 +23,7 @@ _MARGIN = 0.015  # zeros that fill k up can show in one product
 _HOPELESS = 0.2  # what its own numbers leave so far behind another kind is asked for remainders last
 _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _SHAPES = (3, 1)  # block sizes for which remainders are read before blocks are known
+_ALL = 0.9999999  # nothing that misses an output
 _TWO_WORK = 1.2e8  # products simulated for those of two products
 _FEW_LATE = 4  # how many of the shortest sums are looked at
 _LATE_SHAPES: tuple[Parts, ...] = ({"block_size": 9}, {"block_size": 1, "chain": 9})  # that hold their products
@@ -58,15 +60,32 @@ class Numbers(Walker):
         found = simpler.without_scaled(self.judge, self._nans(improve(self.judge, found, self.products, 2)), self.products)
         return self.of_few(found) if found.parts["c_enters"] == "after" and found.score > _NEARLY else found
 
+    def at_a_glance(self, found: Found) -> bool:
+        """Whether a kind as it begins, in blocks of a likely size, explains everything that was seen: it is tried before the others."""
+        return found.perfect and any(
+            self.judge.score({**found.parts, **shape}, self.all, _ALL) == 1.0
+            for shape in structure.likely_blocks(found.parts, self.label, self.judge.group)
+        )
+
     def of_few(self, found: Found) -> Found:
         """With numbers that explain sums of a few products, whatever their order, where c comes late: one alone shows none. As those of one
         block, or of blocks of one each; of two products beside zeros where sums of more tell their blocks too."""
         begun = [Found({**found.parts, **shape}, 0.0) for shape in _LATE_SHAPES]
-        for shown in chain(map(self.of_shortest, begun), map(self.of_two, begun)):
+        for shown in chain(map(self.as_usual, begun), map(self.of_shortest, begun), map(self.of_two, begun)):
             if shown.perfect:
                 own = {name: found.parts[name] for name in ("block_size", "chain")}
                 numbers = self._again(Found({**shown.parts, **own}, 0.0), self.products)
                 return numbers if numbers.score >= found.score else found
+        return found
+
+    def as_usual(self, found: Found) -> Found:
+        """With numbers of a record of the table, and an operand format, that explain all sums of two products."""
+        used = [*self.products, *self.without_c()]
+        for numbers in usual_numbers(found.parts):
+            for held in operand_formats(self.box.formats):
+                usual = {**found.parts, **numbers, "operand_format": held}
+                if self.judge.score(usual, used, _ALL) == 1.0:
+                    return Found(usual, 1.0)
         return found
 
     def of_shortest(self, found: Found) -> Found:

@@ -294,4 +294,6 @@ def read(judge: Judge, asked: Remainders, found: Found) -> Found:
         width = rounded.parts["fraction_bits"]
         leasts: list[Parts] = [{"min_exponent": place + width} for place in places] if width else []
         best = max(best, best_of(judge, rounded, leasts, used), key=lambda f: f.score)
+    if best.parts["fraction_bits"]:  # beside a wrong least exponent another rounding may have explained more
+        best = best_of(judge, best, [{"align_rounding": r} for r in ALIGN_ROUNDINGS[:-1]], used)
     return best if best.score > begun.score else begun

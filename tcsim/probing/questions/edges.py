@@ -13,7 +13,7 @@ import numpy as np
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats
-from tcsim.probing.questions.codes import Ints, Rng, codes_at, codes_between, fractions, negated, unsigned
+from tcsim.probing.questions.codes import Ints, Rng, between, codes_at, codes_between, fractions, negated, unsigned
 from tcsim.probing.questions.half_way import half_way, half_way_codes
 from tcsim.problem import Codes
 
@@ -262,22 +262,32 @@ def _places(rng: Rng, unit: Unit, k: int, count: int) -> Ints:
 def _factors(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any, normal: Any) -> tuple[Codes, Codes]:
     """Factors whose products have these exponents, as far as the formats reach; zeros where there is none."""
     a, b = known.a, known.b
-    normal = (rng.random(exponent.shape) < 0.5) | normal  # subnormal factors where they are needed, or half of the time
+    shape, there = exponent.shape, exponent != FAR
+    made = []
+    for fmt, negative in ((a, minus), (b, rng.random(shape) < 0.5)):
+        signed = fmt.signed and fmt.nan != "negative-zero"
+        made.append((negative * np.uint64(fmt.sign_bit if signed else 0)).astype(fmt.storage))
+    made[0][there], made[1][there] = _pairs(
+        rng, known, exponent[there], free[there], minus[there], np.broadcast_to(normal, shape)[there]
+    )
+    blank = ~there & (rng.random(shape) < 0.5)  # a zero factor beside one that is none
+    height = between(rng, max(b.emin, -3), max(min(b.emax, 3), b.emin), int(np.count_nonzero(blank)))
+    made[1][blank] = codes_at(b, height, 0, minus[blank])
+    return made[0], made[1]
+
+
+def _pairs(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any, normal: Any) -> tuple[Codes, Codes]:
+    """Two factors for each exponent of a product, in any of the ways that the formats allow."""
+    a, b, count = known.a, known.b, exponent.size
+    normal = (rng.random(count) < 0.5) | normal  # subnormal factors where they are needed, or half of the time
     low = (np.where(normal, a.emin, a.emin - a.mantissa_bits), np.where(normal, b.emin, b.emin - b.mantissa_bits))
     least, most = np.maximum(low[0], exponent - b.emax), np.minimum(a.emax, exponent - low[1])
-    first = least + np.floor(rng.random(exponent.shape) * (np.maximum(most - least, 0) + 1)).astype(np.int64)
+    first = between(rng, least, np.maximum(most, least), count)
     first = np.clip(first, a.emin - a.mantissa_bits, a.emax)
-    second = np.clip(exponent - first, b.emin - b.mantissa_bits, b.emax)
-    there = exponent != FAR
     made = []
-    for fmt, height, negative, share in ((a, first, minus, 0.7), (b, second, rng.random(exponent.shape) < 0.5, 0.4)):
-        chosen = free & (rng.random(exponent.shape) < share)
-        codes = codes_at(fmt, height, np.where(chosen, fractions(rng, fmt, exponent.shape), 0), negative)
-        zero = np.where(negative, np.uint64(fmt.sign_bit if fmt.signed and fmt.nan != "negative-zero" else 0), np.uint64(0))
-        made.append(np.where(there, codes, zero).astype(fmt.storage))
-    blank = ~there & (rng.random(exponent.shape) < 0.5)  # a zero factor beside one that is none
-    filler = codes_at(b, rng.integers(max(b.emin, -3), max(min(b.emax, 3), b.emin) + 1, exponent.shape), 0, minus)
-    made[1] = np.where(blank, filler, made[1]).astype(b.storage)
+    for fmt, height, negative, share in ((a, first, minus, 0.7), (b, exponent - first, rng.random(count) < 0.5, 0.4)):
+        chosen = free & (rng.random(count) < share)
+        made.append(codes_at(fmt, height, np.where(chosen, fractions(rng, fmt, (count,)), 0), negative))
     return made[0], made[1]
 
 
@@ -321,13 +331,12 @@ def _with_scales(rng: Rng, known: Formats, batch: Batch, top: Ints, cut: Ints, c
         codes_at(fmt, e, np.where(~kept_down & (rng.random(e.shape) < 0.5), fractions(rng, fmt, e.shape), 0), False)
         for e in (first, second)
     ]
-    a, b = batch.a, batch.b
     filled = ~kept_down[:, :1] & (
         rng.random((count, 1)) < 0.5
     )  # others keep what `edge_sums` put there, relative to their scales
-    draw = [codes_between(rng, f, (count, k), f.emin - f.mantissa_bits, f.emax) for f in (known.a, known.b)]
     kept = rng.random((count, k)) < rng.random((count, 1))
     there = np.logical_and(filled, kept)
-    a = np.where(there[:, None, :], draw[0][:, None, :], a)
-    b = np.where(there[:, :, None], draw[1][:, :, None], b)
+    a, b = batch.a.copy(), batch.b.copy()
+    for codes, f in ((a[:, 0, :], known.a), (b[:, :, 0], known.b)):
+        codes[there] = codes_between(rng, f, (int(np.count_nonzero(there)),), f.emin - f.mantissa_bits, f.emax)
     return Batch(batch.name, a, b, batch.c, scales[0][:, None, :], scales[1][:, :, None])

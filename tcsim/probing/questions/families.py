@@ -14,6 +14,7 @@ from tcsim.fp.formats import Format
 from tcsim.probing.box import Batch, Formats
 from tcsim.probing.questions.codes import (
     Rng,
+    between,
     codes_at,
     codes_between,
     corners,
@@ -21,12 +22,14 @@ from tcsim.probing.questions.codes import (
     fractions,
     integers,
     negated,
+    some_of,
     uniform_codes,
     unsigned,
 )
 from tcsim.problem import Codes
 
 SIDE = 16
+_SHIFTS = np.array([-3, -1, 0, 1, 2, 4, 8, 12, 16, 20, 24, 28, -12])  # of c above the highest product
 
 
 def middle_numbers(fmt: Format, reach: int = 4) -> tuple[int, int]:
@@ -51,12 +54,12 @@ def _high(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
 
 
 def _corner(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
-    return rng.choice(corners(fmt), shape)
+    return some_of(rng, corners(fmt), shape)
 
 
 def _some_zeros(rng: Rng, fmt: Format, x: Codes, share: float) -> Codes:
     zero = np.array([0, 0 if fmt.nan == "negative-zero" else fmt.sign_bit], fmt.storage)
-    return np.where(rng.random(x.shape) < share, rng.choice(zero, x.shape), x)
+    return np.where(rng.random(x.shape) < share, some_of(rng, zero, x.shape), x)
 
 
 def one_product(rng: Rng, known: Formats, side: int = SIDE) -> Batch:
@@ -116,7 +119,7 @@ def _one(rng: Rng, known: Formats, kind: str, side: int) -> tuple[Codes, Codes, 
     minus = rng.random(shape) < 0.5
     if kind == "opposite":
         minus = ((a & a.dtype.type(fa.sign_bit)) > 0) ^ ((b & b.dtype.type(fb.sign_bit)) > 0) ^ True
-    return a, b, codes_at(out, product + rng.integers(low, high + 1, shape), fractions(rng, out, shape), minus)
+    return a, b, codes_at(out, product + between(rng, low, high, shape), fractions(rng, out, shape), minus)
 
 
 def _around(fa: Format, fb: Format, kind: str) -> tuple[int, int]:
@@ -170,14 +173,14 @@ def _sum(rng: Rng, known: Formats, k: int, t: int, side: int) -> tuple[Codes, Co
     c = draw(rng, out, shape) if kind in ("wide", "low", "high", "bits") and rng.random() < 0.6 else _near(rng, known, a, b)
     if kind == "corners":
         few = rng.random(a_shape) < min(0.3, 2.0 / k)
-        a = np.where(few, rng.choice(corners(fa), a_shape), a)
-        b = np.where(rng.random(b_shape) < min(0.3, 2.0 / k), rng.choice(corners(fb), b_shape), b)
+        a = np.where(few, some_of(rng, corners(fa), a_shape), a)
+        b = np.where(rng.random(b_shape) < min(0.3, 2.0 / k), some_of(rng, corners(fb), b_shape), b)
     if kind in ("zeros", "dominant"):
         a = _some_zeros(rng, fa, a, 0.6)
     if kind == "zeros":
         b, c = _some_zeros(rng, fb, b, 0.3), _some_zeros(rng, out, c, 0.4)
     if kind == "dominant":
-        at = rng.integers(0, k, side)
+        at = between(rng, 0, k - 1, side)
         a[np.arange(side), at] = _high(rng, fa, (side,)) if rng.random() < 0.5 else _mid(rng, fa, (side,), 12)
     if kind == "pairs":
         keep = np.argsort(rng.random(a_shape), axis=1) < 2
@@ -207,27 +210,27 @@ def _ties(rng: Rng, known: Formats, k: int, side: int, low: bool = False) -> tup
         most = min(least + 7, fb.emax)
     if least > most:
         least, most = (fb.emin, fb.emin) if least > fb.emin else (fb.emax, fb.emax)
-    b_place = rng.integers(least, most + 1, (k, side))
+    b_place = between(rng, least, most, (k, side))
     b_place[:] = b_place[:, :1]  # one exponent a row of b: a row's products keep their distances in every column
     b = codes_at(
         fb, b_place, np.where(rng.random((k, side)) < 0.7, 0, fractions(rng, fb, (k, side))), rng.random((k, side)) < 0.5
     )
-    top = rng.integers(min(fa.emin, 0), max(fa.emax, 1) + max(fb.emax, 0) + 1, side)
+    top = between(rng, min(fa.emin, 0), max(fa.emax, 1) + max(fb.emax, 0), side)
     if low:
-        top = last + rng.integers(-1, 4, side)
-    half, little = (rng.integers(0, k, side) for _ in range(2))
-    kept = out.mantissa_bits + np.where(rng.random(side) < 0.7, 1, rng.integers(-8, 3, side))
+        top = last + between(rng, -1, 3, side)
+    half, little = (between(rng, 0, k - 1, side) for _ in range(2))
+    kept = out.mantissa_bits + np.where(rng.random(side) < 0.7, 1, between(rng, -8, 2, side))
     kept = top - last + 1 if low else kept
     a_place = np.full((side, k), -(1 << 20))
     rows = np.arange(side)
     a_place[rows, half] = top - kept - b_place[half, 0]
-    down = kept + rng.integers(0, 4 * out.mantissa_bits, side)
-    down = np.where(rng.random(side) < 0.4, rng.integers(0, 40, side), down)
+    down = kept + between(rng, 0, max(4 * out.mantissa_bits - 1, 0), side)
+    down = np.where(rng.random(side) < 0.4, between(rng, 0, 39, side), down)
     if low:
         down = (
             top
             - last
-            + np.where(rng.random(side) < 0.5, below - rng.integers(0, 5, side), rng.integers(2, min(below, 40) + 1, side))
+            + np.where(rng.random(side) < 0.5, below - between(rng, 0, 4, side), between(rng, 2, min(below, 40), side))
         )
     a_place[rows, little] = top - down - b_place[little, 0]
     there = a_place > -(1 << 19)
@@ -238,7 +241,7 @@ def _ties(rng: Rng, known: Formats, k: int, side: int, low: bool = False) -> tup
     shape = (side, side)
     c = codes_at(out, np.broadcast_to(top[:, None], shape), fractions(rng, out, shape), rng.random(shape) < 0.5)
     base = rng.random(side) < (0.85 if low else 0.5)  # the value of the output a product of its own, c zero
-    at = rng.integers(0, k, side)
+    at = between(rng, 0, k - 1, side)
     first = codes_at(fa, top - b_place[at, 0], 0 if low else fractions(rng, fa, (side,)), rng.random(side) < 0.5)
     base &= top >= last
     a[rows[base], at[base]] = first[base]
@@ -250,8 +253,8 @@ def _ties(rng: Rng, known: Formats, k: int, side: int, low: bool = False) -> tup
 def _near(rng: Rng, known: Formats, a: Codes, b: Codes) -> Codes:
     """c within and above the products' exponents."""
     product = (exponents(a, known.a)[:, :, None] + exponents(b, known.b)[None]).max(axis=1)
-    shift = rng.choice(np.array([-3, -1, 0, 1, 2, 4, 8, 12, 16, 20, 24, 28, -12]), product.shape)
+    shift = some_of(rng, _SHIFTS, product.shape)
     far = rng.random(product.shape) < 0.1
-    shift = np.where(far, known.out.mantissa_bits + rng.integers(-3, 4, product.shape), shift)
+    shift = np.where(far, known.out.mantissa_bits + between(rng, -3, 3, product.shape), shift)
     c = codes_at(known.out, product + shift, fractions(rng, known.out, product.shape), rng.random(product.shape) < 0.5)
     return _some_zeros(rng, known.out, c, 0.15)

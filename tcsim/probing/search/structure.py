@@ -85,6 +85,15 @@ def shapes(
                         yield {"block_size": size, "group_size": each, "chain": chain, "chains": chains, "k_order": None}
 
 
+def likely_blocks(found: Parts, label: Labels, group: int | None) -> Iterator[Parts]:
+    """Blocks taken in ascending k as the runs suggest them, and of a few powers of two."""
+    likely = [n for n, _ in Counter(whole_runs(label)).most_common(2)]
+    for size in dict.fromkeys((*likely, 1, 2, 4, 8, 16, 32)):
+        each = max(group or 1, found["group_size"])
+        if size % each == 0:
+            yield {"block_size": size, "group_size": each, "chain": 1, "chains": 1, "k_order": None}
+
+
 def other_chains(parts: Parts) -> list[Parts]:
     """Chains of every length before a late c; and shapes of as many products, with results rounded in every way: where every product alone
     is exact, none of them shows a rounding, and a wrong one may look nearest beside a wrong shape."""
