@@ -20,7 +20,7 @@ from tcsim.probing.questions.edges import edge_sums
 from tcsim.probing.search.candidates import floors, parts_of
 from tcsim.probing.search.elimination import Found, Judge
 from tcsim.probing.search.focus import focus
-from tcsim.probing.search.singly import scanned_singly
+from tcsim.probing.search.singly import moved_singly, scanned_singly
 
 WRONG: list[tuple[Unit, dict[str, Any]]] = [
     (tcsim.unit("h200", "float16"), {"fraction_bits": 23}),
@@ -144,3 +144,24 @@ def test_least_exponents_reach_as_far_as_scales_and_cuts_do() -> None:
     assert floors(scaled)[0] <= -288
     known = Formats(FORMATS["tfloat32"], FORMATS["float16"], FORMATS["float32"])
     assert floors(known, 25)[1] >= known.a.emax + known.b.emax + 26
+
+
+def test_a_cut_that_one_batch_shows_is_looked_for_in_every_way() -> None:
+    """However large the share of that batch that a candidate misses: where it explains all others, one number is wrong."""
+    unit = tcsim.unit("h200", "bfloat16").replace(
+        block_size=2, fraction_bits=35, align_rounding="ro", min_exponent=None, c_enters="after", chain=2
+    )
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    box, rng, judge = Box(black_box(unit), known), np.random.default_rng(0), Judge(known)
+    exact = {**parts_of(unit), "align_rounding": "exact", "fraction_bits": None}
+    asked = [box.ask(families.sum_batches(rng, known, k)) for k in (1, 2, 3, 4)]
+    explained = [batch for batch in asked if not judge.missed(exact, batch).any()]
+    edges = box.ask(edge_sums(rng, known, unit, 4, 2000))
+    missed = np.flatnonzero(judge.missed(exact, edges))
+    used = [*explained, of_problems(edges, [*missed[:2], *range(6)])]
+    found = Found(exact, judge.score(exact, used))
+    assert len(explained) >= 2
+    assert found.score < 0.998
+    judge.allow(1e9)
+    better = moved_singly(judge, found, focus(judge, exact, used), used)
+    assert (better.score, better.parts["align_rounding"]) == (1.0, "ro")
