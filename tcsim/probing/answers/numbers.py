@@ -12,7 +12,7 @@ from tcsim.probing.box import Batch
 from tcsim.probing.questions import families
 from tcsim.probing.questions.rungs import rungs
 from tcsim.probing.search import simpler, structure
-from tcsim.probing.search.candidates import Parts, usual_numbers
+from tcsim.probing.search.candidates import Parts, scans, usual_numbers
 from tcsim.probing.search.cut import apart, cut_at_places, uncut
 from tcsim.probing.search.elimination import Found, best_of, improve
 from tcsim.probing.search.holders import operand_formats
@@ -46,6 +46,7 @@ class Numbers(Walker):
         found = improve(self.judge, self.read(found, [self.small], _SHAPES), [self.small])
         again = self.read(found, [self.small], _SHAPES)
         found = found if again is found else max(found, improve(self.judge, again, [self.small]), key=lambda f: f.score)
+        found = self.under_any_least(found) if found.parts["arithmetic"] == "paired" else found
         nearest = _NEARLY if found.score >= self.best_numbers() - _MARGIN else _ONE_BLOCK
         if found.score < nearest:  # what was changed while numbers were far off may hold them there
             plain = uncut(self.judge, self._again(Found({**found.parts, **simpler.PLAIN}, 0.0), [self.small]), [self.small])
@@ -59,6 +60,17 @@ class Numbers(Walker):
         found = self._again(found, self.products)
         found = simpler.without_scaled(self.judge, self._nans(improve(self.judge, found, self.products, 2)), self.products)
         return self.of_few(found) if found.parts["c_enters"] == "after" and found.score > _NEARLY else found
+
+    def under_any_least(self, found: Found) -> Found:
+        """A paired sum under the least exponent that explains most, of all: one far off may explain more than those near the right one."""
+        every = (
+            s.parts(e)
+            for s in scans(self.box.formats, found.parts)
+            if s.name == "min_exponent"
+            for e in range(s.least, s.most + 1)
+        )
+        better = found if found.perfect else best_of(self.judge, found, list(every), [self.small])
+        return improve(self.judge, better, [self.small]) if better.score > found.score else found
 
     def at_a_glance(self, found: Found) -> bool:
         """Whether a kind as it begins, in blocks of a likely size, explains everything that was seen: it is tried before the others."""

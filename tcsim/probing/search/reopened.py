@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tcsim.probing.box import Batch, Formats
 from tcsim.probing.search.candidates import Parts, most_fraction_bits, moves
-from tcsim.probing.search.cut import apart, cut_at_places
+from tcsim.probing.search.cut import apart, cut_at_places, cuts_along
 from tcsim.probing.search.elimination import Found, Judge, best_of, cut, descend
 from tcsim.probing.search.focus import brief_orders, focus
 from tcsim.probing.search.singly import best_of_used
@@ -85,6 +85,7 @@ def _numbers_anew(judge: Judge, parts: Parts, few: list[Batch]) -> Iterator[Foun
     """Candidates whose numbers explain more of a few outputs: cut at a place of its own, or at any distance below the largest term."""
     begun = Found(parts, judge.score(parts, few))
     rounded = dict(moves(judge.known, parts))["rounding"]
+    yield best_of(judge, begun, list(cuts_along(judge.known, parts)), few)
     orders = brief_orders(parts, _ORDERED)
     if orders:
         yield best_of(judge, begun, orders, few)
