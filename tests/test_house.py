@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "tcsim"
 
 # From the ground up: a folder (or a module of the top folder) imports from its own line and the lines above it.
 FLOORS = (
-    ("errors", "arguments", "arrays", "files", "shown", "tasks"),
+    ("errors", "arguments", "arrays", "files", "progress", "shown", "tasks"),
     ("codegen",),
     ("fp",),
     ("hardware", "schedule"),

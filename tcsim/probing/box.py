@@ -17,8 +17,10 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch
 from tcsim.kernels.general import run as general
 from tcsim.operands import accumulator, native
+from tcsim.probing.kept import KeptAnswers
 from tcsim.probing.questions.codes import nan_codes
 from tcsim.problem import Codes, Operand, Problem
+from tcsim.progress import Line
 from tcsim.schedule import Composed, Schedule, Sequential
 
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -68,7 +70,7 @@ class Formats:
 @dataclass
 class Box:
     """A black box with its formats. `k_step`: it takes k in multiples of this (an instruction's own k); probes are filled
-    up with zeros. `calls`, `outputs`: how much it was asked so far."""
+    up with zeros. `calls`, `outputs`: how much it was asked so far, of which `kept` answers may be known. `line` says what is asked."""
 
     f: Callable[..., Any]
     formats: Formats
@@ -77,6 +79,8 @@ class Box:
     calls: int = 0
     outputs: int = 0
     asked: list[Batch] = field(default_factory=list)
+    kept: KeptAnswers | None = None
+    line: Line | None = None
 
     def ask(self, batch: Batch) -> Batch:
         """The batch with the outputs that the black box gives. RuntimeError when its calls are used up."""
@@ -84,13 +88,23 @@ class Box:
             raise RuntimeError(f"the black box was asked {self.calls} times, as many as calls={self.most_calls} allows")
         assert (batch.scale_a is None, batch.scale_b is None) == (self.formats.scale is None,) * 2, batch.name
         whole = filled(batch, self.k_step, self.formats)
-        given = [whole.a, whole.b, whole.c] + ([] if whole.scale_a is None else [whole.scale_a, whole.scale_b])
-        result = self.f(*given)
+        given = [x for x in (whole.a, whole.b, whole.c, whole.scale_a, whole.scale_b) if x is not None]
+        self.say(asked=f"{self.calls} calls, {self.outputs} outputs, now {batch.name}, k = {whole.a.shape[2]}")
+        d = None if self.kept is None else self.kept.find(given)
+        if d is None:
+            d = output_codes(self.f(*given), self.formats.out, whole.c.shape)
+            if self.kept is not None:
+                self.kept.keep(given, d)
         self.calls += 1
         self.outputs += batch.size
-        answered = replace(whole, d=output_codes(result, self.formats.out, whole.c.shape))
+        answered = replace(whole, d=d)
         self.asked.append(answered)
         return answered
+
+    def say(self, **parts: str) -> None:
+        """What is done now, where somebody looks."""
+        if self.line is not None:
+            self.line.say(**parts)
 
     def whole(self, k: int) -> int:
         """The least k that the black box takes without zeros behind so many products."""

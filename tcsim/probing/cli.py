@@ -75,11 +75,16 @@ def _page(text: str) -> str:
 @click.option(
     "--keep", type=click.Path(path_type=Path), help="of a GPU's units: write what was asked and answered, an npz file"
 )
+@click.option(
+    "--answers",
+    type=click.Path(path_type=Path),
+    help="a folder in which answers are kept as they come: a probe that was stopped goes on from there",
+)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="write the result as JSON")
 @click.option("--html", "html_path", type=click.Path(path_type=Path), help="write the result as an HTML page")
 def probe(name: str | None, backend: str, vectors: Path | None, command: str | None, in_format: str | None, b_format: str | None,
           out_format: str | None, scale: str | None, scale_block: int, k_step: int, calls: int, confirm: int, blind: bool,
-          seed: int, jobs: int, seconds: float | None, keep: Path | None, json_path: Path | None,
+          seed: int, jobs: int, seconds: float | None, keep: Path | None, answers: Path | None, json_path: Path | None,
           html_path: Path | None) -> None:  # fmt: skip
     """Which unit is this black box? Asks it, and says the record with the outputs that exclude every other value of each part.
 
@@ -93,12 +98,14 @@ def probe(name: str | None, backend: str, vectors: Path | None, command: str | N
       tcsim probe --unit h200:float16:mma --backend hardware --k-step 16 --blind
       tcsim probe --unit h200 --backend hardware --blind --jobs 8 --json h200.json --keep h200.npz
       tcsim probe --vectors V100.npz
-      tcsim probe --command "./my_rtl_sim" --in float16 --out float32 --json found.json
+      tcsim probe --command "./my_rtl_sim" --in float16 --out float32 --answers asked/ --json found.json
 
     Exit status: 0 a unit was found, 1 no model of this family, 2 wrong usage, 3 something is missing.
     """
     if sum(x is not None for x in (name, vectors, command)) != 1:
         raise click.UsageError("name one black box: --unit, --vectors or --command")
+    if answers is not None and (vectors is not None or (name is not None and ":" not in name)):
+        raise click.UsageError("--answers is of one black box that is asked: --unit GPU:FORMAT or --command")
     if vectors is not None:
         _probe_vectors(vectors, in_format, out_format, b_format, seed, json_path, html_path)
         return
@@ -117,7 +124,7 @@ def probe(name: str | None, backend: str, vectors: Path | None, command: str | N
             raise click.UsageError("--command needs --in and --out")
         f, known = _program(str(command)), (in_format, out_format, b_format, scale, scale_block)
     found = run(f, known[0], known[1], b_format=known[2], scale=known[3], scale_block=known[4], k_step=k_step, calls=calls,
-                confirm=confirm, table=not blind, seed=seed)  # fmt: skip
+                confirm=confirm, table=not blind, seed=seed, answers=answers)  # fmt: skip
     click.echo(str(found))
     _written(found.json, json_path)
     _written(found.html, html_path)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tcsim.fp.formats import format_named
 from tcsim.probing.box import Batch, Box, Formats, filled
-from tcsim.probing.probe import Search
+from tcsim.probing.kinds import Search
 from tcsim.probing.result import ProbeResult
 from tcsim.probing.search.elimination import Judge
 

@@ -51,6 +51,20 @@ def test_probe_a_program(tmp_path: Path) -> None:
     assert "a100 int8 -> int32" in done.output
 
 
+def test_probe_a_program_again_asks_nothing(tmp_path: Path) -> None:
+    """The answers of the first time are enough; --answers is of one black box."""
+    program, asked = tmp_path / "sim.py", tmp_path / "asked"
+    program.write_text(PROGRAM)
+    words = ["probe", "--command", f"{sys.executable} {program}", "--in", "int8", "--out", "int32", "--confirm", "1000"]
+    first = invoke(*words, "--answers", str(asked))
+    program.write_text("raise SystemExit(1)")
+    again = invoke(*words, "--answers", str(asked))
+    assert (first.exit_code, again.exit_code) == (0, 0), again.output
+    assert again.stdout == first.stdout
+    assert invoke(*words).exit_code == 3
+    assert invoke("probe", "--unit", "v100", "--answers", str(asked)).exit_code == 2
+
+
 def test_probe_every_unit_of_a_gpu(tmp_path: Path) -> None:
     done = invoke("probe", "--unit", "v100", "--json", str(tmp_path / "r.json"), "--html", str(tmp_path / "r.html"))
     assert done.exit_code == 0, done.output

@@ -147,6 +147,29 @@ def test_wrong_answers_are_errors() -> None:
         tcsim.probe(simulator(tcsim.unit("a100", "float16")), "float16", "float32", calls=3)
 
 
+def test_a_probe_that_was_stopped_goes_on(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is asked twice, the result is that of a probe that was not stopped, and the line says how far it is."""
+    box, asked = simulator(tcsim.unit("v100", "float16")), list[int]()
+
+    def f(a: Any, b: Any, c: Any) -> Any:
+        if len(asked) == 11:
+            asked.append(0)
+            raise KeyboardInterrupt
+        asked.append(c.size)
+        return box(a, b, c)
+
+    with pytest.raises(KeyboardInterrupt):
+        tcsim.probe(f, "float16", "float32", answers=tmp_path, progress=True)
+    assert "probe [00:0" in capsys.readouterr().err
+    found = tcsim.probe(f, "float16", "float32", answers=tmp_path)
+    assert capsys.readouterr().err == ""  # nobody looks
+    assert len(asked) == found.calls + 1
+    assert sum(asked) == found.outputs
+    assert found.json() == tcsim.probe(box, "float16", "float32").json()
+    with pytest.raises(ValueError, match="name another folder"):
+        tcsim.probe(f, "bfloat16", "float32", answers=tmp_path)
+
+
 def test_vectors_leave_the_unit_that_made_them(tmp_path: Any) -> None:
     unit, rng = tcsim.unit("v100", "float16"), np.random.default_rng(3)
     a, b, c = operands(rng, unit, 40, 40, 24, "mid")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tcsim import progress as progress_line
 from tcsim.studies.framework.backends import compute_on, gpu_count
 from tcsim.studies.framework.base import Cell, Params, Result, Study
 from tcsim.studies.framework.outcome import Outcome, in_one_line
@@ -70,7 +70,7 @@ def run_study(
                     # What was just computed is read back, so that a resumed run sees the very same values.
                     results[id(cell)] = store.get(keys[id(cell)]) or result
                 bar.update(study.weight(cell))
-        shown = _shown(progress)
+        shown = progress_line.wanted(progress)
         return _report(study, params, folder, cells, results, failed, len(todo) - len(failed), figures, shown)
     except KeyboardInterrupt:
         kept = sum(store.path(key).is_file() for key in keys.values())
@@ -106,26 +106,11 @@ def _report(
     return outcome
 
 
-def _progress(study: Study, cells: list[Cell], todo: list[Cell], wanted: bool | None) -> Any:
-    import warnings
-
-    with warnings.catch_warnings():  # a notebook without ipywidgets has a bar of text, and need not be told
-        warnings.simplefilter("ignore")
-        from tqdm.auto import tqdm
+def _progress(study: Study, cells: list[Cell], todo: list[Cell], asked: bool | None) -> Any:
     total = sum(study.weight(cell) for cell in cells)
     done = total - sum(study.weight(cell) for cell in todo)
-    return tqdm(
-        total=total,
-        initial=done,
-        desc=study.name,
-        disable=not _shown(wanted),
-        bar_format="{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}",
-    )
-
-
-def _shown(wanted: bool | None) -> bool:
-    """Whether to show progress: as asked, or where somebody looks."""
-    return wanted if wanted is not None else sys.stderr.isatty() or "ipykernel" in sys.modules
+    form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
+    return progress_line.bar(asked, total=total, initial=done, desc=study.name, bar_format=form)
 
 
 def _finished(
