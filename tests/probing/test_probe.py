@@ -228,7 +228,7 @@ REGRESSIONS = (
     (9137, 109), (9137, 404), (9166, 148), (9172, 210), (9180, 209), (9204, 289), (9205, 85), (9207, 270), (9224, 105),
     (9166, 42), (9243, 214), (9243, 220), (9244, 468), (9246, 428),
 )  # fmt: skip
-_QUICK_ONES = 25  # the first take a second to five each; of the others those that take ten lie between what is picked
+_QUICK_ONES = 15  # the first take a second to five each; of the others those that take ten lie between what is picked
 
 
 @pytest.mark.parametrize("which", [*REGRESSIONS[:_QUICK_ONES], *_some(list(REGRESSIONS[_QUICK_ONES:]), 29)], ids=str)
