@@ -123,8 +123,13 @@ def probe(name: str | None, backend: str, vectors: Path | None, command: str | N
         if in_format is None or out_format is None:
             raise click.UsageError("--command needs --in and --out")
         f, known = _program(str(command)), (in_format, out_format, b_format, scale, scale_block)
-    found = run(f, known[0], known[1], b_format=known[2], scale=known[3], scale_block=known[4], k_step=k_step, calls=calls,
-                confirm=confirm, table=not blind, seed=seed, answers=answers)  # fmt: skip
+    try:
+        found = run(f, known[0], known[1], b_format=known[2], scale=known[3], scale_block=known[4], k_step=k_step, calls=calls,
+                    confirm=confirm, table=not blind, seed=seed, answers=answers)  # fmt: skip
+    except KeyboardInterrupt:
+        if answers is not None:
+            click.echo(f"stopped; the answers so far are in {answers}: the same command goes on from there", err=True)
+        raise
     click.echo(str(found))
     _written(found.json, json_path)
     _written(found.html, html_path)

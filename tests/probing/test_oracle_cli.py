@@ -65,6 +65,16 @@ def test_probe_a_program_again_asks_nothing(tmp_path: Path) -> None:
     assert invoke("probe", "--unit", "v100", "--answers", str(asked)).exit_code == 2
 
 
+def test_a_probe_that_is_stopped_says_how_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tcsim.probing.probe.probe", stopped)
+    done = invoke("probe", "--unit", "v100:float16", "--answers", str(tmp_path))
+    assert done.exit_code == 1
+    assert f"the answers so far are in {tmp_path}" in done.stderr
+
+
 def test_probe_every_unit_of_a_gpu(tmp_path: Path) -> None:
     done = invoke("probe", "--unit", "v100", "--json", str(tmp_path / "r.json"), "--html", str(tmp_path / "r.html"))
     assert done.exit_code == 0, done.output
