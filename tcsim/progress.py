@@ -11,7 +11,13 @@ def wanted(asked: bool | None) -> bool:
     """Whether to show progress: as asked, or where somebody looks at this process, not at one that it is a worker of."""
     if asked is not None:
         return asked
-    return parent_process() is None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+    return parent_process() is None and (sys.stderr.isatty() or _in_a_notebook())
+
+
+def _in_a_notebook() -> bool:
+    """Whether this process is a notebook's kernel, not one that has imported what kernels need."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None
 
 
 def bar(asked: bool | None, **options: Any) -> Any:
