@@ -78,7 +78,7 @@ def _page(text: str) -> str:
 @click.option(
     "--answers",
     type=click.Path(path_type=Path),
-    help="a folder in which answers are kept as they come: a probe that was stopped goes on from there",
+    help="a folder in which answers are kept as they come: a probe that was stopped goes on from there; another one for a changed program",
 )
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="write the result as JSON")
 @click.option("--html", "html_path", type=click.Path(path_type=Path), help="write the result as an HTML page")
