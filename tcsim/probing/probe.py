@@ -15,6 +15,7 @@ from tcsim.probing.kept import KeptAnswers
 from tcsim.probing.kinds import Search
 from tcsim.probing.result import ProbeResult
 from tcsim.probing.search.elimination import Judge
+from tcsim.probing.search.holders import name_or_format
 from tcsim.progress import Line
 
 CONFIRM = 100_000
@@ -72,7 +73,8 @@ def probe(
     )
     box = Box(f, known, arguments.integer(k_step, "k_step", 1), arguments.integer(calls, "calls", 1))
     if answers is not None:
-        names = {part: str(getattr(known, part) and getattr(known, part).name) for part in ("a", "b", "out", "scale")}
+        formats = {"a": known.a, "b": known.b, "out": known.out, "scale": known.scale}
+        names = {part: str(fmt and name_or_format(fmt)) for part, fmt in formats.items()}
         box.kept = KeptAnswers(answers, {**names, "scale_block": scale_block, "k_step": k_step})
     box.line = Line(progress, "probe")
     try:

@@ -22,7 +22,7 @@ from tcsim.probing.questions.edges import ladders
 from tcsim.probing.questions.rungs import rungs
 from tcsim.probing.search import structure
 from tcsim.probing.search.candidates import Parts, moves, records, scans
-from tcsim.probing.search.elimination import Found, Judge, best_of, improve, scanned
+from tcsim.probing.search.elimination import ALL, Found, Judge, best_of, improve, scanned
 from tcsim.probing.search.holders import name_or_format
 
 FAR = 0.9  # what begins further off
@@ -152,7 +152,7 @@ class Asking:
         codes = self.nans
         for parts in records(self.box.formats):
             for code in dict.fromkeys((codes[0], parts["nan_code"])):
-                found = self._again(Found({**parts, "nan_code": code}, 0.0), self.all, 0.9999999)
+                found = self._again(Found({**parts, "nan_code": code}, 0.0), self.all, ALL)
                 if found.perfect:
                     yield found
                     break

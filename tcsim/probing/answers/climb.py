@@ -41,14 +41,14 @@ class Climb:
         """How many sums are left where no exchange of two places explains more, and none of equal branches or lanes. Of what is nearly
         explained those first, and of a tree then places of one block: there are fewer, and other exchanges gain by chance."""
         if self.left < _OF_PARTS * self.rows.size:
-            self.parts_exchanged()
+            self._parts_exchanged()
         nearly = self.left < _NEARLY * self.rows.size
         if nearly and self.unit.arithmetic == "rounded" and self.unit.block_size < len(self.order):
             self.within = self.unit.block_size
             self._climb_places(rng)
             self.within = len(self.order)
         self._climb_places(rng)
-        while self.left and self.parts_exchanged():
+        while self.left and self._parts_exchanged():
             self._climb_places(rng)
         return self.left
 
@@ -64,7 +64,7 @@ class Climb:
                 if not self.left or quiet >= most or self.judge.tired:
                     break
 
-    def parts_exchanged(self) -> bool:
+    def _parts_exchanged(self) -> bool:
         """Whether equal parts of a block were exchanged, each time that this explains more: a place of one alone is right in neither."""
         gained, length = False, len(self.order)
         for places in self._parts():

@@ -14,7 +14,7 @@ from tcsim.probing.questions.rungs import rungs
 from tcsim.probing.search import simpler, structure
 from tcsim.probing.search.candidates import Parts, scans, usual_numbers
 from tcsim.probing.search.cut import apart, cut_at_places, uncut
-from tcsim.probing.search.elimination import Found, best_of, improve
+from tcsim.probing.search.elimination import ALL, Found, best_of, improve
 from tcsim.probing.search.holders import operand_formats
 from tcsim.probing.search.singly import narrow, rounded_and_cut
 
@@ -23,7 +23,6 @@ _MARGIN = 0.015  # zeros that fill k up can show in one product
 _HOPELESS = 0.2  # what its own numbers leave so far behind another kind is asked for remainders last
 _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _SHAPES = (3, 1)  # block sizes for which remainders are read before blocks are known
-_ALL = 0.9999999  # nothing that misses an output
 _TWO_WORK = 1.2e8  # products simulated for those of two products
 _FEW_LATE = 4  # how many of the shortest sums are looked at
 _LATE_SHAPES: tuple[Parts, ...] = ({"block_size": 9}, {"block_size": 1, "chain": 9})  # that hold their products
@@ -75,7 +74,7 @@ class Numbers(Walker):
     def at_a_glance(self, found: Found) -> bool:
         """Whether a kind as it begins, in blocks of a likely size, explains everything that was seen: it is tried before the others."""
         return found.perfect and any(
-            self.judge.score({**found.parts, **shape}, self.all, _ALL) == 1.0
+            self.judge.score({**found.parts, **shape}, self.all, ALL) == 1.0
             for shape in structure.likely_blocks(found.parts, self.label, self.judge.group)
         )
 
@@ -96,7 +95,7 @@ class Numbers(Walker):
         for numbers in usual_numbers(found.parts):
             for held in operand_formats(self.box.formats):
                 usual = {**found.parts, **numbers, "operand_format": held}
-                if self.judge.score(usual, used, _ALL) == 1.0:
+                if self.judge.score(usual, used, ALL) == 1.0:
                     return Found(usual, 1.0)
         return found
 

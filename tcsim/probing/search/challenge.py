@@ -30,7 +30,7 @@ from tcsim.probing.search.candidates import (
     scans,
     unit_of_parts,
 )
-from tcsim.probing.search.elimination import Judge, cost_of
+from tcsim.probing.search.elimination import ALL, Judge, cost_of
 from tcsim.probing.search.evidence import others
 from tcsim.probing.search.holders import operand_formats
 
@@ -48,7 +48,6 @@ _LEFT, _ALTOGETHER = (
 _LARGE = 4e6  # products simulated of a batch that was asked before
 _WORK = 4e7  # products simulated for all of them
 _VALUES, _FEW, _AT_EACH = 40, 6, 120  # values of a number that are asked together, and outputs at each
-_ALL = 0.9999999  # nothing that misses an output
 
 
 def refuted_by(box: Box, rng: Rng, judge: Judge, unit: Unit, seen: list[Batch]) -> Batch | None:
@@ -101,7 +100,7 @@ def missed_along(box: Box, rng: Rng, judge: Judge, parts: Parts, name: str, step
     least, most = min(scan.least, now), max(scan.most, now)
 
     def explains(value: int) -> bool:
-        return least <= value <= most and judge.score({**parts, **scan.parts(value)}, seen, _ALL) == 1.0
+        return least <= value <= most and judge.score({**parts, **scan.parts(value)}, seen, ALL) == 1.0
 
     while explains(now + 2 * reach * step):
         reach *= 2

@@ -26,6 +26,7 @@ _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up 
 # Of so many problems every eleventh first, or some two hundred, and the rest where these are explained nearly all.
 _MANY, _APART, _PILOTS, _AT_ALL = 100, 11, 200, 0.97
 _DEAR = 5000  # products of a batch from which on it is kept which of its outputs a candidate misses
+ALL = 0.9999999  # of everything explained: nothing that misses an output
 _CALL = 1.5e4  # what a candidate costs before its first product
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing.box import Batch
 from tcsim.probing.search.candidates import Parts
-from tcsim.probing.search.elimination import Found, Judge
+from tcsim.probing.search.elimination import ALL, Found, Judge
 
 PLAIN: Parts = {"subnormals": "keep", "operand_format": None, "min_exponent": None, "out_precision": None}
-_ALL = 0.9999999  # nothing that misses an output
 
 
 def with_exact_sums(judge: Judge, found: Found, batches: list[Batch]) -> Found:
@@ -18,7 +17,7 @@ def with_exact_sums(judge: Judge, found: Found, batches: list[Batch]) -> Found:
     parts = {**found.parts, **PLAIN, "align_rounding": "exact", "fraction_bits": None}
     parts["out_precision"] = found.parts["out_precision"]
     tried = ({**parts, "rounding": r} for r in ROUNDINGS)
-    return next((Found(x, 1.0) for x in tried if judge.score(x, batches, _ALL) == 1.0), found)
+    return next((Found(x, 1.0) for x in tried if judge.score(x, batches, ALL) == 1.0), found)
 
 
 def without_scaled(judge: Judge, found: Found, batches: list[Batch]) -> Found:
