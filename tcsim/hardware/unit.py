@@ -254,7 +254,8 @@ class Unit(_Flat):
         """A what-if: the same unit with some fields changed.
 
         ValueError names the nearest field for an unknown one and says why a combination cannot be computed. The
-        result carries evidence "?": no hardware is claimed.
+        result carries evidence "?": no hardware is claimed. With another output format, NaN results are that format's usual
+        ones unless `nan_code` is given.
         """
         known = self.named()
         for key in changes:
@@ -264,6 +265,8 @@ class Unit(_Flat):
         marks: dict[str, Any] = {"evidence": "?", "source": f"what-if of {self.label}: {note}"}
         if changes.get("nan_code") is not None:
             marks["nan_known"] = True  # the caller's own
+        if changes.get("out", self.out) not in (self.out, self.out_format):
+            marks["nan_code"] = None  # the pattern it had is one of the other format
         changed = replace(self, **{**marks, **changes})
         if "name" in changes or all(getattr(self, key) == getattr(changed, key) for key in _NAMED_FOR):
             return changed

@@ -75,6 +75,21 @@ def test_every_record_explains_itself(unit: tcsim.Unit) -> None:
     assert unit.replace() == unit
 
 
+def test_another_output_has_another_nan() -> None:
+    """A what-if of the output is refused for what was said about it, never for the pattern of NaN that the record has."""
+    refused, changed = [], []
+    for unit in tcsim.units():
+        for out in ("float16", "bfloat16", "float32", "float64"):
+            try:
+                changed.append((unit, unit.replace(out=out)))
+            except ValueError as error:
+                refused.append(str(error))
+    assert not [why for why in refused if "nan_code" in why]
+    assert all(v.nan_code == (u.nan_code if v.out == u.out else None) for u, v in changed)
+    assert sum(v.out != u.out and u.nan_code is not None for u, v in changed) > 20
+    assert tcsim.unit("mi250", "float16").replace(out="bfloat16", nan_code=0x7FC0).nan == 0x7FC0
+
+
 def test_a_row_is_found_by_its_own_keys() -> None:
     for u in tcsim.units():
         same = tcsim.unit(u.gpu, u.name, out=u.out, instruction=u.instruction) if u.name and " x " not in u.name else None
