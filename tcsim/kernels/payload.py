@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from tcsim.fp.formats import Format
 from tcsim.gates import (
@@ -31,6 +33,10 @@ from tcsim.kernels.choice import Kernels, compute_codes, write
 from tcsim.kernels.general.spec import order_of
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Sequential
+
+Places: TypeAlias = npt.NDArray[np.bool_]
+Rows: TypeAlias = npt.NDArray[np.int64]
+_COPIED = 1 << 20  # elements of b at once, of which rows have one each
 
 # What the numbers are is the kernels' matter, which have gates of their own; whose NaN is kept, this one's.
 GATE = Gate(
@@ -80,9 +86,7 @@ def multiply_with_payloads(problem: Problem, out: Codes, threads: int | None, ke
     wrong = nan_places(out, unit.out_format)
     if not wrong.any():
         return
-    ordered = _in_order(plain)
-    for t in np.flatnonzero(wrong.any(axis=(1, 2))):
-        _restore(ordered, int(t), out[t], wrong[t], kernels)
+    _restore(_in_order(plain), out, wrong, kernels)
 
 
 def _in_order(problem: Problem) -> Problem:
@@ -100,44 +104,67 @@ def _in_order(problem: Problem) -> Problem:
     )
 
 
-def nan_places(codes: Codes, fmt: Format) -> np.ndarray:
+def nan_places(codes: Codes, fmt: Format) -> Places:
     """Where codes are NaN."""
     if fmt.nan == "negative-zero":
         return np.equal(codes, codes.dtype.type(fmt.sign_bit))
-    magnitude = codes & codes.dtype.type(((1 << fmt.width) - 1) & ~fmt.sign_bit)
+    magnitude = _magnitudes(codes, fmt)
     found = magnitude > fmt.max_code
     return found if fmt.inf_code is None else found & (magnitude != fmt.inf_code)
 
 
-def _restore(problem: Problem, t: int, out: Codes, wrong: np.ndarray, kernels: Kernels) -> None:
+def _magnitudes(codes: Codes, fmt: Format) -> Codes:
+    return codes & codes.dtype.type(((1 << fmt.width) - 1) & ~fmt.sign_bit)
+
+
+def _restore(problem: Problem, out: Codes, wrong: Places, kernels: Kernels) -> None:
+    """Every wrong output the NaN that is kept: the last of its column of b, else c's, else the first of its row of a."""
     fmt = problem.unit.out_format
     quiet = out.dtype.type(1 << (fmt.mantissa_bits - 1 + fmt.padding))
-    a, b = (_codes(Operand(x.codes[t], x.stored), fmt) for x in (problem.a, problem.b))
-    c = None if problem.c is None else problem.c[t]
-    kept = np.full_like(out, problem.unit.nan)
-    in_a = nan_places(a, fmt)
-    for i in np.flatnonzero(in_a.any(1) & wrong.any(1)):
-        k = int(np.argmax(in_a[i]))
-        kept[i, ~_arose(problem, t, int(i), k, kernels)] = a[i, k] | quiet
-    if c is not None:
-        kept = np.where(nan_places(c, fmt), c | quiet, kept)
-    in_b = nan_places(b, fmt)
-    for j in np.flatnonzero(in_b.any(0)):
-        k = b.shape[0] - 1 - int(np.argmax(in_b[::-1, j]))
-        kept[:, j] = b[k, j] | quiet
+    a, b = (_codes(x, fmt) for x in (problem.a, problem.b))
+    in_a, in_b = nan_places(a, fmt), nan_places(b, fmt)
+    kept: Codes = np.full_like(out, problem.unit.nan)
+    rows = np.argwhere(np.any(in_a, axis=2) & np.any(wrong, axis=2))
+    first = np.argmax(in_a, axis=2)[rows[:, 0], rows[:, 1]]
+    may_arise = _infinite(problem.a) or _infinite(problem.b)
+    for k in np.unique(first).tolist():
+        t, i = rows[first == k].T
+        arose = _arose(problem, t, i, k, kernels) if may_arise else np.zeros((len(t), out.shape[2]), np.bool_)
+        kept[t, i] = np.where(arose, kept[t, i], (a[t, i, k] | quiet)[:, None])
+    if problem.c is not None:
+        kept = np.where(nan_places(problem.c, fmt), problem.c | quiet, kept)
+    last = b.shape[1] - 1 - np.argmax(in_b[:, ::-1], axis=1)[:, None]
+    kept = np.where(np.any(in_b, axis=1)[:, None], np.take_along_axis(b, last, 1) | quiet, kept)
     np.copyto(out, kept, where=wrong)
 
 
-def _arose(problem: Problem, t: int, i: int, k: int, kernels: Kernels) -> np.ndarray:
-    """Which outputs of row i are NaN before product k."""
-    part = replace(
-        problem,
-        plan=Sequential().plan(k),
-        a=Operand(problem.a.codes[t : t + 1, i : i + 1, :k], problem.a.stored),
-        b=Operand(problem.b.codes[t : t + 1, :k], problem.b.stored),
-        c=None if problem.c is None else problem.c[t : t + 1, i : i + 1],
-    )
-    return nan_places(compute_codes(part, None, kernels)[0, 0], problem.unit.out_format)
+def _arose(problem: Problem, t: Rows, i: Rows, k: int, kernels: Kernels) -> Places:
+    """Which outputs of rows i of elements t are NaN before product k."""
+
+    def found(rows: Any, elements: Any) -> Places:
+        """Of these rows of a and c, beside the b of these elements."""
+        part = replace(
+            problem,
+            plan=Sequential().plan(k),
+            a=Operand(problem.a.codes[rows][..., :k], problem.a.stored),
+            b=Operand(problem.b.codes[elements][:, :k], problem.b.stored),
+            c=None if problem.c is None else problem.c[rows],
+        )
+        return nan_places(compute_codes(part, None, kernels), problem.unit.out_format)
+
+    if problem.unit.stochastic:  # whether a result overflows is a matter of the random words of its place
+        return found(slice(None), slice(None))[t, i]
+    if (t == t[0]).all():
+        return found((t[:1, None], i[None]), t[:1]).reshape(len(i), -1)
+    step = max(1, _COPIED // max(k * problem.shape[2], 1))
+    some = [slice(at, at + step) for at in range(0, len(t), step)]
+    return np.concatenate([found((t[x, None], i[x, None]), t[x]) for x in some]).reshape(len(i), -1)
+
+
+def _infinite(x: Operand) -> bool:
+    """Whether an operand has infinities, or a format without them: of finite numbers no sum is NaN, though it may overflow."""
+    inf = x.stored.inf_code
+    return inf is None or bool(np.any(_magnitudes(x.codes, x.stored) == inf))
 
 
 def _codes(x: Operand, fmt: Format) -> Codes:

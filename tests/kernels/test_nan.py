@@ -81,6 +81,25 @@ def test_random_nans(k: int, rounding: str) -> None:
     everywhere(problem(np.broadcast_to(a[:, :1], (2, 9, k)), b, c, unit))
 
 
+@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("rounding", ["rne", "sr"])
+def test_a_nan_that_arises_by_chance(rounding: str, batch: int) -> None:
+    """The greatest number and half of its last place, then -infinity, then a's NaN: whether the sum overflows before, and a NaN arises,
+    is a matter of the random word of each output's place."""
+    greatest, half = 0x7FEFFFFFFFFFFFFF, 0x7C90000000000000
+    a = np.broadcast_to(np.array([ONE, MINUS_INF, A1], np.uint64), (batch, 5, 3))
+    b = np.broadcast_to(np.array([half, ONE, ONE], np.uint64)[:, None], (batch, 3, 6))
+    got = everywhere(problem(a, b, np.full((batch, 5, 6), greatest, np.uint64), DMMA.replace(rounding=rounding)))
+    assert set(np.unique(got).tolist()) == ({GENERATED} if rounding == "rne" else {GENERATED, A1 | QUIET})
+
+
+def test_nans_of_many_small_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of many elements are looked at together, some at a time."""
+    monkeypatch.setattr(payload, "_COPIED", 64)
+    for k in (2, 6):
+        everywhere(problem(drawn(k, (40, 3, k)), drawn(k + 50, (40, k, 4)), drawn(k + 99, (40, 3, 4))))
+
+
 def test_the_last_nan_of_b_is_the_last_that_the_unit_takes() -> None:
     """An order of k that is not ascending, written by hand and drawn, with a short last instruction."""
     unit = DMMA.replace(k_order=(1, 0))
