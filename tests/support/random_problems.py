@@ -2,7 +2,7 @@
 
 A problem is tiny, so that a million of them are affordable, but for a few whose columns fill vectors and leave tails.
 Operands mix kinds: zeros of both signs, subnormals, these beside large numbers, specials, the ends of the exponents,
-cancellation, uniform bits. They come in the unit's own codes or in float32 and float64 patterns, contiguous or not, broadcast or not.
+cancellation, sums at the brim of overflow, uniform bits. They come in the unit's own codes or in float32 and float64 patterns, contiguous or not, broadcast or not.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from support.adversarial import power
 from support.patterns import KINDS, codes, corners
 from support.random_units import Rng, draw_unit, pick, written
 from tcsim import reference
@@ -74,6 +75,26 @@ def oppose(rng: Rng, unit: Unit, a: Codes, b: Codes) -> None:
         x[:] = np.where(where < 0, rest, np.where(where == own, small, large))
 
 
+def brim(rng: Rng, unit: Unit, a: Codes, b: Codes, c: Codes) -> None:
+    """Make most of c the largest number and one product about its last place: whether a sum overflows is then a matter of rounding.
+    Behind it often specials, of which some become another thing after an overflow."""
+    out = unit.out_format
+    if unit.a_format.integer or unit.b_format.integer:
+        return
+    sign = rng.integers(0, 2, c.shape, dtype=np.uint64) * np.uint64(out.sign_bit)
+    c[:] = np.where(rng.random(c.shape) < 0.8, np.uint64(out.max_code) | sign, c)
+    place = out.emax - out.mantissa_bits + int(rng.integers(-2, 2))
+    first = min(max(place // 2, unit.a_format.emin), unit.a_format.emax)
+    k, fraction = int(rng.integers(0, min(3, a.shape[2]))), int(rng.integers(0, 1 << 60)) * int(rng.integers(0, 2))
+    if rng.random() < 0.6:
+        for x, fmt, share in ((a, unit.a_format, 0.6), (b, unit.b_format, 0.1)):
+            one = power(fmt, 0, False, 0)
+            ends = [x for x in corners(fmt) if (x & ~fmt.sign_bit) > fmt.max_code] or [one]  # infinities and NaN
+            x[:] = np.where(rng.random(x.shape) < share, rng.choice(np.array(ends, np.uint64), x.shape), np.uint64(one))
+    a[:, :, k] = power(unit.a_format, first, False, fraction)
+    b[:, k] = power(unit.b_format, place - first, bool(rng.integers(0, 2)) and unit.b_format.signed, 0)
+
+
 def carried(rng: Rng, x: Codes, fmt: Format) -> Operand:
     """The codes as they are, or as patterns of a float that holds them."""
     if fmt.integer or rng.random() < 0.6:
@@ -113,9 +134,10 @@ def draw_schedule(rng: Rng, unit: Unit, sums: tuple[str, ...]) -> Schedule:
 def draw_problem(rng: Rng, unit: Unit, sums: tuple[str, ...] = SUMS) -> Problem:
     """A problem for a unit, with partial sums in some of the formats `sums`."""
     batch = int(rng.integers(2, 40)) if rng.random() < 0.05 else 1
-    m, n = (1, int(rng.integers(1, 40))) if rng.random() < 0.06 else pick(rng, ((1, 1), (1, 2), (1, 3), (2, 1), (2, 2)))
+    few = ((1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 5))
+    m, n = (1, int(rng.integers(1, 40))) if rng.random() < 0.06 else pick(rng, few)
     most = max(_MOST // (batch * m * n), 1)
-    k = int(rng.integers(1, max(min(2 * unit.instruction_k + 3, most), 2)))
+    k = int(rng.integers(1, max(min(2 * unit.instruction_k + 6, most), 2)))
     if rng.random() < 0.3:
         k = min(unit.instruction_k, 2 * most)
     a, b = operand_codes(rng, unit.a_format, (batch, m, k)), operand_codes(rng, unit.b_format, (batch, k, n))
@@ -124,7 +146,10 @@ def draw_problem(rng: Rng, unit: Unit, sums: tuple[str, ...] = SUMS) -> Problem:
         cancel(rng, unit, a, b)
     elif share < 0.3:
         oppose(rng, unit, a, b)
-    c = laid_out(rng, operand_codes(rng, unit.out_format, (batch, m, n))) if rng.random() < 0.8 else None
+    c = operand_codes(rng, unit.out_format, (batch, m, n)) if rng.random() < 0.8 else None
+    if c is not None and 0.3 <= share < 0.4:
+        brim(rng, unit, a, b, c)
+    c = None if c is None else laid_out(rng, c)
     scales = drawn_scales(rng, unit, m, n, k, batch) or (None, None)
     if c is not None and rng.random() < 0.05:
         c = np.broadcast_to(c[:, :1, :1], (batch, m, n))
