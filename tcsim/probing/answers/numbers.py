@@ -80,15 +80,14 @@ class Numbers(Walker):
 
     def of_few(self, found: Found) -> Found:
         """With numbers that explain sums of a few products, whatever their order, where c comes late: one alone shows none. As those of one
-        block, or of blocks of one each; of two products beside zeros where sums of more tell their blocks too. Where none do, the kind
-        waits for others."""
+        block, or of blocks of one each; of two products beside zeros where sums of more tell their blocks too."""
         begun = [Found({**found.parts, **shape}, 0.0) for shape in _LATE_SHAPES]
         for shown in chain(map(self.as_usual, begun), map(self.of_shortest, begun), map(self.of_two, begun)):
             if shown.perfect:
                 own = {name: found.parts[name] for name in ("block_size", "chain")}
                 numbers = self._again(Found({**shown.parts, **own}, 0.0), self.products)
                 return numbers if numbers.score >= found.score else found
-        return Found(found.parts, min(found.score, _ONE_BLOCK))
+        return found
 
     def as_usual(self, found: Found) -> Found:
         """With numbers of a record of the table, and an operand format, that explain all sums of two products."""
