@@ -36,7 +36,7 @@ from tcsim.schedule import Sequential
 
 Places: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.int64]
-_COPIED = 1 << 20  # elements of b at once, of which rows have one each
+_COPIED = 1 << 20  # numbers of operands copied at once
 
 # What the numbers are is the kernels' matter, which have gates of their own; whose NaN is kept, this one's.
 GATE = Gate(
@@ -86,7 +86,11 @@ def multiply_with_payloads(problem: Problem, out: Codes, threads: int | None, ke
     wrong = nan_places(out, unit.out_format)
     if not wrong.any():
         return
-    _restore(_in_order(plain), out, wrong, kernels)
+    ordered, hit = _in_order(plain), np.flatnonzero(wrong.any(axis=(1, 2)))
+    _, m, n, k = problem.shape
+    step = max(1, _COPIED // (m * k + k * n))
+    for at in range(0, len(hit), step):
+        _restore(ordered, hit[at : at + step], out, wrong, kernels)
 
 
 def _in_order(problem: Problem) -> Problem:
@@ -117,25 +121,27 @@ def _magnitudes(codes: Codes, fmt: Format) -> Codes:
     return codes & codes.dtype.type(((1 << fmt.width) - 1) & ~fmt.sign_bit)
 
 
-def _restore(problem: Problem, out: Codes, wrong: Places, kernels: Kernels) -> None:
-    """Every wrong output the NaN that is kept: the last of its column of b, else c's, else the first of its row of a."""
+def _restore(problem: Problem, at: Rows, out: Codes, wrong: Places, kernels: Kernels) -> None:
+    """Every wrong output of some elements the NaN that is kept: the last of its column of b, else c's, else the first of its row of a."""
     fmt = problem.unit.out_format
     quiet = out.dtype.type(1 << (fmt.mantissa_bits - 1 + fmt.padding))
-    a, b = (_codes(x, fmt) for x in (problem.a, problem.b))
+    of_a, of_b = (Operand(x.codes[at], x.stored) for x in (problem.a, problem.b))
+    a, b = _codes(of_a, fmt), _codes(of_b, fmt)
     in_a, in_b = nan_places(a, fmt), nan_places(b, fmt)
-    kept: Codes = np.full_like(out, problem.unit.nan)
-    rows = np.argwhere(np.any(in_a, axis=2) & np.any(wrong, axis=2))
+    kept: Codes = np.full_like(out[at], problem.unit.nan)
+    rows = np.argwhere(np.any(in_a, axis=2) & np.any(wrong[at], axis=2))
     first = np.argmax(in_a, axis=2)[rows[:, 0], rows[:, 1]]
-    may_arise = _infinite(problem.a) or _infinite(problem.b)
+    may_arise = _infinite(of_a) or _infinite(of_b)
     for k in np.unique(first).tolist():
         t, i = rows[first == k].T
-        arose = _arose(problem, t, i, k, kernels) if may_arise else np.zeros((len(t), out.shape[2]), np.bool_)
+        arose = _arose(problem, at[t], i, k, kernels) if may_arise else np.zeros((len(t), out.shape[2]), np.bool_)
         kept[t, i] = np.where(arose, kept[t, i], (a[t, i, k] | quiet)[:, None])
     if problem.c is not None:
-        kept = np.where(nan_places(problem.c, fmt), problem.c | quiet, kept)
+        c = problem.c[at]
+        kept = np.where(nan_places(c, fmt), c | quiet, kept)
     last = b.shape[1] - 1 - np.argmax(in_b[:, ::-1], axis=1)[:, None]
     kept = np.where(np.any(in_b, axis=1)[:, None], np.take_along_axis(b, last, 1) | quiet, kept)
-    np.copyto(out, kept, where=wrong)
+    out[at] = np.where(wrong[at], kept, out[at])
 
 
 def _arose(problem: Problem, t: Rows, i: Rows, k: int, kernels: Kernels) -> Places:
