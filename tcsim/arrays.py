@@ -24,16 +24,20 @@ _CLASSES = {"PyTorch": ("torch", "Tensor"), "JAX": ("jax", "Array"), "CuPy": ("c
 _NARROW = ("bfloat", "float8")  # how the names of dtypes begin that numpy and CuPy have not themselves
 _WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 Function = TypeVar("Function", bound=Callable[..., Any])
+loaded = functools.cache(import_module)
+_seen: dict[type, str] = {}  # the kinds of classes met before
 
 
 def kind(x: object) -> str | None:
     """ "numpy", "PyTorch", "JAX" or "CuPy"; None for what is no array (lists, numbers, None)."""
     if isinstance(x, np.ndarray):
         return "numpy"
+    if type(x) in _seen:
+        return _seen[type(x)]
     for name, (package, cls) in _CLASSES.items():
         found = getattr(sys.modules.get(package), cls, None)
         if isinstance(found, type) and isinstance(x, found):
-            return name
+            return _seen.setdefault(type(x), name)
     return None
 
 
@@ -75,7 +79,7 @@ def door(
             there = on_gpu and kwargs.get("backend") in (None, "cuda")
             if there and gpu is not None:
                 module, attribute = gpu.split(":")
-                result = getattr(import_module(module), attribute)(like, *args, **kwargs)
+                result = getattr(loaded(module), attribute)(like, *args, **kwargs)
                 if result is not NotImplemented:
                     return result
             if on_gpu and given.get("out") is not None:
@@ -155,16 +159,16 @@ class Foreign:
     def on_cupy(self, x: Any, name: str) -> Any:
         """An argument as CuPy's array of its values: its own memory, of formats that CuPy has not as float32."""
         if kind(x) != self.name:
-            return import_module("tcsim_gpu.device").cupy().asarray(x) if isinstance(x, list | tuple) else x
+            return loaded("tcsim_gpu.device").cupy().asarray(x) if isinstance(x, list | tuple) else x
         codes, dtype = self.codes(x, name)
         if not dtype.startswith(_NARROW):
             return codes.view(dtype)
-        return import_module("tcsim.fp.on_gpu").decoded(codes, dtype)
+        return loaded("tcsim.fp.on_gpu").decoded(codes, dtype)
 
     @contextmanager
     def stream(self) -> Iterator[None]:
         """The arrays' own GPU, and where work is queued there: PyTorch's current stream, CuPy's own, JAX's after what it queued."""
-        module = import_module("tcsim_gpu.device")
+        module = loaded("tcsim_gpu.device")
         if self.name == "CuPy":
             with self.example.device:
                 yield
@@ -187,9 +191,9 @@ class Foreign:
 
     def codes(self, x: Any, name: str) -> tuple[Any, str]:
         """A GPU array's elements as CuPy's unsigned integers, sharing its memory, and the name of their dtype."""
-        cp = import_module("tcsim_gpu.device").cupy()
+        cp = loaded("tcsim_gpu.device").cupy()
         if self.name == "CuPy":
-            dtype, array = x.dtype.name, x
+            dtype, array = _name(x.dtype), x
         elif self.name == "JAX":
             jax = sys.modules["jax"]
             dtype = x.dtype.name
@@ -211,6 +215,11 @@ class Foreign:
             return sys.modules["torch"].from_dlpack(x)
         jax = sys.modules["jax"]
         return jax.numpy.from_dlpack(x if jax.config.jax_enable_x64 else _held_by_jax(x))
+
+
+@functools.cache
+def _name(dtype: Any) -> str:
+    return str(dtype.name)  # numpy takes as long as for a view
 
 
 def _rebuilt(result: tuple[Any, ...], part: Callable[[Any], Any]) -> Any:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from tcsim import arguments
-from tcsim.arrays import Foreign, kind
+from tcsim.arrays import Foreign, kind, loaded
 from tcsim.composed import run_composed
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.fp.on_gpu import decoded, encoded
@@ -51,30 +50,19 @@ def matmul_on_gpu(
     unit, plan_of, round = as_unit(unit), _schedule(schedule), arguments.one_rounding(rounding, round)
     check_round(round)
     arguments.threads(threads)
-    given, (seed_a, seed_b) = _Given(like, unit, codes), input_seeds(arguments.seed(seed))
+    seed = arguments.seed(seed)
+    given = _Given(like, unit, codes, round, input_seeds(seed))
     with like.stream():
         try:
-            x = given.operand(a, unit.a_format, "a", round, seed_a)
-            left, right, batch, drop = _shapes(x, given.operand(b, unit.b_format, "b", round, seed_b))
-            m, k, n = *left.shape[-2:], right.shape[-1]
-            start = None if c is None else _three(given.start(c, (*batch, m, n), drop), batch)
-            scales = given.scales(scale_a, scale_b, batch, (m, n, k))
-            if 0 in (*batch, m, n, k):
-                return NotImplemented
+            while True:
+                problem, shape, drop = _asked(given, (a, b, c), (scale_a, scale_b), plan_of, seed)
+                made = _made(problem, plan_of, threads)
+                if not given.mistaken():
+                    break
         except _Elsewhere:
             return NotImplemented
-        operands = Operand(_three(left, batch), unit.a_format), Operand(_three(right, batch), unit.b_format)
-        scale_a, scale_b = (None if s is None else _three(s, batch) for s in scales)
-        plan = (Sequential() if isinstance(plan_of, Composed) else plan_of).plan(k)
-        problem = Problem(unit, plan, *operands, start, scale_a, scale_b, arguments.seed(seed))
-        _check_segments(problem)
-        multiply = import_module("tcsim_gpu.proofs").multiply_cuda
-        if isinstance(plan_of, Composed):
-            made = run_composed(problem, plan_of, lambda part, _: multiply(part), threads)
-        else:
-            made = multiply(problem)
         out = unit.out_format
-        made = (made.view(out.name) if out.name in RESULTS else decoded(made, out)).reshape(*batch, m, n)
+        made = (made.view(out.name) if out.name in RESULTS else decoded(made, out)).reshape(shape)
         if drop[0]:
             made = made[..., 0, :]
         if drop[1]:
@@ -82,18 +70,55 @@ def matmul_on_gpu(
         return like.from_gpu(made)
 
 
+def _asked(
+    given: _Given, operands: tuple[Any, Any, Any], scales: tuple[Any, Any], plan_of: Schedule, seed: int
+) -> tuple[Problem, tuple[int, ...], tuple[bool, bool]]:
+    """The product of a call's arrays, the shape of its result, and which of m and n that drops."""
+    (a, b, c), unit = operands, given.unit
+    x, y = given.operand(a, unit.a_format, "a"), given.operand(b, unit.b_format, "b")
+    left, right, batch, drop = _shapes(x, y)
+    m, k, n = *left.shape[-2:], right.shape[-1]
+    shape = (*batch, m, n)
+    start = None if c is None else _three(given.start(c, shape, drop), batch)
+    scale_a, scale_b = (None if s is None else _three(s, batch) for s in given.scales(*scales, batch, (m, n, k)))
+    if 0 in (*shape, k):
+        raise _Elsewhere
+    plan = (Sequential() if isinstance(plan_of, Composed) else plan_of).plan(k)
+    sides = Operand(_three(left, batch), unit.a_format), Operand(_three(right, batch), unit.b_format)
+    problem = Problem(unit, plan, *sides, start, scale_a, scale_b, seed)
+    _check_segments(problem)
+    return problem, shape, drop
+
+
+def _made(problem: Problem, plan_of: Schedule, threads: int | None) -> Any:
+    """The codes of a product on the GPU."""
+    multiply = loaded("tcsim_gpu.proofs").multiply_cuda
+    if isinstance(plan_of, Composed):
+        return run_composed(problem, plan_of, lambda part, _: multiply(part), threads)
+    return multiply(problem)
+
+
 class _Given:
     """How a call's arrays on a GPU are read: as codes, copied only where values are of another format than the unit's."""
 
-    def __init__(self, like: Foreign, unit: Unit, codes: bool) -> None:
+    def __init__(self, like: Foreign, unit: Unit, codes: bool, round: str | None, seeds: tuple[int, int]) -> None:
         self.like, self.unit, self.only_codes = like, unit, codes
+        self.round, self.seeds = round, dict(zip("ab", seeds, strict=True))
+        self.trusts = round is None  # float32 is used as codes of a shorter format before it is known to hold no more
+        self.low_bits: Any = None
+
+    def mistaken(self) -> bool:
+        """Whether values were taken for those of a shorter format that are not; then none is, the next time."""
+        looked, self.low_bits = self.low_bits, None
+        self.trusts = looked is None or not looked.any()
+        return not self.trusts
 
     def codes(self, x: Any, name: str) -> tuple[Any, str]:
         if kind(x) != self.like.name:  # a list, a number
             raise _Elsewhere
         return self.like.codes(x, name)
 
-    def operand(self, x: Any, fmt: Format, name: str, round: str | None = None, seed: int = 0) -> Any:
+    def operand(self, x: Any, fmt: Format, name: str) -> Any:
         """The codes of an array in a format: of its values, of codes, of other values that it holds or that are rounded to it."""
         codes, dtype = self.codes(x, name)
         if dtype.startswith("u"):
@@ -105,11 +130,17 @@ class _Given:
             return codes
         if fmt.integer:
             raise _Elsewhere
+        round = self.round if name in self.seeds else None
         if dtype in ("float32", "float64"):
-            found = import_module("tcsim_gpu.conversion").codes_if_held(codes, FORMATS[dtype], fmt)
+            conversion = loaded("tcsim_gpu.conversion")
+            if self.trusts and fmt.padding:
+                self.low_bits = self.low_bits or conversion.LowBits()
+                if self.low_bits.looked_for(codes, FORMATS[dtype], fmt):
+                    return codes
+            found = conversion.codes_if_held(codes, FORMATS[dtype], fmt)
             if found is not None:
                 return found
-        return self._encoded(codes, dtype, fmt, round, seed=seed)
+        return self._encoded(codes, dtype, fmt, round, seed=self.seeds.get(name, 0))
 
     def _encoded(self, codes: Any, dtype: str, fmt: Format, round: str | None = None, **options: Any) -> Any:
         found = encoded(codes, dtype, fmt, round, **options if round else {})

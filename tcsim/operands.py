@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tcsim.problem import Codes, Operand
 Array = npt.NDArray[Any]
 
 
+@lru_cache(maxsize=64)
 def input_seeds(seed: int) -> tuple[int, int]:
     """The keys with which values of a and of b are rounded stochastically: the two halves of one Philox block.
 

@@ -25,6 +25,33 @@ def converted(operand: Operand, fmt: Format) -> Any:
     return to
 
 
+class LowBits:
+    """Whether codes of float32 have bits beneath those of a shorter format: they are its codes if not, and may be used as such before
+    it is known."""
+
+    def __init__(self, machine: PresentGpu = GPU) -> None:
+        self.machine = machine
+        self.found: Any = None
+        self.mark: Any = None
+
+    def looked_for(self, codes: Any, stored: Format, fmt: Format) -> bool:
+        """Begin to look at an array. False where its codes are not the format's even without such bits, and where they do not lie together."""
+        if not (fmt.padding and _padded(stored, fmt) and (codes.flags.c_contiguous or codes.flags.f_contiguous)):
+            return False
+        if (codes.ctypes.data if hasattr(codes, "ctypes") else codes.data.ptr) % 16:
+            return False
+        self.found = self.machine.xp.zeros(1, "uint32") if self.found is None else self.found
+        job = Beneath().set(words=codes, found=self.found, count=codes.size, mask=(1 << fmt.padding) - 1)
+        text = kernel_text("numbers.cuh", "beneath.cuh")
+        self.machine.launch(text, "beneath", (_blocks(codes.size, 16),), THREADS, job)
+        self.mark = self.machine.mark()
+        return True
+
+    def any(self) -> bool:
+        """Whether any of the arrays has such a bit; what was queued after they were looked at is not waited for."""
+        return self.found is not None and bool(int(self.machine.numbers_after(self.mark, self.found)[0]))
+
+
 def codes_if_held(codes: Any, stored: Format, fmt: Format, machine: PresentGpu = GPU) -> Any:
     """The codes in `fmt` of codes of `stored`, of any shape; None where it does not hold one of them. An array that lies the other way
     round still does.
@@ -34,7 +61,8 @@ def codes_if_held(codes: Any, stored: Format, fmt: Format, machine: PresentGpu =
     """
     if stored == fmt or not codes.size:
         return codes
-    if fmt.padding and _padded(stored, fmt) and not _some_beneath(codes, (1 << fmt.padding) - 1, machine):
+    beneath = LowBits(machine)
+    if beneath.looked_for(codes, stored, fmt) and not beneath.any():
         return codes
     turned = codes.ndim > 1 and codes.strides[-1] > codes.strides[-2]
     lines = codes.swapaxes(-1, -2) if turned else codes
@@ -46,6 +74,7 @@ def codes_if_held(codes: Any, stored: Format, fmt: Format, machine: PresentGpu =
     return to.swapaxes(-1, -2) if turned else to
 
 
+@cache
 def _padded(stored: Format, fmt: Format) -> bool:
     """Whether a format is another one without some low bits, in words as wide."""
     same = all(
@@ -59,18 +88,6 @@ def _all_held(stored: Format, fmt: Format) -> bool:
     finite = fmt.emax >= stored.emax and fmt.emin <= stored.emin and fmt.mantissa_bits >= stored.mantissa_bits and fmt.zero
     special = (fmt.nan != "none" or stored.nan == "none") and (fmt.infinities or not stored.infinities)
     return finite and special and (fmt.signed or not stored.signed) and fmt.max_finite >= stored.max_finite
-
-
-def _some_beneath(codes: Any, mask: int, machine: PresentGpu) -> bool:
-    """Whether any code has one of these bits; True as well for codes that do not lie together."""
-    whole = codes.flags.c_contiguous or codes.flags.f_contiguous
-    address = codes.ctypes.data if hasattr(codes, "ctypes") else codes.data.ptr
-    if not whole or address % 16:
-        return True
-    found = machine.xp.zeros(1, "uint32")
-    job = Beneath().set(words=codes, found=found, count=codes.size, mask=mask)
-    machine.launch(kernel_text("numbers.cuh", "beneath.cuh"), "beneath", (_blocks(codes.size, 16),), THREADS, job)
-    return bool(int(found[0]))
 
 
 def _convert(codes: Any, stored: Format, fmt: Format, told: bool, machine: PresentGpu) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ for bit. `multiword_gemm` splits float32 matrices into words and chains the smal
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
@@ -153,16 +153,21 @@ def _driver() -> ctypes.CDLL:
 
 def _tensor_map(matrix: Any, rows: int, kind: int) -> _Map:
     """The copy engine's description of a (rows of the matrix, k) array, k contiguous: boxes of 128 bytes of k by `rows`."""
+    pitch = matrix.strides[0] if matrix.shape[0] > 1 else matrix.shape[1] * matrix.itemsize  # a lone line may have any stride
+    return _map_at(matrix.data.ptr, matrix.shape, pitch, matrix.itemsize, rows, kind)
+
+
+@lru_cache(maxsize=256)
+def _map_at(address: int, shape: tuple[int, int], pitch: int, itemsize: int, rows: int, kind: int) -> _Map:
     out = _Map()
     aligned = (ctypes.c_uint8 * 192)()
     base = ctypes.addressof(aligned)
     place = base + (-base) % 64
-    sizes = (ctypes.c_uint64 * 2)(matrix.shape[1], matrix.shape[0])
-    pitch = matrix.strides[0] if matrix.shape[0] > 1 else matrix.shape[1] * matrix.itemsize  # a lone line may have any stride
+    sizes = (ctypes.c_uint64 * 2)(shape[1], shape[0])
     strides = (ctypes.c_uint64 * 1)(pitch)
-    box, step = (ctypes.c_uint32 * 2)(ROW_BYTES // matrix.itemsize, rows), (ctypes.c_uint32 * 2)(1, 1)
+    box, step = (ctypes.c_uint32 * 2)(ROW_BYTES // itemsize, rows), (ctypes.c_uint32 * 2)(1, 1)
     status = _driver().cuTensorMapEncodeTiled(
-        ctypes.c_void_p(place), kind, 2, ctypes.c_void_p(matrix.data.ptr), sizes, strides, box, step, 0, 3, 2, 0
+        ctypes.c_void_p(place), kind, 2, ctypes.c_void_p(address), sizes, strides, box, step, 0, 3, 2, 0
     )
     if status:
         raise RuntimeError(f"cuTensorMapEncodeTiled failed with status {status}")

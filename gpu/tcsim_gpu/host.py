@@ -89,6 +89,12 @@ class Host(PresentGpu):
     def settle(self) -> None:
         """Nothing is queued."""
 
+    def mark(self) -> Any:
+        return None
+
+    def numbers_after(self, mark: Any, array: Any) -> Any:
+        return array
+
     def launch(
         self,
         source: str,

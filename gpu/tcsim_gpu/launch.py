@@ -107,6 +107,16 @@ class PresentGpu:
         """Wait for what is queued."""
         self.xp.cuda.get_current_stream().synchronize()
 
+    def mark(self) -> Any:
+        """What passes once all that is queued so far is done."""
+        event = self.xp.cuda.Event(disable_timing=True)
+        event.record()
+        return event
+
+    def numbers_after(self, mark: Any, array: Any) -> Any:
+        """`numbers_after`."""
+        return numbers_after(mark, array)
+
     def launch(
         self,
         source: str,

@@ -80,7 +80,7 @@ def multiply_natively(problem: Problem, native: Unit, out: Any) -> None:
 def arranged(operand: Operand, z: int, fmt: Format, order: Any, straight: bool, any_way: bool = False) -> Any:
     """Matrix z of an operand (batch, rows, k) as codes of `fmt`, (rows, places) with k contiguous, or `any_way` that the kernel takes."""
     cp = device.cupy()
-    codes = converted(Operand(operand.codes[z : z + 1], operand.stored), fmt)[0]
+    codes = operand.codes[z] if operand.stored == fmt else converted(Operand(operand.codes[z : z + 1], operand.stored), fmt)[0]
     if straight and codes.strides[1] == codes.itemsize and codes.strides[0] == codes.itemsize * codes.shape[1]:
         return codes
     if straight and any_way and fabsum.lies_along_n(codes):

@@ -94,7 +94,8 @@ def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) ->
         tally.add("emulator", batch * m * n)
         return emulator.multiply_emulated_on_device(problem)
     cp = device.cupy()
-    problem = replace(problem, c=None if problem.c is None else cp.ascontiguousarray(problem.c))
+    if problem.c is not None:
+        problem = replace(problem, c=cp.ascontiguousarray(problem.c))
     out = cp.empty((batch, m, n), cp.uint32)
     if gate is None:
         native.multiply_natively(problem, step.native, out)

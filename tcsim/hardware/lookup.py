@@ -107,16 +107,17 @@ def as_unit(given: Unit | str | Any) -> Unit:
     """A Unit as it is, or the one that a string names. TypeError for anything else, a GPU's name alone included."""
     if isinstance(given, Unit):
         return given
-    if isinstance(given, str) and _parts(given) is not None:
-        return _named(given)
+    found = _named(given) if isinstance(given, str) else None
+    if found is not None:
+        return found
     raise TypeError(
         f"unit must be a Unit, as tcsim.unit('a100', 'float16') gives, or the name of one, 'a100:float16'; got {given!r}"
     )
 
 
 @lru_cache(maxsize=256)
-def _named(label: str) -> Unit:
-    return unit(label)  # takes as long as a small product
+def _named(label: str) -> Unit | None:
+    return None if _parts(label) is None else unit(label)  # takes as long as a small product
 
 
 def _parts(text: str) -> dict[str, str | None] | None:

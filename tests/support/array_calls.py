@@ -105,6 +105,8 @@ V100, NVFP4, MXFP8 = (tcsim.unit(*name) for name in (("v100", "float16"), ("b200
 WIDE = RNG.standard_normal((5, 600)).astype(np.float16)
 WIDE_INTEGERS = RNG.integers(-(10**6), 10**6, (5, 8))
 NARROW, SCALES = RNG.integers(0, 16, (5, 32), dtype=np.uint8), RNG.integers(0, 120, (5, 2), dtype=np.uint8)
+LOW_NAN = A.astype(np.float32)
+LOW_NAN.view(np.uint32)[2, 5] = 0x7F800001  # a NaN all of whose bits are beneath those of tf32
 STAYS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "values of the format": ((A, B, C), {"unit": V100}),
     "a unit's name": ((A, B, C), {"unit": "v100:float16"}),
@@ -116,6 +118,8 @@ STAYS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "a schedule": ((A, B), {"unit": V100, "schedule": tcsim.SplitK(2, 8), "threads": 1}),
     "words": ((A, B), {"unit": V100.replace(rounding="sr"), "seed": 7}),
     "tf32": ((A.astype(np.float32), B.astype(np.float32)), {"unit": "a100:tfloat32"}),
+    "tf32 and a NaN of float32": ((LOW_NAN, B.astype(np.float32)), {"unit": "a100:tfloat32"}),
+    "float32 rounded to tf32": ((C[:, :3], C[:3]), {"unit": "a100:tfloat32", "rounding": "rne"}),
     "integers": ((NARROW.view(np.int8), NARROW.T.view(np.int8)), {"unit": "a100:int8"}),
     "scales": ((NARROW, NARROW.T), {"unit": NVFP4, "scale_a": SCALES, "scale_b": SCALES.T.view(ml_dtypes.float8_e4m3fn)}),
     "scales, their dtype": (
@@ -153,6 +157,7 @@ COPIED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "values that no format holds": ((C, B[:4]), {"unit": V100}),
     "codes too wide": ((NARROW | 16, NARROW.T), {"unit": NVFP4, "scale_a": SCALES, "scale_b": SCALES.T}),
+    "values that tf32 has not": ((A.astype(np.float32), C[:1].repeat(24, 0)), {"unit": "a100:tfloat32"}),
     "codes of tf32 with low bits": ((np.ones((2, 3), np.uint32), np.ones((3, 2), np.uint32)), {"unit": "a100:tfloat32"}),
     "codes of another width": ((NARROW, B[:32]), {"unit": V100}),
     "unsigned integers": ((NARROW, NARROW.T), {"unit": "a100:int8"}),

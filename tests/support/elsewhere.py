@@ -111,6 +111,11 @@ def strictly(x: Any) -> Any:
     return type(x)(map(strictly, x)) if isinstance(x, tuple | list) else unwrapped(x)
 
 
+class _LowBits(conversion.LowBits):
+    def looked_for(self, codes: Any, *formats: Any) -> bool:
+        return super().looked_for(unwrapped(codes), *formats)
+
+
 def in_place_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make these arrays CuPy's, and the host the GPU on which they lie."""
     cupy = ModuleType("cupy")
@@ -132,4 +137,5 @@ def in_place_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(values, "worked_values", of_values)
     monkeypatch.setattr(conversion, "codes_if_held", lambda codes, *args: wrapped(held(unwrapped(codes), *args, machine)))
+    monkeypatch.setattr(conversion, "LowBits", lambda *_: _LowBits(machine))
     monkeypatch.setattr(proofs, "multiply_cuda", of_problem)
