@@ -135,6 +135,13 @@ extern "C" __global__ void largest(const uint4 *a, const uint4 *b, i64 a_count, 
 
 #endif
 
+// What an accumulator begins with. In PTX: the compiler would have all addresses first, more than there are registers for.
+__device__ __forceinline__ void load(float &to, const Product &p, int row, int column) {
+  const int known = p.c && row < p.m && column < p.n;
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov.f32 %0, 0f00000000;\n@p ld.global.f32 %0, [%1];\n}"
+               : "=f"(to) : "l"(p.c + (i64)row * p.n + column), "r"(known) : "memory");
+}
+
 // The other lane of two neighbours' x. In PTX: next to the compiler's own shuffles it would make the tensor instructions wait for each other.
 __device__ __forceinline__ float of_neighbour(float x) {
   float y;
@@ -187,10 +194,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) fabsum(const __grid_constan
     const int row = row0 + me * 64 + warp * 16 + lane / 4, column = column0 + lane % 4 * 2;
     float acc[R];
 #pragma unroll
-    for (int i = 0; i < R; i++) {
-      const int r = row + i % 4 / 2 * 8, c = column + i / 4 * 8 + i % 2;
-      acc[i] = p.c && r < p.m && c < p.n ? p.c[(i64)r * p.n + c] : 0.0f;
-    }
+    for (int i = 0; i < R; i++) load(acc[i], p, row + i % 4 / 2 * 8, column + i / 4 * 8 + i % 2);
     Stage s = {0, 0};
 #if CHAINED
     chain(g, acc, p.phases * tiles, s);
