@@ -25,6 +25,7 @@ from tcsim.probing.search.singly import moved_singly, scanned_singly
 _TRIES, _FOCUSES, _FEW = 8, 4, 8  # the last: picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 6e7, 1.2e8  # products simulated for one kind of arithmetic
+_FIRST_WORK = 6e7  # the most for a walk of k before other kinds were tried
 _ALL_WORK, _MOST_WORK = (
     7e8,
     1.4e9,
@@ -65,6 +66,8 @@ class Search(Numbers):
                 return self.result(self.tried[-1])
         if any(self.likely(f) and self.walked(f, confirm) for f in sorted(self.waiting, key=lambda f: -f.score)):
             return self.result(self.tried[-1])
+        if any(self.gone_on(numbers, confirm) for _, numbers in sorted(self.unfinished, key=lambda x: -x[0])):
+            return self.result(self.tried[-1])
         if self.looked_into(confirm, _WORK, _ONE_BLOCK) or any(self.attempt(found, confirm) for found in later):
             return self.result(self.tried[-1])
         if later and self.looked_into(confirm, _WORK, _ONE_BLOCK):
@@ -102,10 +105,34 @@ class Search(Numbers):
         return numbers.score >= min(best, 0.99) - _MARGIN
 
     def walked(self, numbers: Found, confirm: int) -> bool:
-        """Numbers of a kind walked along k, and what is left of sums looked for in them; whether it is confirmed."""
+        """Numbers of a kind walked along k; whether it is confirmed. Before every kind was tried not much is simulated for one: what did
+        not end goes on afterwards."""
         if (self.deep, numbers.parts) in self.begun:
             return False
         self.begun.append((self.deep, numbers.parts))
+        self.judge.end = np.inf if self.deep else self.judge.work + _FIRST_WORK
+        walked = self.whole(numbers)
+        ended, self.judge.end = not self.judge.ended, np.inf
+        if ended or walked.perfect:
+            return self.held(walked, confirm)
+        if walked.score > _ONE_BLOCK:
+            return self.gone_on(numbers, confirm)
+        self.unfinished.append((walked.score, numbers))
+        self.tried.append(walked)
+        return False
+
+    def gone_on(self, numbers: Found, confirm: int) -> bool:
+        """A walk that did not end, to its end; whether it is confirmed."""
+        return self.held(self.whole(numbers), confirm)
+
+    def held(self, walked: Found, confirm: int) -> bool:
+        """Whether a kind walked along k is confirmed."""
+        walked = self.settled(walked, confirm)
+        self.tried.append(walked)
+        return walked.perfect and self.confirmed >= confirm
+
+    def whole(self, numbers: Found) -> Found:
+        """Numbers of a kind walked along k, and what is left of sums looked for in them."""
         self.judge.allow(_WORK)
         walked = self.usual(self.walk(self._again(numbers, self.all)))
         scaled, least = self.box.formats.scale is not None, _ONE_BLOCK
@@ -122,9 +149,7 @@ class Search(Numbers):
             walked = self.focused(self.read(self._again(walked, self.all), self.all), kicked=False)
         if walked.score > _NEARLY and rounds_randomly(walked.parts):
             walked = self.climbed(walked, self.all)
-        walked = self.settled(walked, confirm)
-        self.tried.append(walked)
-        return walked.perfect and self.confirmed >= confirm
+        return walked
 
     def looked_into(self, confirm: int, work: float, least: float = 0.0) -> bool:
         """The best kinds so far explained further, those that explain `least` and one at any rate; whether one is confirmed.

@@ -23,7 +23,7 @@ _MARGIN = 0.015  # zeros that fill k up can show in one product
 _HOPELESS = 0.2  # what its own numbers leave so far behind another kind is asked for remainders last
 _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _SHAPES = (3, 1)  # block sizes for which remainders are read before blocks are known
-_TWO_WORK = 1.2e8  # products simulated for those of two products
+_TWO_WORK = 6e7  # products simulated for those of two products
 _FEW_LATE = 4  # how many of the shortest sums are looked at
 _LATE_SHAPES: tuple[Parts, ...] = ({"block_size": 9}, {"block_size": 1, "chain": 9})  # that hold their products
 

@@ -218,7 +218,8 @@ class Walker(Cuts):
             return best
         told = self.asked_orders.first_block(best.parts)
         sizes = [told] if told > 1 else range(1, _SIZES + 1)  # which blocks show only in the right order
-        tried = (self.asked_orders.alone({**best.parts, "block_size": n}) for n in sizes if n != best.parts["block_size"])
+        others = (n for n in sizes if n != best.parts["block_size"] and not self.judge.ended)
+        tried = (self.asked_orders.alone({**best.parts, "block_size": n}) for n in others)
         return self.first_best(best, chain.from_iterable(tried), used)
 
     def contested(self, found: Found, used: list[Batch], *, again: bool = True) -> Found:
@@ -260,7 +261,7 @@ class Walker(Cuts):
         in a wrong order may have shown a wrong rounding."""
         seen = set()
         for parts in tried:
-            if found.perfect:
+            if found.perfect or self.judge.ended:
                 break
             if parts["k_order"] not in seen:
                 seen.add(parts["k_order"])

@@ -47,6 +47,7 @@ class Judge:
     group: int | None = None  # the size of groups, where pairs of a scale showed it
     work: float = 0.0  # products simulated so far, those that take longer counted as several
     most: float = 0.0
+    end: float = np.inf  # of the work, whatever is allowed or spared before
     _kept: dict[tuple[Unit, int], int] = field(default_factory=dict)
     _units: dict[tuple[object, ...], Unit | None] = field(default_factory=dict)
     _wrong: dict[tuple[Unit, int], npt.NDArray[np.uint8]] = field(default_factory=dict)  # of what takes long, a bit an output
@@ -62,7 +63,12 @@ class Judge:
     @property
     def tired(self) -> bool:
         """Whether as much was simulated as is worth it."""
-        return self.work > self.most
+        return self.work > min(self.most, self.end)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more is simulated, whatever else is allowed."""
+        return self.work > self.end
 
     @property
     def spent(self) -> bool:
