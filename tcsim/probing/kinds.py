@@ -105,8 +105,8 @@ class Search(Numbers):
         return numbers.score >= min(best, 0.99) - _MARGIN
 
     def walked(self, numbers: Found, confirm: int) -> bool:
-        """Numbers of a kind walked along k; whether it is confirmed. Before every kind was tried not much is simulated for one: what did
-        not end goes on afterwards."""
+        """Numbers of a kind walked along k; whether it is confirmed. Before every kind was tried a walk may simulate a part of what it may
+        afterwards: one that ended so goes on at once where it explains most, else after the others."""
         if (self.deep, numbers.parts) in self.begun:
             return False
         self.begun.append((self.deep, numbers.parts))

@@ -139,7 +139,7 @@ extern "C" __global__ void largest(const uint4 *a, const uint4 *b, i64 a_count, 
 __device__ __forceinline__ void load(float &to, const Product &p, int row, int column) {
   const int known = p.c && row < p.m && column < p.n;
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov.f32 %0, 0f00000000;\n@p ld.global.f32 %0, [%1];\n}"
-               : "=f"(to) : "l"(p.c + (i64)row * p.n + column), "r"(known) : "memory");
+               : "=&f"(to) : "l"(p.c + (i64)row * p.n + column), "r"(known) : "memory");
 }
 
 // The other lane of two neighbours' x. In PTX: next to the compiler's own shuffles it would make the tensor instructions wait for each other.
