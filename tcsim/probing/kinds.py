@@ -66,7 +66,7 @@ class Search(Numbers):
                 return self.result(self.tried[-1])
         if any(self.likely(f) and self.walked(f, confirm) for f in sorted(self.waiting, key=lambda f: -f.score)):
             return self.result(self.tried[-1])
-        if any(self.gone_on(numbers, confirm) for _, numbers in sorted(self.unfinished, key=lambda x: -x[0])):
+        if any(self.gone_on(*begun, confirm) for begun in sorted(self.unfinished, key=lambda x: -x[0].score)):
             return self.result(self.tried[-1])
         if self.looked_into(confirm, _WORK, _ONE_BLOCK) or any(self.attempt(found, confirm) for found in later):
             return self.result(self.tried[-1])
@@ -116,14 +116,15 @@ class Search(Numbers):
         if ended or walked.perfect:
             return self.held(walked, confirm)
         if walked.score > _ONE_BLOCK:
-            return self.gone_on(numbers, confirm)
-        self.unfinished.append((walked.score, numbers))
+            return self.gone_on(walked, numbers, confirm)
+        self.unfinished.append((walked, numbers))
         self.tried.append(walked)
         return False
 
-    def gone_on(self, numbers: Found, confirm: int) -> bool:
+    def gone_on(self, walked: Found, numbers: Found, confirm: int) -> bool:
         """A walk that did not end, to its end; whether it is confirmed."""
-        return self.held(self.whole(numbers), confirm)
+        again = self.whole(numbers)
+        return self.held(max(again, self._again(walked, self.all), key=lambda f: f.score), confirm)
 
     def held(self, walked: Found, confirm: int) -> bool:
         """Whether a kind walked along k is confirmed."""

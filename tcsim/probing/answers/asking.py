@@ -58,7 +58,7 @@ class Asking:
         self.nans = self._nan_codes()
         self.tried: list[Found] = []
         self.waiting: list[Found] = []  # numbers of kinds that do not explain one product
-        self.unfinished: list[tuple[float, Found]] = []  # numbers whose walk had too little work, and what it explained
+        self.unfinished: list[tuple[Found, Found]] = []  # walks that had too little work, and the numbers that they began with
         self.put_off: list[Found] = []  # kinds that are tried after all others
         self.reached: dict[tuple[Any, ...], float] = {}  # of one product by numbers of each mode, from where it began last
         self.begun: list[tuple[bool, Parts]] = []  # whether all kinds were tried once, and numbers from which k was walked then

@@ -43,6 +43,7 @@ _EXCHANGED = 0.6  # of these
 _SHORT = 24  # products of orders that are asked for together
 _AGAIN, _WORK = 3, 1e7  # shapes tried again from other orders, and products simulated for each
 _NEAR_WORK = 8e7  # the same of one that explains nearly all
+_KNOWN_ORDERS = 50  # drawn again, after which all are taken to be tried
 _KNOWN = 0.998  # of everything explained by blocks that are right
 _NEARLY = 0.05  # of the sums asked for an order left by one that explains nearly all
 _CHANGED = 0.1  # of sums by zeros behind them
@@ -112,8 +113,9 @@ class Climbs:
             key = unit, begun.tobytes()
             if asked is None or self.judge.tired or key in self._ended or not self._able(unit, asked, length):
                 continue
-            self._ended.add(key)
             left, order = self._climbed(unit, asked, begun)
+            if not self.judge.ended:
+                self._ended.add(key)
             yield _Tried(parts, unit, left, order)
 
     def _from_elsewhere(self, end: _Tried) -> _Tried:
@@ -121,10 +123,14 @@ class Climbs:
         asked, near = self._asked.get((end.order.size, end.unit.stochastic)), self._nearly(end)
         if near:
             self.judge.spare(_NEAR_WORK)
-        most = self.judge.work + (_NEAR_WORK if near else _WORK)
-        while asked is not None and end.left and self.judge.work < most and not self.judge.tired:
+        most, known, seen = self.judge.work + (_NEAR_WORK if near else _WORK), 0, set[bytes]()
+        while asked is not None and end.left and self.judge.work < most and known < _KNOWN_ORDERS and not self.judge.tired:
             near = self._nearly(end)
             begun = end.order[self._few_exchanged(end.order.size)] if near else self.rng.permutation(end.order.size)
+            if begun.tobytes() in seen:  # of a few products there are not many
+                known += 1
+                continue
+            seen.add(begun.tobytes())
             left, order = self._climbed(end.unit, asked, begun)
             end = replace(end, left=left, order=order) if left < end.left else end
         return end
