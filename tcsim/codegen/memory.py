@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import types
+from numba import from_dtype, types
 from numba.extending import intrinsic
 
 from tcsim.codegen.jit import inline, noalias
@@ -30,6 +32,14 @@ def matrices(codes: npt.NDArray[Any] | None) -> Matrices:
         return Matrices(0, 0, 0, 0, 1)
     batch, row, column = codes.strides
     return Matrices(codes.__array_interface__["data"][0], batch, row, column, codes.itemsize)
+
+
+_EACH = len(Matrices._fields)
+
+
+def in_a_row(arrays: Iterable[npt.NDArray[Any] | None]) -> list[int]:
+    """The Matrices of arrays, one after the other: a kernel is handed one row of integers sooner than many tuples."""
+    return [number for codes in arrays for number in matrices(codes)]
 
 
 def _pointer(builder: Any, address: Any, bits: int) -> Any:
@@ -123,6 +133,34 @@ def _record_type(kind: type) -> np.dtype[np.void]:
     """Of a class whose fields are said to be integers, or classes of this sort."""
     fields = get_type_hints(kind)
     return np.dtype([(name, np.int64 if each is int else _record_type(each)) for name, each in fields.items()])
+
+
+@inline
+def matrices_at(numbers, place):
+    """The Matrices that stand in a row of integers, so many others before them."""
+    first = place * _EACH
+    return Matrices(numbers[first], numbers[first + 1], numbers[first + 2], numbers[first + 3], numbers[first + 4])
+
+
+def as_row(values: Any) -> npt.NDArray[np.int64]:
+    """A NamedTuple of integers and of tuples of them as one row, which a kernel is handed sooner than a record."""
+    return np.array(list(chain.from_iterable([x if isinstance(x, tuple) else (x,) for x in values])), np.int64)
+
+
+def records_of(kind: type) -> Any:
+    """What makes a record of such a row again, in a kernel."""
+
+    @intrinsic
+    def record_of(typingctx: Any, row: Any) -> Any:
+        made = from_dtype(_record_type(kind))
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            data = context.make_array(signature.args[0])(context, builder, args[0]).data
+            return builder.bitcast(data, context.get_value_type(made))
+
+        return made(row), codegen
+
+    return record_of
 
 
 @inline

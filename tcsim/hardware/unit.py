@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, make_dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from tcsim.errors import unknown
 from tcsim.fp.formats import Format, format_named
 from tcsim.fp.modes import MODES
-from tcsim.hardware.part import Part, choice, refusal
+from tcsim.hardware.part import Clean, Part, choice, refusal
 from tcsim.hardware.parts import Evidence, Instruction, LateC, Operands, Output, Scaling, Specials, Walk
 from tcsim.hardware.sums import Aligned, Fused, Integer, Paired, Rounded, Sum, TwoStage
 from tcsim.hardware.zeros import Zeros, zeros_of
@@ -29,6 +29,7 @@ _SELECTORS = {
 }
 _POSITIONAL = ("gpu", "instruction", "a", "b", "out", "block_size", "fraction_bits")
 _NAMED_FOR = ("a", "b", "scale", "scale_block", "group_size")  # a block-scaled name stands for these
+_PLAIN = frozenset({str, int, bool})
 P = TypeVar("P", bound=Part)
 
 
@@ -50,16 +51,41 @@ def flat_fields(parts: tuple[type[Part], ...]) -> list[tuple[str, str, Any]]:
     return list(found.values())
 
 
+class _Absent(NamedTuple):
+    """A field of a part that a unit has not: what makes of a value the one that is kept, and the one that it must be."""
+
+    kind: type[Part]
+    name: str
+    clean: Clean
+    usual: Any
+
+
 @lru_cache(maxsize=256)
-def _names_of(
-    kinds: tuple[type[Part], ...], present: tuple[bool, ...]
-) -> tuple[list[tuple[type[Part], list[str]]], list[tuple[type[Part], str]]]:
-    """The fields of the parts that a unit has, and every other field with the part that it is of."""
+def _names_of(owner: Any, present: tuple[bool, ...]) -> tuple[list[tuple[type[Part], list[str]]], list[_Absent]]:
+    """The fields of the parts that a unit has, and every other field."""
+    kinds, named = owner.PARTS, owner.named()
     names = {kind: [name for name, _ in kind.declared()] for kind in kinds}
     own = [(kind, names[kind]) for kind, there in zip(kinds, present, strict=True) if there]
     held = {name for _, some in own for name in some}
+    neutral = next(kind.neutral for kind, _ in own if issubclass(kind, Sum))
     others = [(kind, name) for kind, there in zip(kinds, present, strict=True) if not there for name in names[kind]]
-    return own, [(kind, name) for kind, name in others if name not in held]
+    absent = [
+        _Absent(kind, name, named[name].metadata["clean"], neutral.get(name, named[name].default))
+        for kind, name in others if name not in held
+    ]  # fmt: skip
+    return own, absent
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _kept(kind: Any, *values: Any) -> Any:
+    return kind(*values)
+
+
+def _part_of(kind: Any, values: list[Any]) -> Part:
+    """A part, the same one for the same plain values: units that differ in one part share the others."""
+    plain = all([x is None or type(x) in _PLAIN for x in values])
+    part: Part = _kept(kind, *values) if plain else kind(*values)
+    return part
 
 
 def _flat_field(name: str, kind: str, declared: Field[Any]) -> tuple[str, str, Any]:
@@ -122,21 +148,23 @@ class Unit(_Flat):
         kinds, flat, named = type(self).PARTS, vars(self), self.named()
         for name in _SELECTORS:
             named[name].metadata["clean"](name, flat[name])
-        own, others = _names_of(kinds, tuple([kind.present(flat) for kind in kinds]))
-        parts = tuple([kind(*[flat[name] for name in names]) for kind, names in own])
+        owner: Any = type(self)
+        own, absent = _names_of(owner, tuple([kind.present(flat) for kind in kinds]))
+        parts = tuple([_part_of(kind, [flat[name] for name in names]) for kind, names in own])
         for part in parts:
             flat.update(vars(part))
         flat["parts"] = parts
-        for _, name in others:
-            flat[name] = named[name].metadata["clean"](name, flat[name])
+        changed = [x for x in absent if flat[x.name] is not x.usual]
+        for x in changed:
+            flat[x.name] = x.clean(x.name, flat[x.name])
         added = self.sum
         added.check(self)  # what is added decides what can be said of the rest
         for part in parts:
             if part is not added:
                 part.check(self)
-        for kind, name in others:
-            value, usual = flat[name], added.neutral.get(name, named[name].default)
-            if value != usual:
+        for kind, name, _, usual in changed:
+            if flat[name] != usual:
+                value = flat[name]
                 raise refusal(kind.missing(name, value, flat) or f"{name}={value!r}: {added.noun} has only {name}={usual!r}")
 
     @classmethod

@@ -41,10 +41,24 @@ class Batch:
     scale_b: Codes | None = None
     d: Codes | None = None
     places: Places | None = None
+    _laid_out: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def size(self) -> int:
         return self.c.size
+
+    def problem(self, unit: Unit, schedule: Schedule, seed: int) -> Problem:
+        """What a unit is asked here."""
+        a, b = Operand(self.a, unit.a_format), Operand(self.b, unit.b_format)
+        return Problem(unit, schedule.plan(self.a.shape[2]), a, b, self.c, self.scale_a, self.scale_b, seed)
+
+    def laid_out(self, unit: Unit) -> general.Arrays:
+        """The arrays as a kernel reads them for units of the same formats."""
+        known = unit.a_format, unit.b_format, unit.out_format, unit.scale_format, unit.scale_block
+        if not self._laid_out or self._laid_out[0] != known:
+            self._laid_out[:] = known, general.Arrays(self.problem(unit, Sequential(), 0), 1)
+        found: general.Arrays = self._laid_out[1]
+        return found
 
 
 @dataclass(frozen=True)
@@ -201,25 +215,21 @@ def output_codes(result: Any, fmt: Format, shape: tuple[int, ...]) -> Codes:
 def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: int = 0) -> Codes:
     """The codes that a unit gives for a batch."""
     plain = schedule is None and unit.sum_format is None and not unit.keeps_nan and unit.arithmetic != "integer"
-    if unit.stochastic and batch.places is not None and not plain:
+    if plain:
+        out = np.empty(batch.c.shape, unit.out_format.storage)
+        if out.size:
+            batch.laid_out(unit).write(unit, out, seed, batch.places)  # starts faster than the kernels for large problems
+        return out
+    if unit.stochastic and batch.places is not None:
         return simulated(unit, _among_others(batch), schedule, seed)[batch.places]
     composed_of = isinstance(schedule, Composed)
-    problem = Problem(
-        unit,
-        (Sequential() if schedule is None or composed_of else schedule).plan(batch.a.shape[2]),
-        Operand(batch.a, unit.a_format),
-        Operand(batch.b, unit.b_format),
-        batch.c,
-        batch.scale_a,
-        batch.scale_b,
-        seed,
-    )
+    problem = batch.problem(unit, Sequential() if schedule is None or composed_of else schedule, seed)
     if isinstance(schedule, Composed):
         return composed.run_composed(problem, schedule, dispatch.multiply_cpu, 1)
     if unit.sum_format is not None or unit.keeps_nan or unit.arithmetic == "integer":
         return dispatch.multiply_cpu(problem, 1, dispatch.GENERAL)
     out = np.empty(batch.c.shape, unit.out_format.storage)
-    general.multiply_general(problem, out, 1, batch.places)  # starts faster than the kernels for large problems
+    general.multiply_general(problem, out, 1, batch.places)
     return out
 
 

@@ -15,7 +15,7 @@ from tcsim.probing.questions.chance import chance_of
 from tcsim.probing.questions.codes import kept_bits
 from tcsim.probing.result import ProbeResult, result_of_search
 from tcsim.probing.search import simpler
-from tcsim.probing.search.candidates import arithmetic_kind, by_halves, mode_of, modes, unit_of_parts
+from tcsim.probing.search.candidates import arithmetic_kind, by_halves, mode_of, modes, other_roundings, unit_of_parts
 from tcsim.probing.search.challenge import missed_along, missed_at_edges, moved, refuted_before, refuted_by
 from tcsim.probing.search.elimination import Found, best_of, descend, improve, kicks, starting_points
 from tcsim.probing.search.focus import focus, missed_most, rounds_randomly, with_random_words
@@ -141,7 +141,11 @@ class Search(Numbers):
         if scaled or below.score > walked.score:
             least = _SCALED
         walked = self.walk(below) if below.score > walked.score and not below.perfect else below
-        walked = self.by_words(self.read(walked, self.all), numbers)
+        walked = self.read(walked, self.all)
+        walked = best_of(
+            self.judge, walked, [{"rounding": r} for r in other_roundings(walked.parts)], self.all
+        )  # sums show it better
+        walked = self.by_words(walked, numbers)
         if walked.score > least and not walked.perfect:
             self.judge.allow(_WORK)
             walked = self.focused(walked, kicked=False)  # sums show cuts that one product does not
@@ -272,7 +276,9 @@ class Search(Numbers):
             found = better
         random = (kicked or found.score > _ONE_BLOCK) and found.parts["arithmetic"] in ("aligned", "two-stage", "rounded")
         if random and not found.perfect:
-            return best_of(self.judge, found, with_random_words(found.parts), used)  # whole: words go by place
+            return best_of(
+                self.judge, found, with_random_words(self.box.formats, found.parts), used
+            )  # whole: words go by place
         return found
 
     def confirm(self, found: Found, outputs: int) -> Batch | None:

@@ -15,7 +15,7 @@ import tcsim
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Box, Formats, simulated
 from tcsim.probing.questions.edges import edge_sums
-from tcsim.probing.questions.families import sum_batches
+from tcsim.probing.questions.families import one_product, sum_batches
 from tcsim.probing.search import challenge, structure
 from tcsim.probing.search.candidates import USUAL, all_moves, parts_of
 from tcsim.probing.search.elimination import Judge
@@ -117,6 +117,30 @@ def test_what_refuted_one_record_is_held_against_the_next() -> None:
     assert np.array_equal(simulated(H200, refuted), refuted.d)
     assert challenge.refuted_before(box, judge, H200) is None
     assert box.calls == 1
+
+
+def test_numbers_that_move_together_are_told_at_one_place() -> None:
+    """(0, 234) of the random what-ifs: what refuted one distance below a least exponent was explained by the next at the same place."""
+    box = _asked(draw_unit(np.random.default_rng([0, 234])))
+    parts = {**parts_of(draw_unit(np.random.default_rng([0, 234]))), "fraction_bits": 53, "min_exponent": -152}
+    now = {**parts, "fraction_bits": 60, "min_exponent": -145}
+    known, judge, rng = box.formats, Judge(box.formats), np.random.default_rng(0)
+    assert challenge.moved(known, parts, now) == [(challenge.TOGETHER, 1)]
+    assert challenge.moved(known, now, parts) == [(challenge.TOGETHER, -1)]
+    assert challenge.moved(known, parts, {**now, "min_exponent": -144}) == [("fraction_bits", 1), ("min_exponent", 1)]
+    seen = [box.ask(one_product(rng, known, 4))]
+    refuting = challenge.missed_along(box, rng, judge, now, challenge.TOGETHER, 1, seen)
+    assert refuting
+    assert all(judge.missed(now, batch).any() for batch in refuting)
+
+
+@pytest.mark.parametrize("name", ["min_exponent", "both", "late_fraction_bits"])
+def test_a_number_that_the_next_record_has_not_is_left(name: str) -> None:
+    """(9402, 352): a least exponent moved, and what explained that had none."""
+    box = _asked(H200)
+    parts = {**parts_of(H200), "min_exponent": None}
+    assert challenge.missed_along(box, np.random.default_rng(0), Judge(box.formats), parts, name, 1, []) == []
+    assert not box.calls
 
 
 @pytest.mark.parametrize("name", ["fraction_bits", "min_exponent", "rounding", "block_size", "align_rounding"])

@@ -37,6 +37,10 @@ def _float64_of_bits(x: Any) -> Any:
     return np.int64(x).view(np.float64)
 
 
+def _itself(values: Any) -> Any:
+    return values
+
+
 def _memory(bits: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
     kind = {8: ctypes.c_uint8, 16: ctypes.c_uint16, 32: ctypes.c_uint32, 64: ctypes.c_int64}[bits]
 
@@ -53,7 +57,7 @@ def _intrinsic(function: Any) -> Any:
     """Python's version of a function that only LLVM knows, by its name."""
     known = {
         "at": _at, "leading_zeros": _leading_zeros, "bits_of_float64": _bits_of_float64, "float64_of_bits": _float64_of_bits,
-        "_load64": _memory(64)[0], "_store64": _memory(64)[1],
+        "_load64": _memory(64)[0], "_store64": _memory(64)[1], "record_of": _itself,
     }  # fmt: skip
     if function.__name__ in ("load", "store"):
         cells = dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
@@ -80,7 +84,8 @@ def load() -> Any:
     try:
         jit = importlib.import_module("tcsim.codegen.jit")
         jit._compiled = jit._inner = _as_it_is
-        importlib.import_module("tcsim.codegen.memory").record = _numbers
+        memory = importlib.import_module("tcsim.codegen.memory")
+        memory.record = memory.as_row = _numbers
         run = importlib.import_module("tcsim.kernels.general.run")
     finally:
         numba.extending.intrinsic, numba.extending.overload = real

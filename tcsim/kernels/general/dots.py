@@ -12,11 +12,12 @@ import numpy as np
 
 from tcsim.codegen.jit import inline_ir, noalias, routine
 from tcsim.codegen.scratch import zeros_table
+from tcsim.hardware.unit import Unit
 from tcsim.kernels.general.numbers import FINITE, NAN, PLUS_INF
 from tcsim.kernels.general.panel import block_scale
 from tcsim.kernels.general.row import special_product
 from tcsim.kernels.general.spec import WINDOW, widths
-from tcsim.problem import Codes, Problem
+from tcsim.problem import Codes
 
 
 class Factors(NamedTuple):
@@ -64,11 +65,16 @@ def multiply_scales(spec, scale_a, scale_b, t, first, columns, ks, blocks, start
                 panel.gb[p, j], panel.hb[p, j] = x * y, e + f
 
 
-def fit(problem: Problem) -> bool:
-    """Whether a problem is many single outputs whose products, of factors and of scales, fit in a word."""
-    (batch, m, n, _), scale = problem.shape, problem.unit.scale_format
-    scales = 0 if scale is None or problem.unit.group_size == 1 else 2 * scale.precision
-    return m == n == 1 < batch and max(widths(problem.unit).product, scales) <= WINDOW
+def single_outputs(shape: tuple[int, int, int, int]) -> bool:
+    """Whether a problem of (batch, m, n, k) is many single outputs."""
+    batch, m, n, _ = shape
+    return m == n == 1 < batch
+
+
+def in_words(unit: Unit) -> bool:
+    """Whether a unit's products, of factors and of scales, fit in a word."""
+    scales = 0 if unit.scale_format is None or unit.group_size == 1 else 2 * unit.scale_format.precision
+    return max(widths(unit).product, scales) <= WINDOW
 
 
 def along_columns(arrays: tuple[Codes | None, ...]) -> tuple[Codes | None, ...]:

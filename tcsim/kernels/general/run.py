@@ -7,14 +7,27 @@ value of the unit; `total` carries the schedule's additions outside it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.codegen.jit import inline, inline_ir, kernel_uncounted, routine
-from tcsim.codegen.memory import at, load_code, matrices, store_code
+from tcsim.codegen.memory import (
+    Matrices,
+    TableSide,
+    as_row,
+    at,
+    in_a_row,
+    load_code,
+    matrices_at,
+    records_of,
+    store_code,
+)
 from tcsim.codegen.scratch import release, room, room_table, zeros
+from tcsim.fp.formats import Format
+from tcsim.hardware.unit import Unit
 from tcsim.kernels.general import dots
 from tcsim.kernels.general.dots import multiply_columns, multiply_scales, new_factors
 from tcsim.kernels.general.numbers import (
@@ -22,6 +35,7 @@ from tcsim.kernels.general.numbers import (
     ZERO_E,
     decode_number,
     encode_number,
+    layout,
     round_float64,
     to_float64,
 )
@@ -36,15 +50,12 @@ from tcsim.kernels.general.panel import (
     plan_chunk,
 )
 from tcsim.kernels.general.row import Row, start_over
-from tcsim.kernels.general.spec import (
-    order_of,
-    spec_of,
-    sums_of,
-)
-from tcsim.kernels.general.tables import sides_of
+from tcsim.kernels.general.spec import Kind, PlanSums, Spec, order_of, plan_sums, spec_of_layouts
+from tcsim.kernels.general.tables import tables_of
 from tcsim.kernels.general.walks import add_outside, run_row
 from tcsim.kernels.left import Boxes
-from tcsim.problem import Codes, Problem
+from tcsim.problem import Codes, Operand, Problem
+from tcsim.schedule import Plan
 from tcsim.tasks import default_threads, run_tasks
 
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -62,9 +73,23 @@ class Tiles(NamedTuple):
     dots: int = 0  # 1: every column has a row of a of its own
 
 
+_ARRAYS = ("a", "b", "c", "d", "scale_a", "scale_b")
+_D, _TILES = (n * len(Matrices._fields) for n in (_ARRAYS.index("d"), len(_ARRAYS)))
+_SEED = _TILES + len(Tiles._fields)
+_spec_of, _sums_of = records_of(Spec), records_of(PlanSums)
+
+
 @kernel_uncounted
-def run_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, sums_, order, bounds, tiles, boxes, places, seed):
-    """Boxes first … last - 1 of D = C + A·B, no larger than a tile, each with the random words of its element's place in a batch."""
+def run_tiles(first, last, kind, spec_row, sums_row, order, bounds, table_a, table_b, numbers, boxes, places):
+    """Boxes first … last - 1 of D = C + A·B, no larger than a tile, each with the random words of its element's place in a batch.
+    `numbers` as `_numbers` has them."""
+    spec, sums_ = _spec_of(spec_row), _sums_of(sums_row)
+    a, b = TableSide(matrices_at(numbers, 0), table_a), TableSide(matrices_at(numbers, 1), table_b)
+    c, d, scale_a, scale_b = (
+        matrices_at(numbers, 2), matrices_at(numbers, 3), matrices_at(numbers, 4), matrices_at(numbers, 5)
+    )  # fmt: skip
+    tiles = Tiles(numbers[_TILES], numbers[_TILES + 1], numbers[_TILES + 2], numbers[_TILES + 3], numbers[_TILES + 4])
+    seed = np.uint64(numbers[_SEED])
     capacity = max(min(max(CHUNK, spec.period), bounds[bounds.size - 1]), np.int64(1))
     rows, width = tiles.rows, lanes_of(tiles.columns)
     ks = room(capacity, np.int64)
@@ -186,21 +211,52 @@ def multiply_general(problem: Problem, out: Codes, threads: int | None = None, p
     """Write D's codes into `out`, (batch, m, n). With `places`, one for each element of the batch, random words are those of the
     elements that stand there in a batch of others.
     """
-    batch, m, n, _ = problem.shape
-    if not out.size:
-        return
-    places = np.arange(batch) if places is None else places
-    if dots.fit(problem):
-        _run(problem, out, threads, places, Tiles(1, batch, 1, min(COLUMNS, batch), 1), _cut((0, 0, 1, 0, batch), 1))
-        return
-    count = threads or default_threads()
-    high = max(1, min(ROWS, m, -(-batch * m * -(-n // COLUMNS) // (4 * count))))
-    boxes = _cut((0, 0, m, 0, n), high)
-    if batch > 1:
-        element = np.repeat(np.arange(batch), len(boxes))
-        boxes = np.tile(boxes, (batch, 1))
-        boxes[:, 0] = element
-    _run(problem, out, threads, places, Tiles(m, n, high, min(COLUMNS, n)), boxes)
+    if out.size:
+        Arrays(problem, threads).write(problem.unit, out, problem.seed, places)
+
+
+class _Cut(NamedTuple):
+    """How outputs are cut, and what `run_tiles` is handed of the arrays: all but where D begins, and the seed."""
+
+    boxes: Boxes
+    numbers: npt.NDArray[np.int64]
+    steps: tuple[int, ...]  # those of D
+
+
+class Arrays:
+    """The arrays of a problem as the kernel reads them, for every unit of its formats: many units may be asked the same question, and
+    to find where its numbers lie takes longer than to multiply a few of them."""
+
+    def __init__(self, problem: Problem, threads: int | None = None) -> None:
+        self.problem, self.threads = problem, threads
+        self._cuts: dict[bool, _Cut] = {}
+        self._single, self._places = dots.single_outputs(problem.shape), np.arange(problem.shape[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Arrays, (self.problem, self.threads)  # addresses are those of this process
+
+    def write(self, unit: Unit, out: Codes, seed: int, places: Places | None = None) -> None:
+        """Write what a unit answers into `out`, as `multiply_general`."""
+        reading = reading_of(unit, self.problem.a, self.problem.b)
+        along = self._single and reading.in_words
+        cut = self._cuts.get(along)
+        if cut is None or cut.steps != out.strides:
+            cut = self._cuts[along] = self._cut(along, out)
+        _run(unit, reading, self.problem.plan, cut, out, seed, self.threads, self._places if places is None else places)
+
+    def _cut(self, along: bool, out: Codes) -> _Cut:
+        """`along`: single outputs side by side."""
+        batch, m, n, _ = self.problem.shape
+        if along:
+            return _cut_of(self.problem, out, Tiles(1, batch, 1, min(COLUMNS, batch), 1), _boxes((0, 0, 1, 0, batch), 1))
+        count = self.threads or default_threads()
+        high = max(1, min(ROWS, m, -(-batch * m * -(-n // COLUMNS) // (4 * count))))
+        boxes = _boxes((0, 0, m, 0, n), high)
+        if batch > 1:
+            element = np.repeat(np.arange(batch), len(boxes))
+            boxes = np.tile(boxes, (batch, 1))
+            boxes[:, 0] = element
+        return _cut_of(self.problem, out, Tiles(m, n, high, min(COLUMNS, n)), boxes)
 
 
 def write_boxes(problem: Problem, out: Codes, boxes: Boxes, threads: int | None) -> None:
@@ -210,35 +266,69 @@ def write_boxes(problem: Problem, out: Codes, boxes: Boxes, threads: int | None)
     batch, m, n, _ = problem.shape
     high, wide = (int((boxes[:, end] - boxes[:, end - 1]).max()) for end in (2, 4))
     if high > ROWS or wide > COLUMNS:
-        boxes = np.concatenate([_cut(box, ROWS) for box in boxes])
-    _run(problem, out, threads, np.arange(batch), Tiles(m, n, min(ROWS, high), min(COLUMNS, wide)), boxes)
+        boxes = np.concatenate([_boxes(box, ROWS) for box in boxes])
+    cut = _cut_of(problem, out, Tiles(m, n, min(ROWS, high), min(COLUMNS, wide)), boxes)
+    reading = reading_of(problem.unit, problem.a, problem.b)
+    _run(problem.unit, reading, problem.plan, cut, out, problem.seed, threads, np.arange(batch))
 
 
-def _cut(box: Any, high: int) -> Boxes:
+def _boxes(box: Any, high: int) -> Boxes:
     """A box as tiles of at most so many rows, COLUMNS wide."""
     t, i0, i1, j0, j1 = box
     tiles = [(t, i, min(i + high, i1), j, min(j + COLUMNS, j1)) for i in range(i0, i1, high) for j in range(j0, j1, COLUMNS)]
     return np.array(tiles, np.int64)
 
 
-def _check_sums(problem: Problem) -> None:
+def _cut_of(problem: Problem, out: Codes, tiles: Tiles, boxes: Boxes) -> _Cut:
+    arrays = (problem.a.codes, problem.b.codes, problem.c, out, problem.scale_a, problem.scale_b)
+    numbers = in_a_row(dots.along_columns(arrays) if tiles.dots else arrays)
+    return _Cut(boxes, np.array([*numbers, *tiles, 0], np.int64), out.strides)
+
+
+def _check_sums(unit: Unit, plan: Plan) -> None:
     """Refuse sums outside the unit of numbers that float64, in which they are added, does not hold."""
-    out = problem.unit.out_format
-    if problem.plan.sum is not None and (out.emax > 1023 or out.emin - out.mantissa_bits < -1074):
+    out = unit.out_format
+    if plan.sum is not None and (out.emax > 1023 or out.emin - out.mantissa_bits < -1074):
         raise ValueError(
             f"partial results in {out.name} (2^{out.emin - out.mantissa_bits} to 2^{out.emax + 1}) added outside the unit: "
             "the compiled kernels add numbers of float64; backend='reference' has no limit"
         )
 
 
-def _run(problem: Problem, out: Codes, threads: int | None, places: Places, tiles: Tiles, boxes: Boxes) -> None:
-    _check_sums(problem)
-    kind, spec = spec_of(problem)
-    arrays = (problem.a.codes, problem.b.codes, problem.c, out, problem.scale_a, problem.scale_b)
-    a, b, *others = dots.along_columns(arrays) if tiles.dots else arrays
-    assert a is not None
-    assert b is not None
+class Reading(NamedTuple):
+    """A unit as the kernel reads it, with the tables of its operands."""
+
+    kind: Kind
+    spec: npt.NDArray[np.int64]
+    order: npt.NDArray[np.int64]
+    tables: tuple[Any, Any]
+    in_words: bool  # its products are no wider
+
+
+def reading_of(unit: Unit, a: Operand, b: Operand) -> Reading:
+    """That of these operands' formats and codes."""
+    return _reading(unit, a.stored, a.codes.itemsize, b.stored, b.codes.itemsize)
+
+
+@lru_cache(maxsize=256)
+def _reading(unit: Unit, a: Format, a_bytes: int, b: Format, b_bytes: int) -> Reading:
+    kind, spec = spec_of_layouts(unit, layout(a), layout(b))
+    return Reading(kind, as_row(spec), order_of(unit), tables_of(unit, a, a_bytes, b, b_bytes), dots.in_words(unit))
+
+
+@lru_cache(maxsize=64)
+def _row_of_sums(sum_format: str | None, c_first: bool) -> npt.NDArray[np.int64]:
+    return as_row(plan_sums(sum_format, c_first))
+
+
+def _run(
+    unit: Unit, reading: Reading, plan: Plan, cut: _Cut, out: Codes, seed: int, threads: int | None, places: Places
+) -> None:
+    _check_sums(unit, plan)
+    numbers = cut.numbers.copy()
+    numbers[_D] = out.__array_interface__["data"][0]
+    numbers[_SEED] = (seed + 2**63) % 2**64 - 2**63  # as a signed integer
     run_tasks(
-        run_tiles, len(boxes), threads, kind, *sides_of(problem, a, b), *map(matrices, others), spec, sums_of(problem),
-        order_of(problem.unit), problem.plan.bounds, tiles, boxes, places, np.uint64(problem.seed),
+        run_tiles, len(cut.boxes), threads, reading.kind, reading.spec, _row_of_sums(plan.sum, plan.c_first), reading.order,
+        plan.bounds, *reading.tables, numbers, cut.boxes, places,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,12 +25,19 @@ class CutMasks(NamedTuple):
     nearest: int
 
 
+@cache
 def _cut(name: str) -> CutMasks | None:
     """The masks of a rounding of terms, None where they do not say it."""
     found = mode(name)
     return {("zero", ""): CutMasks(-1, 0), ("nearest", "even"): CutMasks(0, -1), ("-infinity", ""): CutMasks(0, 0)}.get(
         (found.toward, found.rule)
     )
+
+
+@cache
+def _draws(name: str) -> int:
+    """1 for a rounding by random words of 32 bits."""
+    return int(mode(name).toward == "random")
 
 
 class Spec(NamedTuple):
@@ -138,10 +145,13 @@ def significands(unit: Unit) -> tuple[int, int]:
     far below their exponent as the two formats' least exponents are apart, and its own bits.
     """
 
-    def bits(own: Format, multiplied: Format) -> int:
-        return min(multiplied.precision, own.precision + max(multiplied.emin - own.emin, 0))
+    return _bits(unit.a_format, unit.a_operand), _bits(unit.b_format, unit.b_operand)
 
-    return bits(unit.a_format, unit.a_operand), bits(unit.b_format, unit.b_operand)
+
+def _bits(own: Format, multiplied: Format) -> int:
+    if own is multiplied:
+        return own.precision
+    return min(multiplied.precision, own.precision + max(multiplied.emin - own.emin, 0))
 
 
 @lru_cache(maxsize=256)
@@ -162,7 +172,13 @@ def widths(unit: Unit) -> Widths:
 
 
 @lru_cache(maxsize=256)
-def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void]:
+def _record(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void]:
+    kind, spec = spec_of_layouts(unit, a_stored, b_stored)
+    return kind, record(spec)
+
+
+def spec_of_layouts(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, Spec]:
+    """The arithmetic of a unit, and the numbers of it and of the formats its operands are stored in."""
     a, b, out = unit.a_operand, unit.b_operand, unit.out_format
     scale = layout(unit.scale_format or a)
     need = widths(unit)
@@ -173,48 +189,46 @@ def _spec(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kind, np.void
         weight += 2 * scale.mantissa
     if isinstance(kind, Grouped):  # a group is an integer at 2^(scales' exponents - weight)
         weight -= a.emin + b.emin
-    random_bits = 32 if any(mode(r).toward == "random" for r in (unit.rounding, unit.product_rounding)) else 0
+    draws, product_draws = _draws(unit.rounding), _draws(unit.product_rounding)
     zeros = unit.zeros
     cut = "rz" if unit.align_rounding == "exact" else unit.align_rounding  # of no effect where nothing is cut
-    return kind, record(
-        Spec(
-            block=unit.block_size,
-            period=unit.instruction_k,
-            after=int(zeros.late),
-            after_negative=int(zeros.late_negative),
-            group=unit.group_size,
-            fraction=unit.fraction_bits or 0,
-            exact=int(unit.align_rounding == "exact"),
-            cut=_cut(cut) or CutMasks(0, 0),
-            any_cut=int(_cut(cut) is None),
-            cut_draws=int(mode(cut).toward == "random"),
-            cut_how=masks(cut),
-            draws=int(mode(unit.rounding).toward == "random"),
-            product_draws=int(mode(unit.product_rounding).toward == "random"),
-            how=masks(unit.rounding),
-            product_how=masks(unit.product_rounding),
-            kept=unit.kept_bits,
-            floor=ZERO_E if unit.min_exponent is None else unit.min_exponent,
-            flush=int(zeros.flush_operands),
-            flush_results=int(zeros.flush_results),
-            late=unit.late_fraction_bits or 0,
-            parity=int(unit.parity_split),
-            ieee_zero=int(zeros.signed),
-            nan=unit.nan - (1 << 64) if unit.nan >= 1 << 63 else unit.nan,
-            a_precision=a_precision,
-            a_emin=a.emin,
-            b_precision=b_precision,
-            b_emin=b.emin,
-            weight=weight,
-            room=_room(need),
-            fixed=int(isinstance(kind, Grouped)),
-            narrow=int(need.product <= WINDOW and unit.kept_bits + 2 + random_bits <= PAIR),
-            scale_block=max(unit.scale_block, 1),
-            out=layout(out),
-            a_stored=a_stored,
-            b_stored=b_stored,
-            scale=scale,
-        )
+    return kind, Spec(
+        block=unit.block_size,
+        period=unit.instruction_k,
+        after=int(zeros.late),
+        after_negative=int(zeros.late_negative),
+        group=unit.group_size,
+        fraction=unit.fraction_bits or 0,
+        exact=int(unit.align_rounding == "exact"),
+        cut=_cut(cut) or CutMasks(0, 0),
+        any_cut=int(_cut(cut) is None),
+        cut_draws=_draws(cut),
+        cut_how=masks(cut),
+        draws=draws,
+        product_draws=product_draws,
+        how=masks(unit.rounding),
+        product_how=masks(unit.product_rounding),
+        kept=unit.kept_bits,
+        floor=ZERO_E if unit.min_exponent is None else unit.min_exponent,
+        flush=int(zeros.flush_operands),
+        flush_results=int(zeros.flush_results),
+        late=unit.late_fraction_bits or 0,
+        parity=int(unit.parity_split),
+        ieee_zero=int(zeros.signed),
+        nan=unit.nan - (1 << 64) if unit.nan >= 1 << 63 else unit.nan,
+        a_precision=a_precision,
+        a_emin=a.emin,
+        b_precision=b_precision,
+        b_emin=b.emin,
+        weight=weight,
+        room=_room(need),
+        fixed=int(isinstance(kind, Grouped)),
+        narrow=int(need.product <= WINDOW and unit.kept_bits + 2 + 32 * max(draws, product_draws) <= PAIR),
+        scale_block=max(unit.scale_block, 1),
+        out=layout(out),
+        a_stored=a_stored,
+        b_stored=b_stored,
+        scale=scale,
     )
 
 
@@ -244,7 +258,7 @@ def _kind(unit: Unit, need: Widths) -> Kind:
 
 def spec_of(problem: Problem) -> tuple[Kind, np.void]:
     """The arithmetic of a problem's unit, and the Spec of it and of the formats its operands are stored in."""
-    return _spec(problem.unit, layout(problem.a.stored), layout(problem.b.stored))
+    return _record(problem.unit, layout(problem.a.stored), layout(problem.b.stored))
 
 
 class PlanSums(NamedTuple):
@@ -256,13 +270,18 @@ class PlanSums(NamedTuple):
 
 
 def sums_of(problem: Problem) -> np.void:
-    return _sums(problem.plan.sum, problem.plan.c_first)
+    return _record_of_sums(problem.plan.sum, problem.plan.c_first)
 
 
 @lru_cache(maxsize=64)
-def _sums(sum_format: str | None, c_first: bool) -> np.void:
+def _record_of_sums(sum_format: str | None, c_first: bool) -> np.void:
+    return record(plan_sums(sum_format, c_first))
+
+
+def plan_sums(sum_format: str | None, c_first: bool) -> PlanSums:
+    """The sums of a plan."""
     fmt = format_named(sum_format or "float64")
-    return record(PlanSums(0 if sum_format is None else fmt.precision, int(c_first), layout(fmt)))
+    return PlanSums(0 if sum_format is None else fmt.precision, int(c_first), layout(fmt))
 
 
 def order_of(unit: Unit) -> np.ndarray:

@@ -65,8 +65,7 @@ def _table(stored: Format, codes: int, emin: int, precision: int, flush: int) ->
 _NONE = np.empty(0, np.int64)
 
 
-@lru_cache(maxsize=16)
-def _tables(unit: Unit, a: Format, a_bytes: int, b: Format, b_bytes: int) -> tuple[Any, Any]:
+def tables_of(unit: Unit, a: Format, a_bytes: int, b: Format, b_bytes: int) -> tuple[Any, Any]:
     """Those of both operands, empty ones where there is none."""
     flush = int(unit.zeros.flush_operands)
     sides = zip((a, b), (a_bytes, b_bytes), (unit.a_operand, unit.b_operand), significands(unit), strict=True)
@@ -79,5 +78,5 @@ def _tables(unit: Unit, a: Format, a_bytes: int, b: Format, b_bytes: int) -> tup
 
 def sides_of(problem: Problem, a: Codes, b: Codes) -> tuple[TableSide, TableSide]:
     """Both operands of a problem, whose codes may be laid out otherwise there."""
-    left, right = _tables(problem.unit, problem.a.stored, a.itemsize, problem.b.stored, b.itemsize)
+    left, right = tables_of(problem.unit, problem.a.stored, a.itemsize, problem.b.stored, b.itemsize)
     return TableSide(matrices(a), left), TableSide(matrices(b), right)

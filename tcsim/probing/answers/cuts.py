@@ -32,7 +32,8 @@ class Cuts(Asking):
             rounded = dict(moves(self.judge.known, found.parts))["product rounding"]
             below = best_of(self.judge, self._again(found, used), rounded, used)
             return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
-        shown = found.parts["block_size"] >= SHOWN or found.parts["arithmetic"] == "two-stage"
+        parts = found.parts
+        shown = parts["block_size"] >= SHOWN or parts["arithmetic"] == "two-stage" or parts["min_exponent"] is not None
         if found.perfect or not self.steps or not shown or found.score < _LIKELY:
             return found
         used = [*self.steps, *self.beside] if found.parts["arithmetic"] == "two-stage" else self.steps

@@ -23,6 +23,7 @@ from tcsim.probing.questions.heaps import heaps
 from tcsim.probing.questions.lanes import nans_in_lanes
 from tcsim.probing.search.candidates import (
     Parts,
+    Scan,
     bits_apart,
     floors,
     group_sizes,
@@ -34,6 +35,8 @@ from tcsim.probing.search.elimination import ALL, Judge, cost_of
 from tcsim.probing.search.evidence import others
 from tcsim.probing.search.holders import operand_formats
 
+_TOGETHER = ("fraction_bits", "min_exponent")
+TOGETHER = "both"  # of these, by as much: terms are cut at the same place under a zero, elsewhere beside others
 _COUNTS = (1500, 1500, 1000, 300)  # outputs asked of one product, a block, an instruction, more than one
 _SHORT = 2  # lengths
 _HEAPS = 2000  # outputs
@@ -90,30 +93,49 @@ def moved(known: Formats, before: Parts, now: Parts) -> list[tuple[str, int]]:
     """Numbers whose other value explains what refuted a candidate, and which way they moved; none where another part changed as well."""
     changed = {key for key in now if now[key] != before[key]}
     numbers = {scan.name for scan in scans(known, now) if None not in (before[scan.name], now[scan.name])}
-    return [(name, 1 if now[name] > before[name] else -1) for name in sorted(changed)] if changed <= numbers else []
+    steps = {name: now[name] - before[name] for name in sorted(changed & numbers)}
+    if changed == {*_TOGETHER} == {*steps} and len({*steps.values()}) == 1:
+        return [(TOGETHER, 1 if steps[_TOGETHER[0]] > 0 else -1)]
+    return [(name, 1 if step > 0 else -1) for name, step in steps.items()] if changed <= numbers else []
 
 
 def missed_along(box: Box, rng: Rng, judge: Judge, parts: Parts, name: str, step: int, seen: list[Batch]) -> list[Batch]:
     """Short sums at the edges of values of a number, as far in the direction of `step` as they explain all that was `seen`, those that
     refute a candidate: what tells two values far apart says little of those between, so that one after another would be refuted."""
-    scan, now, reach = next(scan for scan in scans(box.formats, parts) if scan.name == name), parts[name], 1
+    scan = _scan_of(box.formats, parts, name)
+    if scan is None:
+        return []
+    now, reach = parts[scan.name], 1
     least, most = min(scan.least, now), max(scan.most, now)
 
+    def changed(value: int) -> Parts:
+        return {**parts, **scan.parts(value), **(_at_one_place(parts, value) if name == TOGETHER else {})}
+
     def explains(value: int) -> bool:
-        return least <= value <= most and judge.score({**parts, **scan.parts(value)}, seen, ALL) == 1.0
+        return least <= value <= most and judge.score(changed(value), seen, ALL) == 1.0
 
     while explains(now + 2 * reach * step):
         reach *= 2
     values = {now + round(i * 2 * reach * step / _VALUES) for i in range(_VALUES + 1)}
-    units = [
-        unit for v in sorted(values) if least <= v <= most and (unit := judge.unit({**parts, **scan.parts(v)})) is not None
-    ]
+    units = [unit for v in sorted(values) if least <= v <= most and (unit := judge.unit(changed(v))) is not None]
     found: list[Batch] = []
     for k in dict.fromkeys(lengths_of(units[0])[:_SHORT]) if len(units) > _FEW else ():
         each = min(_AT_EACH, int(_WORK / ((k + 10) * cost_of(units[0]) * len(units))))
         asked = box.more(one_after_another([edge_sums(rng, box.formats, unit, k, each) for unit in units])) if each else None
         found += [] if asked is None or not judge.missed(parts, asked).any() else [asked]
     return found
+
+
+def _scan_of(known: Formats, parts: Parts, name: str) -> Scan | None:
+    """The scan of a number, or of the first of those that move together; None where what explained the last refutation has none."""
+    wanted = _TOGETHER if name == TOGETHER else (name,)
+    held = None not in [parts[number] for number in wanted]
+    return next((scan for scan in scans(known, parts) if held and scan.name == wanted[0]), None)
+
+
+def _at_one_place(parts: Parts, bits: int) -> Parts:
+    """So many fraction bits under a least exponent as far above the place where terms are cut now."""
+    return {"fraction_bits": bits, "min_exponent": parts["min_exponent"] + bits - parts["fraction_bits"]}
 
 
 def _gives(unit: Unit, batch: Batch, seed: int) -> bool:

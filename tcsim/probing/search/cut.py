@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from tcsim.fp.formats import Format
 from tcsim.hardware.choices import ALIGN_ROUNDINGS
 from tcsim.probing.box import Batch, Formats
-from tcsim.probing.questions.codes import last_bits
+from tcsim.probing.questions.codes import doubles, exponents, last_bits, magnitude_codes
 from tcsim.probing.search.candidates import DEEP, Parts, bits_apart, floors, most_fraction_bits, moves, scans
 from tcsim.probing.search.elimination import Found, Judge, best_of, cut, scanned
 
@@ -18,6 +20,7 @@ _STEP = 4  # bits between deep cuts that are tried
 _LEASTS = 60  # least exponents that are tried with every rounding of terms, besides those near
 _BELOW = 12  # bits below those of results
 _NONE_BELOW = 47  # the same, at which a cut is none
+_NOWHERE = -(1 << 20)  # no exponent
 _PLACES = 3  # last places of answers, the lowest and those most often seen
 
 
@@ -73,9 +76,10 @@ def cuts_along(known: Formats, now: Parts) -> Iterator[Parts]:
         yield from ({"fraction_bits": f, "min_exponent": f + least - bits} for f in range(1, most_fraction_bits(known) + 1))
 
 
-def cuts_anew(known: Formats, now: Parts) -> Iterator[Parts]:
-    """Terms cut about the same place in any way; under any least exponent; in any way under many; at any distance in any way. Of a wrong
-    way no other distance explains more, and of least exponents those beside the right one explain as little as any."""
+def cuts_anew(known: Formats, now: Parts, few: list[Batch]) -> Iterator[Parts]:
+    """Terms cut about the same place in any way; under any least exponent; in any way under many; at any distance in any way, those at
+    which answers of `few` outputs end first. Of a wrong way no other distance explains more, and of least exponents those beside the
+    right one explain as little as any."""
     if now["arithmetic"] != "aligned":
         return
     bits, least, most = now["fraction_bits"], now["min_exponent"], most_fraction_bits(known)
@@ -89,10 +93,10 @@ def cuts_anew(known: Formats, now: Parts) -> Iterator[Parts]:
     near = () if least is None else range(max(least - DEEP, low), min(least + DEEP, high) + 1)
     some = dict.fromkeys((*near, *range(low, high + 1, max((high - low) // _LEASTS, 1))))
     yield from ({"align_rounding": way, "min_exponent": e} for way in (ways if bits is not None else ()) for e in some)
-    shallow = min(most, known.out.precision + DEEP) + 1
+    shallow, seen = min(most, known.out.precision + DEEP) + 1, [f for f in _likely_depths(few, known) if f <= most]
     for e in dict.fromkeys((least, None)):
         for way in ways:
-            for f in (*range(1, shallow), *range(shallow, most + 1, _STEP)):
+            for f in dict.fromkeys((*seen, *range(1, shallow), *range(shallow, most + 1, _STEP))):
                 yield {"align_rounding": way, "fraction_bits": f, "min_exponent": e}
 
 
@@ -105,6 +109,21 @@ def cut_at_places(judge: Judge, parts: Parts, few: list[Batch]) -> list[Parts]:
         {"align_rounding": r, "fraction_bits": f, "min_exponent": place + n + f}
         for f in dict.fromkeys((now or deep, deep)) for place in dict.fromkeys(places) for n in (0, 1, -1) for r in ALIGN_ROUNDINGS[:-1]
     ]  # fmt: skip
+
+
+def _likely_depths(batches: list[Batch], known: Formats) -> list[int]:
+    """How far below the largest term answers to single outputs end: the deepest, then those most often seen."""
+    seen: Counter[int] = Counter()
+    for batch in batches:
+        if batch.d is not None and batch.d.shape[1:] == (1, 1) and known.scale is None:
+            factors = exponents(batch.a[:, 0], known.a) + exponents(batch.b[:, :, 0], known.b)
+            there = (magnitude_codes(batch.a[:, 0], known.a) != 0) & (magnitude_codes(batch.b[:, :, 0], known.b) != 0)
+            of_c = np.where(magnitude_codes(batch.c[:, 0, 0], known.out) != 0, exponents(batch.c[:, 0, 0], known.out), _NOWHERE)
+            top = np.maximum(np.where(there, factors, _NOWHERE).max(axis=1), of_c)
+            values = doubles(batch.d, known.out).ravel()
+            seen.update((top[np.isfinite(values) & (values != 0)] - last_bits(batch.d, known.out)).tolist())
+    found = [max(seen), *(depth for depth, _ in seen.most_common(_PLACES))] if seen else []
+    return [depth for depth in dict.fromkeys(found) if depth > 0]
 
 
 def _likely_places(batches: list[Batch], out: Format) -> list[int]:

@@ -11,8 +11,8 @@ from itertools import permutations, product
 
 import numpy as np
 
-from tcsim.probing.box import Batch, of_problems
-from tcsim.probing.search.candidates import Parts
+from tcsim.probing.box import Batch, Formats, of_problems
+from tcsim.probing.search.candidates import Parts, group_sizes
 from tcsim.probing.search.elimination import Judge
 
 _OUTPUTS = 32  # missed ones of a batch, and as many explained ones
@@ -29,9 +29,9 @@ def rounds_randomly(parts: Parts) -> bool:
     return "sr" in (parts["rounding"], parts["product_rounding"], parts["align_rounding"])
 
 
-def with_random_words(now: Parts) -> list[Parts]:
-    """What can be rounded stochastically, each so. Terms are also cut a little higher or lower then, and, where c comes late and no
-    product alone is cut, a few of them in every order."""
+def with_random_words(known: Formats, now: Parts) -> list[Parts]:
+    """What can be rounded stochastically, each so. Terms are also cut a little higher or lower then, in groups of every size of which each
+    has a word, and, where c comes late and no product alone is cut, a few of them in every order."""
     orders = brief_orders({**now, "rounding": "sr"}, _BRIEF)
     found: list[Parts] = [{"rounding": "sr"}, *({"rounding": "sr", **order} for order in orders)]
     if now["arithmetic"] == "rounded":
@@ -39,6 +39,8 @@ def with_random_words(now: Parts) -> list[Parts]:
     if now["arithmetic"] == "aligned" and now["fraction_bits"] is not None:
         near = [f for f in range(now["fraction_bits"] - 2, now["fraction_bits"] + 3) if f > 0]
         cut: list[Parts] = [{"align_rounding": "sr", "fraction_bits": f} for f in near]
+        sizes = [] if known.scale is None else group_sizes(known, now["block_size"])
+        found += [{**x, "group_size": n} for n in sizes if n != now["group_size"] for x in cut]
         found += [*cut, *({**x, **order} for order in orders if order["block_size"] > 1 for x in cut)]
         if now["min_exponent"] is not None:  # all terms far below where they are cut: of words few round them up
             found += [{"align_rounding": "sr", "min_exponent": now["min_exponent"] + n} for n in range(1, _ABOVE)]

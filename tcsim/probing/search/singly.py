@@ -30,7 +30,7 @@ def moved_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batch]
     """The best change of one part of `used`, of those that explain more of a few outputs: a few are often explained by a wrong change
     as well."""
     changes = chain.from_iterable(c for name, c in all_moves(judge.known, found.parts) if name not in _HIDDEN)
-    anew = cuts_anew(judge.known, found.parts) if found.score > _NEARLY or len(few) == 1 else ()  # of one batch
+    anew = cuts_anew(judge.known, found.parts, few) if found.score > _NEARLY or len(few) == 1 else ()  # of one batch
     best = best_of_used(judge, found, chain(changes, cuts_along(judge.known, found.parts), anew), few, used)
     if best.score > found.score or found.score < _LIKELY:
         return best
