@@ -16,6 +16,8 @@ from tcsim.probing.search.candidates import DEEP, Parts, bits_apart, floors, mos
 from tcsim.probing.search.elimination import Found, Judge, best_of, cut, scanned
 
 _WINDOW = 50  # bits beyond which kernels leave their words of 64
+_BOTH = ("fraction_bits", "late_fraction_bits")  # of a two-stage sum
+_BESIDE = 3  # bits to both sides of a cut
 _STEP = 4  # bits between deep cuts that are tried
 _LEASTS = 60  # least exponents that are tried with every rounding of terms, besides those near
 _BELOW = 12  # bits below those of results
@@ -29,7 +31,7 @@ def apart(judge: Judge, found: Found, batches: list[Batch], likely: tuple[int, .
     numbers that answers show."""
     numbers = [
         replace(s, coarse=(*likely, *s.coarse))
-        for s in scans(judge.known, found.parts) if s.name in ("fraction_bits", "late_fraction_bits")
+        for s in scans(judge.known, found.parts) if s.name in _BOTH
     ]  # fmt: skip
     if len(numbers) < 2:
         return scanned(judge, found, numbers[0], batches) if numbers else found
@@ -79,7 +81,9 @@ def cuts_along(known: Formats, now: Parts) -> Iterator[Parts]:
 def cuts_anew(known: Formats, now: Parts, few: list[Batch]) -> Iterator[Parts]:
     """Terms cut about the same place in any way; under any least exponent; in any way under many; at any distance in any way, those at
     which answers of `few` outputs end first. Of a wrong way no other distance explains more, and of least exponents those beside the
-    right one explain as little as any."""
+    right one explain as little as any. Of a two-stage sum one cut where the other seems to be."""
+    if now["arithmetic"] == "two-stage":
+        yield from _cuts_exchanged(known, now)
     if now["arithmetic"] != "aligned":
         return
     bits, least, most = now["fraction_bits"], now["min_exponent"], most_fraction_bits(known)
@@ -109,6 +113,13 @@ def cut_at_places(judge: Judge, parts: Parts, few: list[Batch]) -> list[Parts]:
         {"align_rounding": r, "fraction_bits": f, "min_exponent": place + n + f}
         for f in dict.fromkeys((now or deep, deep)) for place in dict.fromkeys(places) for n in (0, 1, -1) for r in ALIGN_ROUNDINGS[:-1]
     ]  # fmt: skip
+
+
+def _cuts_exchanged(known: Formats, now: Parts) -> Iterator[Parts]:
+    """Each cut of a two-stage sum about where the other is, beside that one anywhere: the higher hides the lower, and may be either."""
+    for name, other in (_BOTH, _BOTH[::-1]):
+        near = [bits for bits in range(now[other] - _BESIDE, now[other] + _BESIDE + 1) if bits > 0]
+        yield from ({name: bits, other: n} for bits in near for n in bits_apart(most_fraction_bits(known)))
 
 
 def _likely_depths(batches: list[Batch], known: Formats) -> list[int]:
