@@ -146,6 +146,7 @@ class Search(Numbers):
             self.judge, walked, [{"rounding": r} for r in other_roundings(walked.parts)], self.all
         )  # sums show it better
         walked = self.by_words(walked, numbers)
+        walked = self.by_words_of_terms(walked)
         if walked.score > least and not walked.perfect:
             self.judge.allow(_WORK)
             walked = self.focused(walked, kicked=False)  # sums show cuts that one product does not

@@ -228,6 +228,14 @@ class Orders:
             found.append(block[order])
         return self._ordered(parts, found)
 
+    def of_terms(self, parts: Parts) -> Iterator[Parts]:
+        """A candidate with its blocks before a late c in the order in which their terms are cut by random words, if they are: a product
+        alone is not cut there."""
+        size, order = parts["block_size"], parts["k_order"] or tuple(range(parts["block_size"] * parts["chain"]))
+        if len(order) == size * parts["chain"] and size > words.FEWEST:
+            cut = self._cut({**parts, "align_rounding": "sr"}, np.split(np.array(order), parts["chain"]))
+            yield from [] if cut is None else [cut]
+
     def first_block(self, parts: Parts) -> int:
         """How many products the first block has whose sums are rounded, or terms cut, by random words: as lone products show at its places.
         0 where they show none, or the words are those of any."""

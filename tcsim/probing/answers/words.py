@@ -24,7 +24,7 @@ _SEEDS, _LOWER = 4, 0.5  # of words; the share of products that are put below th
 _ROWS, _TURNS = 32, 8  # lone products at each k, and parts of them that are looked at one after another
 _COLUMNS = 8  # places of a problem
 _ACROSS = (4, 8)  # outputs of two products
-_PAIR = 2
+_PAIR = FEWEST = 2  # the last: products of blocks, beyond which one may be cut beneath two that cancel
 
 
 def lone(rng: Rng, known: Formats, unit: Unit, parts: Parts, k: int) -> Batch:
@@ -138,12 +138,12 @@ def meeting(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
 
 
 def beneath(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
-    """Problems of a product of which bits are cut, and one that sets where they are, c its negative; or a third product is, where only
-    those reach so far above what an output shows."""
+    """Problems of a product of which bits are cut, and one that sets where they are, c its negative; or a third product is, where c comes
+    late, or only products reach so far above what an output shows."""
     fa, fb, out = known.a, known.b, known.out
     kept, high = parts["fraction_bits"] or 0, fa.emax + fb.emax - 1
     top = min(high, out.emax - 1)
-    beyond = count > _PAIR and top - kept < out.emin
+    beyond = count > _PAIR and (top - kept < out.emin or parts["c_enters"] == "after")
     top = min(high, max(top, out.emin + kept)) if beyond else top
     down = max(top - kept, fa.emin + fb.emin)
     made = []
