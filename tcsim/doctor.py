@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import numpy as np
+
 import tcsim
+from tcsim.kernels.general.run import multiply_general
+from tcsim.problem import Operand, Problem
+from tcsim.schedule import Sequential
 
 _PACKAGES = ("numpy", "numba", "ml_dtypes", "xarray", "click")
 
@@ -56,8 +61,6 @@ def warm_up() -> Iterator[str]:
     """Compile every kernel by running a small product of each kind; how long each took, as it is done."""
     import time
 
-    import numpy as np
-
     a16 = np.ones((2, 64), dtype=np.float16)
     infinite = np.full_like(a16, np.inf)
     h200 = tcsim.unit("h200", "float16")
@@ -78,6 +81,32 @@ def warm_up() -> Iterator[str]:
         start = time.perf_counter()
         tcsim.matmul(a, a.T, unit=u)
         yield f"  {name}: {time.perf_counter() - start:.2f} s"
+    for name, unit in of_general_kernel().items():
+        start = time.perf_counter()
+        multiply_general(zeros(unit), np.empty((1, 1, 1), unit.out_format.storage), 1)
+        yield f"  general kernel, as probes ask it, {name}: {time.perf_counter() - start:.2f} s"
+
+
+def of_general_kernel() -> dict[str, tcsim.Unit]:
+    """A unit for each way in which the general kernel is compiled: probes ask it whatever others are faster at."""
+    h200, mi300, mx = (tcsim.unit(*name) for name in (("h200", "float16"), ("mi300x", "float16"), ("b200", "nvfp4")))
+    return {
+        "terms": h200,
+        "one exact term": h200.replace(block_size=1, align_rounding="exact", fraction_bits=None),
+        "groups": mx,
+        "wide groups": mx.replace(a="float8_e5m2", b="float8_e5m2"),
+        "two stages": mi300,
+        "wide stages": mi300.replace(fraction_bits=100),
+        "rounded operations": tcsim.unit("mi250", "float16"),
+    }
+
+
+def zeros(unit: tcsim.Unit) -> Problem:
+    """One output of a unit, of zeros."""
+    k = max(unit.scale_block, 1)
+    a, b = (Operand(np.zeros(shape, f.storage), f) for shape, f in (((1, 1, k), unit.a_format), ((1, k, 1), unit.b_format)))
+    scales = None if unit.scale_format is None else np.zeros((1, 1, 1), unit.scale_format.storage)
+    return Problem(unit, Sequential().plan(k), a, b, None, scales, scales)
 
 
 def _gpu() -> list[str]:

@@ -60,6 +60,7 @@ CONFUSED: list[tuple[Unit, dict[str, Any]]] = [
     ),
     (draw_unit(np.random.default_rng([9284, 130])), {"late_fraction_bits": 300}),
     (draw_unit(np.random.default_rng([9285, 158])), {"rounding": "rz", "out_precision": None}),
+    (draw_unit(np.random.default_rng([9500, 328])), {"rounding": "rz", "min_exponent": None}),
     (draw_unit(np.random.default_rng([9286, 178])), {"fraction_bits": 24, "rounding": "rz", "min_exponent": -16}),
 ]  # fmt: skip
 

@@ -24,6 +24,8 @@ _HOPELESS = 0.2  # what its own numbers leave so far behind another kind is aske
 _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _SHAPES = (3, 1)  # block sizes for which remainders are read before blocks are known
 _TWO_WORK = 6e7  # products simulated for those of two products
+_RESULTS = ("rounding", "out_precision", "zero_sign")
+_TERMS = ("fraction_bits", "align_rounding", "min_exponent", "late_fraction_bits", "operand_format", "subnormals")
 _FEW_LATE = 4  # how many of the shortest sums are looked at
 _LATE_SHAPES: tuple[Parts, ...] = ({"block_size": 9}, {"block_size": 1, "chain": 9})  # that hold their products
 
@@ -32,11 +34,14 @@ class Numbers(Walker):
     """What numbers of a kind explain before its walk of k is known."""
 
     def numbers(self, found: Found) -> Found:
-        """What one product beside c shows; begun with how the best kind so far rounds results, where that explains more."""
+        """What one product beside c shows; begun with how the best kind so far rounds results, and one of its arithmetic cuts terms, where
+        that explains more."""
         if self.tried or self.waiting:
             best = max(self.tried or self.waiting, key=lambda f: f.score).parts
-            shared = {key: best[key] for key in ("rounding", "out_precision", "zero_sign")}
-            found = max(found, self._again(Found({**found.parts, **shared}, 0.0), [self.small]), key=lambda f: f.score)
+            shared = _RESULTS if best["arithmetic"] != found.parts["arithmetic"] else (*_RESULTS, *_TERMS)
+            for names in dict.fromkeys((_RESULTS, shared)):
+                parts = {**found.parts, **{name: best[name] for name in names}}
+                found = max(found, self._again(Found(parts, 0.0), [self.small]), key=lambda f: f.score)
         found = self._again(self.read_off(found, rounded=self.best_numbers() < 1.0), [self.small])
         least = self.best_numbers() - _HOPELESS
         if least > 0 and not self.deep and improve(self.judge, found, [self.small], 1).score < least:

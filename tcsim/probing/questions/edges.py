@@ -13,8 +13,9 @@ import numpy as np
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
 from tcsim.probing.box import Batch, Formats
-from tcsim.probing.questions.codes import Ints, Rng, between, codes_at, codes_between, fractions, negated, unsigned
+from tcsim.probing.questions.codes import Ints, Rng, between, codes_at, codes_between, fractions, unsigned
 from tcsim.probing.questions.half_way import half_way, half_way_codes
+from tcsim.probing.questions.signs import cancel, mirror, without_signs
 from tcsim.problem import Codes
 
 _NEAR = 3  # places to both sides of a cut
@@ -23,6 +24,7 @@ FAR = -(1 << 20)  # no exponent
 _LITTLE = 3  # terms near a cut
 _SUNK = 0.1  # outputs of a record that flushes
 _FULL = 0.2  # outputs all of whose products are as high and of one sign: sums then carry as far as they can
+_MIRRORED = 0.5  # of full outputs
 _ALL_OF_THEM = 0.5  # of full outputs all sums are full, not one alone
 _TOGETHER = 0.3  # of the others
 _TIED = 0.25  # outputs that something little tips
@@ -112,6 +114,7 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
         codes[full] = unsigned(codes[full], fmt)
         widest = np.minimum(codes[wide] | codes.dtype.type(ones), fmt.max_code)
         codes[wide] = widest ^ (rng.integers(0, 2, widest.shape).astype(codes.dtype) << codes.dtype.type(fmt.padding))
+    mirror(batch, known, full & (rng.random(count) < _MIRRORED))
     cancels &= ~full & ~sunk
     cancel(batch, known, rows[cancels], base[cancels], other[cancels])
     return batch if moved is None else _with_scales(rng, known, batch, top, cut, moved)
@@ -169,19 +172,6 @@ def sums_at(rng: Rng, known: Formats, exponent: Ints, free: Any, minus: Any, nam
     zero = np.where(minus[:, k], np.uint64(known.out.sign_bit), np.uint64(0)).astype(known.out.storage)
     start = np.where(exponent[:, k] == FAR, zero, start)
     return Batch(name, a[:, None, :], b[:, :, None], start[:, None, None])
-
-
-def cancel(batch: Batch, known: Formats, rows: Ints, one: Ints, other: Ints) -> None:
-    """The product at `other` made the negative of that at `one`, by the factor that has a sign."""
-    first, second = batch.a[rows, 0, one], batch.b[rows, one, 0]
-    batch.a[rows, 0, other] = negated(first, known.a) if known.a.signed else first
-    batch.b[rows, other, 0] = second if known.a.signed else negated(second, known.b)
-
-
-def without_signs(batch: Batch, known: Formats, which: Any) -> None:
-    """These outputs with operands of no sign: what is little then tips a result half-way upwards."""
-    for codes, fmt in ((batch.a, known.a), (batch.b, known.b), (batch.c, known.out)):
-        codes[which] = codes[which] if fmt.integer else unsigned(codes[which], fmt)
 
 
 def _heights(rng: Rng, known: Formats, unit: Unit, count: int) -> tuple[Ints, Ints]:

@@ -15,8 +15,9 @@ from tcsim.fp.codes import decode
 from tcsim.fp.formats import Format
 from tcsim.probing.box import Batch, Formats
 from tcsim.probing.questions.codes import Ints, Rng, exponents
-from tcsim.probing.questions.edges import FAR, cancel, sums_at, without_signs
+from tcsim.probing.questions.edges import FAR, sums_at
 from tcsim.probing.questions.half_way import half_way
+from tcsim.probing.questions.signs import cancel, without_signs
 from tcsim.problem import Codes
 
 _DEEPEST = 300
