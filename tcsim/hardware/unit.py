@@ -77,14 +77,18 @@ def _names_of(owner: Any, present: tuple[bool, ...]) -> tuple[list[tuple[type[Pa
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _kept(kind: Any, *values: Any) -> Any:
-    return kind(*values)
+def _checked(kind: Any, *values: Any) -> dict[str, Any]:
+    """The fields of a part made of these values."""
+    return dict(vars(kind(*values)))
 
 
 def _part_of(kind: Any, values: list[Any]) -> Part:
-    """A part, the same one for the same plain values: units that differ in one part share the others."""
-    plain = all([x is None or type(x) in _PLAIN for x in values])
-    part: Part = _kept(kind, *values) if plain else kind(*values)
+    """A part; plain values that made one before are not checked again."""
+    if not all([x is None or type(x) in _PLAIN for x in values]):
+        made: Part = kind(*values)
+        return made
+    part: Part = object.__new__(kind)
+    vars(part).update(_checked(kind, *values))
     return part
 
 
