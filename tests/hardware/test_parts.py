@@ -196,6 +196,24 @@ def test_a_new_kind_of_sum_is_one_declaration() -> None:
         newer("any", "mma", "float16", "float16", "float32", 4, 24, times=3)
 
 
+def test_units_share_no_part() -> None:
+    """What makes a part is checked once; a part changed in place is that of one unit."""
+    one, other = H200.replace(evidence="?"), H200.replace(evidence="?", fraction_bits=11)
+    for a, b in zip(one.parts, other.parts, strict=True):
+        assert type(a) is type(b)
+        assert a is not b
+        assert vars(a) is not vars(b)
+    object.__setattr__(one.parts[2], "block_size", 3)
+    assert H200.replace(evidence="?").block_size == H200.block_size
+
+
+@pytest.mark.parametrize(("name", "good", "bad"), [("block_size", 1, True), ("block_size", 2, 2.0), ("fraction_bits", 1, True)])
+def test_equal_values_of_another_type_are_checked_each(name: str, good: Any, bad: Any) -> None:
+    assert getattr(H200.replace(**{name: good}), name) == good
+    with pytest.raises(ValueError, match=f"{name}={bad!r}"):
+        H200.replace(**{name: bad})
+
+
 def test_stored_cells_name_a_unit_as_before() -> None:
     """The records of golden/rows were written when a unit was one flat record: cells of studies hold the same."""
     table = {(u.gpu, u.instruction, u.a, u.b, u.out, u.name): u for u in tcsim.units()}
