@@ -15,12 +15,19 @@ from tcsim.probing.questions.chance import chance_of
 from tcsim.probing.questions.codes import kept_bits
 from tcsim.probing.result import ProbeResult, result_of_search
 from tcsim.probing.search import simpler
-from tcsim.probing.search.candidates import arithmetic_kind, by_halves, mode_of, modes, other_roundings, unit_of_parts
+from tcsim.probing.search.candidates import (
+    arithmetic_kind,
+    by_halves,
+    mode_of,
+    modes,
+    other_roundings,
+    unit_of_parts,
+)
 from tcsim.probing.search.challenge import missed_along, missed_at_edges, moved, refuted_before, refuted_by
-from tcsim.probing.search.elimination import Found, best_of, descend, improve, kicks, starting_points
+from tcsim.probing.search.elimination import ALL, Found, best_of, descend, improve, kicks, starting_points
 from tcsim.probing.search.focus import focus, missed_most, rounds_randomly, with_random_words
 from tcsim.probing.search.reopened import reopened
-from tcsim.probing.search.singly import moved_singly, scanned_singly
+from tcsim.probing.search.singly import moved_singly, resizings, scanned_singly
 
 _TRIES, _FOCUSES, _FEW = 8, 4, 8  # the last: picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
@@ -122,7 +129,12 @@ class Search(Numbers):
         return False
 
     def gone_on(self, walked: Found, numbers: Found, confirm: int) -> bool:
-        """A walk that did not end, to its end; whether it is confirmed."""
+        """A walk that did not end, to its end; whether it is confirmed. Of one that explains nearly everything a number is left, if anything."""
+        if walked.score > _NEARLY:
+            self.judge.allow(_WORK)
+            walked = self.focused(self._again(walked, self.all), kicked=False)
+            if walked.perfect:
+                return self.held(walked, confirm)
         again = self.whole(numbers)
         return self.held(max(again, self._again(walked, self.all), key=lambda f: f.score), confirm)
 
@@ -204,6 +216,7 @@ class Search(Numbers):
             self.judge.allow(_WORK)
             told = self.short.in_lanes(simplest, refuted)
             begun = max((self._again(f, self.all) for f in (found, simplest, told)), key=lambda f: f.score)
+            begun = self.resized(begun)
             found = begun if begun.perfect else self.explain(begun)
             for name, step in moved(self.box.formats, simplest.parts, found.parts) if found.perfect else ():
                 if name not in self.told_along:
@@ -212,6 +225,13 @@ class Search(Numbers):
                     found = self._again(found, self.all)
                     found = found if found.perfect else self.explain(found)
         return found
+
+    def resized(self, found: Found) -> Found:
+        """With blocks or groups of another size, where that explains what refuted it and everything else: of what was asked before, sums are
+        alike in several sizes."""
+        sizes = () if found.perfect else resizings(self.box.formats, found.parts)
+        able = [size for size in sizes if self.judge.score({**found.parts, **size}, self.sums[-1:], ALL) == 1.0]
+        return best_of(self.judge, found, able, self.all)
 
     def explain(self, found: Found) -> Found:
         """Whatever is left against everything that was seen, and the walk of k again."""

@@ -309,9 +309,12 @@ class Orders:
         unit, count = unit_of_parts(self.box.formats, {**parts, "k_order": None, "nan_from": "code"}), asked.a.shape[2]
         if unit is None:
             return np.zeros((count, count), bool)
-        if (unit, id(asked)) not in self._fitting:
-            self._fitting[unit, id(asked)] = words.fitting(self.judge, unit, asked)
-        return self._fitting[unit, id(asked)]
+        fits = self._fitting.get((unit, id(asked)))
+        if fits is None:
+            fits = words.fitting(self.judge, unit, asked)
+            if not self.judge.ended:
+                self._fitting[unit, id(asked)] = fits
+        return fits
 
 
 def _of_results(parts: Parts) -> bool:

@@ -105,6 +105,8 @@ def fitting(judge: Judge, unit: Unit, asked: Batch) -> Fits:
     moved = replace(asked, a=np.zeros_like(asked.a), b=np.zeros_like(asked.b))
     fits = np.zeros((count, count), bool)
     for step in range(count):
+        if judge.ended:  # of so many places alone it says nothing
+            return np.zeros_like(fits)
         places = (at + step) % count
         moved.a[problem, :, places], moved.b[problem, places, column] = left, right
         able = np.arange(count)

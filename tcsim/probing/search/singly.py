@@ -8,7 +8,7 @@ from itertools import chain, product
 from tcsim.hardware.choices import ALIGN_ROUNDINGS, ROUNDINGS
 from tcsim.probing.box import Batch, Formats
 from tcsim.probing.questions.codes import kept_bits
-from tcsim.probing.search.candidates import Parts, all_moves, scans
+from tcsim.probing.search.candidates import Parts, all_moves, group_sizes, scans
 from tcsim.probing.search.cut import cuts_along, cuts_anew
 from tcsim.probing.search.elimination import Found, Judge, best_of, needles, scanned
 from tcsim.probing.search.focus import focus
@@ -46,6 +46,15 @@ def _held_and_cut(known: Formats, now: Parts) -> Iterator[Parts]:
             yield {"operand_format": fmt, "fraction_bits": bits + n}
             if least is not None:
                 yield {"operand_format": fmt, "fraction_bits": bits + n, "min_exponent": least + n}
+
+
+def resizings(known: Formats, now: Parts) -> Iterator[Parts]:
+    """Blocks of every size; of scaled products groups of every size, cut near where they are."""
+    yield from dict(all_moves(known, now)).get("blocks", [])
+    bits = now["fraction_bits"]
+    if known.scale is not None and bits is not None:
+        cuts = [n for n in range(bits - _NEAR, bits + _NEAR + 1) if n > 0]
+        yield from ({"group_size": size, "fraction_bits": n} for size in group_sizes(known, now["block_size"]) for n in cuts)
 
 
 def moved_along(judge: Judge, found: Found, used: list[Batch]) -> Found:
