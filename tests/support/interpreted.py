@@ -22,7 +22,7 @@ PACKAGES = ("tcsim.kernels", "tcsim.fp.compiled", "tcsim.codegen")
 
 
 def _at(array: Any, index: int) -> Any:
-    return array[index:]
+    return array.reshape(-1)[index:]  # as it lies in memory
 
 
 def _leading_zeros(x: Any) -> Any:
@@ -41,6 +41,20 @@ def _itself(values: Any) -> Any:
     return values
 
 
+def _make(*shape_and_kind: Any) -> Any:
+    """Room that holds zeros, whether they are asked for or not."""
+    *shape, kind = shape_and_kind
+    return np.zeros([int(n) for n in shape], kind)
+
+
+def _copy_all(target: Any, source: Any) -> None:
+    target[...] = source
+
+
+def _load_like(array: Any, address: Any) -> Any:
+    return np.frombuffer(ctypes.string_at(int(address), array.itemsize), array.dtype)[0]
+
+
 def _memory(bits: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
     kind = {8: ctypes.c_uint8, 16: ctypes.c_uint16, 32: ctypes.c_uint32, 64: ctypes.c_int64}[bits]
 
@@ -56,8 +70,10 @@ def _memory(bits: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
 def _intrinsic(function: Any) -> Any:
     """Python's version of a function that only LLVM knows, by its name."""
     known = {
-        "at": _at, "leading_zeros": _leading_zeros, "bits_of_float64": _bits_of_float64, "float64_of_bits": _float64_of_bits,
-        "_load64": _memory(64)[0], "_store64": _memory(64)[1], "record_of": _itself,
+        "at": _at, "ahead": _at, "leading_zeros": _leading_zeros, "bits_of_float64": _bits_of_float64, "float64_of_bits": _float64_of_bits,
+        "_load64": _memory(64)[0], "_store64": _memory(64)[1], "record_of": _itself, "_load_like": _load_like,
+        "release": lambda arrays: None, "copy_all": _copy_all, "clear_all": lambda array: array.fill(0), "make": _make,
+        "wide_vectors": lambda: None,
     }  # fmt: skip
     if function.__name__ in ("load", "store"):
         cells = dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
