@@ -41,10 +41,9 @@ def with_random_words(known: Formats, now: Parts) -> list[Parts]:
         cut: list[Parts] = [{"align_rounding": "sr", "fraction_bits": f} for f in near]
         sizes = [] if known.scale is None else group_sizes(known, now["block_size"])
         found += [{**x, "group_size": n} for n in sizes if n != now["group_size"] for x in cut]
-        unordered: list[Parts] = (
-            [] if now["k_order"] is None else [{**x, "k_order": None} for x in cut]
-        )  # found for what words did
-        found += [*cut, *unordered, *({**x, **order} for order in orders if order["block_size"] > 1 for x in cut)]
+        if now["k_order"] is not None:  # it may have been found for what words did
+            found += [{**x, "k_order": None} for x in cut]
+        found += [*cut, *({**x, **order} for order in orders if order["block_size"] > 1 for x in cut)]
         if now["min_exponent"] is not None:  # all terms far below where they are cut: of words few round them up
             found += [{"align_rounding": "sr", "min_exponent": now["min_exponent"] + n} for n in range(1, _ABOVE)]
     return found
