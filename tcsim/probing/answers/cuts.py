@@ -7,7 +7,7 @@ from tcsim.probing.answers.asking import WORK, Asking
 from tcsim.probing.box import Batch
 from tcsim.probing.questions.rungs import likely_cuts
 from tcsim.probing.search.candidates import moves
-from tcsim.probing.search.cut import anyhow_cut, apart
+from tcsim.probing.search.cut import anyhow_cut, apart, near_and_apart
 from tcsim.probing.search.elimination import Found, best_of, descend
 from tcsim.probing.search.focus import focus
 from tcsim.probing.search.singly import moved_along
@@ -40,13 +40,14 @@ class Cuts(Asking):
         along = moved_along(self.judge, self._again(found, used), used)
         below = apart(self.judge, along, used, likely_cuts(self.steps[-1], self.box.formats))
         found = max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
-        if found.score >= _ONE_BLOCK or found.parts["arithmetic"] != "aligned":
+        if found.score >= _ONE_BLOCK:
             return found
         few = focus(self.judge, found.parts, self.sums)  # formats so narrow that only longer sums show a cut
         if not few:
             return found
         self.judge.spare(_CUT_WORK)
-        below = anyhow_cut(self.judge, self._again(found, few), few)
+        elsewhere = anyhow_cut if found.parts["arithmetic"] == "aligned" else near_and_apart
+        below = elsewhere(self.judge, self._again(found, few), few)
         return max(found, self._again(below, self.all, found.score), key=lambda f: f.score)
 
     def grouped(self, found: Found) -> Found:

@@ -45,6 +45,12 @@ def apart(judge: Judge, found: Found, batches: list[Batch], likely: tuple[int, .
     return best
 
 
+def near_and_apart(judge: Judge, found: Found, batches: list[Batch]) -> Found:
+    """Both cuts of a two-stage sum a little higher or lower, where that explains more; otherwise wherever they explain most."""
+    near = best_of(judge, found, dict(moves(judge.known, found.parts)).get("both cuts", []), batches)
+    return near if near.score > found.score else apart(judge, found, batches)
+
+
 def uncut(judge: Judge, found: Found, batches: list[Batch]) -> Found:
     """An exact sum, or a two-stage one cut as far down as is cheap and below all that results keep, with the best rounding of its
     results, where that explains more: what results are rounded to, and a cut, may each stand for the other."""
