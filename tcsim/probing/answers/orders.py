@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tcsim.hardware.unit import Unit
 from tcsim.probing.answers import words
 from tcsim.probing.answers.halves import Halves
+from tcsim.probing.answers.joined import joined
 from tcsim.probing.answers.trees import Trees
 from tcsim.probing.box import Batch, Box, embedded, simulated
 from tcsim.probing.questions import contests, marks
@@ -23,7 +24,6 @@ from tcsim.probing.search import structure
 from tcsim.probing.search.candidates import Parts, unit_of_parts
 from tcsim.probing.search.challenge import one_after_another
 from tcsim.probing.search.elimination import Judge
-from tcsim.probing.search.exchanges import branches
 from tcsim.probing.search.structure import Labels
 
 _LONG, _SHORT = 130, 72  # products that contests and lone products are asked of
@@ -114,8 +114,8 @@ class Orders:
             yield cut
         if parts["arithmetic"] not in ("rounded", "fused", "paired") or size < 3:
             return
-        if parts["rounding"] == "sr" and (joined := self._joined(parts, blocks)) is not None:
-            yield joined
+        if parts["rounding"] == "sr" and (treed := self._joined(parts, blocks)) is not None:
+            yield treed
         for fars in ((False,), (True,), (False, True)):
             if (treed := self._trees(parts, blocks, length, fars)) is not None:
                 yield treed
@@ -175,34 +175,12 @@ class Orders:
         return self._inner[key]
 
     def _joined(self, parts: Parts, blocks: list[Labels]) -> Parts | None:
-        """Places within the blocks of a tree whose sums are rounded by random words: that of two products alone says where in the
-        tree they meet."""
-        known, size = self.box.formats, parts["block_size"]
-        unit = unit_of_parts(known, {**parts, "k_order": None})
-        both = np.array([(i, j) for i in range(size) for j in range(i)])
-        if unit is None or parts["arithmetic"] != "rounded" or not 2 < size <= _BRANCHES:
-            return None
-        inner, found = words.meeting(self.rng, known, parts, len(both)), []
-        meets, ends = _tree(size)
-        for start, block in zip(range(0, len(blocks) * size, size), blocks, strict=True):
-            asked = self.box.more(words.moved_to(inner, block[both], len(blocks) * size))
-            if asked is None:
-                return None
-            fits = np.zeros((len(ends), len(both)), bool)
-            for node, places in enumerate(ends):
-                moved = words.moved_to(inner, np.broadcast_to(np.array(places) + start, both.shape), len(blocks) * size)
-                self.judge.begin()
-                self.judge.work += moved.size * len(blocks) * size
-                fits[node] = (simulated(unit, moved, seed=self.judge.seed) == asked.d).all(axis=(1, 2))
-            if not (fits.sum(axis=0) == 1).all():
-                return None
-            of_k = np.full((size, size), -1)
-            of_k[both[:, 0], both[:, 1]] = of_k[both[:, 1], both[:, 0]] = fits.argmax(axis=0)
-            order = structure.first_fits(of_k, meets)
-            if order is None:
-                return None
-            found.append(block[list(order)])
-        return self._ordered(parts, found)
+        """Places within the blocks of a tree whose sums are rounded by random words: that of two products alone, or of three, says where in
+        the tree they meet."""
+        unit = unit_of_parts(self.box.formats, {**parts, "k_order": None})
+        able = parts["arithmetic"] == "rounded" and 2 < parts["block_size"] <= _BRANCHES
+        order = joined(self.judge, self.box, self.rng, unit, parts, blocks) if unit is not None and able else None
+        return None if order is None else self._ordered(parts, order)
 
     def _cut(self, parts: Parts, blocks: list[Labels]) -> Parts | None:
         """Places within blocks whose terms are cut by random words: what is left of a product beside one that cancels c."""
@@ -278,18 +256,21 @@ class Orders:
             if halved is not None:
                 yield self._ordered(shape, halved)
         fits = self._places(parts, asked)
-        left = _WALKS
+        left, hidden = _WALKS, parts["rounding"] == "sr" and words.meeting_together(self.box.formats, parts) > 2
         for length in range(size, count + 1, size):
             starts = range(0, count - length + 1, length)
             order = words.in_turn(np.logical_and.reduce([fits[i : i + length, i : i + length] for i in starts]))
             if order is None:
                 continue
-            yield self._ordered(parts, [np.array(order)])
+            blocks = np.split(np.array(order), length // size)
+            read_off = self._joined(parts, blocks) if hidden else None  # first: which places of a block they have no word shows
+            yield from [] if read_off is None else [read_off]
+            yield self._ordered(parts, blocks)
             kept = 1 + max((place for place, k in enumerate(order) if k != place), default=0)
             if length == size and 1 < kept < size:  # what is in its place at the end may be of the next block
                 yield self._ordered({**parts, "block_size": kept}, [np.array(order[:kept])])
-            if parts["rounding"] == "sr" and (joined := self._joined(parts, np.split(np.array(order), length // size))):
-                yield joined
+            read_off = self._joined(parts, blocks) if parts["rounding"] == "sr" and not hidden else None
+            yield from [] if read_off is None else [read_off]
             left -= 1
             if not left:
                 return
@@ -320,16 +301,6 @@ class Orders:
 def _of_results(parts: Parts) -> bool:
     """Whether the sum of a block is rounded by a random word."""
     return parts["rounding"] == "sr" and parts["arithmetic"] in ("aligned", "two-stage")
-
-
-def _tree(size: int) -> tuple[Labels, list[tuple[int, int]]]:
-    """Of every two places the sum at which they meet in a balanced tree, and two places that meet at each."""
-    meets = np.full((size, size), -1)
-    ends: list[tuple[int, int]] = []
-    for x, y in branches(size):
-        meets[np.ix_(x, y)] = meets[np.ix_(y, x)] = len(ends)
-        ends.append((x[0], y[0]))
-    return meets, ends
 
 
 def _rows(found: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -269,7 +269,7 @@ class Walker(Cuts):
         in a wrong order may have shown a wrong rounding."""
         seen = set()
         for parts in tried:
-            if found.perfect or self.judge.ended:
+            if found.perfect:
                 break
             if parts["k_order"] not in seen:
                 seen.add(parts["k_order"])
@@ -278,6 +278,8 @@ class Walker(Cuts):
                 if parts["arithmetic"] == "rounded" and not begun.perfect:
                     begun = best_of(self.judge, begun, [{"product_rounding": r} for r in ROUNDINGS], used)
                 found = max(found, self.short.exchanged(begun, used), key=lambda f: f.score)
+            if self.judge.ended:
+                break
         return self._again(found, used)
 
     def within(self, found: Found, label: Any, size: int, length: int) -> Found:

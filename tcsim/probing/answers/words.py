@@ -1,4 +1,4 @@
-"""What is asked about random words: lone products, two that meet, one beneath another; and who is where by what they answer."""
+"""What is asked about random words: lone products, two or three that meet, one beneath another; and who is where by what they answer."""
 
 from __future__ import annotations
 
@@ -125,18 +125,42 @@ def fitting(judge: Judge, unit: Unit, asked: Batch) -> Fits:
     return fits
 
 
-def meeting(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
-    """Problems of two products of which one ends about where the other's last place is: a sum of them is rounded."""
+def meeting_together(known: Formats, parts: Parts) -> int:
+    """Of how many products it takes one to have a sum rounded: two, three where two never reach from one end of an output to the other."""
+    fa, fb = known.a, known.b
+    above, down = _ends(known, parts)
+    able = known.out.emax > fa.emax + fb.emax + 1
+    return (
+        3
+        if able and above + 1 - (down - fa.mantissa_bits - fb.mantissa_bits) < (parts["out_precision"] or known.out.precision)
+        else 2
+    )
+
+
+def _ends(known: Formats, parts: Parts) -> tuple[int, int]:
+    """Exponents of two products of which one ends about where the other's last place is, as far as formats reach."""
     fa, fb, out = known.a, known.b, known.out
     kept = parts["out_precision"] or out.precision
     low, high = fa.emin + fb.emin, min(fa.emax + fb.emax, out.emax) - 2
     above = min(max((low + high + kept) // 2, low + kept), high)
+    return above, max(above - kept, low)
+
+
+def meeting(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
+    """Problems of two products of which one ends about where the other's last place is, or of the two largest ones and one that ends as far
+    below as any: a sum of them is rounded."""
     made = []
-    for at, fmt, shape in ((0, fa, (count, _ACROSS[0])), (1, fb, (count, _ACROSS[1]))):
-        up, down = (factors(known, e)[at] for e in (above, max(above - kept, low)))
-        made.append([codes_at(fmt, e, fractions(rng, fmt, shape), False) for e in (up, down)])
+    for at, fmt, shape in ((0, known.a, (count, _ACROSS[0])), (1, known.b, (count, _ACROSS[1]))):
+        if meeting_together(known, parts) > _PAIR:
+            most = np.full(shape, codes_at(fmt, fmt.emax, -1, False))
+            made.append([most, most, np.full(shape, codes_at(fmt, fmt.emin, 1, False))])
+        else:
+            above, down = _ends(known, parts)
+            half = down == above - (parts["out_precision"] or known.out.precision)  # as likely to be rounded up as down
+            some = np.zeros(shape, np.int64) if half else fractions(rng, fmt, shape)
+            made.append([codes_at(fmt, factors(known, e)[at], some, False) for e in (above, down)])
     a, b = np.stack(made[0], axis=2), np.stack(made[1], axis=1)
-    return Batch("two products", a, b, np.zeros((count, *_ACROSS), out.storage))
+    return Batch("products that meet", a, b, np.zeros((count, *_ACROSS), known.out.storage))
 
 
 def beneath(rng: Rng, known: Formats, parts: Parts, count: int) -> Batch:
