@@ -29,5 +29,5 @@ def multiply_halves(problem: Problem, out: Codes, threads: int | None, part: Par
     inside = replace(problem, unit=problem.unit.inner, c=c)
     left = double.write_in_lanes(inside, wide, threads, problem.unit)
     with np.errstate(over="ignore"):
-        out[:] = narrow.signed(problem, wide.view(np.float32).astype(np.float16)).view(out.dtype)
+        out[:] = narrow.signed(problem.unit, wide.view(np.float32).astype(np.float16)).view(out.dtype)
     part(problem, out, boxes_of(left), threads)

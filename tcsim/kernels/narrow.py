@@ -22,7 +22,9 @@ from tcsim.gates import (
     schedules,
     up_to,
 )
+from tcsim.hardware.unit import Unit
 from tcsim.kernels.choice import Kernels, compute_codes
+from tcsim.kernels.general import run as general
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Sequential, walk_plan
 
@@ -67,25 +69,64 @@ def multiply_narrow(problem: Problem, out: Codes, threads: int | None, kernels: 
 
     with np.errstate(over="ignore", invalid="ignore"):
         total = walk_plan(plan, c, np.zeros(out.shape, np.float16), chain, add)
-        narrow = signed(problem, total.astype(np.float16))
+        narrow = signed(problem.unit, total.astype(np.float16))
     out[:] = np.where(np.isnan(narrow), out.dtype.type(problem.unit.nan), narrow.view(out.dtype))
 
 
 def _chain(problem: Problem, c: Any, start: int, stop: int, threads: int | None, kernels: Kernels) -> Any:
     for base in range(start, stop, problem.unit.instruction_k):
-        end = min(base + problem.unit.instruction_k, stop)
-        part = replace(
-            problem,
-            unit=problem.unit.inner,
-            plan=Sequential().plan(end - base),
-            a=Operand(problem.a.codes[:, :, base:end], problem.a.stored),
-            b=Operand(problem.b.codes[:, base:end], problem.b.stored),
-            c=c.astype(np.float32).view(np.uint32),
-        )
-        c = signed(problem, compute_codes(part, threads, kernels).view(np.float32).astype(np.float16))
+        part = _instruction(problem, base, min(base + problem.unit.instruction_k, stop), c.astype(np.float32))
+        c = signed(problem.unit, compute_codes(part, threads, kernels).view(np.float32).astype(np.float16))
     return c
 
 
-def signed(problem: Problem, x: Any) -> Any:
+class Instructions:
+    """The arrays of a problem, one chain from c, as the general kernel reads them, instruction by instruction, for every unit of its formats
+    that `GATE` takes; see `general.Arrays`."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._parts: dict[tuple[int, int], tuple[general.Arrays, Any]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Instructions, (self.problem,)
+
+    def write(self, unit: Unit, out: Codes) -> None:
+        """Write what a unit answers into `out`."""
+        assert self.problem.c is not None
+        length, step = self.problem.shape[3], unit.instruction_k
+        total, wide = self.problem.c.view(np.float16), np.empty(out.shape, np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for base in range(0, length, step):
+                arrays, c = self._part(unit, base, min(base + step, length))
+                c[:] = total
+                arrays.write(unit.inner, wide.view(np.uint32), 0)
+                total = signed(unit, wide.astype(np.float16))
+            narrow = signed(unit, total)
+        out[:] = np.where(np.isnan(narrow), out.dtype.type(unit.nan), narrow.view(out.dtype))
+
+    def _part(self, unit: Unit, base: int, end: int) -> tuple[general.Arrays, Any]:
+        """The arrays of an instruction, and those of its c, which what came before it fills."""
+        if (base, end) not in self._parts:
+            assert self.problem.c is not None
+            c = np.empty(self.problem.c.shape, np.float32)
+            part = _instruction(replace(self.problem, unit=unit), base, end, c)
+            self._parts[base, end] = general.Arrays(part, 1), c
+        return self._parts[base, end]
+
+
+def _instruction(problem: Problem, base: int, end: int, c: Any) -> Problem:
+    """The products from `base` to `end` beside a float32 c, in the wide unit."""
+    return replace(
+        problem,
+        unit=problem.unit.inner,
+        plan=Sequential().plan(end - base),
+        a=Operand(problem.a.codes[:, :, base:end], problem.a.stored),
+        b=Operand(problem.b.codes[:, base:end], problem.b.stored),
+        c=c.view(np.uint32),
+    )
+
+
+def signed(unit: Unit, x: Any) -> Any:
     """float16 results with zeros as the unit has them: a tiny negative number becomes +0 where every zero is."""
-    return x if problem.unit.zero_sign == "ieee" else x + np.float16(0)
+    return x if unit.zero_sign == "ieee" else x + np.float16(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from tcsim.errors import unknown
 from tcsim.fp.codes import decode, encode
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
-from tcsim.kernels import dispatch
+from tcsim.kernels import dispatch, narrow
 from tcsim.kernels.general import run as general
 from tcsim.operands import accumulator, native
 from tcsim.probing.kept import KeptAnswers
@@ -42,6 +43,7 @@ class Batch:
     d: Codes | None = None
     places: Places | None = None
     _laid_out: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
+    _instructions: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -51,6 +53,14 @@ class Batch:
         """What a unit is asked here."""
         a, b = Operand(self.a, unit.a_format), Operand(self.b, unit.b_format)
         return Problem(unit, schedule.plan(self.a.shape[2]), a, b, self.c, self.scale_a, self.scale_b, seed)
+
+    def in_instructions(self, unit: Unit) -> narrow.Instructions:
+        """The same instruction by instruction."""
+        known = unit.a_format, unit.b_format
+        if not self._instructions or self._instructions[0] != known:
+            self._instructions[:] = known, narrow.Instructions(self.problem(unit, Sequential(), 0))
+        found: narrow.Instructions = self._instructions[1]
+        return found
 
     def laid_out(self, unit: Unit) -> general.Arrays:
         """The arrays as a kernel reads them for units of the same formats."""
@@ -212,6 +222,12 @@ def output_codes(result: Any, fmt: Format, shape: tuple[int, ...]) -> Codes:
     return np.array(encode(array, fmt))
 
 
+@lru_cache(maxsize=4096)
+def _in_instructions(unit: Unit) -> bool:
+    """Whether a unit adds in a wider format within an instruction, one after the other."""
+    return unit.sum_format is not None and narrow.GATE.takes(unit)
+
+
 def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: int = 0) -> Codes:
     """The codes that a unit gives for a batch."""
     plain = schedule is None and unit.sum_format is None and not unit.keeps_nan and unit.arithmetic != "integer"
@@ -219,6 +235,10 @@ def simulated(unit: Unit, batch: Batch, schedule: Schedule | None = None, seed: 
         out = np.empty(batch.c.shape, unit.out_format.storage)
         if out.size:
             batch.laid_out(unit).write(unit, out, seed, batch.places)  # starts faster than the kernels for large problems
+        return out
+    if schedule is None and _in_instructions(unit) and len(batch.c):
+        out = np.empty(batch.c.shape, unit.out_format.storage)
+        batch.in_instructions(unit).write(unit, out)
         return out
     if unit.stochastic and batch.places is not None:
         return simulated(unit, _among_others(batch), schedule, seed)[batch.places]

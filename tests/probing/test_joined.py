@@ -10,7 +10,7 @@ from support.recovery import black_box
 
 from tcsim.hardware.unit import Unit
 from tcsim.probing.answers import words
-from tcsim.probing.answers.joined import joined
+from tcsim.probing.answers.joined import in_their_tree
 from tcsim.probing.box import Batch, Box, Formats, simulated
 from tcsim.probing.questions.families import sum_batches
 from tcsim.probing.questions.heaps import heaps
@@ -35,7 +35,7 @@ def told(unit: Unit) -> Unit | None:
     known, parts = Formats(unit.a_format, unit.b_format, unit.out_format), parts_of(unit)
     box = Box(black_box(unit), known)
     blocks = list(np.sort(np.array(unit.k_order or range(unit.instruction_k)).reshape(-1, unit.block_size), axis=1))
-    found = joined(Judge(known), box, np.random.default_rng(1), unit.replace(k_order=None), parts, blocks)
+    found = in_their_tree(Judge(known), box, np.random.default_rng(1), unit.replace(k_order=None), parts, blocks)
     return None if found is None else unit.replace(k_order=tuple(np.concatenate(found).tolist()))
 
 
@@ -71,4 +71,6 @@ def test_sums_that_no_word_rounds_tell_no_places() -> None:
     known = Formats(unit.a_format, unit.b_format, unit.out_format)
     blocks = list(np.sort(np.array(unit.k_order or range(unit.instruction_k)).reshape(-1, unit.block_size), axis=1))
     box = Box(black_box(nearest), known)
-    assert joined(Judge(known), box, np.random.default_rng(1), unit.replace(k_order=None), parts_of(unit), blocks) is None
+    assert (
+        in_their_tree(Judge(known), box, np.random.default_rng(1), unit.replace(k_order=None), parts_of(unit), blocks) is None
+    )

@@ -34,7 +34,7 @@ class _Met:
     node: Labels
 
 
-def joined(judge: Judge, box: Box, rng: Rng, unit: Unit, parts: Parts, blocks: list[Labels]) -> list[Labels] | None:
+def in_their_tree(judge: Judge, box: Box, rng: Rng, unit: Unit, parts: Parts, blocks: list[Labels]) -> list[Labels] | None:
     """The blocks in the order under which all their products meet as they do in a unit without an order; None where there is none."""
     size, length = parts["block_size"], len(blocks) * parts["block_size"]
     groups = np.array(list(combinations(range(size), words.meeting_together(box.formats, parts))))

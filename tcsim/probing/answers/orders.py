@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tcsim.hardware.unit import Unit
 from tcsim.probing.answers import words
 from tcsim.probing.answers.halves import Halves
-from tcsim.probing.answers.joined import joined
+from tcsim.probing.answers.joined import in_their_tree
 from tcsim.probing.answers.trees import Trees
 from tcsim.probing.box import Batch, Box, embedded, simulated
 from tcsim.probing.questions import contests, marks
@@ -179,7 +179,7 @@ class Orders:
         the tree they meet."""
         unit = unit_of_parts(self.box.formats, {**parts, "k_order": None})
         able = parts["arithmetic"] == "rounded" and 2 < parts["block_size"] <= _BRANCHES
-        order = joined(self.judge, self.box, self.rng, unit, parts, blocks) if unit is not None and able else None
+        order = in_their_tree(self.judge, self.box, self.rng, unit, parts, blocks) if unit is not None and able else None
         return None if order is None else self._ordered(parts, order)
 
     def _cut(self, parts: Parts, blocks: list[Labels]) -> Parts | None:
