@@ -32,12 +32,16 @@ from tcsim.probing.search.singly import moved_singly, resizings, scanned_singly
 _TRIES, _FOCUSES, _FEW = 8, 4, 8  # the last: picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 6e7, 1.2e8  # products simulated for one kind of arithmetic
-_FIRST_WORK = 6e7  # the most for a walk of k before other kinds were tried
+_FIRST_WORK, _SECOND_WORK = (
+    6e7,
+    2e8,
+)  # the most for a walk of k before other kinds were tried, and more where it explains nearly everything
 _ALL_WORK, _MOST_WORK = (
     7e8,
     1.4e9,
 )  # beyond which nothing is looked into any further, about ten seconds; nor what explains nearly everything
 _ONE_BLOCK = 0.99
+_ORDERED = 0.95  # of everything explained by an order that is not yet right in every place
 _SCALED = 0.97  # the same of scaled products, which are many ways wide, and of what a cut explained better
 _FAR = 0.9  # of what begins further off, another kind that explains one product is asked first
 _MARGIN = 0.015  # zeros that fill k up can show in one product
@@ -73,7 +77,7 @@ class Search(Numbers):
                 return self.result(self.tried[-1])
         if any(self.likely(f) and self.walked(f, confirm) for f in sorted(self.waiting, key=lambda f: -f.score)):
             return self.result(self.tried[-1])
-        if any(self.gone_on(*begun, confirm) for begun in sorted(self.unfinished, key=lambda x: -x[0].score)):
+        if any(self.held(self.gone_on(*begun), confirm) for begun in sorted(self.unfinished, key=lambda x: -x[0].score)):
             return self.result(self.tried[-1])
         if self.looked_into(confirm, _WORK, _ONE_BLOCK) or any(self.attempt(found, confirm) for found in later):
             return self.result(self.tried[-1])
@@ -113,30 +117,32 @@ class Search(Numbers):
 
     def walked(self, numbers: Found, confirm: int) -> bool:
         """Numbers of a kind walked along k; whether it is confirmed. Before every kind was tried a walk may simulate a part of what it may
-        afterwards: one that ended so goes on at once where it explains most, else after the others."""
+        afterwards: one that ended so goes on at once, for a while, where it explains most, else after the others."""
         if (self.deep, numbers.parts) in self.begun:
             return False
         self.begun.append((self.deep, numbers.parts))
         self.judge.end = np.inf if self.deep else self.judge.work + _FIRST_WORK
         walked = self.whole(numbers)
+        least = _ONE_BLOCK if walked.parts["k_order"] is None else _ORDERED
+        if self.judge.ended and least < walked.score < 1.0:
+            self.judge.end = self.judge.work + _SECOND_WORK
+            walked = self.gone_on(walked, numbers)
         ended, self.judge.end = not self.judge.ended, np.inf
         if ended or walked.perfect:
             return self.held(walked, confirm)
-        if walked.score > _ONE_BLOCK:
-            return self.gone_on(walked, numbers, confirm)
         self.unfinished.append((walked, numbers))
         self.tried.append(walked)
         return False
 
-    def gone_on(self, walked: Found, numbers: Found, confirm: int) -> bool:
-        """A walk that did not end, to its end; whether it is confirmed. Of one that explains nearly everything a number is left, if anything."""
+    def gone_on(self, walked: Found, numbers: Found) -> Found:
+        """A walk that did not end, further. Of one that explains nearly everything a number is left, if anything."""
         if walked.score > _NEARLY:
             self.judge.allow(_WORK)
             walked = self.focused(self._again(walked, self.all), kicked=False)
             if walked.perfect:
-                return self.held(walked, confirm)
+                return walked
         again = self.whole(numbers)
-        return self.held(max(again, self._again(walked, self.all), key=lambda f: f.score), confirm)
+        return max(again, self._again(walked, self.all), key=lambda f: f.score)
 
     def held(self, walked: Found, confirm: int) -> bool:
         """Whether a kind walked along k is confirmed."""

@@ -19,7 +19,7 @@ from tcsim.probing.questions import families
 from tcsim.probing.questions.edges import edge_sums
 from tcsim.probing.search.candidates import floors, parts_of
 from tcsim.probing.search.elimination import Found, Judge
-from tcsim.probing.search.focus import focus
+from tcsim.probing.search.focus import focus, refuting_outputs
 from tcsim.probing.search.singly import moved_singly, scanned_singly
 
 WRONG: list[tuple[Unit, dict[str, Any]]] = [
@@ -123,6 +123,37 @@ def test_a_score_is_the_same_in_whatever_order_batches_were_asked() -> None:
     assert [judge.score(parts, asked[::-1]) for parts in wrong] == plain
     assert 0 < min(plain) <= max(plain) < 1
     assert judge.score(parts_of(unit), asked) == 1.0
+
+
+def test_what_explains_as_much_as_the_best_is_given_up_where_it_misses() -> None:
+    """Of many candidates most explain as much as the best so far: the last batches need not say so."""
+    unit = tcsim.unit("a100", "float16")
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    box, rng = Box(black_box(unit), known), np.random.default_rng(4)
+    asked = [box.ask(families.sum_batches(rng, known, k)) for k in (1, 2, 5, 18, 35)]
+    wrong = {**parts_of(unit), "fraction_bits": 20}
+    reached = Judge(known).score(wrong, asked)
+    judge = Judge(known)
+    assert judge.score(wrong, asked, reached) == -1.0
+    judge.refuter = None
+    assert judge.score(wrong, asked, reached - 1e-7) == reached
+    assert judge.refuter is None
+    assert judge.score(parts_of(unit), asked, 1.0) == 1.0
+
+
+@pytest.mark.parametrize("rounding", ["rz", "sr"])
+def test_outputs_that_refute_a_candidate_are_those_that_the_other_explains(rounding: str) -> None:
+    unit = tcsim.unit("a100", "float16").replace(rounding=rounding)
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    asked = Box(black_box(unit), known).ask(families.sum_batches(np.random.default_rng(5), known, 18))
+    near, far = ({**parts_of(unit), "fraction_bits": bits} for bits in (23, 20))
+    (picked,) = refuting_outputs(Judge(known), near, far, asked)
+    missed = Judge(known).missed(far, picked)
+    assert missed.any(axis=(1, 2)).all()
+    if rounding != "sr":  # of those whole problems are
+        assert missed.all()
+        assert not Judge(known).missed(near, picked).any()
+    assert refuting_outputs(Judge(known), far, far, asked) == []
 
 
 def test_a_number_of_which_only_the_right_value_explains_more_is_found() -> None:

@@ -68,6 +68,15 @@ def test_halves_of_blocks_are_read_off(size: int, blocks: int, late: int) -> Non
     assert box.calls <= size * blocks
 
 
+def test_subnormal_products_tell_halves_that_are_cut_below_all_others() -> None:
+    """(9615, 146) of the random what-ifs: normal products reach one bit less far down than its cut."""
+    unit = _unit("two-stage", 16, 2, parity_split=True, fraction_bits=43, late_fraction_bits=31, rounding="rne")
+    unit = unit.replace(a="float8_e4m3fnuz", b="float16")
+    order = Halves(Box(black_box(unit), _known(unit)), Judge(_known(unit))).ordered(parts_of(unit), _blocks(unit))
+    assert order is not None
+    assert _same_bits(unit, order)
+
+
 @pytest.mark.parametrize(
     ("cut", "late", "out"), [(24, 31, "float32"), (62, 55, "float8_e5m2"), (9, 3, "float16"), (60, 2, "float8_e5m2")]
 )

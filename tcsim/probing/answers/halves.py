@@ -33,7 +33,7 @@ def halved(known: Formats, cut: int, large: Labels, little: Labels, k: int) -> B
     c = -2^high, once beside none."""
     a, b, out = known.a, known.b, known.out
     high = min(a.emax + b.emax, out.emax) - 1
-    low = max(a.emin + b.emin, min(high - 1, high - cut - 1))
+    low = max(_lowest(known), min(high - 1, high - cut - 1))
     (a_high, b_high), (a_low, b_low) = factors(known, high), factors(known, low)
     rows, columns = np.arange(large.size), np.arange(little.size)
     left, right = np.zeros((large.size, 1, k), a.storage), np.zeros((large.size, k, _STARTS * little.size), b.storage)
@@ -52,7 +52,7 @@ def apart_by(rng: Rng, known: Formats, size: int, k: int) -> tuple[Batch, Labels
     beside none; and the places of both, (outputs, 2)."""
     a, b, out = known.a, known.b, known.out
     high = min(a.emax + b.emax, out.emax) - 1
-    least = max(a.emin + b.emin, high - most_fraction_bits(known) - 1)
+    least = max(_lowest(known), high - most_fraction_bits(known) - 1)
     little = np.repeat(np.arange(high - 1, least - 1, -1), _PAIRS * _STARTS)
     places = np.argsort(rng.random((little.size, size)), axis=1)[:, :2]
     rows = np.arange(little.size)
@@ -63,6 +63,11 @@ def apart_by(rng: Rng, known: Formats, size: int, k: int) -> tuple[Batch, Labels
     right[rows, places[:, 1], 0] = codes_at(b, np.array([y for _, y in at]), _least(b), b.signed)
     c = np.where(rows % _STARTS == 0, codes_at(out, high, 0, True), 0).astype(out.storage)
     return Batch("distances", left, right, c[:, None, None]), places
+
+
+def _lowest(known: Formats) -> int:
+    """The exponent of the least product, of subnormal factors."""
+    return sum(fmt.emin - fmt.mantissa_bits for fmt in (known.a, known.b))
 
 
 def _least(fmt: Format) -> int:

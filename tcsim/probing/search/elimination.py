@@ -27,6 +27,7 @@ _SLACK = 0.02  # of a scan: candidates so much worse than the best are given up 
 _MANY, _APART, _PILOTS, _AT_ALL = 100, 11, 200, 0.97
 _DEAR = 5000  # products of a batch from which on it is kept which of its outputs a candidate misses
 ALL = 0.9999999  # of everything explained: nothing that misses an output
+_AS_MANY = 1 - 1e-9  # of the share that may be missed, as rounding leaves it
 _CALL = 1.5e4  # what a candidate costs before its first product
 
 
@@ -57,6 +58,7 @@ class Judge:
     _refuting: dict[int, float] = field(
         default_factory=dict
     )  # of each batch how often it was the last one asked, for what it costs
+    refuter: Batch | None = None  # the batch that ended the last score early
     orders: dict[tuple[Unit, int], tuple[int, ...] | None] = field(default_factory=dict)  # that pairs of marks showed
     picked: dict[tuple[Unit | None, tuple[int, ...]], list[Batch]] = field(default_factory=dict)  # outputs that candidates miss
 
@@ -146,15 +148,16 @@ class Judge:
 
     def score(self, parts: Parts, batches: list[Batch], above: float = -2.0) -> float:
         """The mean share of outputs that agree; -1 for parts that go together in no unit, and as soon as it cannot exceed `above`."""
-        unit = self.unit(parts)
+        unit, self.refuter = self.unit(parts), None
         if unit is None:
             return -1.0
-        missed, most = [], (1.0 - above) * len(batches)
+        missed, most = [], (1.0 - above) * len(batches) * _AS_MANY
         for batch in sorted(batches, key=lambda x: -self._refuting.get(id(x), 0.0)):  # those first that end it soonest
             short = cut_short(parts, batch.a.shape[2])
             missed.append(1.0 - self.share(unit if short is parts else self.unit(short) or unit, batch))
             if missed[-1] > 0 and fsum(missed) >= most:
                 self._refuting[id(batch)] = self._refuting.get(id(batch), 0.0) + 1.0 / (batch.size * batch.a.shape[2])
+                self.refuter = batch
                 return -1.0
         return 1.0 - fsum(missed) / len(batches)
 

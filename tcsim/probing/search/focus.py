@@ -83,11 +83,25 @@ def most_missed(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bo
     return of_problems(batch, np.argsort(-missed.sum(axis=(1, 2)), kind="stable")[:count])
 
 
+def refuting_outputs(judge: Judge, parts: Parts, other: Parts, batch: Batch) -> list[Batch]:
+    """Outputs of an answered batch that a candidate explains and another does not, if any."""
+    missed = judge.missed(other, batch) & ~judge.missed(parts, batch)
+    if not missed.any():
+        return []
+    return [judge.hold(most_missed(batch, missed) if rounds_randomly(other) else _of_outputs(batch, _spread(missed)))]
+
+
 def _picked(batch: Batch, missed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:
-    wrong, right = (np.argwhere(which) for which in (missed, ~missed))
-    rows = np.concatenate(
-        [x[np.linspace(0, len(x) - 1, min(_OUTPUTS, len(x))).astype(np.int64)] for x in (wrong, right) if len(x)]
-    )
+    return _of_outputs(batch, np.concatenate([_spread(missed), _spread(~missed)]))
+
+
+def _spread(which: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """The places of some of these outputs, from all over the batch."""
+    rows = np.argwhere(which)
+    return rows[np.linspace(0, len(rows) - 1, min(_OUTPUTS, len(rows))).astype(np.int64)]
+
+
+def _of_outputs(batch: Batch, rows: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> Batch:
     t, i, j = rows.T
     assert batch.d is not None
     scale_a, scale_b = batch.scale_a, batch.scale_b

@@ -11,7 +11,7 @@ from tcsim.probing.questions.codes import kept_bits
 from tcsim.probing.search.candidates import Parts, all_moves, group_sizes, scans
 from tcsim.probing.search.cut import cuts_along, cuts_anew
 from tcsim.probing.search.elimination import Found, Judge, best_of, needles, scanned
-from tcsim.probing.search.focus import focus
+from tcsim.probing.search.focus import focus, refuting_outputs
 from tcsim.probing.search.holders import operand_formats
 
 _GUARDS = 10  # bits of terms beyond those of results
@@ -22,6 +22,7 @@ _BESIDE = 6  # bits of a cut to both sides
 _NEAR = 3  # values to both sides of a number
 _FEWER_BITS = 6  # that are tried with every rounding of terms
 _CUTS = ("fraction_bits", "late_fraction_bits")  # of a two-stage sum
+_REFUTING = 6  # batches
 _LIKELY = 0.99  # of everything explained by a candidate whose cut only seems to be where it is
 _NEARLY = 0.998  # of everything explained by a candidate of which one part is wrong, or two
 
@@ -80,14 +81,23 @@ def scanned_singly(judge: Judge, found: Found, few: list[Batch], used: list[Batc
 
 
 def best_of_used(judge: Judge, found: Found, changes: Iterable[Parts], few: list[Batch], used: list[Batch]) -> Found:
-    """The best of these changes of `used`, of those that explain more of a few outputs."""
-    begun, best = judge.score(found.parts, few), found
+    """The best of these changes of `used`, of those that explain more of a few outputs, to which outputs are added that refuted some of them:
+    what is alike is refuted by the same."""
+    begun, best, refuting = judge.score(found.parts, few), found, list[Batch]()
     for change in changes:
+        if judge.ended:
+            break
         parts = {**found.parts, **change}
-        if judge.score(parts, few, begun) > begun:
-            best = max(best, Found(parts, judge.score(parts, used, best.score)), key=lambda f: f.score)
+        if judge.score(parts, [*few, *refuting], begun) <= begun:
+            continue
+        score = judge.score(parts, used, best.score)
+        if score > best.score:
+            best = Found(parts, score)
             if best.perfect:
                 break
+        elif judge.refuter is not None and len(refuting) < _REFUTING:
+            refuting += refuting_outputs(judge, found.parts, parts, judge.refuter)
+            begun = judge.score(found.parts, [*few, *refuting])
     return best
 
 
