@@ -183,6 +183,15 @@ def test_negative_results_that_are_flushed_tell_how_zeros_are_signed() -> None:
     assert (simulated(unit, batch) != simulated(unit.replace(zero_sign="ieee"), batch)).any()
 
 
+def test_differences_of_products_above_the_least_result_are_flushed_too() -> None:
+    """Where no product that is not flushed itself is as small as results get: (9624, 266) of the random what-ifs was named wrongly."""
+    unit = draw_unit(np.random.default_rng([9624, 266]))
+    assert unit.a_format.emin + unit.b_format.emin > unit.out_format.emin
+    known = Formats(unit.a_format, unit.b_format, unit.out_format)
+    batch = edge_sums(np.random.default_rng(3), known, unit, 2, 1500)
+    assert (simulated(unit, batch) != simulated(unit.replace(zero_sign="positive"), batch)).any()
+
+
 def test_scaled_products_may_be_in_groups_of_one() -> None:
     unit = tcsim.unit("b200", "mxfp8_e4m3").replace(group_size=2)
     known = Formats(unit.a_format, unit.b_format, unit.out_format, unit.scale_format, unit.scale_block)

@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 
+from tcsim.hardware.choices import ROUNDINGS
 from tcsim.probing.answers.walk import Walker
 from tcsim.probing.box import Batch
 from tcsim.probing.questions import families
@@ -20,6 +21,7 @@ from tcsim.probing.search.singly import narrow, rounded_and_cut
 
 _ONE_BLOCK, _NEARLY = 0.99, 0.998
 _MARGIN = 0.015  # zeros that fill k up can show in one product
+_FAR_OFF = 0.9  # of one product explained by numbers of which several are wrong
 _HOPELESS = 0.2  # what its own numbers leave so far behind another kind is asked for remainders last
 _FAR_BEHIND = 0.1  # what explains so much less of one product than another kind is not looked at further
 _SHAPES = (3, 1)  # block sizes for which remainders are read before blocks are known
@@ -56,7 +58,10 @@ class Numbers(Walker):
             plain = uncut(self.judge, self._again(Found({**found.parts, **simpler.PLAIN}, 0.0), [self.small]), [self.small])
             aligned = found.parts["arithmetic"] == "aligned"
             places = cut_at_places(self.judge, found.parts, [self.small]) if aligned else []
-            begun = plain, narrow(self.judge, found, [self.small]), best_of(self.judge, found, places, [self.small])
+            begun = [plain, narrow(self.judge, found, [self.small]), best_of(self.judge, found, places, [self.small])]
+            if found.score < _FAR_OFF:  # nothing beside where terms are cut tells how results are rounded
+                rounded = [{**place, "rounding": r} for place in places for r in ROUNDINGS]
+                begun.append(best_of(self.judge, plain, rounded, [self.small]))
             improved = [improve(self.judge, f, [self.small]) for f in begun if f.parts != found.parts]
             found = max([found, *improved], key=lambda f: f.score)
         if found.score < min(self.best_numbers(), _ONE_BLOCK) - _FAR_BEHIND:
@@ -95,8 +100,10 @@ class Numbers(Walker):
         return found
 
     def as_usual(self, found: Found) -> Found:
-        """With numbers of a record of the table, and an operand format, that explain all sums of two products."""
+        """With its own numbers, or those of a record of the table and an operand format, that explain all sums of two products."""
         used = [*self.products, *self.without_c()]
+        if self.judge.score(found.parts, used, ALL) == 1.0:
+            return Found(found.parts, 1.0)
         for numbers in usual_numbers(found.parts):
             for held in operand_formats(self.box.formats):
                 usual = {**found.parts, **numbers, "operand_format": held}

@@ -95,8 +95,11 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     sunk = rng.random(count) < _SUNK if flushes else np.zeros(count, bool)  # differences below the least normal result
     full, against = full & ~sunk, against & ~sunk
     exponent[sunk] = FAR
-    exponent[rows[sunk], places[sunk, 0]] = known.out.emin + rng.integers(0, 2, int(sunk.sum()))
-    exponent[sunk, k] = known.out.emin + rng.integers(0, 2, int(sunk.sum()))
+    least = (
+        known.out.emin if known.scale is not None else max(known.out.emin, low)
+    )  # of products that are not flushed themselves
+    exponent[rows[sunk], places[sunk, 0]] = least + rng.integers(0, 2, int(sunk.sum()))
+    exponent[sunk, k] = np.maximum(least + rng.integers(-1, 2, int(sunk.sum())), known.out.emin)
     fraction_free[sunk], minus[sunk, :k] = True, ~minus[sunk, k, None]
     moved = None if known.scale is None else _scaled_down(rng, known, exponent, rng.random(count) < _MOVED)
     even = full & (rows % 2 == 0)  # without subnormal factors, which align as high as they would be if they were normal

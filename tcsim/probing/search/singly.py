@@ -120,7 +120,7 @@ def narrow(judge: Judge, found: Found, batches: list[Batch]) -> Found:
         Found(x, judge.score(x, batches, begun.score - _BEHIND)) for x in ({**found.parts, **way} for way in both + single)
     ]
     best = sorted([begun, *tried], key=lambda f: -f.score)[:_BEST]
-    if best[0].perfect or kind != "two-stage":
+    if best[0].perfect:
         return best[0]
     held = [{**x.parts, "operand_format": fmt} for x in best for fmt in operand_formats(judge.known)]
     return best_of(judge, best[0], held, batches)  # what subnormal factors align at may hide a cut of few bits
