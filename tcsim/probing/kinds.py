@@ -17,9 +17,9 @@ from tcsim.probing.result import ProbeResult, result_of_search
 from tcsim.probing.search import simpler
 from tcsim.probing.search.candidates import (
     arithmetic_kind,
-    by_halves,
     mode_of,
     modes,
+    other_halves,
     other_roundings,
     unit_of_parts,
 )
@@ -104,8 +104,9 @@ class Search(Numbers):
             return False
         if self.walked(numbers, confirm):
             return True
-        halves = by_halves(numbers.parts) if found.score < _FAR else []  # which begin as far off, so that they are put off
-        return any(self.walked(self._again(Found(parts, 0.0), self.products), confirm) for parts in halves)
+        off = {mode_of(f.parts) for f in self.put_off}
+        others = [x for x in other_halves(numbers.parts) if found.score < _FAR or mode_of(x) in off]  # as far off, so put off
+        return any(self.walked(self._again(Found(parts, 0.0), self.products), confirm) for parts in others)
 
     def likely(self, numbers: Found) -> bool:
         """Whether one product does not already refute numbers more than those of another kind."""

@@ -283,10 +283,12 @@ def alike_alone(parts: Parts) -> list[Parts]:
     return [] if other is None else [{**parts, "term_cut": other}]
 
 
-def by_halves(now: Parts) -> list[Parts]:
-    """A two-stage sum whose even and odd products are summed apart, with the numbers of one where they are not: one product tells nothing of it."""
-    able = now["arithmetic"] == "two-stage" and not now["parity_split"]
-    return [{**now, "parity_split": True, "block_size": 2}] if able else []
+def other_halves(now: Parts) -> list[Parts]:
+    """A two-stage sum whose even and odd products are summed apart, with the numbers of one where they are not, or the other way round: one
+    product tells nothing of it."""
+    if now["arithmetic"] != "two-stage":
+        return []
+    return [{**now, "parity_split": not now["parity_split"], "block_size": 1 if now["parity_split"] else 2}]
 
 
 def group_sizes(known: Formats, block_size: int) -> list[int]:
