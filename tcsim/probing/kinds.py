@@ -32,10 +32,8 @@ from tcsim.probing.search.singly import moved_singly, resizings, scanned_singly
 _TRIES, _FOCUSES, _FEW = 8, 4, 8  # the last: picked batches
 _DEEP = 3  # kinds of arithmetic looked into further when none explains everything at first
 _WORK, _DEEP_WORK = 6e7, 1.2e8  # products simulated for one kind of arithmetic
-_FIRST_WORK, _SECOND_WORK = (
-    6e7,
-    2e8,
-)  # the most for a walk of k before other kinds were tried, and more where it explains nearly everything
+_FIRST_WORK = 6e7  # the most for a walk of k before other kinds were tried
+_SECOND_WORK = 2e8  # more of it where it explains nearly everything
 _ALL_WORK, _MOST_WORK = (
     7e8,
     1.4e9,

@@ -7,11 +7,12 @@ import pickle
 import numpy as np
 import pytest
 from support import fresh
-from support.patterns import operands
+from support.patterns import KINDS, operands
 from support.random_units import draw_unit, near
 
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.general.run import Arrays, multiply_general
+from tcsim.kernels.narrow import GATE, Instructions
 from tcsim.problem import Operand, Problem
 from tcsim.reference import multiply_reference
 from tcsim.schedule import Sequential
@@ -94,3 +95,29 @@ def test_random_words_are_those_of_a_place() -> None:
     )
     Arrays(few, 1).write(unit, some, 3, places)
     np.testing.assert_array_equal(some, every[places])
+
+
+@pytest.mark.parametrize("seed", fresh.seeds(1).values(), ids=fresh.seeds(1))
+def test_units_with_wider_sums_asked_in_turn_answer_as_alone(seed: int) -> None:
+    """Instruction by instruction, of any length, specials and subnormals among the operands; a copy of what is laid out, too."""
+    rng = np.random.default_rng(seed)
+    begun = Unit("random", "mma", "float16", "float8_e5m2", "float16", 4, 24, c_enters="after", sum_format="float32", chain=2)
+    for k in (1, 7, 8, 17):
+        drawn = [operands(rng, begun, 3, 2, k, kind) for kind in KINDS]
+        a, b, c = (np.stack(part) for part in zip(*drawn, strict=True))
+        problem = Problem(
+            begun, Sequential().plan(k), Operand(a, begun.a_format), Operand(b, begun.b_format), c, None, None, seed=0
+        )
+        laid_out = Instructions(problem)
+        for _ in range(12):
+            unit = begun.replace(
+                block_size=int(rng.integers(1, 6)), chain=int(rng.integers(1, 4)), chains=int(rng.integers(1, 3)),
+                fraction_bits=int(rng.integers(8, 30)), align_rounding=str(rng.choice(["rz", "rne", "rd", "ro"])),
+                rounding=str(rng.choice(["rz", "rne", "ru", "rna"])), zero_sign=str(rng.choice(["positive", "ieee"])),
+            )  # fmt: skip
+            assert GATE.takes(unit)
+            expected = multiply_reference(_for(problem, unit))
+            for arrays in (laid_out, pickle.loads(pickle.dumps(laid_out))):
+                found = np.zeros_like(c)
+                arrays.write(unit, found)
+                assert np.array_equal(found, expected), unit

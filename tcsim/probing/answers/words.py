@@ -129,12 +129,9 @@ def meeting_together(known: Formats, parts: Parts) -> int:
     """Of how many products it takes one to have a sum rounded: two, three where two never reach from one end of an output to the other."""
     fa, fb = known.a, known.b
     above, down = _ends(known, parts)
+    reach = above + 1 - (down - fa.mantissa_bits - fb.mantissa_bits)
     able = known.out.emax > fa.emax + fb.emax + 1
-    return (
-        3
-        if able and above + 1 - (down - fa.mantissa_bits - fb.mantissa_bits) < (parts["out_precision"] or known.out.precision)
-        else 2
-    )
+    return 3 if able and reach < (parts["out_precision"] or known.out.precision) else 2
 
 
 def _ends(known: Formats, parts: Parts) -> tuple[int, int]:

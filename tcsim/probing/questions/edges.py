@@ -95,9 +95,8 @@ def edge_sums(rng: Rng, known: Formats, unit: Unit, k: int, count: int) -> Batch
     sunk = rng.random(count) < _SUNK if flushes else np.zeros(count, bool)  # differences below the least normal result
     full, against = full & ~sunk, against & ~sunk
     exponent[sunk] = FAR
-    least = (
-        known.out.emin if known.scale is not None else max(known.out.emin, low)
-    )  # of products that are not flushed themselves
+    lowest = low if known.scale is None else known.out.emin  # of products that are not flushed themselves
+    least = max(known.out.emin, lowest)
     exponent[rows[sunk], places[sunk, 0]] = least + rng.integers(0, 2, int(sunk.sum()))
     exponent[sunk, k] = np.maximum(least + rng.integers(-1, 2, int(sunk.sum())), known.out.emin)
     fraction_free[sunk], minus[sunk, :k] = True, ~minus[sunk, k, None]
