@@ -1,4 +1,4 @@
-"""Conversions between float32 and int32 with a rounding of their own: single instructions of AVX-512, several elsewhere.
+"""What single instructions of AVX-512 or AVX2 do, and several elsewhere: conversions with a rounding of their own, shifts by any number.
 
 Everywhere else in vectors the rounding is the mode of the processor, which costs too much to change from one conversion to the next.
 """
@@ -17,6 +17,7 @@ from tcsim.codegen.vector_ops import F32, I32, LANES, Emitted, lined_up
 _DOWN, _TO_ZERO = 9, 11  # as an instruction says it
 _I16 = ir.IntType(16)
 _FLOATS, _WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
+_HALF = ir.VectorType(I32, LANES // 2)
 
 
 @cache
@@ -29,6 +30,14 @@ def has_feature(name: str) -> bool:
 def has_rounded_conversions() -> bool:
     """Whether kernels are compiled for AVX-512."""
     return has_feature("avx512f") and has_feature("avx512dq")
+
+
+def vectors_held() -> int:
+    """How many vectors of 16 float32 all registers hold: 32 with AVX-512, 8 with AVX2 (16 registers) and on ARM (32 short ones).
+
+    Loops whose sums and factors are more keep them on the stack.
+    """
+    return 32 if has_feature("avx512f") else 8
 
 
 @lined_up
@@ -47,13 +56,33 @@ def floor_to_int(x: Emitted) -> Emitted:
 
 
 @lined_up
+def _ask_avx2(name: str, *values: Emitted) -> Emitted:
+    """An instruction for eight words, on both halves of 16."""
+    b, kind = values[0].b, ir.FunctionType(_HALF, [_HALF] * len(values))
+    called = cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.avx2.{name}")
+    low, high = (
+        b.call(called, [x.lanes(list(range(first, first + LANES // 2))).v for x in values]) for first in (0, LANES // 2)
+    )
+    return Emitted(b, b.shuffle_vector(low, high, ir.Constant(_WORDS, list(range(LANES)))))
+
+
+@lined_up
 def _shifted(x: Emitted, by: Emitted) -> Emitted:
-    return Emitted(x.b, x.b.ashr(x.v, by.v))
+    return Emitted(x.b, x.b.ashr(x.v, by.call("umin", 31).v))
 
 
 def shifted_to_floor(x: Emitted, by: Emitted) -> Emitted:
     """x·2^-by rounded down, for any `by` from 0 on."""
-    return _ask(_WORDS, "psrav.d.512", x, by) if has_rounded_conversions() else _shifted(x, by.call("umin", 31))
+    if has_rounded_conversions():
+        return _ask(_WORDS, "psrav.d.512", x, by)
+    return _ask_avx2("psrav.d.256", x, by) if has_feature("avx2") else _shifted(x, by)
+
+
+def shifted_off(x: Emitted, by: Emitted) -> Emitted:
+    """What `shifted_to_floor` loses of x: its last `by` < 32 bits, as the first ones of a word."""
+    if has_feature("avx2") and not has_rounded_conversions():
+        return _ask_avx2("psllv.d.256", x, x.like(32) - by)  # by 32: 0
+    return x.call("fshr", 0, by)
 
 
 def by_first_bits(table: list[int], x: Emitted) -> Emitted:
@@ -61,6 +90,9 @@ def by_first_bits(table: list[int], x: Emitted) -> Emitted:
     if has_rounded_conversions():
         words = ir.Constant(_WORDS, [word for word in table for _ in range(2)])
         return _ask(_WORDS, "permvar.si.512", words, x >> 28)
+    if has_feature("avx2"):
+        words = Emitted(x.b, ir.Constant(_WORDS, table * 2))
+        return _ask_avx2("permd", words, x >> 29)
     found, place = x.like(table[0]), x >> 29
     for i, word in enumerate(table[1:], 1):
         found = place.compare("==", i).where(x.like(word), found)

@@ -1,7 +1,7 @@
 """Exact alignment at speed: a block's products and c added in float64, and proof for every tile that nothing was lost.
 
 Where a unit aligns exactly, a block is the exact sum of L products and c, rounded once. Products of up to 24 bits are
-exact in float64, and so is most often their sum. A tile of 4 rows x 16 columns x 64 products is tried in three ways:
+exact in float64, and so is most often their sum. A tile of 2 or 4 rows x 16 columns x 64 products is tried in three ways:
 
 1. A chain of fused multiply-adds. The processor's inexact flag tells whether any of them rounded; rounding a block to
    the output is done on the bit pattern (add below the last kept place, cut), so that it does not raise the flag.
@@ -24,6 +24,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.directed import vectors_held
 from tcsim.codegen.jit import kernel_uncounted, no_refcount, variant
 from tcsim.codegen.parts import addresses, emit_address, emit_call, emit_given
 from tcsim.codegen.scratch import clear_all, release, zeros
@@ -39,7 +40,8 @@ from tcsim.kernels.fast.tile import elements
 
 FE_INEXACT = {"x86_64": 0x20, "AMD64": 0x20, "aarch64": 0x10, "arm64": 0x10}.get(platform.machine(), 0)
 FE_INVALID = 0x01  # of all of them
-ROWS, HALF = 4, 8
+ROWS = 4 if vectors_held() > 8 else 2  # of a tile: its sums fill a quarter of AVX-512's registers, half of others'
+HALF = 8  # lanes of float64
 NEAREST, RANDOM = 0, 1
 
 
@@ -65,7 +67,7 @@ def exact_par(unit: Unit) -> np.ndarray[Any, Any]:
 
 
 class _Exact:
-    """Emits one tile: 4 rows of 16 accumulators in two halves of 8 lanes."""
+    """Emits one tile: rows of 16 accumulators in two halves of 8 lanes."""
 
     def __init__(self, b: ir.IRBuilder, kind: int, ranged: bool, careful: bool, arg: dict[str, Any]) -> None:
         self.b, self.kind, self.ranged, self.careful, self.arg = b, kind, ranged, careful, arg
@@ -77,7 +79,7 @@ class _Exact:
         return ops.constant(self.b, ir.VectorType(I64, HALF), value)
 
     def sums(self, c: list[Emitted], k: Emitted, stop: Emitted, lda: Emitted) -> list[Emitted]:
-        """Patterns of c plus products k … stop, for the 8 half vectors; `lost` where that could not be exact."""
+        """Patterns of c plus products k … stop, for the half vectors; `lost` where that could not be exact."""
         total = [Variable(self.b, x) for x in c]
         error = [Variable(self.b, x * 0.0) for x in c] if self.careful else []
 
@@ -191,7 +193,7 @@ def exact_tiles_of(kind: int, ranged: int) -> tuple[int, ...]:
     """Addresses of the quick and the careful tile of a kind of rounding."""
 
     def tiles(careful):
-        """The address of a tile of 4 x 16 outputs."""
+        """The address of a tile of `ROWS` x 16 outputs."""
         return exact_address(kind, ranged, 1) if careful else exact_address(kind, ranged, 0)
 
     return addresses(kernel_uncounted(variant(kind, ranged)(tiles)), 0, 1)
@@ -199,7 +201,7 @@ def exact_tiles_of(kind: int, ranged: int) -> tuple[int, ...]:
 
 @intrinsic
 def call_tile(typingctx, address, arrays, numbers):
-    """One tile of 4 x 16 outputs; arrays: (a, b, c, to, report, par); numbers: places in a, b and c, then _NUMBERS."""
+    """One tile of `ROWS` x 16 outputs; arrays: (a, b, c, to, report, par); numbers: places in a, b and c, then _NUMBERS."""
 
     def codegen(context, builder, signature, args):
         pointers, values = emit_given(context, builder, signature, args)

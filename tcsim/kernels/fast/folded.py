@@ -29,6 +29,7 @@ from typing import Any
 from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.directed import vectors_held
 from tcsim.codegen.vector_ops import F32, I1, I8, I32, I64, LANES, Emitted, Variable
 from tcsim.kernels.fast.round import FIELD, PAR_COUNT, Par
 
@@ -43,6 +44,9 @@ class Folded:
     def __init__(self, b: ir.IRBuilder, width: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
         self.b, self.width, self.arg, self.v = b, width, arg, v
         self.vectors = width // LANES
+        self.abreast = max(
+            vectors_held() // (2 * ROWS), 1
+        )  # vectors of columns summed together: sums fill half of the registers
         self.par = [ops.emit_load(b, arg["par"], p) for p in range(PAR_COUNT)]
 
     def number(self, which: Par) -> Emitted:
@@ -59,8 +63,7 @@ class Folded:
     def block(self, i: Emitted, rows: int, k: Emitted, stop: Emitted, slot: Emitted) -> None:
         b, arg, v = self.b, self.arg, self.v
         members = [(r, col * LANES) for r in range(rows) for col in range(self.vectors)]
-        places = [(i + r) * v["ldc"] + col for r, col in members]
-        c = [ops.emit_load(b, arg["c"], place, LANES) for place in places]
+        c = [ops.emit_load(b, arg["c"], (i + r) * v["ldc"] + col, LANES) for r, col in members]
         failed = Variable(b, Emitted(b, I1(0)))
         with b.if_then(self.doubtful(i, rows, slot, c).v, likely=False):
             failed.set(self.unproved(i, rows, slot, c))
@@ -70,20 +73,26 @@ class Folded:
                 one_by_one = ops.function(b.module, f"tcsim_groups_{self.width}", self._arguments(), self._group_by_group)
                 b.call(one_by_one, self._passed(row, k, stop, slot))
             with fast:
-                zero = ops.constant(b, ir.VectorType(F32, LANES), 0.0)
-                total = [Variable(b, zero) for _ in members]
+                for first in range(0, self.vectors, self.abreast):
+                    self.proved(i, rows, range(first, min(first + self.abreast, self.vectors)), k, stop)
 
-                def add(k: Emitted) -> None:
-                    right = [ops.emit_load(b, arg["bm"], k * self.width + col * LANES, LANES) for col in range(self.vectors)]
-                    for r in range(rows):
-                        left = ops.emit_load(b, arg["a"], (i + r) * v["lda"] + k).spread(LANES)
-                        for col in range(self.vectors):
-                            at = total[r * self.vectors + col]
-                            at.set(left.call("fma", right[col], at.get()))
+    def proved(self, i: Emitted, rows: int, columns: range, k: Emitted, stop: Emitted) -> None:
+        """The exact sums of products k … stop of some vectors of columns, added to c."""
+        b, arg, v = self.b, self.arg, self.v
+        zero = ops.constant(b, ir.VectorType(F32, LANES), 0.0)
+        total = {(r, col): Variable(b, zero) for r in range(rows) for col in columns}
 
-                ops.each(b, k, stop, add)
-                for place, x, s in zip(places, c, total, strict=True):
-                    ops.emit_store(b, x + s.get(), arg["c"], place)
+        def add(k: Emitted) -> None:
+            right = {col: ops.emit_load(b, arg["bm"], k * self.width + col * LANES, LANES) for col in columns}
+            for r in range(rows):
+                left = ops.emit_load(b, arg["a"], (i + r) * v["lda"] + k).spread(LANES)
+                for col in columns:
+                    total[r, col].set(left.call("fma", right[col], total[r, col].get()))
+
+        ops.each(b, k, stop, add)
+        for (r, col), s in total.items():
+            place = (i + r) * v["ldc"] + col * LANES
+            ops.emit_store(b, ops.emit_load(b, arg["c"], place, LANES) + s.get(), arg["c"], place)
 
     def doubtful(self, i: Emitted, rows: int, slot: Emitted, c: list[Emitted]) -> Emitted:
         """Whether the three conditions fail for the numbers of the panel, which bound those of its columns."""

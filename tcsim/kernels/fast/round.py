@@ -24,7 +24,7 @@ from typing import Any
 from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.directed import has_rounded_conversions, odd_float
+from tcsim.codegen.directed import has_feature, has_rounded_conversions, odd_float
 from tcsim.codegen.vector_ops import F32, I32, I64, LANES, Emitted
 
 NATIVE, MASKED, AWAY, HALF, INTEGER, RANDOM, ODD, STAGED, PARITY = range(9)  # the last two: `staged`
@@ -120,13 +120,15 @@ class Rounding:
         return (word.cast(I64, "zext") << 31) >> shift
 
     def _nearest_half(self, total: Emitted, unscale: Emitted) -> Emitted:
-        """The float16 nearest to total·unscale, ties to even, by adding 1.5·2^23 of its last places in float32.
+        """The float16 nearest to total·unscale, ties to even, by adding 1.5·2^23 of its last places in float32 where it is not asked for.
 
         A total of over 24 bits gives up its last 8, of which bit 8 then keeps whether any was set.
         """
         coarse = (total | ((total & 0xFF) + 0xFF)) & -0x100
         short = (total + (1 << 24)).compare("u<", 1 << 25)
         value = short.where(total, coarse).cast(F32, "sitofp") * unscale
+        if has_feature("f16c"):
+            return self._through_half(value)
         rounded = nearest_half(value, self.number(Par.C_LEAST)).bits_as(I32)
         over = (rounded & ~_SIGN).compare(">=", HALF_END)
         result: Emitted = over.where((rounded & _SIGN) | STICKY, rounded).bits_as(F32)

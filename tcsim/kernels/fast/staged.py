@@ -18,7 +18,7 @@ Where even and odd products are summed apart, the sum of the lower exponent is f
 
 from __future__ import annotations
 
-from tcsim.codegen.directed import by_first_bits, floor_to_int, shifted_to_floor
+from tcsim.codegen.directed import by_first_bits, floor_to_int, shifted_off, shifted_to_floor
 from tcsim.codegen.vector_ops import F32, I32, Emitted
 from tcsim.kernels.fast.round import FIELD, Par, Rounding
 
@@ -49,7 +49,7 @@ def with_c(rounding: Rounding, total: Emitted, e: Emitted, c: Emitted, drops: bo
         c_floor = ec.compare(">=", e - ((FRACTION + 1) << _PLACE)).where(c_floor, 0)
     q = (base - e) >> _PLACE
     n = c_floor + shifted_to_floor(total, q)
-    lost = total.call("fshr", 0, q) & by_first_bits(_KEPT, n)  # of no effect from q = 30 on, where n is c or c - 1
+    lost = shifted_off(total, q) & by_first_bits(_KEPT, n)  # of no effect from q = 30 on, where n is c or c - 1
     odd = lost.compare("!=", 0).where(n | rounding.number(Par.ONE), n)
     place = base - unscale
     if words:

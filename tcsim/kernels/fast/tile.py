@@ -14,8 +14,8 @@ products and the accumulator c:
    conversion *is* the truncation of the magnitude: four vector operations a product, no shifts, no signs.
 4. S = acc + c; the new c = S·2^(emax - F), rounded as `fast.round` tells.
 
-Where L products can pass 2^31 (`WIDE`), groups that cannot are added in 64 bits; where only c can push the sum over
-(`CARRY`), a block that does so is finished again in 64 bits. Nothing else rounds: underflow of a·b or of a scaling by s
+Where L products can pass 2^31 (`WIDE`), groups that cannot are added; where only c can push the sum over (`CARRY`), it is
+added last. A block whose sum did pass 2^31 is finished again in 64 bits. Nothing else rounds: underflow of a·b or of a scaling by s
 happens only below the last kept place, where truncation drops it anyway.
 
 Exponents that do not fit (8-bit exponent fields reach further than float32 products) are told apart at each block and
@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.directed import vectors_held
 from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Abreast, Emitted, Variable, singly
 from tcsim.kernels.fast import staged
 from tcsim.kernels.fast.folded import folded_strip
@@ -71,6 +72,9 @@ class Tile:
         self.code = I16 if words else I8
         self.groups = VECTORS * self.code.width // 32
         self.wide = panel == PANEL
+        self.abreast = min(
+            VECTORS, vectors_held() // 4
+        )  # vectors summed together: their sums and scales fill half of the registers
         self.rows, self.vectors = (ROWS, VECTORS) if self.wide else (VECTORS, 1)
         self.rounding = Rounding(b, par, kind, half)
         self.par, self.number, self.rounded = self.rounding.par, self.rounding.number, self.rounding.rounded
@@ -78,7 +82,7 @@ class Tile:
     # 1. exponents
 
     def exponents(self, ea: Any, eb: Any, row: Emitted, pitch: Emitted, k: Emitted, stop: Emitted) -> list[Emitted]:
-        """The largest code sums of a block's products, row by row, as exponent fields in place."""
+        """The largest code sums of a block's products, several vectors' in one: `field` takes them apart."""
         words, lanes = self.code == I16, LANES * 32 // self.code.width
         floor = self.par[Par.NONE if self.aware else Par.FLOOR].cast(I8, "trunc")
         least = Emitted(self.b, I16(-(1 << 15))) if words else floor
@@ -98,12 +102,13 @@ class Tile:
                 top.set(top.get().call("smax" if words else "umax", sums))
 
         every_lane(self.b, k, stop, raise_tops, self.step)
-        packed = [(self._in_range(top.get()) if words else top.get()).bits_as(I32, LANES) for top in tops]
-        return [self._field(x, place) for x in packed for place in range(0, 32, self.code.width)]
+        return [(self._in_range(top.get()) if words else top.get()).bits_as(I32, LANES) for top in tops]
 
-    def _field(self, codes: Emitted, place: int) -> Emitted:
-        """The codes at bit `place` of every 32, below 256, moved to where float32 has its exponent."""
-        return (codes << (23 - place) if place <= 23 else codes >> (place - 23)) & FIELD
+    def field(self, packed: list[Emitted], vector: int) -> Emitted:
+        """The codes of the tile's vector of this number, below 256, moved to where float32 has its exponent."""
+        line, place = divmod(vector * self.code.width, 32)
+        moved: Emitted = packed[line] << (23 - place) if place <= 23 else packed[line] >> (place - 23)
+        return moved & FIELD
 
     def _in_range(self, top: Emitted) -> Emitted:
         """Word codes with zero products at FLOOR, and what is too small or too large at marks beside the range."""
@@ -168,10 +173,39 @@ class Tile:
         start = emax.like(0) if c is None else (c * field.bits_as(F32)).cast(I32, "fptosi")
         if shifts is not None:  # products far below c's last place are multiplied by 0
             field = (field + shifts).call("smax", 0)
+        scale = singly(field.bits_as(F32))
+        if self.width == WIDE:
+            return self.in_groups(terms, scale, k, stop, start, emax, random)
         first = emax.like(0) if self.width == CARRY else start
-        walk = self.wide_products if self.width == WIDE else self.products
-        total = Abreast(walk(terms, singly(field.bits_as(F32)), k, stop, singly(first)))
+        total = Abreast(self.products(terms, scale, k, stop, singly(first)))
         return self.carried(total, start, emax, random) if self.width == CARRY else self.rounded(total, emax, random)
+
+    def in_groups(
+        self,
+        terms: Terms,
+        s: list[Emitted],
+        k: Emitted,
+        stop: Emitted,
+        start: Emitted,
+        emax: Emitted,
+        random: Emitted | None,
+    ) -> Emitted:
+        """The rounded sums of start and of groups of products that 32 bits hold; again in 64 bits where a sum does not fit."""
+        totals = [Variable(self.b, x) for x in singly(start)]
+        over = Variable(self.b, totals[0].get().like(0))
+        with ops.loop(self.b, stop, self.par[Par.GROUP], k) as first:
+            last = (first + self.par[Par.GROUP]).call("smin", stop)
+            groups = self.products(terms, s, first, last, [x.get().like(0) for x in totals])
+            for total, group in zip(totals, groups, strict=True):
+                before, after = total.get(), total.get() + group
+                over.set(over.get() | ((before ^ after) & (group ^ after)))
+                total.set(after)
+        results = [Variable(self.b, x) for x in singly(self.rounded(Abreast([x.get() for x in totals]), emax, random))]
+        with self.b.if_then(over.get().compare("<", 0).any().v, likely=False):
+            again = self.rounded(Abreast(self.wide_products(terms, s, k, stop, singly(start))), emax, random)
+            for result, x in zip(results, singly(again), strict=True):
+                result.set(x)
+        return Abreast([x.get() for x in results])
 
     def two_stage_block(
         self, terms: Terms, tops: list[Abreast], c: Abreast, k: Emitted, stop: Emitted, seen: list[Range]
@@ -266,33 +300,30 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[
 
     def walk(k: Emitted, stop: Emitted, fresh: bool = False) -> None:
         """A block: products k … stop. fresh: all accumulators are 0."""
-        parts, shifts = 2 if tile.kind == PARITY else 1, []
+        parts = 2 if tile.kind == PARITY else 1
         found = [tile.exponents(arg["ea"], arg["eb"], codes_row, v["lda"], k + part, stop) for part in range(parts)]
-        tops = found[0]
-        if tile.shifted:
-            for p, (r, col) in enumerate(places):
-                mine = ops.emit_load(b, arg["sa"], (i + r) * v["lsa"] + slot.get()).spread(LANES)
-                other = ops.emit_load(b, arg["sb"], (slot.get() * tile.vectors + col) * LANES, LANES)
-                tops[p], shift = tile.shift(tops[p], mine + other)
-                shifts.append(shift)
-            slot.set(slot.get() + 1)
         words: list[Emitted] = draws.words(step.get()) if draws else []
-        for first in range(0, len(places), VECTORS):
-            group = range(first, first + VECTORS)
+        for first in range(0, len(places), tile.abreast):
+            group = range(first, first + tile.abreast)
             terms = Terms(arg["a"], arg["bm"], [(rows[p], places[p][1] * LANES) for p in group])
             before = None if fresh else Abreast([c[p].get() for p in group])
+            fields = [[tile.field(x, p) for p in group] for x in found]
             if before is not None and tile.staged:
-                fields = [Abreast([x[p] for p in group]) for x in found]
-                after = tile.two_stage_block(terms, fields, before, k, stop, [seen[p] for p in group if seen])
+                tops = [Abreast(x) for x in fields]
+                after = tile.two_stage_block(terms, tops, before, k, stop, [seen[p] for p in group if seen])
             else:
-                emax = tile.with_c(Abreast([tops[p] for p in group]), before)
+                top, moved = Abreast(fields[0]), None
+                if tile.shifted:
+                    scales = [_scales(b, tile, i + places[p][0], places[p][1], slot.get(), arg, v) for p in group]
+                    top, moved = (Abreast(x) for x in zip(*map(tile.shift, fields[0], scales), strict=True))
+                emax = tile.with_c(top, before)
                 random = Abreast([words[p] for p in group]) if words else None
-                moved = Abreast([shifts[p] for p in group]) if shifts else None
                 after = tile.block(terms, emax, before, k, stop, random, moved)
                 for p, e in zip(group, singly(emax) if seen else [], strict=False):
                     seen[p].see(e)
             for p, x in zip(group, singly(after), strict=True):
                 c[p].set(x)
+        slot.set(slot.get() + 1)
         step.set(step.get() + 1)
 
     if paired:  # blocks start at 0 and 2 and reach 32 further, a number that LLVM must not know: it would unroll and spill
@@ -306,6 +337,14 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[
         if seen:
             old = ops.emit_load(b, arg["bad"], place, LANES)
             ops.emit_store(b, old | seen[p].bad().cast(I8, "zext"), arg["bad"], place)
+
+
+def _scales(
+    b: ir.IRBuilder, tile: Tile, row: Emitted, vector: int, slot: Emitted, arg: dict[str, Any], v: dict[str, Emitted]
+) -> Emitted:
+    """How far a block's two scales move the exponents of a row and a vector of columns."""
+    mine = ops.emit_load(b, arg["sa"], row * v["lsa"] + slot).spread(LANES)
+    return mine + ops.emit_load(b, arg["sb"], (slot * tile.vectors + vector) * LANES, LANES)
 
 
 def elements(b: ir.IRBuilder, row: Emitted, vector: int, v: dict[str, Emitted]) -> Emitted:

@@ -11,6 +11,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.directed import vectors_held
 from tcsim.codegen.vector_ops import F32, F64, I16, I32, I64, Emitted, Variable
 from tcsim.kernels.native.library_units import DOUBLE, INTEGER, SINGLE
 
@@ -39,30 +40,40 @@ def library_tile(typingctx, kind, rows, numbers):
 
 
 def _tile(b: ir.IRBuilder, kind: int, rows: int, **arg: Any) -> None:
-    lanes, vectors = LANES_OF[kind], _VECTORS[kind]
+    vectors = _VECTORS[kind]
     v = {name: Emitted(b, arg[name]) for name in _NAMES}
     a, bm, c = (b.inttoptr(arg[name], _TYPES[kind].as_pointer()) for name in ("a", "bm", "c"))
     directed = b.icmp_signed("!=", arg["mode"], I64(ops.NEAREST))
     if kind != INTEGER:
         with b.if_then(directed):
             ops.set_rounding(b, v["mode"].cast(I32, "trunc"))
-    at = [v["ldc"] * r + n * lanes for r in range(rows) for n in range(vectors)]
-    total = [Variable(b, ops.emit_load(b, c, place, lanes)) for place in at]
-
-    def add(k: Emitted) -> None:
-        right = [ops.emit_load(b, bm, k * v["ldb"] + n * lanes, lanes) for n in range(vectors)]
-        for r in range(rows):
-            left = ops.emit_load(b, a, k + v["lda"] * r).spread(lanes)
-            for n in range(vectors):
-                x = total[r * vectors + n]
-                x.set(x.get() + pair_product(left, right[n]) if kind == INTEGER else left.call("fma", right[n], x.get()))
-
-    ops.each(b, Emitted(b, I64(0)), v["depth"], add)
-    for x, place in zip(total, at, strict=True):
-        ops.emit_store(b, x.get(), c, place)
+    abreast = max(vectors_held() // (2 * rows), 1)  # vectors of columns: sums fill half of the registers
+    for first in range(0, vectors, abreast):
+        _columns(b, kind, rows, range(first, min(first + abreast, vectors)), (a, bm, c), v)
     if kind != INTEGER:
         with b.if_then(directed):
             ops.set_rounding(b, Emitted(b, I32(ops.NEAREST)))
+
+
+def _columns(
+    b: ir.IRBuilder, kind: int, rows: int, columns: range, matrices: tuple[Any, Any, Any], v: dict[str, Emitted]
+) -> None:
+    """c += A·B of some vectors of columns."""
+    (a, bm, c), lanes = matrices, LANES_OF[kind]
+    at = {(r, n): v["ldc"] * r + n * lanes for r in range(rows) for n in columns}
+    total = {member: Variable(b, ops.emit_load(b, c, place, lanes)) for member, place in at.items()}
+
+    def add(k: Emitted) -> None:
+        right = {n: ops.emit_load(b, bm, k * v["ldb"] + n * lanes, lanes) for n in columns}
+        for r in range(rows):
+            left = ops.emit_load(b, a, k + v["lda"] * r).spread(lanes)
+            for n in columns:
+                x = total[r, n]
+                x.set(x.get() + pair_product(left, right[n]) if kind == INTEGER else left.call("fma", right[n], x.get()))
+
+    ops.each(b, Emitted(b, I64(0)), v["depth"], add)
+    for member, place in at.items():
+        ops.emit_store(b, total[member].get(), c, place)
 
 
 def pair_product(x: Emitted, y: Emitted) -> Emitted:
