@@ -207,6 +207,29 @@ class Foreign:
             )
         return array.view(_WORDS[array.dtype.itemsize]), dtype
 
+    def lines(self, x: Any) -> tuple[tuple[str, tuple[int, ...], tuple[int, ...]], int] | None:
+        """How a GPU array lies (the name of its dtype, its shape, and its steps in bytes) and its address; None where its memory is not
+        all that it is, and of JAX's.
+        """
+        if kind(x) != self.name or self.name == "JAX":
+            return None
+        if self.name == "CuPy":
+            return (_name(x.dtype), x.shape, x.strides), x.data.ptr
+        torch = sys.modules["torch"]
+        if x.layout is not torch.strided or x.is_neg() or x.is_quantized or (x.requires_grad and torch.is_grad_enabled()):
+            return None
+        size = x.itemsize
+        return (_tensor_name(x.dtype), tuple(x.shape), tuple(step * size for step in x.stride())), x.data_ptr()
+
+    def room(self, shape: tuple[int, ...]) -> tuple[Any, int]:
+        """A new float32 array on the example's GPU, and its address."""
+        if self.name == "CuPy":
+            made = sys.modules["cupy"].empty(shape, np.float32)
+            return made, made.data.ptr
+        torch = sys.modules["torch"]
+        made = torch.empty(shape, dtype=torch.float32, device=self.example.device)
+        return made, made.data_ptr()
+
     def from_gpu(self, x: Any) -> Any:
         """A CuPy array as one of this kind, sharing its memory."""
         if self.name == "CuPy":
@@ -220,6 +243,11 @@ class Foreign:
 @functools.cache
 def _name(dtype: Any) -> str:
     return str(dtype.name)  # numpy takes as long as for a view
+
+
+@functools.cache
+def _tensor_name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _rebuilt(result: tuple[Any, ...], part: Callable[[Any], Any]) -> Any:

@@ -12,12 +12,13 @@ from tcsim.hardware import UNITS
 from tcsim.hardware.unit import Unit
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
-from tcsim_gpu import device, fabsum
+from tcsim_gpu import chain, device
 from tcsim_gpu.certificates import padding
 from tcsim_gpu.conversion import converted
 from tcsim_gpu.emulator import k_places
 from tcsim_gpu.launch import argument_struct, compiled_kernel, on_device
 from tcsim_gpu.source import kernel_text
+from tcsim_gpu.tiles import lies_along_n
 
 Arrange = argument_struct("Arrange", "source to order row_step k_step rows k")
 FAMILY = "wgmma"  # the instruction of the GEMM kernel
@@ -26,7 +27,7 @@ FAMILY = "wgmma"  # the instruction of the GEMM kernel
 @cache
 def natives(gpu: str | None) -> tuple[Unit, ...]:
     """The records that the GEMM kernel computes on a GPU of the unit table."""
-    kinds = fabsum.CHAINED
+    kinds = chain.CHAINED
     found = (u for u in UNITS if u.gpu == gpu and u.instruction == FAMILY and str(u.out) == "float32" and u.scale is None)
     return tuple(u for u in found if str(u.a) in kinds and str(u.b) in kinds and u.operand_format is None)
 
@@ -65,6 +66,11 @@ def _ordered(unit: Unit, native: Unit, k: int) -> tuple[Any, bool]:
     return order, False
 
 
+def takes_every_k(unit: Unit, native: Unit, k: int) -> bool:
+    """Whether the native unit takes all k products as they come, without zeros between."""
+    return _ordered(unit, native, k)[1]
+
+
 def multiply_natively(problem: Problem, native: Unit, out: Any) -> None:
     """The problem's matrices through the native chain into out (batch, m, n)."""
     cp = device.cupy()
@@ -74,7 +80,7 @@ def multiply_natively(problem: Problem, native: Unit, out: Any) -> None:
         a = arranged(problem.a, z, unit.a_operand, order, straight)
         b = arranged(Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored), z, unit.b_operand, order, straight, True)
         c = None if problem.c is None else cp.ascontiguousarray(on_device(problem.c)[z]).view(cp.float32)
-        fabsum.chain_into(a, b, c, (str(native.a_operand.name), str(native.b_operand.name)), out[z])
+        chain.chain_into(a, b, c, (str(native.a_operand.name), str(native.b_operand.name)), out[z])
 
 
 def arranged(operand: Operand, z: int, fmt: Format, order: Any, straight: bool, any_way: bool = False) -> Any:
@@ -83,7 +89,7 @@ def arranged(operand: Operand, z: int, fmt: Format, order: Any, straight: bool, 
     codes = operand.codes[z] if operand.stored == fmt else converted(Operand(operand.codes[z : z + 1], operand.stored), fmt)[0]
     if straight and codes.strides[1] == codes.itemsize and codes.strides[0] == codes.itemsize * codes.shape[1]:
         return codes
-    if straight and any_way and fabsum.lies_along_n(codes):
+    if straight and any_way and lies_along_n(codes):
         return codes
     rows, places = codes.shape[0], int(order.size)
     size = 16 // codes.itemsize

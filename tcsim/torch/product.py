@@ -57,6 +57,10 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
         made = _at_once(a, b, unit, run)
         if made is not None:
             return made
+    if not a.is_cpu and run.backend in (None, "cuda") and way.a is way.b is None:
+        made = _at_once_on_gpu(a, b, unit, run.schedule)
+        if made is not None:
+            return made
     if not a.is_cpu and (run.backend or "cuda") in ("cpu", "reference"):
         return accumulate(a.cpu(), b.cpu(), way, run).to(a.device)
     x, y = _operand(a, way.a, way.cut, unit.a_format), _operand(b, way.b, way.cut, unit.b_format)
@@ -86,6 +90,33 @@ def _at_once(a: Any, b: Any, unit: Unit, run: Run) -> Any:
     out = np.empty((*a.shape[:-1], b.shape[-1]), unit.out_format.storage)
     left = ready.write(ready.of_operands(a.data_ptr(), b.data_ptr()), 0, out.reshape(-1))
     return None if np.count_nonzero(left) else tensor_of(out, unit.out_format)
+
+
+def _at_once_on_gpu(a: Any, b: Any, unit: Unit, schedule: Any) -> Any:
+    """The same for matrices on a GPU, float32 of a tf32 unit included, whose low bits the hardware drops."""
+    if a.dim() != 2 or b.dim() != 2 or a.is_neg() or b.is_neg():
+        return None
+    found = _one_chain(unit, schedule, a.shape[1])
+    if found is None:
+        return None
+    with on_gpu(a.device):
+        module = import_module("tcsim_gpu.at_once")
+        laid = (
+            module.Laid(dtype_name(x.dtype), tuple(x.shape), tuple(step * x.itemsize for step in x.stride())) for x in (a, b)
+        )
+        chain = module.chain_for(found, True, *laid, (a.data_ptr(), b.data_ptr()))
+        if chain is None:
+            return None
+        out = torch.empty((a.shape[0], b.shape[1]), dtype=torch.float32, device=a.device)
+        chain.run(a.data_ptr(), b.data_ptr(), out.data_ptr())
+    return out
+
+
+@lru_cache(maxsize=1024)
+def _one_chain(unit: Unit, schedule: Any, k: int) -> Unit | None:
+    """The unit that walks all k products of a schedule as one chain from zero; None where that is no such."""
+    found = planned(schedule, unit, k) if k else None
+    return found[0] if found is not None and found[1].sum is None and len(found[1].bounds) == 2 else None
 
 
 Laid: TypeAlias = tuple[Any, tuple[int, ...], tuple[int, ...]]  # a tensor's dtype, shape and strides

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from tcsim_gpu import aligned, ballast, compile_check, conversion, grouped, source
 from tcsim_gpu import compile as compiler
-from tcsim_gpu.fabsum import CHAINED, fabsum_source, turned_chain_source, wgmma_chain_source
+from tcsim_gpu.chain import CHAINED, turned_chain_source, wgmma_chain_source
+from tcsim_gpu.fabsum import fabsum_source
 from tcsim_gpu.matrix_source import matrix_source
 from tcsim_gpu.unit_of_instruction import named
 

@@ -10,8 +10,10 @@ import tcsim
 if not device.gpu_available():
     pytest.skip("no usable GPU and CuPy here", allow_module_level=True)
 
-from tcsim_gpu import emulator, fabsum, instructions, validate
+from support.hard_codes import hard_codes
+from tcsim_gpu import chain, emulator, fabsum, instructions, validate
 from tcsim_gpu.draw import DISTRIBUTIONS, GpuSource
+from tcsim_gpu.tiles import lies_along_n
 from tcsim_gpu.unit_of_instruction import instruction_units
 
 from tcsim import reference
@@ -75,18 +77,6 @@ def test_fused_fabsum_equals_the_schedule(block: int, total: str) -> None:
     np.testing.assert_array_equal(seen.view(np.uint32), expected.view(np.uint32))
 
 
-def hard_codes(rng: np.random.Generator, shape: tuple[int, int], kind: str, exponent: int, width: int = 16) -> np.ndarray:
-    """Codes whose exponent field is `exponent`: subnormal, finite, mostly finite, or any."""
-    codes = rng.integers(0, 1 << width, shape, dtype=np.uint64)
-    if kind == "subnormal":
-        codes &= ~np.uint64(exponent)
-    elif kind != "any":
-        special = (codes & np.uint64(exponent)) == exponent
-        special &= rng.random(shape) < (1 if kind == "finite" else 0.999)
-        codes[special] ^= np.uint64(1 << (width - 2))
-    return codes.astype(f"u{width // 8}")
-
-
 @pytest.mark.skipif(not device.gpu_available() or device.capability() != 90, reason="the fused kernel needs Hopper")
 @pytest.mark.parametrize("kind", ["signed", "cancelling", "subnormal", "finite", "rarely special", "any"])
 @pytest.mark.parametrize(
@@ -126,9 +116,9 @@ def test_b_of_32_bits_lies_along_k_or_n(seed: int) -> None:
         c = cp.asarray(rng.standard_normal((m, n)).astype(np.float32)) if i % 3 else None
         found = [cp.empty((m, n), cp.uint32) for _ in range(2)]
         for operand, out in zip((b.T, cp.ascontiguousarray(b.T)), found, strict=True):
-            fabsum.chain_into(a, operand, c, ("tfloat32", "tfloat32"), out)
+            chain.chain_into(a, operand, c, ("tfloat32", "tfloat32"), out)
         np.testing.assert_array_equal(*(x.get() for x in found))
-        along += fabsum.lies_along_n(b.T)
+        along += lies_along_n(b.T)
     assert 20 < along < 60
 
 
@@ -143,14 +133,14 @@ def test_b_lies_along_k_or_n(seed: int) -> None:
         c = cp.asarray(rng.standard_normal((m, n)).astype(np.float32)) if i % 2 else None
         turned, found = cp.ascontiguousarray(b.T), [cp.empty((m, n), cp.uint32) for _ in range(2)]
         for operand, out in zip((b.T, turned), found, strict=True):
-            fabsum.chain_into(a, operand, c, ("float16", "float16"), out)
+            chain.chain_into(a, operand, c, ("float16", "float16"), out)
         np.testing.assert_array_equal(*(x.get() for x in found))
         for block, total in ((64, "float32"), (128, "float64"), (48, "float32")):
             how = {"c": c, "block": block, "sum": total, "fmt": "float16"}
             one = fabsum.chained_words(([a], [b]), [(0, 0)], **how)
             other = fabsum.chained_words(([a], [turned]), [(0, 0)], transposed=True, **how)
             np.testing.assert_array_equal(one.view(cp.uint32).get(), other.view(cp.uint32).get())
-        along += fabsum.lies_along_n(b.T)
+        along += lies_along_n(b.T)
     assert 10 < along < 40
 
 

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from llvmlite.binding import get_host_cpu_features
 from support.patterns import KINDS, operands, schedules
+from support.special_units import UNITS as SPECIAL
+from support.special_units import larger_problem
 from support.whatifs import distinct, label
 
 import tcsim
@@ -312,7 +314,9 @@ AVX2_UNITS = [A100, BF16, HALF, H200.replace(rounding="sr"), A100.replace(align_
 
 
 def avx2_results() -> list[np.ndarray]:
-    return [fast(problem_of(unit, (1, 20, 90, 150 if unit.k_order is None else 160), "mid")) for unit in AVX2_UNITS]
+    plain = [fast(problem_of(unit, (1, 20, 90, 150 if unit.k_order is None else 160), "mid")) for unit in AVX2_UNITS]
+    scaled = (larger_problem(np.random.default_rng(7), SPECIAL[name]) for name in ("nvfp4", "mxfp8"))
+    return [*plain, *(cpu.multiply_cpu(problem, 1) for problem in scaled)]
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from tcsim_gpu import conversion, device, host, proofs, values
+from tcsim_gpu import at_once, conversion, device, host, proofs, values
 
 from tcsim.kernels import dispatch
 
@@ -55,6 +55,10 @@ class Elsewhere(NDArrayOperatorsMixin):
     @property
     def device(self) -> Any:
         return HERE
+
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self.here.ctypes.data)
 
     def get(self) -> Any:
         raise AssertionError("copied to the host")
@@ -139,3 +143,4 @@ def in_place_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversion, "codes_if_held", lambda codes, *args: wrapped(held(unwrapped(codes), *args, machine)))
     monkeypatch.setattr(conversion, "LowBits", lambda *_: _LowBits(machine))
     monkeypatch.setattr(proofs, "multiply_cuda", of_problem)
+    monkeypatch.setattr(at_once, "chain_for", lambda *_: None)  # the host has no tensor cores
