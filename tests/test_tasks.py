@@ -46,11 +46,14 @@ def test_an_error_stops_the_runs_that_have_not_begun_and_reaches_the_caller(thre
 
 def test_ctrl_c_reaches_the_caller_and_nobody_begins_another(whose: Whose) -> None:
     begun: list[int] = []
+    pressed = threading.Event()
 
     def work(first: int, last: int) -> None:
         begun.append(first)
         if threading.current_thread() is threading.main_thread():
+            pressed.set()
             signal.raise_signal(signal.SIGINT)
+        pressed.wait(60)  # on a busy machine the others might do all of it before
         time.sleep(0.001)
 
     with whose(), pytest.raises(KeyboardInterrupt):

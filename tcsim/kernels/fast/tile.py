@@ -181,14 +181,7 @@ class Tile:
         return self.carried(total, start, emax, random) if self.width == CARRY else self.rounded(total, emax, random)
 
     def in_groups(
-        self,
-        terms: Terms,
-        s: list[Emitted],
-        k: Emitted,
-        stop: Emitted,
-        start: Emitted,
-        emax: Emitted,
-        random: Emitted | None,
+        self, terms: Terms, s: list[Emitted], k: Emitted, stop: Emitted, start: Emitted, emax: Emitted, random: Emitted | None
     ) -> Emitted:
         """The rounded sums of start and of groups of products that 32 bits hold; again in 64 bits where a sum does not fit."""
         totals = [Variable(self.b, x) for x in singly(start)]
