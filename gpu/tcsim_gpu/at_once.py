@@ -35,7 +35,7 @@ def chain_for(unit: Unit, one_chain: bool, a: Laid, b: Laid, addresses: tuple[in
 def _chain(unit: Unit, one_chain: bool, a: Laid, b: Laid, gpu: int) -> chain.Chain | None:
     if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0] or 0 in (*a.shape, *b.shape):
         return None
-    step, (m, k), n = proofs.step_of(unit, one_chain, proofs.gpu_with_kernels()), a.shape, b.shape[1]
+    step, (m, k), n = proofs.step_by(unit, one_chain, proofs.gpu_with_kernels()), a.shape, b.shape[1]
     if step.name != "native" or step.native is None or not native.takes_every_k(unit, step.native, k):
         return None
     formats = str(step.native.a_operand.name), str(step.native.b_operand.name)

@@ -10,15 +10,15 @@ from tcsim_gpu.source import kernel_text
 from tcsim_gpu.tiles import (
     BM,
     ROW_BYTES,
-    Product,
+    ProductArguments,
     k_contiguous,
-    kernel_of,
     launch,
     lies_along_n,
     map_at,
     mma_text,
     pitch_of,
     stages,
+    tile_kernel,
 )
 
 # PTX type, CUtensorMapDataType (of plain integers), bytes of a code: what a chain alone can be made of.
@@ -96,7 +96,7 @@ class Chain:
         rows, columns = TURNED if turned else (BM, columns)
         source = turned_chain_source(*formats) if turned else wgmma_chain_source(*formats, columns, along_n)
         name, self.tile = "turned" if turned else "fabsum", (rows, columns)
-        self.kernel = kernel_of(name, source, rows, columns)
+        self.kernel = tile_kernel(name, source, rows, columns)
         (_, kind_a, size_a), (_, kind_b, size_b) = (CHAINED[fmt] for fmt in formats)
         self.a = (m, k), pitches[0], size_a, rows, kind_a
         self.b = (
@@ -108,7 +108,7 @@ class Chain:
     def run(self, a: int, b: int, out: int, c: int = 0) -> None:
         """The product of matrices at addresses into out (m, n) of float32, from c (0: none) on, on CuPy's current stream."""
         m, n, k = self.shape
-        args = Product(c=c, d=out, m=m, n=n, k=k, phases=1)
+        args = ProductArguments(c=c, d=out, m=m, n=n, k=k, phases=1)
         args.a[0], args.b[0] = map_at(a, *self.a), map_at(b, *self.b)
         launch(self.kernel, args, *self.tile)
 

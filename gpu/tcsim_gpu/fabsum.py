@@ -16,7 +16,18 @@ from tcsim.errors import unknown
 from tcsim_gpu import device
 from tcsim_gpu.launch import compiled_kernel, on_device
 from tcsim_gpu.source import kernel_text
-from tcsim_gpu.tiles import BM, Product, k_contiguous, kernel_of, launch, lies_along_n, map_of_b, mma_text, stages, tensor_map
+from tcsim_gpu.tiles import (
+    BM,
+    ProductArguments,
+    k_contiguous,
+    launch,
+    lies_along_n,
+    map_of_b,
+    mma_text,
+    stages,
+    tensor_map,
+    tile_kernel,
+)
 
 _TENSOR = {"float16": ("f16", 6), "bfloat16": ("bf16", 9)}  # PTX type, CUtensorMapDataType
 LARGEST_TURN = 128  # float sums of blocks up to this size let the two warpgroups take turns
@@ -95,7 +106,7 @@ def chained_words(
         out[...] = 0 if c is None else c
         return out
     columns = tile_columns(sum)
-    args = Product(c=0 if c is None else c.data.ptr, d=out.data.ptr, m=m, n=n, k=k, phases=len(pairs))
+    args = ProductArguments(c=0 if c is None else c.data.ptr, d=out.data.ptr, m=m, n=n, k=k, phases=len(pairs))
     for i, w in enumerate(a_words):
         args.a[i] = tensor_map(w, BM, _TENSOR[fmt][1])
     for i, w in enumerate(b_words):
@@ -110,7 +121,7 @@ def chained_words(
         compiled_kernel(fabsum_source(block, sum, fmt), "largest", ("-arch=sm_90a",))(
             (264, 2), (512,), (*last, *counts, largest)
         )
-    kernel = kernel_of("fabsum", fabsum_source(block, sum, fmt, rounding, along_n), BM, columns)
+    kernel = tile_kernel("fabsum", fabsum_source(block, sum, fmt, rounding, along_n), BM, columns)
     launch(kernel, args, BM, columns)
     return out
 

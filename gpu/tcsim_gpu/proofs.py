@@ -47,11 +47,11 @@ class StepTally:
 
 def step_for(unit: Unit, plan: Plan, gpu: str | None) -> Step:
     """The step for a unit and a schedule on a GPU of the unit table (None: one that it does not know)."""
-    return step_of(unit, plan.sum is None and len(plan.bounds) == 2, gpu)
+    return step_by(unit, plan.sum is None and len(plan.bounds) == 2, gpu)
 
 
 @cache
-def step_of(unit: Unit, one_chain: bool, gpu: str | None) -> Step:
+def step_by(unit: Unit, one_chain: bool, gpu: str | None) -> Step:
     """The step for a unit and a schedule that walks all of k as one chain, or does not."""
     if not one_chain:
         return Step("emulator", None, "the schedule adds results outside the unit", "none needed")

@@ -20,7 +20,7 @@ class Map(ctypes.Structure):
     _fields_ = (("bytes", ctypes.c_uint8 * 128),)
 
 
-class Product(ctypes.Structure):
+class ProductArguments(ctypes.Structure):
     _fields_ = (
         ("a", Map * 3),
         ("b", Map * 3),
@@ -38,7 +38,7 @@ class Product(ctypes.Structure):
     )
 
 
-_BY_VALUE = np.dtype((np.void, ctypes.sizeof(Product)))
+_BY_VALUE = np.dtype((np.void, ctypes.sizeof(ProductArguments)))
 
 
 def mma_text(n: int, k: int, a: str, b: str, transposed: str) -> str:
@@ -120,12 +120,12 @@ def k_contiguous(matrix: Any) -> Any:
     return out
 
 
-def kernel_of(name: str, source: str, rows: int, columns: int) -> Any:
+def tile_kernel(name: str, source: str, rows: int, columns: int) -> Any:
     kernel = compiled_kernel(source, name, ("-arch=sm_90a",))
     kernel.max_dynamic_shared_size_bytes = shared_bytes(rows + columns)
     return kernel
 
 
-def launch(kernel: Any, args: Product, rows: int, columns: int) -> None:
+def launch(kernel: Any, args: ProductArguments, rows: int, columns: int) -> None:
     by_value = np.frombuffer(bytes(args), dtype=_BY_VALUE)[0]
     kernel((ceil(args.m / rows) * ceil(args.n / columns),), (384,), (by_value,), shared_mem=shared_bytes(rows + columns))

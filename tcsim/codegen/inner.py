@@ -12,6 +12,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
 from tcsim.codegen.lean import lean
+from tcsim.codegen.vector_ops import LINE
 
 
 class _NoEngine:
@@ -23,6 +24,12 @@ class _NoEngine:
 
 class _Plain(JITCodeLibrary):  # type: ignore[misc]
     """Code whose functions are not optimised one by one before the whole is, linked with all that they call, near and far, once."""
+
+    def add_ir_module(self, module: Any) -> None:
+        for function in module.functions:
+            if function.blocks:
+                function.attributes.alignstack = LINE  # as `vector_ops.function` says
+        super().add_ir_module(module)
 
     def add_llvm_module(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout

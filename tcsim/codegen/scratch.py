@@ -13,15 +13,16 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-_LINE = 64  # bytes of a cache line: a vector across two of them loads at half speed
+from tcsim.codegen.vector_ops import LINE
+
 _ADDRESS, _WORD = ir.IntType(8).as_pointer(), ir.IntType(64)
 
 
 def _uncounted(builder: Any, size: Any) -> Any:
     """Memory that starts with a cache line; before it stands the address that `release` gives back."""
     allocate = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_ADDRESS, [_WORD]), "NRT_Allocate")
-    found = builder.call(allocate, [builder.add(size, _WORD(2 * _LINE))])
-    data = builder.and_(builder.add(builder.ptrtoint(found, _WORD), _WORD(2 * _LINE - 1)), _WORD(-_LINE))
+    found = builder.call(allocate, [builder.add(size, _WORD(2 * LINE))])
+    data = builder.and_(builder.add(builder.ptrtoint(found, _WORD), _WORD(2 * LINE - 1)), _WORD(-LINE))
     builder.store(found, builder.inttoptr(builder.sub(data, _WORD(8)), _ADDRESS.as_pointer()))
     return builder.inttoptr(data, _ADDRESS)
 
@@ -33,7 +34,7 @@ def _made(context: Any, builder: Any, kind: Any, shape: list[Any], clear: bool) 
     for count in reversed(shape[1:]):
         strides.insert(0, builder.mul(strides[0], count))
     whole = builder.mul(strides[0], shape[0])
-    block = context.nrt.meminfo_alloc_aligned(builder, size=whole, align=_LINE) if context.enable_nrt else None
+    block = context.nrt.meminfo_alloc_aligned(builder, size=whole, align=LINE) if context.enable_nrt else None
     data = _uncounted(builder, whole) if block is None else context.nrt.meminfo_data(builder, block)
     data = builder.bitcast(data, item.as_pointer())
     if clear:

@@ -18,7 +18,7 @@ I1, I8, I16, I32, I64 = (ir.IntType(w) for w in (1, 8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
 LANES = 16
 NEAREST, TO_ZERO, DOWN = 1, 0, 3  # llvm.set.rounding
-_LINE = 64  # bytes of a cache line
+LINE = 64  # bytes of a cache line: a vector across two of them loads at half speed
 
 
 def _letters(kind: ir.Type) -> str:
@@ -278,7 +278,7 @@ def function(module: ir.Module, name: str, arguments: dict[str, ir.Type], body: 
     made = ir.Function(module, ir.FunctionType(ir.VoidType(), list(arguments.values())), name)
     made.linkage = "internal"
     made.attributes.add("noinline")
-    made.attributes.alignstack = _LINE
+    made.attributes.alignstack = LINE
     builder = ir.IRBuilder(made.append_basic_block("entry"))
     body(builder, **dict(zip(arguments, made.args, strict=True)))
     builder.ret_void()
