@@ -44,9 +44,8 @@ class Folded:
     def __init__(self, b: ir.IRBuilder, width: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
         self.b, self.width, self.arg, self.v = b, width, arg, v
         self.vectors = width // LANES
-        self.abreast = max(
-            vectors_held() // (2 * ROWS), 1
-        )  # vectors of columns summed together: sums fill half of the registers
+        # vectors of columns summed together: sums fill half of the registers
+        self.abreast = max(vectors_held() // (2 * ROWS), 1)
         self.par = [ops.emit_load(b, arg["par"], p) for p in range(PAR_COUNT)]
 
     def number(self, which: Par) -> Emitted:

@@ -72,9 +72,8 @@ class Tile:
         self.code = I16 if words else I8
         self.groups = VECTORS * self.code.width // 32
         self.wide = panel == PANEL
-        self.abreast = min(
-            VECTORS, vectors_held() // 4
-        )  # vectors summed together: their sums and scales fill half of the registers
+        # vectors summed together: their sums and scales fill half of the registers
+        self.abreast = min(VECTORS, vectors_held() // 4)
         self.rows, self.vectors = (ROWS, VECTORS) if self.wide else (VECTORS, 1)
         self.rounding = Rounding(b, par, kind, half)
         self.par, self.number, self.rounded = self.rounding.par, self.rounding.number, self.rounding.rounded
