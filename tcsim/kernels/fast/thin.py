@@ -17,6 +17,7 @@ problems to others. A chain's accumulators stay in memory while a few blocks of 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -24,9 +25,9 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
+from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Abreast, Emitted, Variable, singly
 from tcsim.kernels.fast.round import Par
-from tcsim.kernels.fast.tile import CARRY, PANEL, WIDE, Range, Tile
+from tcsim.kernels.fast.tile import PANEL, Range, Tile
 
 HALVES, BRAIN, FLOATS, BYTES = range(4)  # how b lies: float16's fields, bfloat16's, float32's; bytes, which become halves
 VECTORS_OF_ROW = PANEL // LANES
@@ -96,33 +97,23 @@ class FlatRow:
             return field.compare("!=", 0).where(raised, floor) << 23
         return field.compare("!=", 0).where(code, 0).call("smax", floor) << 23
 
-    def moved(self, j: Emitted, k: Emitted, tops: list[Emitted]) -> tuple[list[Emitted], list[Emitted | None]]:
-        """The exponents moved by the scales of a block, and by how much."""
-        return tops, [None for _ in tops]
+    def moved(self, j: Emitted, k: Emitted, tops: list[Emitted]) -> tuple[list[Emitted], list[Emitted]]:
+        """The exponents moved by the scales of a block, and by how much, if any."""
+        return tops, []
 
-    def products(self, j: Emitted, k: Emitted, stop: Emitted, s: list[Emitted], start: list[Emitted]) -> list[Emitted]:
-        """start plus the truncated products k … stop, as `Tile.products` has them."""
+    def products(
+        self, j: Emitted, vectors: range, s: list[Emitted], k: Emitted, stop: Emitted, start: list[Emitted]
+    ) -> list[Emitted]:
+        """start plus the truncated products k … stop of some vectors, as `Tile.products` has them."""
         totals = [Variable(self.b, x) for x in start]
 
         def add(k: Emitted) -> None:
             factor = ops.emit_load(self.b, self.arg["a"], k).spread(LANES)
-            for i, total in enumerate(totals):
-                x = self.value(k, j, i) * factor * s[i]
+            for i, total, scale in zip(vectors, totals, s, strict=True):
+                x = self.value(k, j, i) * factor * scale
                 total.set(total.get() + x.cast(I32, "fptosi"))
 
         ops.each(self.b, k, stop, add)
-        return [total.get() for total in totals]
-
-    def sums(self, j: Emitted, k: Emitted, stop: Emitted, s: list[Emitted], start: list[Emitted]) -> list[Emitted]:
-        """A block's sums; c is in them but for CARRY. WIDE: groups that 32 bits hold are added in 64."""
-        zeros = [x.like(0) for x in start]
-        if self.tile.width != WIDE:
-            return self.products(j, k, stop, s, zeros if self.tile.width == CARRY else start)
-        totals = [Variable(self.b, x.cast(I64, "sext")) for x in start]
-        with ops.loop(self.b, stop, self.tile.par[Par.GROUP], k) as first:
-            last = (first + self.tile.par[Par.GROUP]).call("smin", stop)
-            for total, group in zip(totals, self.products(j, first, last, s, zeros), strict=True):
-                total.set(total.get() + group.cast(I64, "sext"))
         return [total.get() for total in totals]
 
     def panel(self, j: Emitted) -> None:
@@ -133,19 +124,17 @@ class FlatRow:
         seen = [Range(tile) for _ in vectors] if tile.code == I16 or tile.aware else []
         with ops.loop(b, v["depth"], tile.par[Par.BLOCK]) as k:
             stop = (k + tile.par[Par.BLOCK]).call("smin", v["depth"])
-            before = [x.get() for x in c]
             tops, shifts = self.moved(j, k, self.tops(j, k, stop))
-            emax = [tile.with_c(top, x) for top, x in zip(tops, before, strict=True)]
-            for range_, e in zip(seen, emax, strict=False):
-                range_.see(e)
-            fields = [tile.number(Par.SCALE) - e for e in emax]
-            start = [(x * y.bits_as(F32)).cast(I32, "fptosi") for x, y in zip(before, fields, strict=True)]
-            # products far below c's last place are multiplied by 0
-            moved = [x if y is None else (x + y).call("smax", 0) for x, y in zip(fields, shifts, strict=True)]
-            s = [x.bits_as(F32) for x in moved]
-            sums = self.sums(j, k, stop, s, start)
-            for total, first, e, x in zip(sums, start, emax, c, strict=True):
-                x.set(tile.carried(total, first, e, None) if tile.width == CARRY else tile.rounded(total, e, None))
+            for first in range(0, VECTORS_OF_ROW, tile.abreast):
+                group = range(first, first + tile.abreast)
+                before = Abreast([c[i].get() for i in group])
+                emax = tile.with_c(Abreast([tops[i] for i in group]), before)
+                moved = Abreast([shifts[i] for i in group]) if shifts else None
+                after = tile.block(partial(self.products, j, group), emax, before, k, stop, None, moved)
+                for i, x, e in zip(group, singly(after), singly(emax), strict=True):
+                    c[i].set(x)
+                    if seen:
+                        seen[i].see(e)
         for i in vectors:
             ops.emit_store(b, c[i].get(), self.arg["c"], j + i * LANES)
             if seen:

@@ -45,7 +45,7 @@ class ShiftedRow(FlatRow):
     def in_place(self, field: Emitted) -> Emitted:
         return field.compare("!=", 0).where((field + self.v["rebase"].cast(I32, "trunc")) << 23, 0)
 
-    def moved(self, j: Emitted, k: Emitted, tops: list[Emitted]) -> tuple[list[Emitted], list[Emitted | None]]:
+    def moved(self, j: Emitted, k: Emitted, tops: list[Emitted]) -> tuple[list[Emitted], list[Emitted]]:
         number = Emitted(self.b, self.b.udiv(k.v, self.tile.par[Par.BLOCK].v))
         mine = ops.emit_load(self.b, self.arg["sa"], number).spread(LANES)
         moved, shifts = [], []
@@ -54,7 +54,7 @@ class ShiftedRow(FlatRow):
             some = top.compare("!=", 0)
             moved.append(some.where(top + shift, 0))
             shifts.append(some.where(shift, 0))
-        return moved, [*shifts]
+        return moved, shifts
 
 
 class FoldedRow(FlatRow):

@@ -25,6 +25,7 @@ leave a mark in `bad`; such outputs are recomputed elsewhere. Padding lanes and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -49,6 +50,11 @@ ROWS = 2  # of a wide tile: while one row rounds its blocks, the other multiplie
 
 STRIP_POINTERS = {"a": F32, "ea": I32, "bm": F32, "eb": I32, "c": F32, "bad": I8, "sa": I32, "sb": I32, "par": I64}
 STRIP_NUMBERS = ("lda", "ldc", "height", "depth", "element", "row_step", "column_step", "step", "lsa", "fields")
+
+
+Products = Callable[
+    [list[Emitted], Emitted, Emitted, list[Emitted]], list[Emitted]
+]  # (scales, k, stop, sums before): sums after
 
 
 class Terms(NamedTuple):
@@ -145,13 +151,13 @@ class Tile:
         every_lane(self.b, k, stop, add, self.step)
         return [total.get() for total in totals]
 
-    def wide_products(self, terms: Terms, s: list[Emitted], k: Emitted, stop: Emitted, acc: list[Emitted]) -> list[Emitted]:
+    def wide_products(self, walk: Products, s: list[Emitted], k: Emitted, stop: Emitted, acc: list[Emitted]) -> list[Emitted]:
         """The same in 64 bits, from groups that 32 bits hold."""
         totals = [Variable(self.b, x.cast(I64, "sext")) for x in acc]
         zeros = [x.like(0) for x in acc]
         with ops.loop(self.b, stop, self.par[Par.GROUP], k) as first:
             last = (first + self.par[Par.GROUP]).call("smin", stop)
-            for total, group in zip(totals, self.products(terms, s, first, last, zeros), strict=True):
+            for total, group in zip(totals, walk(s, first, last, zeros), strict=True):
                 total.set(total.get() + group.cast(I64, "sext"))
         return [total.get() for total in totals]
 
@@ -159,7 +165,7 @@ class Tile:
 
     def block(
         self,
-        terms: Terms,
+        walk: Products,
         emax: Emitted,
         c: Emitted | None,
         k: Emitted,
@@ -167,34 +173,33 @@ class Tile:
         random: Emitted | None,
         shifts: Emitted | None,
     ) -> Emitted:
-        """The accumulators after products k … stop from c, None for 0; `shifts`: how far the products' exponents are moved."""
+        """c, None for 0, and the products k … stop that `walk` adds, rounded; `shifts`: how far their exponents are moved."""
         field = self.number(Par.SCALE) - emax
         start = emax.like(0) if c is None else (c * field.bits_as(F32)).cast(I32, "fptosi")
         if shifts is not None:  # products far below c's last place are multiplied by 0
             field = (field + shifts).call("smax", 0)
         scale = singly(field.bits_as(F32))
         if self.width == WIDE:
-            return self.in_groups(terms, scale, k, stop, start, emax, random)
-        first = emax.like(0) if self.width == CARRY else start
-        total = Abreast(self.products(terms, scale, k, stop, singly(first)))
+            return self.in_groups(walk, scale, k, stop, start, emax, random)
+        total = Abreast(walk(scale, k, stop, singly(emax.like(0) if self.width == CARRY else start)))
         return self.carried(total, start, emax, random) if self.width == CARRY else self.rounded(total, emax, random)
 
     def in_groups(
-        self, terms: Terms, s: list[Emitted], k: Emitted, stop: Emitted, start: Emitted, emax: Emitted, random: Emitted | None
+        self, walk: Products, s: list[Emitted], k: Emitted, stop: Emitted, start: Emitted, emax: Emitted, random: Emitted | None
     ) -> Emitted:
         """The rounded sums of start and of groups of products that 32 bits hold; again in 64 bits where a sum does not fit."""
         totals = [Variable(self.b, x) for x in singly(start)]
         over = Variable(self.b, totals[0].get().like(0))
         with ops.loop(self.b, stop, self.par[Par.GROUP], k) as first:
             last = (first + self.par[Par.GROUP]).call("smin", stop)
-            groups = self.products(terms, s, first, last, [x.get().like(0) for x in totals])
+            groups = walk(s, first, last, [x.get().like(0) for x in totals])
             for total, group in zip(totals, groups, strict=True):
                 before, after = total.get(), total.get() + group
                 over.set(over.get() | ((before ^ after) & (group ^ after)))
                 total.set(after)
         results = [Variable(self.b, x) for x in singly(self.rounded(Abreast([x.get() for x in totals]), emax, random))]
         with self.b.if_then(over.get().compare("<", 0).any().v, likely=False):
-            again = self.rounded(Abreast(self.wide_products(terms, s, k, stop, singly(start))), emax, random)
+            again = self.rounded(Abreast(self.wide_products(walk, s, k, stop, singly(start))), emax, random)
             for result, x in zip(results, singly(again), strict=True):
                 result.set(x)
         return Abreast([x.get() for x in results])
@@ -310,7 +315,7 @@ def _tile(b: ir.IRBuilder, tile: Tile, i: Emitted, arg: dict[str, Any], v: dict[
                     top, moved = (Abreast(x) for x in zip(*map(tile.shift, fields[0], scales), strict=True))
                 emax = tile.with_c(top, before)
                 random = Abreast([words[p] for p in group]) if words else None
-                after = tile.block(terms, emax, before, k, stop, random, moved)
+                after = tile.block(partial(tile.products, terms), emax, before, k, stop, random, moved)
                 for p, e in zip(group, singly(emax) if seen else [], strict=False):
                     seen[p].see(e)
             for p, x in zip(group, singly(after), strict=True):
