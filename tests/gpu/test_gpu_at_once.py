@@ -53,9 +53,7 @@ def test_of_any_layout(fmt: str, seed: int) -> None:
     size = unit.a_format.width // 8
     for i in range(60):
         m, k, n = (int(x) for x in rng.integers(1, 300, 3) * (16 // size if i % 2 else 1))
-        ways = (
-            rng.choice(WAYS, 2) if i > 1 else ("as it is", "turned")
-        )  # the second of these is one that it takes, whatever is drawn
+        ways = rng.choice(WAYS, 2) if i > 1 else ("as it is", "turned")  # i = 1 is taken, whatever is drawn
         codes = (hard_codes(rng, shape, "rarely special", FORMATS[fmt], 8 * size) for shape in ((m, k), (k, n)))
         a, b = (laid_out(rng, x, str(way)) for x, way in zip(codes, ways, strict=True))
         laid = [at_once.Laid(fmt, x.shape, x.strides) for x in (a, b)]
