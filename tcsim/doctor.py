@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import tcsim
+from tcsim.fp.compiled.halves import to_bfloat16, to_float16
 from tcsim.kernels.general.run import multiply_general
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
@@ -85,6 +86,10 @@ def warm_up() -> Iterator[str]:
         start = time.perf_counter()
         multiply_general(zeros(unit), np.empty((1, 1, 1), unit.out_format.storage), 1)
         yield f"  general kernel, as probes ask it, {name}: {time.perf_counter() - start:.2f} s"
+    start = time.perf_counter()
+    for rounded in (to_float16, to_bfloat16):
+        rounded(0, 1, np.zeros(1, np.uint32), np.empty(1, np.uint16))
+    yield f"  float32 results of PyTorch's halves: {time.perf_counter() - start:.2f} s"
 
 
 def of_general_kernel() -> dict[str, tcsim.Unit]:

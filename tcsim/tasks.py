@@ -11,9 +11,8 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -100,15 +99,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-@contextmanager
-def team_of_pytorch() -> Iterator[None]:
+class team_of_pytorch:
     """Tasks that the calling thread shares inside run on PyTorch's threads, as many as it has unless a number is asked for."""
-    before = _HERE.team
-    _HERE.team = None if _FORKED.is_set() else _pytorch()
-    try:
-        yield
-    finally:
-        _HERE.team = before
+
+    def __enter__(self) -> None:
+        self._before = _HERE.team
+        _HERE.team = None if _FORKED.is_set() else _pytorch()
+
+    def __exit__(self, *error: object) -> None:
+        _HERE.team = self._before
 
 
 def default_threads() -> int:
@@ -125,7 +124,7 @@ def run_tasks(work: Callable[..., None], tasks: int, threads: int | None, *args:
     several of them call at once. Tasks must be independent; bits never depend on how they are cut. The caller
     is one of the threads, and each takes the next run when it has ended one: to wake a thread takes as long as a run.
     """
-    count = min(threads or default_threads(), tasks)
+    count = min(threads or default_threads(), tasks) if tasks > 1 else 1
     if count <= 1:
         work(0, tasks, *args)
         return

@@ -20,7 +20,6 @@ def is_flash(func: Any) -> bool:
     return func in _FORWARD
 
 
-@team_of_pytorch()
 def flash_attention(
     gpu: str | None, threads: int | None, query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, *,
     attn_mask: Any = None, scale: float | None = None,
@@ -47,7 +46,8 @@ def flash_attention(
         )
     unit = unit_of(gpu, dtype, instruction="mma")
     q, k, v = (codes_of_tensor(x).reshape(batch * heads, x.shape[2], size) for x in (query, key, value))
-    codes, largest, sums = flash_forward(q, k, v, unit, causal=is_causal, scale=scale, threads=threads)
+    with team_of_pytorch():
+        codes, largest, sums = flash_forward(q, k, v, unit, causal=is_causal, scale=scale, threads=threads)
     out = torch.from_numpy(codes.view(np.int16)).view(query.dtype).view(batch, heads, rows, size)
     by = np.float32(size**-0.5 if scale is None else scale)
     with np.errstate(divide="ignore"):

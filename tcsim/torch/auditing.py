@@ -266,8 +266,8 @@ class _AuditMode(EmulationMode):
         return row, call.kind, (unit, schedule)
 
     def accumulate(
-        self, op: str, a: Any, b: Any, way: Way, *, schedule: Schedule | None = None, conv: ConvCall | None = None
-    ) -> Any:
+        self, op: str, a: Any, b: Any, way: Way, dtype: Any = None, *, schedule: Schedule | None = None, conv: ConvCall | None = None
+    ) -> Any:  # fmt: skip
         call = call_of(op, a, b, *self.module, conv)
         known = self.report.found.get(call.kind) if self.guess is None else None
         if known is None and self.guess is None and self.emulation.library is not None:
@@ -280,9 +280,8 @@ class _AuditMode(EmulationMode):
         guess = known or (unit, guessed)
         self.last, self.operands = (call, way, guess, known is not None), (a, b)
         backend = self.emulation.run.backend if a.is_cpu else product.EMULATOR
-        return scheduled(
-            a, b, replace(way, unit=guess[0]), replace(self.emulation.run, schedule=guess[1], backend=backend), conv
-        )
+        run = replace(self.emulation.run, schedule=guess[1], backend=backend)
+        return scheduled(a, b, replace(way, unit=guess[0]), run, conv, dtype)
 
 
 def _parts(func: Any, args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], int | None]]:

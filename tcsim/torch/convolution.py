@@ -22,7 +22,6 @@ import torch
 from tcsim.torch.cudnn import ConvCall
 from tcsim.torch.memory import dtype_name
 from tcsim.torch.ops import Emulation
-from tcsim.torch.product import finish_product
 
 
 class Geometry(NamedTuple):
@@ -130,9 +129,8 @@ def weigh(e: Emulation, y: Any, x: Any, shape: Geometry, last: bool) -> Any:
     rows = y.movedim(1, -1).reshape(-1, shape.groups, y.shape[1] // shape.groups)
     way = e.way(y.dtype, x.dtype, convolution=True)
     call = _call("weight", y, x, x.shape[2:], shape, last)
-    acc = e.accumulate("convolution.weight", rows.permute(1, 2, 0), b, way, conv=call)  # (group, k, r·s·c)
-    d = finish_product(acc, y.dtype).reshape(y.shape[1], *shape.kernel, x.shape[1] // shape.groups)
-    return d.movedim(-1, 1)
+    d = e.accumulate("convolution.weight", rows.permute(1, 2, 0), b, way, y.dtype, conv=call)  # (group, k, r·s·c)
+    return d.reshape(y.shape[1], *shape.kernel, x.shape[1] // shape.groups).movedim(-1, 1)
 
 
 def _patches(x: Any, shape: Geometry, stride: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
@@ -192,8 +190,7 @@ def _strides_of_channels_last(sizes: Any, strides: Any) -> bool:
 
 
 def _product(e: Emulation, op: str, x: Any, a: Any, b: Any, out: tuple[int, ...], call: ConvCall) -> Any:
-    acc = e.accumulate(op, a, b, e.way(x.dtype, x.dtype, convolution=True), conv=call)
-    d = finish_product(acc, x.dtype)  # (group, n·p·q, k)
+    d = e.accumulate(op, a, b, e.way(x.dtype, x.dtype, convolution=True), x.dtype, conv=call)  # (group, n·p·q, k)
     return d.permute(1, 0, 2).reshape(*out, d.shape[0] * d.shape[2]).movedim(-1, 1)
 
 

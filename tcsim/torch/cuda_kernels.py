@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from tcsim.torch.cuda_math import Floats, cos_cuda, exp_cuda, power_cuda, silu_cuda, sin_cuda
-from tcsim.torch.product import rounded_tensor
+from tcsim.torch.rounded import rounded_tensor
 from tcsim.torch.special import rsqrt_approx
 
 _THREADS, _WARP = 512, 32

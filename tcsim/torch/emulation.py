@@ -23,6 +23,7 @@ from tcsim.torch.memory import dtype_name
 from tcsim.torch.modules import Names, within
 from tcsim.torch.policy import Policy, Way
 from tcsim.torch.refuse import composed, contracts, refuse_operator
+from tcsim.torch.rounded import rounded_tensor
 from tcsim.torch.schedules import Library
 from tcsim.torch.settings import flash_settings, settings
 from tcsim.torch.table import emulated
@@ -143,8 +144,8 @@ class EmulationMode(TorchDispatchMode):  # type: ignore[misc]
         return policy.way(a, b, convolution=convolution)
 
     def accumulate(
-        self, op: str, a: Any, b: Any, way: Way, *, schedule: Schedule | None = None, conv: ConvCall | None = None
-    ) -> Any:
+        self, op: str, a: Any, b: Any, way: Way, dtype: Any = None, *, schedule: Schedule | None = None, conv: ConvCall | None = None
+    ) -> Any:  # fmt: skip
         run, choose = self.emulation.run, self.emulation.choose
         if choose is not None:
             schedule = choose(call_of(op, a, b, *self.module, conv))
@@ -154,21 +155,22 @@ class EmulationMode(TorchDispatchMode):  # type: ignore[misc]
             schedule = self.emulation.library(call_of(op, a, b, conv=conv), way.unit, schedule is None)
         elif not self.emulation.default:
             schedule = None
-        return scheduled(a, b, way, run if schedule is None else replace(run, schedule=schedule), conv)
+        return scheduled(a, b, way, run if schedule is None else replace(run, schedule=schedule), conv, dtype)
 
 
 _PLAIN: set[Any] = set()  # operators seen to be neither contractions nor made of others
 
 
-def scheduled(a: Any, b: Any, way: Way, run: product.Run, conv: ConvCall | None) -> Any:
-    """The accumulators of a product, whose schedule may be a convolution's ConvWalk."""
+def scheduled(a: Any, b: Any, way: Way, run: product.Run, conv: ConvCall | None, dtype: Any = None) -> Any:
+    """The accumulators of a product, whose schedule may be a convolution's ConvWalk, rounded to `dtype` where one is given."""
     walk = run.schedule
     if not isinstance(walk, ConvWalk):
-        return product.accumulate(a, b, way, run)
+        return product.accumulate(a, b, way, run, dtype)
     if conv is None:
         raise ValueError("schedule: a ConvWalk is the order of a convolution (Call.conv says which); this product is none")
     chain = replace(run, schedule=Sequential())
-    return walk.run(lambda x, y: product.accumulate(x, y, way, chain), a, b, conv.taps)
+    acc = walk.run(lambda x, y: product.accumulate(x, y, way, chain), a, b, conv.taps)
+    return acc if dtype is None else rounded_tensor(acc, dtype)
 
 
 def call_of(op: str, a: Any, b: Any, module: str = "", backward: bool = False, conv: ConvCall | None = None) -> Call:

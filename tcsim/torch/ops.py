@@ -15,8 +15,13 @@ class Emulation(Protocol):
 
     def way(self, a: Any, b: Any, *, convolution: bool = False) -> Way: ...
 
-    def accumulate(self, op: str, a: Any, b: Any, way: Way, *, schedule: Any = None, conv: Any = None) -> Any:
-        """The accumulators of ([batch,] m, k) times ([batch,] k, n), on `schedule` unless the user named one; `conv`: a ConvCall."""
+    def accumulate(
+        self, op: str, a: Any, b: Any, way: Way, dtype: Any = None, *, schedule: Any = None, conv: Any = None
+    ) -> Any:
+        """The accumulators of ([batch,] m, k) times ([batch,] k, n), rounded to `dtype` where one is given.
+
+        They are walked on `schedule` unless the user named one; `conv`: a ConvCall.
+        """
 
 
 def check_pair(a: Any, b: Any, name: str, axes: int, *, same: bool = True) -> None:
@@ -36,12 +41,12 @@ def _added(c: Any, acc: Any, dtype: Any, name: str) -> Any:
 
 def mm(e: Emulation, self: Any, mat2: Any, out_dtype: Any = None) -> Any:
     check_pair(self, mat2, "mm", 2)
-    return finish_product(e.accumulate("mm", self, mat2, e.way(self.dtype, mat2.dtype)), out_dtype or self.dtype)
+    return e.accumulate("mm", self, mat2, e.way(self.dtype, mat2.dtype), out_dtype or self.dtype)
 
 
 def bmm(e: Emulation, self: Any, mat2: Any, out_dtype: Any = None) -> Any:
     check_pair(self, mat2, "bmm", 3)
-    return finish_product(e.accumulate("bmm", self, mat2, e.way(self.dtype, mat2.dtype)), out_dtype or self.dtype)
+    return e.accumulate("bmm", self, mat2, e.way(self.dtype, mat2.dtype), out_dtype or self.dtype)
 
 
 def addmm(e: Emulation, self: Any, mat1: Any, mat2: Any, out_dtype: Any = None, *, beta: Any = 1, alpha: Any = 1) -> Any:

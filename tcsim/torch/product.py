@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib import import_module
-from math import isnan
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,11 +31,10 @@ from tcsim.kernels.fast.ready import Ready
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
 from tcsim.tasks import default_threads, team_of_pytorch
-from tcsim.torch.memory import codes_of_tensor, dtype_name, format_of, on_gpu, tensor_of
+from tcsim.torch.memory import codes_of_tensor, dtype_name, format_of, on_gpu
 from tcsim.torch.policy import Way
+from tcsim.torch.rounded import rounded_codes, rounded_tensor
 from tcsim.torch.schedules import planned
-
-_QUIET = {torch.float16: 0x7FFF, torch.bfloat16: 0x7FFF}  # what a GPU's conversion makes of every NaN
 
 
 @dataclass(frozen=True)
@@ -49,26 +47,32 @@ class Run:
     seed: int = 0
 
 
-@team_of_pytorch()
-def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
-    """The accumulators of a ([batch,] m, k) times b ([batch,] k, n): a tensor of the unit's output format, [batch x] m x n."""
+def accumulate(a: Any, b: Any, way: Way, run: Run, dtype: Any = None) -> Any:
+    """The accumulators of a ([batch,] m, k) times b ([batch,] k, n), [batch x] m x n: a tensor of the unit's output format, or rounded to `dtype`."""
     unit = way.unit
-    if a.is_cpu and run.backend in (None, "cpu") and way.as_stored:
-        made = _at_once(a, b, unit, run)
-        if made is not None:
-            return made
-    if not a.is_cpu and run.backend in (None, "cuda") and way.a is way.b is None:
-        made = _at_once_on_gpu(a, b, unit, run.schedule)
-        if made is not None:
-            return made
-    if not a.is_cpu and (run.backend or "cuda") in ("cpu", "reference"):
-        return accumulate(a.cpu(), b.cpu(), way, run).to(a.device)
+    with team_of_pytorch():
+        if a.is_cpu and run.backend in (None, "cpu") and way.as_stored:
+            made = _at_once(a, b, unit, run, dtype)
+            if made is not None:
+                return made
+        if not a.is_cpu and run.backend in (None, "cuda") and way.a is way.b is None:
+            made = _at_once_on_gpu(a, b, unit, run.schedule)
+            if made is not None:
+                return made if dtype is None else rounded_tensor(made, dtype)
+        if not a.is_cpu and (run.backend or "cuda") in ("cpu", "reference"):
+            return accumulate(a.cpu(), b.cpu(), way, run, dtype).to(a.device)
+        return _accumulated(a, b, way, run, dtype)
+
+
+def _accumulated(a: Any, b: Any, way: Way, run: Run, dtype: Any) -> Any:
+    """The same by whichever backend, of any tensors."""
+    unit = way.unit
     x, y = _operand(a, way.a, way.cut, unit.a_format), _operand(b, way.b, way.cut, unit.b_format)
     batch, m, k = x.codes.shape
     n = y.codes.shape[2]
     shape = (m, n) if a.dim() == 2 else (batch, m, n)
     if 0 in (batch, m, n, k):
-        return torch.zeros(shape, dtype=getattr(torch, unit.out_format.name), device=a.device)
+        return torch.zeros(shape, dtype=dtype or getattr(torch, unit.out_format.name), device=a.device)
     seed = _seed(run.seed, x.codes, y.codes) if unit.stochastic else 0
     compute = _backend(run.backend or ("cpu" if a.is_cpu else "cuda"))
     found = planned(run.schedule, unit, k)
@@ -78,10 +82,10 @@ def accumulate(a: Any, b: Any, way: Way, run: Run) -> Any:
             out = composed.run_composed(problem, run.schedule, compute, run.threads)
         else:
             out = compute(Problem(*found, x, y, None, seed=seed), run.threads)
-        return tensor_of(out[0] if a.dim() == 2 else out, unit.out_format)
+        return rounded_codes(out[0] if a.dim() == 2 else out, unit.out_format, dtype, run.threads)
 
 
-def _at_once(a: Any, b: Any, unit: Unit, run: Run) -> Any:
+def _at_once(a: Any, b: Any, unit: Unit, run: Run, dtype: Any) -> Any:
     """The accumulators where what computes tensors laid out so is known, and takes their numbers; None elsewhere."""
     laid_out = (a.dtype, a.shape, a.stride()), (b.dtype, b.shape, b.stride())
     ready = _ready(unit, run.schedule, *laid_out, run.threads or default_threads(), run.threads is None)
@@ -89,7 +93,7 @@ def _at_once(a: Any, b: Any, unit: Unit, run: Run) -> Any:
         return None
     out = np.empty((*a.shape[:-1], b.shape[-1]), unit.out_format.storage)
     left = ready.write(ready.of_operands(a.data_ptr(), b.data_ptr()), 0, out.reshape(-1))
-    return None if np.count_nonzero(left) else tensor_of(out, unit.out_format)
+    return None if np.count_nonzero(left) else rounded_codes(out, unit.out_format, dtype, run.threads)
 
 
 def _at_once_on_gpu(a: Any, b: Any, unit: Unit, schedule: Any) -> Any:
@@ -236,14 +240,3 @@ def fma_rounded_once(acc: Any, alpha: float, term: Any) -> Any:
     away = (error > 0) == (s > 0)
     step = torch.where(away, torch.ones_like(bits), -torch.ones_like(bits))
     return torch.where(even, bits + step, bits).view(torch.float64).float()
-
-
-def rounded_tensor(x: Any, dtype: Any) -> Any:
-    """A float32 (float64, int32) tensor in `dtype`, to nearest-even, every NaN the one a GPU's conversion gives."""
-    if x.dtype == dtype:
-        return x
-    y = x.to(dtype)
-    quiet = _QUIET.get(dtype)
-    if quiet is not None and x.is_cpu and isnan(x.sum().item()):
-        y.view(torch.int16).masked_fill_(torch.isnan(x), quiet)
-    return y

@@ -17,7 +17,7 @@ import torch
 
 from tcsim.schedule import Blocked
 from tcsim.torch.ops import Emulation, bmm, check_pair, mm
-from tcsim.torch.product import rounded_tensor
+from tcsim.torch.rounded import rounded_tensor
 
 _PROMOTED = {
     "wgmma": Blocked(128)

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from support.tensors import numpy_of, same_bits, stored  # noqa: E402
 
 from tcsim.torch import product  # noqa: E402
+from tcsim.torch.rounded import rounded_tensor  # noqa: E402
 
 UNITS = [tcsim.unit(name) for name in ("v100:float16", "a100:bfloat16", "mi250:bfloat16", "h200:float16 -> float16")]
 UNITS.append(tcsim.unit("h200:float16").replace(rounding="sr"))
@@ -67,3 +68,18 @@ def test_it_is_found_once() -> None:
         torch.mm(a, b.mT.contiguous().mT)
     found = product._ready.cache_info()
     assert (found.hits, found.misses) == (4, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_results_of_any_layout_are_rounded_as_pytorch_rounds_them(dtype: Any, fresh_seed: int) -> None:
+    rng = np.random.default_rng(fresh_seed)
+    for shape in ((), (0, 3), (5, 7), (300, 301)):
+        x = torch.from_numpy(np.asarray(rng.standard_normal(shape) * 2.0 ** rng.integers(-30, 20, shape), np.float32))
+        x = torch.where(torch.from_numpy(np.asarray(rng.random(shape) < 0.1)), torch.nan, x)
+        for given in (x, x.mT if x.dim() else x, x[::2] if x.dim() else x, torch._neg_view(x)):
+            made, plain = rounded_tensor(given, dtype), given.to(dtype)
+            assert made.shape == plain.shape
+            assert made.dtype == dtype
+            codes = made.contiguous().view(torch.int16)
+            assert (codes[plain.isnan()] == 0x7FFF).all()
+            assert torch.equal(codes[~plain.isnan()], plain.contiguous().view(torch.int16)[~plain.isnan()])
