@@ -16,9 +16,9 @@ from tcsim.torch.memory import codes_of_tensor, tensor_of
 _HALVES = {torch.float16: halves.to_float16, torch.bfloat16: halves.to_bfloat16}
 
 
-def rounded_codes(codes: Codes, fmt: Format, dtype: Any = None, threads: int | None = None) -> Any:
-    """Codes of results that lie together as a tensor of `dtype`; None: of their own."""
-    if fmt.name == "float32" and dtype in _HALVES:
+def rounded_codes(codes: Any, fmt: Format, dtype: Any = None, threads: int | None = None) -> Any:
+    """Codes of results that lie together, numpy or CuPy, as a tensor of `dtype`; None: of their own."""
+    if isinstance(codes, np.ndarray) and fmt.name == "float32" and dtype in _HALVES:
         return _halves(codes, dtype, threads)
     made = tensor_of(codes, fmt)
     return made if dtype is None else rounded_tensor(made, dtype)
