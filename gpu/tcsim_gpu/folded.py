@@ -28,9 +28,11 @@ Fold = argument_struct(
 Facts = argument_struct("Facts", "norm low high bad excess spans facts rows chunks")
 Certify = argument_struct(
     "Certify",
-    "a b a_excess b_excess a_spans b_spans a_codes b_codes c count list m n chunks pitch room offset most",
+    "a b a_excess b_excess a_spans b_spans a_codes b_codes c count list m n chunks pitch room offset most enough step seen share",
     "fraction_bits pad",
 )
+ROWS = 32  # of a block of outputs that is certified together, as the kernel has it
+SAMPLED = 32  # one block of rows in so many is asked first: where it goes badly the others are not asked
 SPAN = 16  # chunks that have one bound together
 ADDED = 512  # one chunk of an output in so many is added up for certificates: each takes as long as 170 of the emulator's, which recomputes all
 ROOM = 1 << 22  # outputs without a certificate that are listed; with more, all are recomputed
@@ -96,9 +98,13 @@ def _bits(x: float) -> int:
     return int(packing.unpack("<I", packing.pack("<f", x))[0])
 
 
-def multiply_folded(problem: Problem, out: Any) -> tuple[Any, int, int]:
+def multiply_folded(problem: Problem, out: Any, enough: int | None = None) -> tuple[Any, int, int]:
     """Every output into out (batch, m, n), by exact blocks; (the list of those without a certificate, how many they are, how many only
-    their chunks certify). The list has at most ROOM of them; it is whole before the last product is, which is not waited for."""
+    their chunks certify). The list has at most ROOM of them; it is whole before the last product is, which is not waited for.
+
+    Where more than `enough` are without a certificate, or seem to be or to take too long by a sample, nothing more is asked, the number
+    told is larger than `enough`, and no output is to be taken as it is.
+    """
     cp = device.cupy()
     unit = problem.unit
     batch, m, n, _ = problem.shape
@@ -107,15 +113,24 @@ def multiply_folded(problem: Problem, out: Any) -> tuple[Any, int, int]:
     b_codes = converted(Operand(problem.b.codes.transpose(0, 2, 1), problem.b.stored), unit.b_format)
     scale_a, scale_b = on_device(problem.scale_a), on_device(problem.scale_b)
     certified, most = cp.cuda.Event(disable_timing=True), out.size * ceil(problem.shape[3] / CHUNK) // ADDED
+    seen, blocks = cp.zeros(3, cp.uint64), -(-m // ROWS)
+    sampled = -(-blocks // SAMPLED)
+    share = blocks // sampled * batch
     for z in range(batch):
         a = folded_operand(unit, a_codes[z], None if scale_a is None else scale_a[z], "a")
         b = folded_operand(unit, b_codes[z], None if scale_b is None else scale_b[z].T, "b")
         c = None if problem.c is None else cp.ascontiguousarray(on_device(problem.c)[z])
-        job = Certify().set(a=a.facts, b=b.facts, a_excess=a.excess, b_excess=b.excess, c=c, count=count, list=listed)
+        job = Certify().set(a=a.facts, b=b.facts, a_excess=a.excess, b_excess=b.excess, c=c)
         job.set(a_spans=a.spans, b_spans=b.spans, a_codes=a.codes, b_codes=b.codes, pitch=a.codes.shape[1])
-        job.set(m=m, n=n, chunks=a.excess.shape[0], room=listed.size, offset=z * m * n, most=most)
-        job.set(fraction_bits=_bits(float(reach_of(unit))))
-        compiled_kernel(kernel_text("fold.cuh"), "certify")((-(-n // 256), -(-m // 32)), (256,), (job.argument(),))
+        job.set(m=m, n=n, chunks=a.excess.shape[0], offset=z * m * n, fraction_bits=_bits(float(reach_of(unit))))
+        certify = compiled_kernel(kernel_text("fold.cuh"), "certify")
+        if enough is not None and z == 0 and sampled < blocks:
+            job.set(count=seen, step=SAMPLED, most=2 * most // share + 1, enough=2 * enough // share + 1)
+            certify((-(-n // 256), sampled), (256,), (job.argument(),))
+        if enough is not None:
+            job.set(seen=seen, share=share)
+        job.set(count=count, list=listed, room=listed.size, step=1, most=most, enough=out.size if enough is None else enough)
+        certify((-(-n // 256), blocks), (256,), (job.argument(),))
         certified.record()
         start = None if c is None else c.view(cp.float32)
         words = ([a.codes], [b.codes])

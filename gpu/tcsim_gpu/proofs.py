@@ -102,6 +102,7 @@ def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) ->
         native.multiply_natively(problem, step.native, out)
         tally.add(step.name, out.size)
         return out
+    enough = min(folded.ROOM, out.size // RECOMPUTED)
     if step.name == "ballast":
         found = ballast.multiply_ballast(problem, ballast.shift(problem.unit, step.native) or 0, out)
         if found is None:
@@ -109,8 +110,8 @@ def multiply_cuda_on_device(problem: Problem, tally: StepTally | None = None) ->
             return emulator.multiply_emulated_on_device(problem)
         listed, without = found
     else:
-        listed, without, tally.by_chunks = folded.multiply_folded(problem, out)
-    if without > min(listed.size, out.size // RECOMPUTED):
+        listed, without, tally.by_chunks = folded.multiply_folded(problem, out, enough)
+    if without > enough:
         tally.add("emulator", out.size)
         return emulator.multiply_emulated_on_device(problem)
     tally.add(step.name, out.size - without)

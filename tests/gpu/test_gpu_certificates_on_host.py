@@ -2,6 +2,7 @@
 
 import ctypes
 import subprocess
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,19 +50,22 @@ def as_told(side: certificates.Facts, values: np.ndarray) -> tuple[np.ndarray, .
 
 
 def certified_on_host(
-    library: ctypes.CDLL, told: tuple[tuple[np.ndarray, ...], ...], c: np.ndarray | None, reach: float, most: int = 1 << 62
-) -> tuple[np.ndarray, int]:
-    """Which outputs `certify` certifies, and how many of them by their chunks."""
+    library: ctypes.CDLL, told: tuple[tuple[np.ndarray, ...], ...], c: np.ndarray | None, reach: float, **limits: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which outputs `certify` certifies, and its three counts."""
     (x, x_excess, x_spans, x_codes), (y, y_excess, y_spans, y_codes) = told
     (m, n), chunks = (x.shape[1], y.shape[1]), len(x_excess)
     count, listed = np.zeros(3, np.uint64), np.zeros(m * n, np.int64)
     job = folded.Certify().set(a=x, b=y, a_excess=x_excess, b_excess=y_excess, c=c, count=count, list=listed)
     job.set(a_spans=x_spans, b_spans=y_spans, a_codes=x_codes, b_codes=y_codes, pitch=x_codes.shape[1])
-    job.set(m=m, n=n, chunks=chunks, room=m * n, offset=0, most=most, fraction_bits=folded._bits(reach))
-    library.run_certify(ctypes.byref(job), (ctypes.c_uint * 3)(-(-n // 256), -(-m // 32), 1))
+    job.set(
+        m=m, n=n, chunks=chunks, room=m * n, offset=0, most=1 << 50, enough=1 << 50, step=1, fraction_bits=folded._bits(reach)
+    )
+    job.set(**limits)
+    library.run_certify(ctypes.byref(job), (ctypes.c_uint * 3)(-(-n // 256), -(-m // (folded.ROWS * job.step)), 1))
     seen = np.ones(m * n, bool)
     seen[listed[: int(count[0])]] = False
-    return seen.reshape(m, n), int(count[1])
+    return seen.reshape(m, n), count
 
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
@@ -87,11 +91,51 @@ def test_no_more_chunks_are_added_up_than_asked(fold_kernels: ctypes.CDLL, fresh
     scales = [rng.integers(40, 80, s, dtype=np.uint8) for s in ((1, m, k // 16), (1, k // 16, n))]
     values_a, a, values_b, b = both_sides(Problem(unit, tcsim.Sequential().plan(k), *codes, None, *scales))
     told, reach = (as_told(a, values_a), as_told(b, values_b)), float(certificates.reach_of(unit))
-    all_of_them, by_chunks = certified_on_host(fold_kernels, told, None, reach)
-    fewer, by_few = certified_on_host(fold_kernels, told, None, reach, most=0)
-    assert by_chunks > 100
+    all_of_them, counts = certified_on_host(fold_kernels, told, None, reach)
+    fewer, few = certified_on_host(fold_kernels, told, None, reach, most=0)
+    assert counts[1] > 100
     assert not (fewer & ~all_of_them).any()
-    assert by_few < by_chunks
+    assert few[1] < counts[1]
+    sample = np.array([0, 0, 2], np.uint64)  # one in ten says that it takes too long
+    assert certified_on_host(fold_kernels, told, None, reach, most=9, enough=5, seen=sample, share=10)[1].tolist() == [6, 0, 0]
+    same, again = certified_on_host(fold_kernels, told, None, reach, most=int(counts[2]), seen=sample, share=10)
+    np.testing.assert_array_equal(same, all_of_them)
+    assert again.tolist() == counts.tolist()
+
+
+def test_nothing_is_asked_once_enough_are_without(fold_kernels: ctypes.CDLL, fresh_seed: int) -> None:
+    """Rows of which every second one fits: as many as asked for are listed, and none more than without a limit."""
+    rng, m, n, reach = np.random.default_rng(fresh_seed), 200, 520, 34.0
+    told = []
+    for rows in (m, n):
+        excess = np.where(rng.random(rows) < 0.5, 10.0, 20.0)[None]
+        fits = certificates.Facts(excess, *(np.full(rows, x) for x in (1.0, 1.0, 1.0, -9.0)), np.ones(rows, bool))
+        told.append(as_told(fits, np.ones((rows, 64)) + rng.integers(0, 2, (rows, 64)) * 2.0**14))
+    sides = told[0], told[1]
+    all_of_them, _ = certified_on_host(fold_kernels, sides, None, reach)
+    without = int((~all_of_them).sum())
+    assert 1000 < without < m * n
+    for enough in (0, 1, without // 2, without - 1, without):
+        listed = int((~certified_on_host(fold_kernels, sides, None, reach, enough=enough)[0]).sum())
+        assert min(enough + 1, without) <= listed <= without
+        assert enough >= without // 2 or listed < without, "it stopped nowhere"
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7])
+def test_a_sample_is_every_so_many_blocks_of_rows(fold_kernels: ctypes.CDLL, step: int, fresh_seed: int) -> None:
+    rng, m, n, reach = np.random.default_rng(fresh_seed), 200, 300, 34.0
+    edges = np.array([24.0, reach, reach, 127.0, -149.0])
+    a, b = (facts_at_edges(what_ifs.Draw((fresh_seed, 7, i)), rows, edges) for i, rows in enumerate((m, n)))
+    told = as_told(a, np.ones((m, 64))), as_told(b, rng.choice([0.0, 1.0], (n, 64)))
+    whole, _ = certified_on_host(fold_kernels, told, None, reach)
+    there = np.arange(m) // folded.ROWS % step == 0
+    part, counts = certified_on_host(fold_kernels, told, None, reach, step=step)
+    np.testing.assert_array_equal(part, whole | ~there[:, None])
+    assert counts[0] == (~whole[there]).sum() > 0
+    bad = np.array([1, 0, 0], np.uint64)  # one without a certificate in `share`
+    assert certified_on_host(fold_kernels, told, None, reach, enough=9, seen=bad, share=19)[1].tolist() == [10, 0, 0]
+    fine, _ = certified_on_host(fold_kernels, told, None, reach, seen=bad, share=18)
+    np.testing.assert_array_equal(fine, whole)
 
 
 def facts_at_edges(draw: what_ifs.Draw, rows: int, edges: np.ndarray) -> certificates.Facts:
@@ -114,7 +158,7 @@ def test_every_bound_of_a_certificate_is_held_to_the_bit(fold_kernels: ctypes.CD
         c = draw.rng.integers(0, 1 << 32, (a.low.size, b.low.size)).astype(np.uint32) if draw.chance(0.2) else None
         nothing = tuple(np.zeros((side.low.size, 64), np.float32) for side in (a, b))
         told = as_told(a, nothing[0]), as_told(b, nothing[1])
-        seen, chunked = certified_on_host(fold_kernels, told, c, reach)
+        seen, (_, chunked, _) = certified_on_host(fold_kernels, told, c, reach)
         expected = certificates.certified(a, b, c, reach, folded=nothing)
         np.testing.assert_array_equal(seen, expected, f"seed {(seed, 6, i)}")
         large = a.excess[0][:, None] + b.excess[0] > 24

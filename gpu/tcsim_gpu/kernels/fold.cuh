@@ -163,6 +163,10 @@ struct Certify {
   u64 *count;  // outputs without a certificate, those that only the chunks certify, chunks whose products were added up
   i64 *list;   // the first `room` of the former
   i64 m, n, chunks, pitch, room, offset, most;  // most: so many chunks are added up, about; then nothing is certified by them any more
+  i64 enough;       // with more outputs than this without a certificate all are recomputed, and nothing more is asked
+  i64 step;         // every so many blocks of rows
+  const u64 *seen;  // the counts of a sample, of one in `share` of all outputs; none where none was asked
+  i64 share;
   float fraction_bits;
   int pad;
 };
@@ -201,9 +205,18 @@ __device__ __forceinline__ bool small_sum(const u16 *a, const u16 *b) {
 #define AT_ONCE 4     // chunks that a thread adds up before it says so
 #define GIVEN_UP -1
 
+__device__ __forceinline__ i64 so_far(const u64 *count) { return (i64) * (volatile const u64 *)count; }
+
+// Whether all will be recomputed: enough are without a certificate, or a sample says that they will be, or that asking takes too long.
+__device__ __forceinline__ bool hopeless(const Certify &p) {
+  if (p.seen && ((i64)(p.seen[0] * p.share) > 2 * p.enough || (i64)(p.seen[2] * p.share) > 2 * p.most)) atomicMax(p.count, (u64)p.enough + 1);
+  return so_far(p.count) > p.enough;
+}
+
 // Whether a thread may add up one more chunk; `added` are those that it has.
 __device__ __forceinline__ bool may_add(const Certify &p, int &added) {
-  if (added != GIVEN_UP && ++added % AT_ONCE == 0 && (i64)atomicAdd(p.count + 2, (u64)AT_ONCE) > p.most) added = GIVEN_UP;
+  if (added != GIVEN_UP && ++added % AT_ONCE == 0 && ((i64)atomicAdd(p.count + 2, (u64)AT_ONCE) > p.most || so_far(p.count) > p.enough))
+    added = GIVEN_UP;
   return added != GIVEN_UP;
 }
 
@@ -241,10 +254,10 @@ __device__ __forceinline__ void leave(const Certify &p, i64 i, i64 j) {
 extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant__ Certify p) {
   __shared__ float of_rows[ROWS][8], of_block[8];  // their facts, and the least favourable of each
   __shared__ u16 waiting[ROWS * 256];
-  __shared__ u32 asked;
-  const i64 column0 = (i64)blockIdx.x * 256, row0 = (i64)blockIdx.y * ROWS, j = column0 + threadIdx.x;
+  __shared__ u32 asked, settled;
+  const i64 column0 = (i64)blockIdx.x * 256, row0 = (i64)blockIdx.y * ROWS * p.step, j = column0 + threadIdx.x;
   const int rows = (int)min((i64)ROWS, p.m - row0);
-  if (threadIdx.x == 0) asked = 0;
+  if (threadIdx.x == 0) asked = 0, settled = hopeless(p);
   if (threadIdx.x < 6 * ROWS) {  // a warp a fact
     const int fact = threadIdx.x / ROWS, i = threadIdx.x % ROWS;
     const float sign = fact < LOW ? 1.0f : -1.0f, mine = i < rows ? p.a[fact * p.m + row0 + i] : sign * NOTHING;
@@ -255,6 +268,7 @@ extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant_
     of_block[fact] = sign * worst;
   }
   __syncthreads();
+  if (settled) return;
   if (j < p.n) {
     const float e = p.b[j], s = p.b[p.n + j], r = p.b[2 * p.n + j], z = p.b[3 * p.n + j], l = p.b[4 * p.n + j], good = p.b[5 * p.n + j];
     const auto sure_of = [&](const float *a) {
@@ -274,7 +288,7 @@ extern "C" __global__ void __launch_bounds__(256) certify(const __grid_constant_
   }
   __syncthreads();
   u32 by_chunks = 0;
-  int added = (i64)*(volatile u64 *)(p.count + 2) > p.most ? GIVEN_UP : 0;
+  int added = so_far(p.count + 2) > p.most ? GIVEN_UP : 0;
   for (u32 at = threadIdx.x; at < asked; at += 256) {
     const i64 row = row0 + waiting[at] / 256, column = column0 + waiting[at] % 256;
     if (added != GIVEN_UP && chunks_fit(p, row, column, added)) by_chunks++;

@@ -17,6 +17,7 @@ static inline float __uint_as_float(unsigned bits) {
   return x;
 }
 static inline u64 atomicAdd(u64 *p, u64 x) { return *p += x, *p - x; }
+static inline void atomicMax(u64 *p, u64 x) { *p = x > *p ? x : *p; }
 
 struct int2 {
   int x, y;
