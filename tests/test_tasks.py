@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest
@@ -44,6 +44,15 @@ def test_an_error_stops_the_runs_that_have_not_begun_and_reaches_the_caller(thre
     assert len(begun) <= threads
 
 
+@pytest.fixture
+def listening() -> Iterator[None]:
+    """Ctrl-C is heard also where a shell started the tests in the background, which ignore it then."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listening")
 def test_ctrl_c_reaches_the_caller_and_nobody_begins_another(whose: Whose) -> None:
     begun: list[int] = []
     pressed = threading.Event()
