@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -105,13 +106,21 @@ def _two_scale(cell: Cell) -> Result:
 
 def _taper(t: int, s: int, seed: int) -> list[float]:
     """The median relative error of the pairs at one t, by variant."""
-    from tcsim.analysis import exact, inputs, metrics
+    from tcsim.analysis import metrics
     from tcsim.schemes.gemm import gemm
 
-    a, b = inputs.tapered(t, pairs=8, seed=seed)
-    reference = exact.product(a, b)
+    a, b, reference = _pairs(t, seed)
     made = [gemm(a, b, "ozaki-int8", unit="double", slices=s, variant=v).c for v in TAPER.values()]
     return [float(np.median(metrics.relative(c, reference))) for c in made]
+
+
+@cache
+def _pairs(t: int, seed: int) -> tuple[Any, Any, Any]:
+    """The pairs at one t and their exact products, the same for every number of slices."""
+    from tcsim.analysis import exact, inputs
+
+    a, b = inputs.tapered(t, pairs=8, seed=seed)
+    return a, b, exact.product(a, b)
 
 
 def _decades(cell: Cell) -> Result:
