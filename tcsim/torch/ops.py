@@ -36,7 +36,8 @@ def check_pair(a: Any, b: Any, name: str, axes: int, *, same: bool = True) -> No
 def _added(c: Any, acc: Any, dtype: Any, name: str) -> Any:
     if c.dtype != dtype:
         raise RuntimeError(f"{name}: the matrix that is added should be of {dtype}; got {c.dtype}")
-    return c.expand(acc.shape)
+    c.expand(acc.shape)  # RuntimeError where it does not fit
+    return c
 
 
 def mm(e: Emulation, self: Any, mat2: Any, out_dtype: Any = None) -> Any:

@@ -207,7 +207,7 @@ def _backend(name: str) -> Any:
 
 
 def finish_product(acc: Any, dtype: Any, c: Any = None, alpha: float = 1, beta: float = 1) -> Any:
-    """D = round(fma(alpha, acc, beta·c)) as a tensor of `dtype`, of acc's shape."""
+    """D = round(fma(alpha, acc, beta·c)) as a tensor of `dtype`, of acc's shape, to which c is broadcast; acc may be written over."""
     if acc.dtype == torch.float16:
         acc = acc.float()
     wide = acc.dtype
@@ -216,7 +216,7 @@ def finish_product(acc: Any, dtype: Any, c: Any = None, alpha: float = 1, beta: 
         term = c.to(wide)
         if beta != 1:
             term = term * torch.tensor(beta, dtype=wide)
-        x = acc + term if alpha == 1 else fma_rounded_once(acc, alpha, term)
+        x = acc.add_(term) if alpha == 1 else fma_rounded_once(acc, alpha, term)
     elif alpha != 1:
         x = acc * torch.tensor(alpha, dtype=wide)
     return rounded_tensor(x, dtype)
