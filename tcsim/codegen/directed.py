@@ -100,6 +100,23 @@ def by_first_bits(table: list[int], x: Emitted) -> Emitted:
 
 
 @lined_up
+def looked_up(table: Emitted, places: Emitted) -> Emitted:
+    """The word of 16 that each of 16 places below 16 names."""
+    if has_feature("avx512f"):
+        return _ask(_WORDS, "permvar.si.512", table, places)
+    b = table.b
+    if has_feature("avx2"):
+        halves = [table.lanes(list(range(first, first + LANES // 2)) * 2) for first in (0, LANES // 2)]
+        low, high = (_ask_avx2("permd", half, places) for half in halves)  # by the last three bits of a place
+        return places.compare(">", LANES // 2 - 1).where(high, low)
+    found = ir.Constant(table.type, ir.Undefined)
+    for lane in range(LANES):
+        one = b.extract_element(table.v, b.extract_element(places.v, I32(lane)))
+        found = b.insert_element(found, one, I32(lane))
+    return Emitted(b, found)
+
+
+@lined_up
 def _to_zero(x: Emitted) -> Emitted:
     """16 integers of 32 or 64 bits as float32, cut toward zero."""
     if x.element == I32:

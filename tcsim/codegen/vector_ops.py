@@ -18,6 +18,7 @@ I1, I8, I16, I32, I64 = (ir.IntType(w) for w in (1, 8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
 LANES = 16
 NEAREST, TO_ZERO, DOWN = 1, 0, 3  # llvm.set.rounding
+UNROLL = 4  # steps of a loop in one turn
 LINE = 64  # bytes of a cache line: a vector across two of them loads at half speed
 
 
@@ -230,7 +231,7 @@ class Variable:
         self.b.store(value.v, self.slot)
 
 
-def each(b: ir.IRBuilder, start: Emitted, stop: Emitted, body: Callable[[Emitted], None], unroll: int = 4) -> None:
+def each(b: ir.IRBuilder, start: Emitted, stop: Emitted, body: Callable[[Emitted], None], unroll: int = UNROLL) -> None:
     """body(k) for every k from start to stop, `unroll` of them in one turn of the loop."""
     whole = start + ((stop - start) & -unroll)
     with loop(b, whole, unroll, start) as k:

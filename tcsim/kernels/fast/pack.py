@@ -22,7 +22,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.directed import has_feature
+from tcsim.codegen.directed import has_feature, looked_up
 from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.formats import Format, format_named
 
@@ -184,14 +184,10 @@ def _decode_rows(
 
 
 def _look_up_rows(b: ir.IRBuilder, table: Emitted, v: dict[str, Emitted], values: Any) -> None:
-    """The values of codes of 4 bits: one permutation of the table's lanes, for which LLVM has no word but this."""
+    """The values of codes of 4 bits."""
     with ops.loop(b, v["rows"], small=True) as r, ops.loop(b, v["count"], LANES, small=True) as i:
         codes = _codes(b, I8, v["source"] + r * v["row_step"] + i, v["count"] - i).cast(I32, "zext") & (LANES - 1)
-        found = ir.Constant(table.type, ir.Undefined)
-        for lane in range(LANES):
-            one = b.extract_element(table.v, b.extract_element(codes.v, I32(lane)))
-            found = b.insert_element(found, one, I32(lane))
-        ops.emit_store(b, Emitted(b, found), values, r * v["pitch"] + i)
+        ops.emit_store(b, looked_up(table, codes), values, r * v["pitch"] + i)
 
 
 def _codes(b: ir.IRBuilder, item: ir.Type, address: Emitted, count: Emitted) -> Emitted:

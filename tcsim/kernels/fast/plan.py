@@ -33,6 +33,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import floor
 
+from tcsim.codegen.vector_ops import UNROLL
 from tcsim.fp.formats import FORMATS
 from tcsim.fp.modes import mode
 from tcsim.gates import ANY_ORDER, LABELS, ONE_NAN, Asked, Gate, any_formats, one_of, only, operands, schedules, up_to
@@ -208,6 +209,7 @@ def _plan(unit: Unit, f: int, reach: Exponents) -> FastPlan | None:
         return None
     product = floor(most_significand_of_both(unit.a_format, a) * most_significand_of_both(unit.b_format, b) * 2.0**f)
     group = (2**31 - 1) // product
+    group = group // UNROLL * UNROLL or group
     if group < 1:
         return None
     spare = 2**31 - 1 - unit.block_size * product
