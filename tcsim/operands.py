@@ -81,7 +81,7 @@ def _codes(array: Array, fmt: Format, name: str) -> Codes:
     if array.dtype != fmt.storage:
         raise TypeError(f"{name}: unsigned integers are codes, and those of {fmt.name} are {fmt.storage}; got {array.dtype}")
     unused = ~np.array((1 << fmt.width) - 1 - ((1 << fmt.padding) - 1), dtype=np.uint64).astype(array.dtype)
-    if unused and np.any(array & unused):
+    if unused and np.bitwise_or.reduce(array, axis=None) & unused:
         index = tuple(int(i) for i in np.argwhere(array & unused)[0])
         low = f", the low {fmt.padding} of them zero (round='rz' with float32 values drops them)" if fmt.padding else ""
         raise ValueError(f"{name}{list(index)} = {int(array[index]):#x}: a code of {fmt.name} has {fmt.width} bits{low}")
