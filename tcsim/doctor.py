@@ -89,7 +89,7 @@ def warm_up() -> Iterator[str]:
     start = time.perf_counter()
     for rounded in (to_float16, to_bfloat16):
         rounded(0, 1, np.zeros(1, np.uint32), np.empty(1, np.uint16))
-    yield f"  float32 results of PyTorch's halves: {time.perf_counter() - start:.2f} s"
+    yield f"  float32 results to float16 and bfloat16: {time.perf_counter() - start:.2f} s"
 
 
 def of_general_kernel() -> dict[str, tcsim.Unit]:
