@@ -127,9 +127,8 @@ def multiply_folded(problem: Problem, out: Any, enough: int | None = None) -> tu
         if enough is not None and z == 0 and sampled < blocks:
             job.set(count=seen, step=SAMPLED, most=2 * most // share + 1, enough=2 * enough // share + 1)
             certify((-(-n // 256), sampled), (256,), (job.argument(),))
-        if enough is not None:
-            job.set(seen=seen, share=share)
         job.set(count=count, list=listed, room=listed.size, step=1, most=most, enough=out.size if enough is None else enough)
+        job.set(seen=seen, share=share)  # zeros where no sample was asked: then nothing is given up for it
         certify((-(-n // 256), blocks), (256,), (job.argument(),))
         certified.record()
         start = None if c is None else c.view(cp.float32)

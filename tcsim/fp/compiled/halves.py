@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from tcsim.codegen.jit import inline, kernel
+from tcsim.codegen.jit import inline, kernel, variant
 from tcsim.codegen.unsigned import add, both, differ, either, less, more, pick, shr, sub
 from tcsim.codegen.vector_memory import bits_of_float, float_of_bits
 
@@ -38,19 +40,16 @@ def _bfloat16(pattern):
     return pick(more(a, _INFINITY), _NAN, _nearest(pattern, _BITS_BF, _TIE_BF))
 
 
-@kernel
-def to_float16(first, last, x, out):
-    """The float16 code of every float32 pattern of chunks [first, last)."""
-    start = first * CHUNK
-    x, out = x[start : last * CHUNK], out[start : last * CHUNK]
-    for i in range(x.size):
-        out[i] = _float16(x[i])
+def _of_chunks(code: Any) -> Any:
+    """The kernel that writes code(x) of every float32 pattern of chunks [first, last)."""
+
+    def to_half(first, last, x, out):
+        start = first * CHUNK
+        x, out = x[start : last * CHUNK], out[start : last * CHUNK]
+        for i in range(x.size):
+            out[i] = code(x[i])
+
+    return kernel(variant(code.__name__)(to_half))
 
 
-@kernel
-def to_bfloat16(first, last, x, out):
-    """The bfloat16 code of every float32 pattern of chunks [first, last)."""
-    start = first * CHUNK
-    x, out = x[start : last * CHUNK], out[start : last * CHUNK]
-    for i in range(x.size):
-        out[i] = _bfloat16(x[i])
+to_float16, to_bfloat16 = _of_chunks(_float16), _of_chunks(_bfloat16)

@@ -52,9 +52,8 @@ STRIP_POINTERS = {"a": F32, "ea": I32, "bm": F32, "eb": I32, "c": F32, "bad": I8
 STRIP_NUMBERS = ("lda", "ldc", "height", "depth", "element", "row_step", "column_step", "step", "lsa", "fields")
 
 
-Products = Callable[
-    [list[Emitted], Emitted, Emitted, list[Emitted]], list[Emitted]
-]  # (scales, k, stop, sums before): sums after
+# (scales, k, stop, sums before): sums after
+Products = Callable[[list[Emitted], Emitted, Emitted, list[Emitted]], list[Emitted]]
 
 
 class Terms(NamedTuple):
