@@ -82,7 +82,7 @@ def accumulated(
             and joins_scaled(epilogue, call.alpha, call.beta)
             and not isinstance(schedule, Sequential | SplitK | Blocked)
         ):
-            parts.append(in_place(a, b.T, schedule, unit, kind, alpha=call.alpha, beta=call.beta, c=start, threads=1))
+            parts.append(in_place(a, b.T, schedule, unit, kind, epilogue, alpha=call.alpha, beta=call.beta, c=start, threads=1))
             continue
         left, right = (a, b.T) if epilogue is None else epilogue.scaled(a, b.T, call.alpha)
         parts.append(np.asarray(matmul(left, right, start, unit=unit, schedule=schedule, threads=1), wide))
@@ -104,16 +104,21 @@ def expected(
     rows, columns = places or kept_places(call)
     c = hashed_values(rows, call.n, kind.out, "c", seed_of(call, z))[:, columns] if call.beta else None
     bias = hashed_values([0], call.n, kind.out, "bias", seed_of(call, z))[:, columns] if call.bias else None
-    epilogue = other or epilogue_of_kernel(launch, kind, call.alpha, call.beta)
-    scaled = joins_scaled(epilogue, call.alpha, call.beta)
-    joining = (bias if c is None else c if scaled else np.float32(call.beta) * c) if epilogue.joins_first else None
+    beta = call.beta
+    if (
+        call.bias and call.n == 1 and call.op.startswith("torch")
+    ):  # PyTorch copies it to the output, onto which the product goes
+        c, bias, beta = bias, None, 1.0
+    epilogue = other or epilogue_of_kernel(launch, kind, call.alpha, beta)
+    scaled = joins_scaled(epilogue, call.alpha, beta)
+    joining = (bias if c is None else c if scaled else np.float32(beta) * c) if epilogue.joins_first else None
     total = accumulated(call, kind, schedule, z, rows, columns, joining, epilogue)
     if kind.out == "float64":
         return value_patterns(total, kind.out)
     if scaled:
         d = epilogue.finished(total, kind, relu=call.relu)
     else:
-        d = epilogue.finished(total, kind, alpha=call.alpha, beta=call.beta, c=c, bias=bias, relu=call.relu)
+        d = epilogue.finished(total, kind, alpha=call.alpha, beta=beta, c=c, bias=bias, relu=call.relu)
     return value_patterns(np.asarray(d, np.float16 if kind.out == "float16" else np.float32), kind.out)
 
 

@@ -120,6 +120,14 @@ def families(rows: list[Row]) -> dict[str, list[int]]:
     return counts
 
 
+def _with_more(counts: dict[str, list[int]], more: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Both surveys' calls of each family, added up."""
+    none = [0, 0]
+    return {
+        name: [x + y for x, y in zip(counts.get(name, none), more.get(name, none), strict=True)] for name in {**counts, **more}
+    }
+
+
 def extend_catalogue(rows: list[Row], meta: dict[str, Any], gpu: str = "h200", library: str = "cublas") -> int:
     """The calls of `rows` that are plain GEMMs, beside those the catalogue has; how many it has then."""
     before = catalogue(gpu, library)
@@ -137,8 +145,9 @@ def extend_catalogue(rows: list[Row], meta: dict[str, Any], gpu: str = "h200", l
             kind = gemm_kind(call_of.kind)
             records[kind, *call.values()] = (kind, call, launch_of(call_of, row))
     told = dict(before.meta)
-    told["families"] = families(rows)
-    told["seeds"] = sorted({*told.get("seeds", ()), meta["seed"]})
+    if meta["seed"] not in told.get("seeds", ()):
+        told["families"] = _with_more(told.get("families", {}), families(rows))
+        told["seeds"] = sorted({*told.get("seeds", ()), meta["seed"]})
     write_catalogue(FOLDER / f"{library}-{gpu}.npz", told, list(records.values()))
     return len(records)
 

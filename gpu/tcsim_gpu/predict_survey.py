@@ -248,6 +248,8 @@ def run_survey(out: Path, seconds: float, seed: int, asked: dict[str, int], proc
         print(f"{section}: {_told(judges.counts, section)}", flush=True)
     print(f"{len(judges.pending)} not judged, {time.monotonic() - started:.1f} s", flush=True)
     judges.pool.shutdown(wait=False, cancel_futures=True)
+    for judge in multiprocessing.active_children():  # who reads the survey's output would wait for them
+        judge.kill()
 
 
 def _done(out: Path) -> set[tuple[str, int]]:

@@ -105,6 +105,7 @@ class Prediction(Shown):
                 self.schedule,
                 unit,
                 self.kind,
+                epilogue,
                 alpha=alpha,
                 beta=joining[1],
                 c=joining[0],

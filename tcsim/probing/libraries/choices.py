@@ -114,7 +114,10 @@ def run_at(template: Launch, kind: GemmKind, shape: tuple[int, int, int], layout
             layers = _count(k, _count(k // splits, 8) * 8)
     grid = (*template.grid[:2], layers)
     lies = along_k(layout, m, n)
-    return replace(template, name=name, grid=grid, contiguous=lies, splits=splits, shape=(m, n), regions=(), pieces=1)
+    known = template.workspace if layers == template.layers else 0  # of another number of slices nobody said
+    return replace(
+        template, name=name, grid=grid, contiguous=lies, splits=splits, workspace=known, shape=(m, n), regions=(), pieces=1
+    )
 
 
 def _count(x: int, size: int) -> int:

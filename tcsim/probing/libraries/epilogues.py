@@ -6,6 +6,7 @@ biases and with max(0, ·); `tests/golden/gemm_schedules/survey-h200.json` holds
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from tcsim.probing.libraries.gemm_kernels import GemmKind, Launch
 from tcsim.schedule import Lanes, Tiled
 
 Floats = npt.NDArray[np.float32]
-C_WAYS = ("sum onto c", "c onto sum", "c onto the kept sum", "sum onto half c")
+C_WAYS = ("sum onto c", "c onto sum", "c onto the kept sum", "sum onto half c", "c beside sum")
 BIAS_WAYS = ("bias", "bias to what is kept")
 
 
@@ -29,7 +30,8 @@ class GemmEpilogue:
 
     c
         "sum onto c": fma(alpha, sum, beta·c). "c onto sum": fma(beta, c, alpha·sum). "c onto the kept sum": the same after
-        alpha·sum is rounded to the output's format. "sum onto half c": fma(alpha, sum, beta·c in float16).
+        alpha·sum is rounded to the output's format. "sum onto half c": fma(alpha, sum, beta·c in float16). "c beside sum":
+        alpha·sum + beta·c, both rounded before.
     bias
         "bias": added to that. "bias to what is kept": after that is rounded to the output's format.
     joins_first
@@ -60,41 +62,54 @@ class GemmEpilogue:
         with np.errstate(invalid="ignore", over="ignore"):
             d = total if a == 1 else (total * a).astype(np.float32)
             if beta and not self.joins_first:
-                d = self._with_c(total, d, a, b, np.asarray(c, np.float32), kind.out)
+                d = self.with_c(total, d, a, b, np.asarray(c, np.float32), kind.out)
             if bias is not None and not self.joins_first:
                 d = (d if self.bias == "bias" else kept_as(d, kind.out)) + np.asarray(bias, np.float32)
             if relu:
                 d = np.where(d < 0, np.float32(0), d)
         return kept_as(d, kind.out)
 
-    def _with_c(self, total: Floats, scaled: Floats, a: np.float32, b: np.float32, c: Floats, out: str) -> Floats:
+    def with_c(self, total: Floats, scaled: Floats, a: np.float32, b: np.float32, c: Floats, out: str) -> Floats:
+        """a·total + b·c, where `scaled` is a·total rounded."""
         if self.c == "c onto sum":
             return fused(b, c, scaled)
         if self.c == "c onto the kept sum":
             return fused(b, c, kept_as(scaled, out))
         other = (b * c).astype(np.float32)
+        if self.c == "c beside sum":
+            return scaled + other
         return fused(a, total, kept_as(other, "float16") if self.c == "sum onto half c" else other)
 
 
 def epilogue_of_kernel(launch: Launch, kind: GemmKind, alpha: float = 1.0, beta: float = 0.0) -> GemmEpilogue:
     """The epilogue of a kernel, for its alpha and beta."""
-    for name, multiplied in (("gemmSN_", "a"), ("gemv2N_", "vector")):
-        if launch.name.startswith(name):
+    for name, multiplied in (("gemmSN_", "a"), ("gemv2N_", "vector"), ("gemv2T_", "vector")):
+        if launch.name.startswith(name) and launch.layers == 1:
             return GemmEpilogue("c onto sum", BIAS_WAYS[0], alpha=multiplied)
     joins = launch.in_place and launch.name.startswith(("cutlass", "sgemm_largek"))
-    jet = launch.name.startswith("nvjet")
+    jet, dot = launch.name.startswith("nvjet"), launch.name.startswith("dot_kernel")
     if kind.accumulate == "float16":
         segments = "_xmma_" in launch.name
         order = "c onto the kept sum" if launch.reduced or segments else "sum onto half c"
     elif kind.out != "float32" and jet and not launch.reduced and alpha == beta == 1:
         order = "c onto the kept sum"
+    elif launch.reduced:  # c is taken by a kernel of its own
+        order = "sum onto c" if "_xmma_" in launch.name or dot else "c onto sum"
+    elif launch.name.startswith("sgemm_largek"):
+        order = "c beside sum"  # which another kernel multiplied by beta
     else:
-        halves = launch.name.startswith("cutlass") and kind.fmt in ("float16", "bfloat16")
-        odd = launch.name.startswith("cutlass") and "_align1" in launch.name
-        added = launch.reduced and "_xmma_" not in launch.name  # by a kernel of its own, which takes c
-        order = "c onto sum" if added or halves or odd else "sum onto c"
-    apart = launch.reduced and not jet and not launch.name.startswith("dot_kernel")
+        order = "c onto sum" if launch.name.startswith("cutlass") and _cutlass_takes_c(launch, kind) else "sum onto c"
+    apart = launch.reduced and not jet and not dot
     return GemmEpilogue(order, BIAS_WAYS[1] if apart else BIAS_WAYS[0], joins)
+
+
+def _cutlass_takes_c(launch: Launch, kind: GemmKind) -> bool:
+    """Whether a CUTLASS kernel adds beta·c to alpha·sum, and not the product with alpha to beta·c."""
+    if launch.in_place:
+        return True
+    if re.match(r"cutlass_\d+_tensorop_b?f16_s", launch.name):  # it stores halves
+        return False
+    return "_align1" in launch.name or kind.fmt in ("float16", "bfloat16")
 
 
 def joins_scaled(epilogue: GemmEpilogue, alpha: float, beta: float) -> bool:
@@ -108,24 +123,26 @@ def in_place(
     schedule: Tiled | Lanes,
     unit: Unit,
     kind: GemmKind,
+    epilogue: GemmEpilogue,
     *,
     alpha: float,
     beta: float,
     c: Any = None,
     **options: Any,
 ) -> Floats:
-    """alpha·A·B + beta·C where thread blocks add to the output in place: fma(beta, c, alpha·P) with P the first slice's sum, then
+    """alpha·A·B + beta·C where thread blocks add to the output in place: the first slice's sum P and c as the epilogue says, then
     each other slice's alpha·P, kept in `schedule.reduce` after every addition."""
     scalar: Any = np.float16 if kind.accumulate == "float16" else np.float32
     factor, onto = np.float32(scalar(alpha)), np.float32(scalar(beta))
     inside = Tiled(None, schedule.tile_k, schedule.instruction_k) if isinstance(schedule, Tiled) else Lanes()
     total: Any = None
     for ks in schedule.slices(a.shape[1]):
-        part = np.asarray(matmul(a[:, ks], b[ks], unit=unit, schedule=inside, **options), np.float32) * factor
+        own = np.asarray(matmul(a[:, ks], b[ks], unit=unit, schedule=inside, **options), np.float32)
+        part = own * factor
         if total is not None:
             part = total + part
         elif c is not None:
-            part = fused(onto, np.asarray(c, np.float32), part)
+            part = epilogue.with_c(own, part, factor, onto, np.asarray(c, np.float32), kind.out)
         total = kept_as(part, schedule.reduce)
     result: Floats = total
     return result

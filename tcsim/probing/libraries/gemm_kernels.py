@@ -7,6 +7,7 @@ a slice of split k is a multiple of 16 bytes. Trees of vector kernels were found
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -124,7 +125,7 @@ def schedule_of_kernel(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Sc
 def _kept(launch: Launch, kind: GemmKind) -> dict[str, Any]:
     """How partial results and their sum are kept."""
     if kind.accumulate == "float16":
-        return {"partial": "float16", "reduce": "float16"}
+        return {"partial": "float16", "reduce": "float16", "c_joins_first": launch.in_place}
     if kind.out == "float64":
         return {"c_joins_first": launch.in_place}
     if launch.in_place:
@@ -210,16 +211,22 @@ def _nvjet_splits(launch: Launch) -> int:
 
 
 def _xmma(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None:
-    found = re.search(r"_xmma_gemm_\w+_tilesize\d+x\d+x(\d+)_", launch.name)
+    found = re.search(r"_xmma_gemm_\w+_tilesize(\d+)x(\d+)x(\d+)_", launch.name)
     if found is None:
         return None
-    tile, fused = int(found[1]), "_ffma_" in launch.name
+    across, down, tile = map(int, found.groups())
+    fused = "_ffma_" in launch.name
     if "_segment_k_on_" in launch.name and launch.workspace > _FLAGS:
         return _segments(launch, kind, tile)
     if launch.layers < 2:
         return Lanes() if fused else Tiled()
     kept = {key: value for key, value in _kept(launch, kind).items() if key != "c_joins_first"}
-    order = "halves" if launch.custom == 1 and not launch.reduced else "ascending"  # half as many places as slices
+    numbers = across * down * math.prod(launch.grid) // launch.layers  # of a slice's result
+    places = launch.workspace // (numbers * (8 if kind.out == "float64" else 4))
+    # With half as many places as slices these meet in pairs; with one place, asked for or all there was room for, in turn, as
+    # where PyTorch took another number of slices than cublasLt names.
+    one = (places == 1 and launch.layers > 2) or launch.splits != launch.layers
+    order = "halves" if launch.custom == 1 and not launch.reduced and not one else "ascending"
     if fused:
         return Lanes(tile=tile, turns=launch.layers, parts=order, **kept)
     return Tiled(tile_k=tile, turns=launch.layers, tree=order, **kept)
@@ -243,7 +250,8 @@ def _gemvx(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | Non
         return None
     slice_k = -(-k // launch.layers) if launch.layers > 1 else None
     lanes = launch.block[0] if found[1] == "true" else launch.block[1]
-    chunk = 1 if launch.custom % 2 else min(-(-(slice_k or k) // lanes), 64)
+    most = 32 if kind.fmt == "float64" else 64
+    chunk = 1 if launch.custom % 2 else min(-(-(slice_k or k) // lanes), most)
     return Lanes(lanes, chunk, slice_k=slice_k, **_kept(launch, kind))
 
 
