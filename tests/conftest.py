@@ -49,8 +49,12 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what `-m` does not ask for
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     asked = config.option.markexpr or ""
+    if not any("::" in name for name in config.args):  # who names a test means it
+        for item in fresh.left_out(items):
+            item.add_marker(pytest.mark.soak)
     for item in items:
         if item.get_closest_marker("soak") and "soak" not in asked:
             item.add_marker(pytest.mark.skip(reason="a soak runs by `pytest -m soak`, minutes given by --soak-minutes"))

@@ -26,6 +26,7 @@ OVERFLOWS = ("inf", "saturate", "saturate_finite")
 
 @pytest.mark.parametrize("fmt", NARROW + CUSTOM, ids=ids)
 @pytest.mark.parametrize("source", ALL16)
+@pytest.mark.drawn(24)
 def test_every_input_of_16_bits(source, fmt):
     x = without_nan(ALL16[source], fmt)
     random = words(x.size).astype(np.float64)

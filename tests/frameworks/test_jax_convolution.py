@@ -35,6 +35,7 @@ def integers(*shape: int) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.drawn(3)
 def test_integers_are_exact_in_every_geometry(name: str) -> None:
     """Sums of small integers round nowhere: the emulation is JAX's own result, and so are its gradients."""
     left, right, options = CASES[name]

@@ -75,6 +75,7 @@ def test_every_instruction_assembles(target: str) -> None:
         "tcgen05.mxf4nvf4.m128n16k64.e2m1.e2m1.f32.ue4m3x16",
     ],
 )
+@pytest.mark.drawn(5)
 def test_gemm_of_an_instruction_compiles(name: str) -> None:
     row = named(name)
     build(matrix_source(row), row.target)
@@ -85,6 +86,7 @@ def test_volta_gemm_compiles_where_volta_does_or_for_the_next() -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_120"])
+@pytest.mark.drawn(1)
 def test_emulator_compiles(target: str) -> None:
     unit = tcsim.unit("h200", "bfloat16")
     build(aligned.aligned_source(unit, tcsim.Blocked(64).plan(256), True, aligned.BlockTile()), target)
@@ -113,11 +115,13 @@ def test_the_kernels_of_groups_compile(fmt: str) -> None:
     ("block", "total", "fmt", "rounding"),
     [(64, "float64", "float16", "rn"), (48, "float32", "bfloat16", "rn"), (256, "float32", "float16", "rn"), (64, "float32", "bfloat16", "rz")],
 )  # fmt: skip
+@pytest.mark.drawn(3)
 def test_fabsum_compiles(block: int, total: str, fmt: str, rounding: str, along_n: bool, tmp_path: Path) -> None:
     build_in_flight(fabsum_source(block, total, fmt, rounding, along_n), tmp_path)
 
 
 @pytest.mark.parametrize(("fmt", "along_n"), [*((fmt, False) for fmt in CHAINED), ("float16", True), ("bfloat16", True)])
+@pytest.mark.drawn(3)
 def test_a_units_own_chain_compiles(fmt: str, along_n: bool, tmp_path: Path) -> None:
     build_in_flight(wgmma_chain_source(fmt, fmt, along_n=along_n), tmp_path)
 
@@ -134,6 +138,7 @@ def test_what_surrounds_the_tensor_cores_compiles() -> None:
 
 
 @pytest.mark.parametrize(("gpu", "fmt"), [("a100", "bfloat16"), ("v100", "float16")])
+@pytest.mark.drawn(1)
 def test_ballast_compiles(gpu: str, fmt: str) -> None:
     unit = tcsim.unit(gpu, fmt)
     core = ballast.core_for(unit, "h200")

@@ -33,6 +33,7 @@ def drawn(fmt: Any, dtype: Any, rng: np.random.Generator) -> Any:
 
 @pytest.mark.parametrize("name", FORMS, ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.drawn(12)
 def test_which_values_a_format_has(name: Any, dtype: Any, fresh_seed: int) -> None:
     fmt, stored, machine = format_named(name), FORMATS[np.dtype(dtype).name], host.Host()
     x = drawn(fmt, dtype, np.random.default_rng(fresh_seed))

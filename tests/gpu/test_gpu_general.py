@@ -122,6 +122,7 @@ UNITS = [
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda u: f"{u.label} {u.rounding} {u.align_rounding}")
+@pytest.mark.drawn(10)
 def test_exact_kernel_equals_the_definition(unit: Unit, tmp_path: Path) -> None:
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:

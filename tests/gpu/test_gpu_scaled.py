@@ -99,6 +99,7 @@ def compare(units: Callable[[what_ifs.Draw], Unit], seed: int, problems: int) ->
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 @pytest.mark.parametrize("units", [of_mx, of_groups])
+@pytest.mark.drawn(2)
 def test_scaled_units_give_the_bits_of_the_definition(units: Callable[[what_ifs.Draw], Unit], seed: int) -> None:
     seen = compare(units, seed, 200)
     assert min(seen.values()) > 5, seen

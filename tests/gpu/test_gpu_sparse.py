@@ -49,6 +49,7 @@ def test_units_and_their_instructions() -> None:
 
 
 @ROWS
+@pytest.mark.drawn(5)
 def test_it_compiles(row: GpuInstruction) -> None:
     if not compiler.compiler_available():
         pytest.skip("no CUDA compiler here: neither nvcc nor NVRTC (pip install nvidia-cuda-nvrtc)")

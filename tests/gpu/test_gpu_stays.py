@@ -38,6 +38,7 @@ def test_the_way_on_a_gpu_takes_what_matmul_takes() -> None:
 
 
 @pytest.mark.parametrize("name", STAYS)
+@pytest.mark.drawn(12)
 def test_products_that_stay(name: str) -> None:
     arguments, options = STAYS[name]
     expected = outcome(tcsim.matmul, *arguments, **options)
@@ -65,6 +66,7 @@ def test_products_that_are_refused_with_the_words_of_the_host(name: str, monkeyp
 
 
 @pytest.mark.parametrize("name", THERE)
+@pytest.mark.drawn(30)
 def test_doors_whose_arrays_stay(name: str) -> None:
     work, given = THERE[name]
     expected, found = work(*(x.copy() for x in given)), work(*map(Elsewhere, given))

@@ -57,6 +57,7 @@ def test_exact_kernel_on_what_ifs(seed: int) -> None:
     ("align", "total"),
     [("rz", None), ("rz", "float32"), ("rd", None), ("rne", "float16"), ("rne", None), ("exact", "float64")],
 )
+@pytest.mark.drawn(4)
 def test_double_precision_kernel_on_what_ifs(align: str, total: str | None, seed: int) -> None:
     done = 0
     for i in range(80):

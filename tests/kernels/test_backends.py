@@ -77,6 +77,7 @@ def run(backend: str, problem: Problem) -> np.ndarray:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=label)
+@pytest.mark.drawn(150)
 def test_cpu_equals_reference(unit: Unit) -> None:
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
     @given(problem=problems(unit))
@@ -92,6 +93,7 @@ LARGE = [u for u in UNITS if u.rounding == "sr" or u.evidence != "?"]
 
 
 @pytest.mark.parametrize("unit", LARGE, ids=label)
+@pytest.mark.drawn(60)
 def test_large_tiles_and_threads(unit: Unit, fresh_seed: int) -> None:
     """Shapes that fill tiles, chunks and threads: one thread, two threads and the general kernel agree; half of the kinds of numbers."""
     rng = np.random.default_rng([fresh_seed, LARGE.index(unit)])

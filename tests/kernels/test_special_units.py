@@ -26,6 +26,7 @@ from tcsim.schedule import Blocked, Sequential
 
 
 @pytest.mark.parametrize("name", UNITS)
+@pytest.mark.drawn(10)
 def test_larger_problems(name: str, fresh_seed: int) -> None:
     fast = 0
     for number in range(20):

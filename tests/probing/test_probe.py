@@ -22,12 +22,8 @@ from tcsim.probing.result import explaining
 from tcsim.probing.vectors import batch_of, consistent, read_vectors
 
 
-def _some(cases: list[Any], every: int) -> list[Any]:
-    """Every `every`-th case, the others marked for a soak: what CI has time for."""
-    return [case if i % every == 0 else pytest.param(case, marks=pytest.mark.soak) for i, case in enumerate(cases)]
-
-
 @pytest.mark.parametrize("unit", distinct(), ids=label)
+@pytest.mark.drawn(36)
 def test_every_unit_of_the_table_is_found_blind(unit: Unit) -> None:
     """From its answers alone: a record that gives the same bits, the unit's row among those that do."""
     found = recovered(unit, f=simulator(unit), table=False)
@@ -48,7 +44,8 @@ WHAT_IFS = {
 }
 
 
-@pytest.mark.parametrize("name", _some(list(WHAT_IFS), 3))
+@pytest.mark.parametrize("name", WHAT_IFS)
+@pytest.mark.drawn(2)
 def test_what_ifs_are_found(name: str) -> None:
     unit = tcsim.unit("h200", "float16").replace(**WHAT_IFS[name])
     found = recovered(unit)
@@ -196,7 +193,8 @@ def test_vectors_leave_the_unit_that_made_them(tmp_path: Any) -> None:
 
 
 @needs_vectors
-@pytest.mark.parametrize("file", _some([f for f in files() if f in PUBLIC], 5))
+@pytest.mark.parametrize("file", [f for f in files() if f in PUBLIC])
+@pytest.mark.drawn(1)
 def test_vectors_of_gpus_leave_their_rows(file: str) -> None:
     from support.vectors import FOLDER
 
@@ -240,10 +238,10 @@ REGRESSIONS = (
     (0, 317), (0, 234), (9401, 306), (9402, 352), (9331, 79), (9401, 192), (9304, 189), (0, 20), (9513, 91), (9503, 24), (9500, 328),
     (9634, 361), (9624, 266), (9604, 60), (9615, 146), (9614, 181), (9166, 42), (9243, 214), (9243, 220), (9244, 468), (9246, 428),
 )  # fmt: skip
-_QUICK_ONES = 19  # the first take a second to five each; of the others those that take ten lie between what is picked
 
 
-@pytest.mark.parametrize("which", [*REGRESSIONS[:_QUICK_ONES], *_some(list(REGRESSIONS[_QUICK_ONES:]), 29)], ids=str)
+@pytest.mark.parametrize("which", REGRESSIONS, ids=str)
+@pytest.mark.drawn(8)
 def test_what_ifs_missed_once_are_found(which: tuple[int, int]) -> None:
     found = recover_one(*which)
     assert found["verdict"] == "equal", found

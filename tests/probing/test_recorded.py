@@ -83,6 +83,7 @@ def _golden() -> dict[str, recorded.Recorded]:
 
 
 @pytest.mark.parametrize("name", list(_golden()))
+@pytest.mark.drawn(5)
 def test_what_an_h200_answered_is_found_blind_again(name: str) -> None:
     """From the instruction's answers alone, without the table: the record of the table, as when the GPU was there."""
     box = _golden()[name]

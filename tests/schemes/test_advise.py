@@ -37,6 +37,7 @@ def test_what_is_advised_reaches_the_target(positive, target):
 
 @pytest.mark.parametrize("gpu", ["v100", "t4", "a100", "h200", "b200", "rtx-blackwell", "mi100", "mi210", "mi300x"])
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-6, 1e3, 1e-20, 1e4])
+@pytest.mark.drawn(20)
 def test_no_error_is_above_its_bound_whatever_the_scale(gpu, scale):
     """Words that go subnormal or vanish, at any k-chain of the unit: mmm-fabsum, ootomo and the INT8 triangle used to exceed theirs."""
     for distribution, kind, target in (

@@ -61,6 +61,7 @@ def never_exceeded(rng, unit, seed, rounds):
 
 @pytest.mark.parametrize("unit", UNITS, ids=label)
 @pytest.mark.parametrize("seed", seeds(11).values(), ids=["fixed", "fresh"])
+@pytest.mark.drawn(200)
 def test_no_input_exceeds_the_bound_of_a_unit(unit, seed):
     never_exceeded(np.random.default_rng(seed), unit, seed, 1)
 

@@ -31,6 +31,7 @@ def test_moduli_are_pairwise_coprime():
 @pytest.mark.parametrize("mode", ["fast", "accurate"])
 @pytest.mark.parametrize("moduli", [2, 5, 9, 15, 16, 17, 20])
 @pytest.mark.parametrize("k", [1, 37, 3000])
+@pytest.mark.drawn(21)
 def test_scheme_two_is_an_exact_product_of_truncated_matrices(moduli, mode, k):
     """Fractional inputs and more than 16 moduli (128-bit products): every digit against Python integers."""
     a, b = inputs.phi_range(3, k, 4, phi=1.0, seed=moduli)

@@ -14,7 +14,7 @@ from tcsim.studies import STUDIES
 from tcsim.studies.framework.base import Cell, Claim, Result
 from tcsim.studies.framework.verdicts import needed, settle
 
-_SETS = 12  # of needs that are looked at in a run
+_SETS = 5  # of needs that are looked at in a run
 EVERY = [pytest.param(name, marks=pytest.mark.xdist_group(name.replace("-", "_"))) for name in STUDIES]
 
 

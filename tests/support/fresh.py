@@ -3,9 +3,36 @@
 No other file of the tests draws a seed (`tests/test_house.py` sees to it): one that is not said cannot be tried again.
 """
 
+from __future__ import annotations
+
 import secrets
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
 
 SEED = secrets.randbits(32)  # `conftest.py` puts the seed that was asked for in its place, before any test is collected
+
+
+NOTEBOOKS = 4  # run where all are collected
+
+
+def left_out(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The cases of tests marked `drawn(count)`, and the notebooks, that this run's draw leaves to a soak."""
+    cases: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        marker = item.get_closest_marker("drawn")
+        if marker is not None:
+            cases[item.nodeid.partition("[")[0], marker.args[0]].append(item)
+        elif item.path.suffix == ".ipynb":
+            cases["notebooks", NOTEBOOKS].append(item)
+    left = []
+    for (name, count), found in sorted(cases.items()):
+        left += Random(f"{SEED} {name}").sample(found, max(0, len(found) - count))
+    return left
 
 
 def seeds(fixed: int) -> dict[str, int]:
