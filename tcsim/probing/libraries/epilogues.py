@@ -107,7 +107,7 @@ def _cutlass_takes_c(launch: Launch, kind: GemmKind) -> bool:
     """Whether a CUTLASS kernel adds beta·c to alpha·sum, and not the product with alpha to beta·c."""
     if launch.in_place:
         return True
-    if re.match(r"cutlass_\d+_tensorop_b?f16_s", launch.name):  # it stores halves
+    if re.match(r"cutlass_(75_|80_|80_wmma_)tensorop_b?f16_s", launch.name):  # it stores halves
         return False
     return "_align1" in launch.name or kind.fmt in ("float16", "bfloat16")
 

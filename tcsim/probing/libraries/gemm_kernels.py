@@ -261,6 +261,8 @@ def _gemv(launch: Launch, kind: GemmKind, unit: Unit, k: int) -> Schedule | None
     name = launch.name
     if re.match(r"gemvNSP_kernel<\w+, \w+, \w+, \w+, 1, (16|32), 4, ", name):
         return Lanes(launch.block[1], 4, slice_k=slice_k, **kept)
+    if name.startswith("gemmk1_kernel") and k == 1:
+        return Lanes()
     columns = re.match(r"gemv2N_kernel<\w+, \w+, \w+, \w+, \w+, \w+, 128, (\d+), ", name)
     if columns is not None and slice_k is None:
         return Lanes(int(columns[1]), None)
