@@ -105,10 +105,8 @@ def expected(
     c = hashed_values(rows, call.n, kind.out, "c", seed_of(call, z))[:, columns] if call.beta else None
     bias = hashed_values([0], call.n, kind.out, "bias", seed_of(call, z))[:, columns] if call.bias else None
     beta = call.beta
-    if (
-        call.bias and call.n == 1 and call.op.startswith("torch")
-    ):  # PyTorch copies it to the output, onto which the product goes
-        c, bias, beta = bias, None, 1.0
+    if call.bias and call.n == 1 and call.op.startswith("torch"):
+        c, bias, beta = bias, None, 1.0  # PyTorch copies the bias to the output, onto which the product goes
     epilogue = other or epilogue_of_kernel(launch, kind, call.alpha, beta)
     scaled = joins_scaled(epilogue, call.alpha, beta)
     joining = (bias if c is None else c if scaled else np.float32(beta) * c) if epilogue.joins_first else None

@@ -1,7 +1,7 @@
 """What a GEMM library's kernels do after the sum: D = max(0, alpha·A·B + beta·C + bias), which roundings in which order.
 
 Seen on an NVIDIA H200 (cuBLAS 13.1.1), every kernel family of `gemm_kernels` with alpha and beta of 1, 0.5, 0.7 and 0.3, with
-biases and with max(0, ·); `tests/golden/gemm_schedules/survey-h200.json` holds the counts.
+biases and with max(0, ·); `docs/how-we-know.md` has the counts.
 """
 
 from __future__ import annotations
