@@ -19,6 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="seed of what is drawn afresh; drawn, and shown by each test that fails, if not given",
     )
+    group.addoption("--all-cases", action="store_true", help="run every case of the tests that draw theirs")
     group.addoption("--soak-minutes", type=float, default=10.0, help="how long `-m soak` draws units")
     group.addoption("--soak-units", choices=("any", "special"), default="any", help="which: any, or past the plain aligned sum")
     group.addoption("--soak-jobs", type=int, default=1, help="processes that draw them")
@@ -52,7 +53,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what `-m` does not ask for
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     asked = config.option.markexpr or ""
-    if not any("::" in name for name in config.args):  # who names a test means it
+    named = any("::" in name for name in config.args)  # who names a test means it
+    if not named and not config.getoption("all_cases"):
         for item in fresh.left_out(items):
             item.add_marker(pytest.mark.soak)
     for item in items:

@@ -72,7 +72,7 @@ class Copy:
         environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
         if "kernels" in mutant.file:
             environment["XDG_CACHE_HOME"] = str(self.folder / "cache")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--all-cases", *mutant.tests]
         try:
             done = run(command, cwd=self.folder, env=environment, stdout=DEVNULL, stderr=DEVNULL, timeout=seconds, check=False)
             return done.returncode == 0

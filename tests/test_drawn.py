@@ -15,6 +15,11 @@ import pytest
 def test_some(i: int) -> None:
     pass
 
+@pytest.mark.parametrize("i", [0, *(pytest.param(i, marks=pytest.mark.soak) for i in range(1, 9))])
+@pytest.mark.drawn(1)
+def test_one(i: int) -> None:
+    pass
+
 @pytest.mark.parametrize("i", range(5))
 def test_all(i: int) -> None:
     pass
@@ -41,14 +46,17 @@ def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
 
 def test_each_run_draws_its_own_and_a_soak_runs_the_others(folder: pytest.Pytester) -> None:
     first, skipped = run(folder, "--soak-seed", "1")
-    assert (len(first), skipped) == (7 + 5, 33)
+    assert (len(first), skipped) == (7 + 1 + 5, 33 + 8)
+    assert "test_one[0]" in first
     assert run(folder, "--soak-seed", "1")[0] == first
     assert run(folder, "--soak-seed", "2")[0] != first
     others, _ = run(folder, "--soak-seed", "1", "-m", "soak")
-    assert len(others) == 33
+    assert len(others) == 33 + 8
     assert not first & others
 
 
-def test_who_names_a_test_runs_all_of_it(folder: pytest.Pytester) -> None:
+def test_who_names_a_test_or_asks_for_all_cases_runs_them(folder: pytest.Pytester) -> None:
     ran, skipped = run(folder, "test_cases.py::test_some")
     assert (len(ran), skipped) == (40, 0)
+    ran, skipped = run(folder, "--all-cases")
+    assert (len(ran), skipped) == (40 + 1 + 5, 8)

@@ -31,7 +31,6 @@ _SLOW = ("another precision", "fewer bits of another format")  # a minute each o
 
 
 @pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.soak) if x in _SLOW else x for x in ONCE])
-@pytest.mark.drawn(2)
 def test_boxes_that_ended_in_an_error_once(name: str) -> None:
     assert not wrong_verdict(ONCE[name])
 

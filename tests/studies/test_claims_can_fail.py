@@ -116,7 +116,6 @@ STARTS: dict[str, tuple[Callable[[Any], Any], ...]] = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.xdist_group(n.replace("-", "_"))) for n in STUDIES])
-@pytest.mark.drawn(6)
 def test_every_claim_can_hold_and_can_fail(name: str) -> None:
     outcome = quick(name)
     study = tcsim.study.study(name)

@@ -25,6 +25,8 @@ def left_out(items: list[pytest.Item]) -> list[pytest.Item]:
     cases: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("drawn")
+        if item.get_closest_marker("soak"):
+            continue
         if marker is not None:
             cases[item.nodeid.partition("[")[0], marker.args[0]].append(item)
         elif item.path.suffix == ".ipynb":
