@@ -15,13 +15,13 @@ from support.whatifs import label
 
 import tcsim
 from tcsim.fp.codes import decode
-from tcsim.fp.formats import FORMATS
+from tcsim.fp.formats import FORMATS, Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.fast import run, thin_drive
 from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES
 from tcsim.kernels.fast.thin_scaled import exact_in_float64
-from tcsim.problem import Operand, Problem
+from tcsim.problem import Codes, Operand, Problem
 from tcsim.reference.dot import multiply_reference
 from tcsim.schedule import Schedule, Sequential
 
@@ -98,6 +98,35 @@ def test_a_single_special_value(unit: Unit, walked: list[bool]) -> None:
             a[0, 1, rng.integers(120)] = code
         assert agree(replace(plain, a=Operand(a, plain.a.stored), b=Operand(b, plain.b.stored)))
     assert not any(walked[1:])
+
+
+NEAR_LEAST = [H200, BF16, E4M3, V100, tcsim.unit("h200", "tfloat32"), tcsim.unit("h200", "float16").replace(rounding="rne")]
+
+
+def near_least(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...], scarce: float) -> Codes:
+    """Zeros, subnormals and the least normals; of some other magnitude with probability `scarce`; of either sign."""
+    least = 1 << fmt.mantissa_bits
+    few = rng.integers(0, 3 * least, shape) * rng.integers(0, 2, shape)
+    magnitude = np.where(rng.random(shape) < scarce, rng.integers(0, (fmt.max_code >> fmt.padding) // 2, shape), few)
+    return (magnitude << fmt.padding | rng.integers(0, 2, shape) << (fmt.width - 1)).astype(fmt.storage)
+
+
+@pytest.mark.parametrize("unit", NEAR_LEAST, ids=label)
+def test_blocks_whose_largest_product_is_hardly_normal(unit: Unit, walked: list[bool], fresh_seed: int) -> None:
+    """Zeros and subnormals of b across from the largest of a, in columns that have nothing else and in those that have."""
+    for number in range(24):
+        rng = np.random.default_rng([fresh_seed, number])
+        m, n, k = int(rng.integers(1, 4)), int(pick(rng, (1024, 1090, 2048))), 33 + int(rng.integers(0, 60))
+        a, b = (
+            near_least(rng, f, s, pick(rng, (0.0, 0.02, 0.3))) for f, s in ((unit.a_format, (m, k)), (unit.b_format, (k, n)))
+        )
+        b[:, rng.random(n) < 0.1] = 0
+        c = np.float32(2.0) ** rng.integers(-140, 3, (1, m, n))
+        c = np.where(rng.random(c.shape) < 0.5, 0, c).astype(np.float32).view(np.uint32)
+        plan = draw_schedule(rng, unit, ("float32",)).plan(k)
+        problem = Problem(unit, plan, Operand(a[None], unit.a_format), Operand(b[None], unit.b_format), c)
+        assert agree(problem), (number, problem.shape)
+    assert any(walked)
 
 
 @pytest.mark.parametrize("kind", ["mid", "zeros", "tiny"])

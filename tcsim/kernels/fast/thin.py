@@ -8,8 +8,11 @@ values
     the biases differ goes into a. Codes of bfloat16 are the upper halves of float32 patterns.
 exponents
     With x' = max(|x|, least normal) as a code and the exponent ea of a moved to where codes have theirs, the largest of
-    b' + ea over a block has the block's exponent in its field: fractions do not carry. Products that are zero are left out.
-    Codes of 16 bits are added 32 at a time, as unsigned numbers that cannot overflow (`thin_form`).
+    x' + ea over a block's products that are not zero has the block's exponent in its field: fractions do not carry.
+    Where the largest of |x| + ea reaches the largest ea and the least normal it is that number: what |x| below the least normal
+    adds up to, zero included, is less, and so is what x' adds up to there. Other panels are looked at again, product by product.
+    Where a is zero neither it nor x counts: both are masked. Codes of 16 bits are added 32 at a time, as unsigned numbers that
+    cannot overflow (`thin_form`).
 
 Infinities and NaN of b raise the processor's invalid flag when products become integers; the driver asks for it and leaves such
 problems to others. A chain's accumulators stay in memory while a few blocks of k are walked: b is read line by line.
@@ -25,13 +28,12 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Abreast, Emitted, Variable, singly
+from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, LINE, Abreast, Emitted, Variable, singly
 from tcsim.kernels.fast.round import Par
 from tcsim.kernels.fast.tile import PANEL, Range, Tile
 
 HALVES, BRAIN, FLOATS, BYTES = range(4)  # how b lies: float16's fields, bfloat16's, float32's; bytes, which become halves
 VECTORS_OF_ROW = PANEL // LANES
-_LINE = 64  # bytes of a line of a cache
 
 
 class FlatRow:
@@ -64,29 +66,50 @@ class FlatRow:
 
     def tops(self, j: Emitted, k: Emitted, stop: Emitted) -> list[Emitted]:
         """The exponent of each vector's block before c is looked at, as a field of float32 in place."""
-        places = range(0, PANEL, self.lanes)
-        zero = ops.constant(self.b, ir.VectorType(self.kind, self.lanes), 0)
-        found = [Variable(self.b, zero) for _ in places]
-        magnitude = (1 << (self.kind.width - 1)) - 1
-
-        def see(k: Emitted) -> None:
-            mine, mask = (
-                ops.emit_load(self.b, self.arg[name], k).spread(LANES).bits_as(self.kind, self.lanes) for name in ("ea", "mask")
-            )
-            for place in range(0, PANEL * self.item, _LINE):  # of the next panel, which is on another line for every k
-                ops.emit_prefetch(self.b, self.address(k, j + PANEL) + place, 3)
-            for place, top in zip(places, found, strict=True):
-                codes = self.codes(k, j, place, self.kind, self.lanes)
-                sums = (codes & magnitude).call("umax", self.least) + mine
-                some = (codes & mask).compare("!=", 0)
-                top.set(some.where(top.get().call("umax", sums), top.get()))
-
-        ops.each(self.b, k, stop, see)
+        found, most = self._largest_sums(j, k, stop)
+        lowest = found[0].get()
+        for top in found[1:]:
+            lowest = lowest.call("umin", top.get())
+        with self.b.if_then(lowest.compare("u<", most + self.least).any().v, likely=False):
+            for place, top in zip(range(0, PANEL, self.lanes), found, strict=True):
+                top.set(self._largest_product(j + place, k, stop))
         fields = [top.get() >> self.shift for top in found]
         if self.form != FLOATS:
             halves = (list(range(LANES)), list(range(LANES, 2 * LANES)))
             fields = [field.lanes(half).cast(I32, "zext") for field in fields for half in halves]
         return [self.in_place(field) for field in fields]
+
+    def _zero(self) -> Variable:
+        return Variable(self.b, ops.constant(self.b, ir.VectorType(self.kind, self.lanes), 0))
+
+    def _of_a(self, name: str, k: Emitted) -> Emitted:
+        return ops.emit_load(self.b, self.arg[name], k).spread(LANES).bits_as(self.kind, self.lanes)
+
+    def _largest_sums(self, j: Emitted, k: Emitted, stop: Emitted) -> tuple[list[Variable], Emitted]:
+        """The largest |x| + ea of each column, whatever x, and the largest ea."""
+        places = range(0, PANEL, self.lanes)
+        found, most = [self._zero() for _ in places], self._zero()
+
+        def see(k: Emitted) -> None:
+            mine, mask = self._of_a("ea", k), self._of_a("mask", k)
+            most.set(most.get().call("umax", mine))
+            for place in range(0, PANEL * self.item, LINE):  # of the next panel, which is on another line for every k
+                ops.emit_prefetch(self.b, self.address(k, j + PANEL) + place, 3)
+            for place, top in zip(places, found, strict=True):
+                codes = self.codes(k, j, place, self.kind, self.lanes)
+                top.set(top.get().call("umax", (codes & mask) + mine))
+
+        ops.each(self.b, k, stop, see)
+        return found, most.get()
+
+    def _largest_product(self, j: Emitted, k: Emitted, stop: Emitted) -> Emitted:
+        """The largest x' + ea of a vector of columns over the products that are not zero."""
+        top = self._zero()
+        with ops.loop(self.b, stop, 1, k) as line:
+            x = self.codes(line, j, 0, self.kind, self.lanes) & self._of_a("mask", line)
+            sums = x.call("umax", self.least) + self._of_a("ea", line)
+            top.set(x.compare("!=", 0).where(top.get().call("umax", sums), top.get()))
+        return top.get()
 
     def in_place(self, field: Emitted) -> Emitted:
         """A sum of exponent fields as that of float32, 0 being no product; as `Tile.exponents` has it."""
@@ -140,6 +163,32 @@ class FlatRow:
             if seen:
                 old = ops.emit_load(b, self.arg["bad"], j + i * LANES, LANES)
                 ops.emit_store(b, old | seen[i].bad().cast(I8, "zext"), self.arg["bad"], j + i * LANES)
+
+
+def _copy(b: ir.IRBuilder, **arg: Any) -> None:
+    """Lines of b side by side, a line of the cache at a time; the codes behind them are asked for."""
+    v = {name: Emitted(b, arg[name]) for name in _COPY}
+    with ops.loop(b, v["lines"]) as k, ops.loop(b, v["bytes"], LINE) as j:
+        source = v["source"] + k * v["step"] + j
+        ops.emit_prefetch(b, source + v["bytes"], 2)
+        codes = ops.emit_load(b, b.inttoptr(source.v, I8.as_pointer()), 0, LINE)
+        ops.emit_store(b, codes, b.inttoptr(arg["target"], I8.as_pointer()), k * v["bytes"] + j)
+
+
+_COPY = ("target", "source", "step", "lines", "bytes")
+
+
+@intrinsic
+def copy_lines(typingctx, numbers):
+    """Lines of `bytes`, a multiple of 64, to lines that lie side by side. numbers: `_COPY`."""
+    arguments = dict.fromkeys(_COPY, I64)
+
+    def codegen(context, builder, signature, args):
+        values = [builder.extract_value(args[0], i) for i in range(len(_COPY))]
+        builder.call(ops.function(builder.module, "tcsim_copy_lines", arguments, _copy), values)
+        return context.get_dummy_value()
+
+    return types.void(numbers), codegen
 
 
 def _widen(b: ir.IRBuilder, **arg: Any) -> None:

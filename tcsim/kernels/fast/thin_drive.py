@@ -23,7 +23,7 @@ from tcsim.kernels.fast.record import A_OFFSET, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, FastJob, fold_segment, held_rounding, job_of, start, store
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD, Par
 from tcsim.kernels.fast.scales import FAR, shifts
-from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, widen_codes8
+from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, copy_lines, widen_codes8
 from tcsim.kernels.fast.thin_scaled import exact_in_float64
 from tcsim.kernels.fast.thin_walk import call_row, thin_row_of
 from tcsim.kernels.fast.tile import CARRY, FOLDED, NO_SCALES, PANEL, PLAIN, SHIFTED, WIDE
@@ -34,6 +34,10 @@ MOST_ROWS = 4  # from here on packing is paid for
 LEAST = 1 << 16  # elements of b from which on another kernel is worth its compiling
 # Of a task: accumulators, packed a, and lines of b (32 where nothing is said) that stay in the first cache.
 _COLUMNS, _CHUNK, _RUN = 4096, 4096, {BYTES: 64, FLOATS: 16}
+_COPIED = (
+    128  # columns that are copied first where lines of b meet in the cache: bytes apart, and how many of them there is room for
+)
+_APART, _WAYS = 2048, 8
 _KINDS = (NATIVE, MASKED, AWAY, HALF, INTEGER, ODD)
 _SHIFT = {BRAIN: 7, FLOATS: 23}
 
@@ -104,8 +108,9 @@ def pack_rows(job, how, arrays, spare, t, i0, rows, k0, depth, line, ea, mask):
         for at in range(i * line, i * line + depth):
             code = np.int64(np.int16(arrays[1][2 * at]))
             field = (code + how.offset) << how.shift
-            ea[at] = np.uint32(field if how.shift == 23 else field | field << 16)
-            mask[at] = np.uint32(full if code != WORD_ZERO else 0)
+            some = code != WORD_ZERO
+            ea[at] = np.uint32((field if how.shift == 23 else field | field << 16) if some else 0)
+            mask[at] = np.uint32(full if some else 0)
             arrays[0][at] *= np.float32(how.factor)
 
 
@@ -172,7 +177,7 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
         a = (room(job.m * line, np.float32), room(2 * job.m * line, np.uint16), numbers_a, report)
         ea, mask = room(job.m * line, np.uint32), room(job.m * line, np.uint32)
         spare = zeros(job.m * job.chunk * min(job.a_item, 4) + LANES, np.uint8)
-        narrow, panel = zeros(PANEL * job.sub if bytes_ else 0, np.uint8), zeros(PANEL * job.sub * item, np.uint8)
+        narrow, panel = zeros(PANEL * job.sub if bytes_ else 0, np.uint8), zeros(_COPIED * job.sub * item, np.uint8)
         c, bad = zeros(job.m * pitch, np.float32), zeros(job.m * pitch, np.uint8)
         total = zeros(job.m * pitch if sums else 0, np.float64)
         entries = -(-job.chunk // job.scale_width) if scaled else np.int64(0)
@@ -235,6 +240,10 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
                                                       how.magnitude, how.largest))  # fmt: skip
                                 at, step = place, np.int64(PANEL * item)
                             count = np.int64(PANEL)
+                        elif job.block > _WAYS and job.b_k % _APART == 0:
+                            count = min(np.int64(_COPIED), whole - j)
+                            copy_lines((place, source + j * item, job.b_k, depth, count * item))
+                            at, step = place, count * item
                         for i in range(rows):
                             call_row(walk, (a[0], ea, mask, c, bad, sa, sb, groups, par),
                                      (i * line + p, i * pitch + j, i * entries + p // job.scale_width, j, at, step, count, depth, how.least, how.rebase,
