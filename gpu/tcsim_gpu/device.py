@@ -13,9 +13,11 @@ class NoGPU(RuntimeError):
     """A GPU verb was asked for where CuPy or a CUDA device is missing; the message says which and how to get it."""
 
 
-def cupy_packages() -> list[str]:
+@cache
+def cupy_packages() -> tuple[str, ...]:
     """The installed CuPy distributions; more than one shadow each other and cannot work."""
-    return sorted({d.metadata["Name"] for d in distributions() if (d.metadata["Name"] or "").lower().startswith("cupy")})
+    names = {d.metadata["Name"] or "" for d in distributions()}  # of all that is installed: a tenth of a second
+    return tuple(sorted(name for name in names if name.lower().startswith("cupy")))
 
 
 @cache

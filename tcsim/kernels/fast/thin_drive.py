@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tcsim.codegen.directed import has_rounded_conversions
 from tcsim.codegen.jit import inline_ir, kernel_uncounted, no_refcount, variant
 from tcsim.codegen.scalar_ops import use_rounding
 from tcsim.codegen.scratch import address_of, release, room, zeros
@@ -167,7 +168,7 @@ def gather_panel(job, target, source, count, depth, to, size):
 def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
     """The compiled driver of rows (`thin_row_of`) for a form of b's codes, a size of results, whether the schedule sums, and a use of scales."""
     size, item = {BYTES: 1, FLOATS: 4}.get(form, 2), 4 if form == FLOATS else 2
-    bytes_, side, scaled = form == BYTES, square(size), scaling != NO_SCALES
+    bytes_, side, scaled, meets = form == BYTES, square(size), scaling != NO_SCALES, not has_rounded_conversions()
 
     def work(first, last, walk, given, how, par, numbers_a, bounds, table, out, left, special):
         """Tasks first … last; special[task] is set where an operand is infinite or NaN, and nothing is written then."""
@@ -240,7 +241,7 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
                                                       how.magnitude, how.largest))  # fmt: skip
                                 at, step = place, np.int64(PANEL * item)
                             count = np.int64(PANEL)
-                        elif job.block > _WAYS and job.b_k % _APART == 0:
+                        elif meets and job.block > _WAYS and job.b_k % _APART == 0:
                             count = min(np.int64(_COPIED), whole - j)
                             copy_lines((place, source + j * item, job.b_k, depth, count * item))
                             at, step = place, count * item
