@@ -101,9 +101,10 @@ class KeyedCache(FunctionCache):  # type: ignore[misc]
     so that none ever found what another had compiled. Here its name says what it is made of (`jit.variant`).
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], folder: Path | None = None) -> None:
+        """folder: where its files lie; if None where Numba would have them, a folder for each path that the source has."""
         super().__init__(function)
-        self._cache_file = KeyedFiles(self._cache_path, self._impl.filename_base)
+        self._cache_file = KeyedFiles(folder or self._cache_path, self._impl.filename_base)
 
     def _index_key(self, signature: Any, codegen: Any) -> tuple[object, ...]:
         function = self._py_func

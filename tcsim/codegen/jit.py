@@ -49,6 +49,16 @@ def cache_folder() -> Path:
     return folder
 
 
+@cache
+def module_folder(module: str) -> Path | None:
+    """Where the kernels of a module lie: of one that `cache_folder` hashes the same wherever it is installed."""
+    if not module.startswith(tuple(f"tcsim.{folder}." for folder in COMPILED)):
+        return None
+    folder = cache_folder() / module
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def variant(*made_of: object) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Name a function that a factory makes after what it is made of.
 
@@ -84,7 +94,7 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
         previous = config.CACHE_DIR
         config.CACHE_DIR = str(cache_folder())
         try:
-            made._cache = KeyedCache(function)
+            made._cache = KeyedCache(function, module_folder(function.__module__))
         finally:
             config.CACHE_DIR = previous
     return made

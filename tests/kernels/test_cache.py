@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -166,9 +167,9 @@ from support.whatifs import distinct, whatifs
 from tcsim.kernels import dispatch
 
 rng = np.random.default_rng(int(sys.argv[1]))
-some = [unit for unit in whatifs() if rng.random() < 1 / 3]
+some = [unit for unit in whatifs() if rng.random() < 1 / 9]
 with event.install_recorder("numba:compile") as compiled:
-    for unit in [*distinct(), *some]:
+    for unit in [*(unit for unit in distinct() if rng.random() < 1 / 3), *some]:
         for _ in range(2):
             dispatch.multiply_cpu(draw_problem(rng, unit), 1)
     numba.njit(lambda x: x)(1)
@@ -178,7 +179,7 @@ for _, happened in compiled.buffer:
 
 
 def test_a_second_process_compiles_nothing(fresh_seed: int) -> None:
-    """All units of the table and a third of a grid of what-ifs, two drawn problems each: what one process compiled, the next loads."""
+    """A third of the table's units and a ninth of a grid of what-ifs, two drawn problems each: what one process compiled, the next loads."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     _, second = (
         subprocess.run(
@@ -192,6 +193,38 @@ def test_a_second_process_compiles_nothing(fresh_seed: int) -> None:
         for _ in range(2)
     )
     assert set(second.stdout.split()) == {"<lambda>"}, f"what is kept nowhere, and compiled again: {second.stdout}"
+
+
+_ROUND = """
+import numpy as np
+import tcsim
+from numba.core import event
+with event.install_recorder("numba:compile") as compiled:
+    assert tcsim.round_to(np.float32([1 + 2.0**-11]), "float16")[0] == 1
+print(tcsim.__file__, len(compiled.buffer))
+"""
+
+
+def test_a_package_at_another_place_compiles_nothing(tmp_path: Path) -> None:
+    """The same sources installed twice, as in two virtual environments or beside a checkout, have their kernels in common."""
+    package = Path(jit.__file__).parents[1]
+    shutil.copytree(package, tmp_path / "elsewhere" / "tcsim", ignore=shutil.ignore_patterns("__pycache__"))
+    compiled = {}
+    for place in (package.parent, tmp_path / "elsewhere"):
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(place)}
+        told = subprocess.run(
+            [sys.executable, "-c", _ROUND],
+            env=environment,
+            cwd=tmp_path,
+            check=True,
+            timeout=900,
+            capture_output=True,
+            text=True,
+        )
+        path, number = told.stdout.split()
+        assert Path(path).is_relative_to(place)
+        compiled[place] = int(number)
+    assert list(map(bool, compiled.values())) == [True, False]
 
 
 def test_what_a_factory_makes_needs_a_name() -> None:
