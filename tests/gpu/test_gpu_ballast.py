@@ -150,6 +150,7 @@ def test_the_step_on_the_host_is_hoppers(unit: Unit, tmp_path: Path) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+@pytest.mark.drawn(1)
 def test_the_kernel_on_the_host(seed: int) -> None:
     left = 0
     for index in range(9):
@@ -196,6 +197,7 @@ def at_an_edge(draw: what_ifs.Draw, unit: Unit, m: int, n: int, k: int) -> Probl
 
 @needs_compiler
 @pytest.mark.parametrize("seed", [20261122, 22, SEEDS["fresh"]], ids=["tells a bound too low", "tells a sign unseen", "fresh"])
+@pytest.mark.drawn(2)
 def test_sums_that_cross_a_power_of_two(seed: int) -> None:
     for index in range(8):
         draw = what_ifs.Draw((seed, 3, index))

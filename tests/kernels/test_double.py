@@ -48,7 +48,7 @@ def by_double(problem: Problem) -> tuple[Codes, int]:
 @pytest.mark.parametrize("rounding", UNIT_MODES)
 @pytest.mark.parametrize("block", [1, 2, 3, 4])
 @pytest.mark.parametrize("unit", [FP64, FP32], ids=["float64", "float32"])
-@pytest.mark.drawn(28)
+@pytest.mark.drawn(20)
 def test_exact_sums(unit: Unit, block: int, rounding: str, fresh_seed: int) -> None:
     """Chains of single products, and blocks of several."""
     rng, kind = np.random.default_rng(fresh_seed), unit.a_format

@@ -64,7 +64,7 @@ def agree(problem: Problem, threads: int = 1) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unit", UNITS, ids=label)
-@pytest.mark.drawn(18)
+@pytest.mark.drawn(12)
 def test_equals_the_general_kernel(unit: Unit, kind: str, walked: list[bool]) -> None:
     for i, shape in enumerate(SHAPES):
         schedule = schedules(shape[3], unit)[(i + KINDS.index(kind)) % 5]
@@ -212,7 +212,7 @@ def scaled_problem(rng: np.random.Generator, unit: Unit) -> Problem:
 
 
 @pytest.mark.parametrize("unit", SCALED, ids=label)
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(2)
 def test_block_scales(unit: Unit, walked: list[bool], fresh_seed: int) -> None:
     for seed in (5, fresh_seed):
         for number in range(60):

@@ -31,11 +31,13 @@ _SLOW = ("another precision", "fewer bits of another format")  # a minute each o
 
 
 @pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.soak) if x in _SLOW else x for x in ONCE])
+@pytest.mark.drawn(1)
 def test_boxes_that_ended_in_an_error_once(name: str) -> None:
     assert not wrong_verdict(ONCE[name])
 
 
 @pytest.mark.parametrize("number", range(2))
+@pytest.mark.drawn(1)
 def test_boxes_drawn_afresh(number: int, fresh_seed: int) -> None:
     assert not wrong_verdict(drawn(fresh_seed, number))
 
