@@ -33,16 +33,18 @@ def pack_a(job, arrays, edge, spare, t, i0, rows, columns, k0, depth, pitch, val
     origin, groups = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k, VECTORS * job.bits // 32
     for i in range(0, rows, LANES):
         count = min(np.int64(LANES), rows - i)
-        source, row_step = make_contiguous(spare, job.a_item, origin + i * job.a_row, job.a_row, count, job.a_k, depth)
+        source, row_step = make_contiguous(
+            job.packing, spare, job.a_item, origin + i * job.a_row, job.a_row, count, job.a_k, depth
+        )
         numbers = (source, depth, row_step, count, pitch, pitch)
         if values_only:
-            unpack_rows(VALUES, arrays, min(job.a_item, 4), i * pitch, np.int64(0), numbers)
+            unpack_rows(job.packing, VALUES, arrays, min(job.a_item, 4), i * pitch, np.int64(0), numbers)
         else:
             if columns >= PANEL:
-                unpack_rows(ALONE, arrays, min(job.a_item, 4), i * pitch, i * pitch, numbers)
+                unpack_rows(job.packing, ALONE, arrays, min(job.a_item, 4), i * pitch, i * pitch, numbers)
             if columns % PANEL:
                 beside = (arrays[0], edge, arrays[2], arrays[3])
-                unpack_rows(BELOW, beside, min(job.a_item, 4), i * pitch, i // VECTORS * groups * pitch, numbers)
+                unpack_rows(job.packing, BELOW, beside, min(job.a_item, 4), i * pitch, i // VECTORS * groups * pitch, numbers)
 
 
 @inline_ir
@@ -57,18 +59,26 @@ def pack_b(job, side, arrays, spare, columns, depth, values_only):
         wide = columns - j >= PANEL
         width = np.int64(PANEL) if wide else np.int64(LANES)
         count = min(width, columns - j)
-        source, row_step = make_contiguous(spare, size, address + j * across, along, depth, across, count)
+        source, row_step = make_contiguous(job.packing, spare, size, address + j * across, along, depth, across, count)
         item, lines = min(size, 4), depth
         if count == width and row_step == width * item:  # lines without gaps are one
             count, lines = count * depth, np.int64(1)
         if values_only:
-            unpack_rows(VALUES, arrays, item, j * job.chunk, np.int64(0), (source, count, row_step, lines, width, np.int64(0)))
+            unpack_rows(
+                job.packing,
+                VALUES,
+                arrays,
+                item,
+                j * job.chunk,
+                np.int64(0),
+                (source, count, row_step, lines, width, np.int64(0)),
+            )
         elif wide:
             numbers = (source, count, row_step, lines, width, groups * LANES)
-            unpack_rows(BESIDE, arrays, item, j * job.chunk, codes, numbers)
+            unpack_rows(job.packing, BESIDE, arrays, item, j * job.chunk, codes, numbers)
         else:
             numbers = (source, count, row_step, lines, width, np.int64(LANES))
-            unpack_rows(ALONE, arrays, item, j * job.chunk, codes, numbers)
+            unpack_rows(job.packing, ALONE, arrays, item, j * job.chunk, codes, numbers)
         j, codes = j + width, codes + groups * LANES * job.chunk
 
 
@@ -100,17 +110,17 @@ def multiply_packed(job, columns, depth, b, other):
 
 
 @inline_ir
-def mark_specials(arrays, spare, item, address, across, count, along, depth, marks, values_only):
+def mark_specials(job, arrays, spare, item, address, across, count, along, depth, marks, values_only):
     """Find the lines (rows of a, columns of b) of a chunk that hold NaN or infinities; `arrays` are scratch."""
     report, zero = arrays[3], np.int64(0)
     for i in range(count):
         report[0] = 0
-        source, _ = make_contiguous(spare, item, address + i * across, across, np.int64(1), along, depth)
+        source, _ = make_contiguous(job.packing, spare, item, address + i * across, across, np.int64(1), along, depth)
         numbers = (source, depth, zero, np.int64(1), zero, zero)
         if values_only:
-            unpack_rows(VALUES, arrays, min(item, 4), zero, zero, numbers)
+            unpack_rows(job.packing, VALUES, arrays, min(item, 4), zero, zero, numbers)
         else:  # codes too, which are nobody's: another function would be compiled for this alone
-            unpack_rows(ALONE, arrays, min(item, 4), zero, zero, numbers)
+            unpack_rows(job.packing, ALONE, arrays, min(item, 4), zero, zero, numbers)
         marks[i] |= report[0]
 
 
@@ -129,7 +139,7 @@ def pack_marked_columns(job, side, arrays, columns, depth, scratch, marks, value
     if report[0]:
         report[1] = 1
         spare = (scratch[0], scratch[1], arrays[2], report)
-        mark_specials(spare, scratch[2], side[3], side[0], side[2], columns, side[1], depth, marks, values_only)
+        mark_specials(job, spare, scratch[2], side[3], side[0], side[2], columns, side[1], depth, marks, values_only)
 
 
 @inline_ir
@@ -142,7 +152,7 @@ def pack_marked_rows(job, t, i0, rows, columns, k0, depth, pitch, arrays, edge, 
         report[1] = 1
         source = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
         spare = (scratch[0], scratch[1], arrays[2], report)
-        mark_specials(spare, scratch[2], job.a_item, source, job.a_row, rows, job.a_k, depth, marks, values_only)
+        mark_specials(job, spare, scratch[2], job.a_item, source, job.a_row, rows, job.a_k, depth, marks, values_only)
 
 
 @noalias

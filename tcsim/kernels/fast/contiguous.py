@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,10 @@ from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.jit import inline_ir
 from tcsim.codegen.scratch import address_of
 from tcsim.codegen.vector_ops import F32, F64, I32, I64, LANES, Emitted
-from tcsim.kernels.fast.pack import ITEMS
+from tcsim.kernels.fast.pack import LINED_UP, call_packed
 
 
-def _copy_codes(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
+def emit_copy(b: ir.IRBuilder, item: ir.Type, **arg: Any) -> None:
     """target[r * count + i] = the code at source + r * row_step + i * step, in squares that stay in the cache."""
     v = {name: Emitted(b, arg[name]) for name in _COPY}
     stored = I32 if item == I64 else item
@@ -76,35 +75,30 @@ def _transpose(b: ir.IRBuilder, item: ir.Type, v: dict[str, Emitted], target: An
 
 
 _COPY = ("target", "source", "row_step", "rows", "step", "count")
+COPY_ARGUMENTS = dict.fromkeys(_COPY, I64)
 
 
 @intrinsic
-def copy_codes(typingctx, item, numbers):
+def copy_codes(typingctx, table, item, numbers):
     """Codes of `item` bytes in any layout to contiguous rows; float64 ones as float32. numbers: int64, as in _COPY."""
 
     def codegen(context, builder, signature, args):
-        values = [builder.extract_value(args[1], i) for i in range(len(_COPY))]
-        ops.choose(
-            builder,
-            args[0],
-            "tcsim_make_contiguous",
-            [(size, partial(_copy_codes, item=kind)) for size, kind in (*ITEMS, (8, I64))],
-            dict.fromkeys(_COPY, I64),
-            values,
-        )
+        values = [builder.extract_value(args[2], i) for i in range(len(_COPY))]
+        call_packed(builder, args[0], LINED_UP, args[1], COPY_ARGUMENTS, values)
         return context.get_dummy_value()
 
-    return types.void(item, numbers), codegen
+    return types.void(table, item, numbers), codegen
 
 
 @inline_ir
-def make_contiguous(target, item, source, row_step, rows, step, count):
+def make_contiguous(table, target, item, source, row_step, rows, step, count):
     """Codes of any layout as contiguous rows in `target`, bytes. Returns where rows start and how far apart they are.
 
+    table: address of `packing`'s.
     Codes that are contiguous along a row stay where they are; float64 ones become float32.
     """
     if step == item and item < 8:
         return source, row_step
     address = address_of(target)
-    copy_codes(item, (address, source, row_step, rows, step, count))
+    copy_codes(table, item, (address, source, row_step, rows, step, count))
     return address, np.int64(count * min(item, 4))

@@ -240,11 +240,11 @@ def pack_exact_a(job, t, i0, rows, k0, depth, arrays, spare, double, marks):
     origin, zero, one = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k, np.int64(0), np.int64(1)
     arrays[3][0] = 0
     for i in range(rows):
-        source, _ = make_contiguous(spare, job.a_item, origin + i * job.a_row, job.a_row, one, job.a_k, depth)
-        unpack_rows(VALUES, arrays, min(job.a_item, 4), zero, zero, (source, depth, zero, one, zero, zero))
+        source, _ = make_contiguous(job.packing, spare, job.a_item, origin + i * job.a_row, job.a_row, one, job.a_k, depth)
+        unpack_rows(job.packing, VALUES, arrays, min(job.a_item, 4), zero, zero, (source, depth, zero, one, zero, zero))
         widen_codes(arrays[0], double[i * job.chunk :], depth)
     if arrays[3][0]:
-        mark_specials(arrays, spare, job.a_item, origin, job.a_row, rows, job.a_k, depth, marks, 1)
+        mark_specials(job, arrays, spare, job.a_item, origin, job.a_row, rows, job.a_k, depth, marks, 1)
 
 
 @no_refcount
@@ -254,11 +254,13 @@ def pack_exact_b(job, t, j0, columns, k0, depth, arrays, spare, double, marks):
     arrays[3][0] = 0
     for j in range(0, columns, LANES):
         count = min(lanes, columns - j)
-        source, row_step = make_contiguous(spare, job.b_item, origin + j * job.b_column, job.b_k, depth, job.b_column, count)
-        unpack_rows(VALUES, arrays, min(job.b_item, 4), 0, 0, (source, count, row_step, depth, lanes, np.int64(0)))
+        source, row_step = make_contiguous(
+            job.packing, spare, job.b_item, origin + j * job.b_column, job.b_k, depth, job.b_column, count
+        )
+        unpack_rows(job.packing, VALUES, arrays, min(job.b_item, 4), 0, 0, (source, count, row_step, depth, lanes, np.int64(0)))
         widen_codes(arrays[0], double[j * job.chunk :], depth * LANES)
     if arrays[3][0]:
-        mark_specials(arrays, spare, job.b_item, origin, job.b_column, columns, job.b_k, depth, marks, 1)
+        mark_specials(job, arrays, spare, job.b_item, origin, job.b_column, columns, job.b_k, depth, marks, 1)
 
 
 @no_refcount

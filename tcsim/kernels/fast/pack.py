@@ -13,7 +13,6 @@ or 4 neighbouring vectors side by side. Operands that are not contiguous along a
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +22,15 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.directed import has_feature, looked_up
+from tcsim.codegen.parts import emit_call
 from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.formats import Format, format_named
 
 SPECIAL, HAS_NAN = 1, 2  # bits of what packing reports
 # Whose codes share lanes: nobody's, those of vectors side by side, of vectors below each other; or there are values only.
 ALONE, BESIDE, BELOW, VALUES = range(4)
+_SIZES = 5  # places of a table for codes of 1, 2, 4 and 8 bytes, each at half of their number
+LINED_UP, PLACES = 8 * _SIZES, 9 * _SIZES  # the place of `contiguous`'s functions, and how many there are in all
 WORD_ZERO = -8192  # the code of a zero where codes are 16 bits wide
 
 
@@ -48,6 +50,20 @@ class Decoding(NamedTuple):
     zero: int  # code of a zero
     field: int  # bits of a code, as a mask
     half: int  # codes are float16's
+
+
+def unpack_place(width: int, way: int) -> int:
+    """Where in a table the functions are that unpack with codes of so many bits in this way."""
+    return (4 * int(width == 16) + way) * _SIZES
+
+
+def call_packed(
+    b: ir.IRBuilder, table: ir.Value, first: int, item: ir.Value, arguments: dict[str, ir.Type], values: list[ir.Value]
+) -> None:
+    """Call the function for codes of `item` bytes whose address is in a table, from place `first` on."""
+    place = (Emitted(b, item) >> 1) + first
+    address = ops.emit_load(b, b.inttoptr(table, I64.as_pointer()), place)
+    emit_call(b, address.v, arguments, values)
 
 
 def decoding(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarray[Any, Any]:
@@ -141,7 +157,7 @@ def _in_every_field(code: Emitted, width: int) -> Emitted:
     return narrow.lanes([i // fields * fields for i in range(LANES * fields)]).bits_as(I32, LANES)
 
 
-def _unpack_rows(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: Any) -> None:
+def emit_unpack(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: Any) -> None:
     """Rows of `count` contiguous codes, rows `row_step` bytes apart; codes of ALONE, BESIDE or BELOW vectors together."""
     v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
     if item == I16 and has_feature("f16c"):
@@ -232,31 +248,30 @@ def _copy(b: ir.IRBuilder, source: Any, count: Any, target: Any) -> None:
 
 _POINTERS = {"values": I32, "codes": I32, "numbers": I64, "report": I64}
 _NUMBERS = ("source", "count", "row_step", "rows", "pitch", "code_pitch")
-ITEMS = ((1, I8), (2, I16), (4, I32))
+UNPACK_ARGUMENTS = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
+ITEMS = {1: I8, 2: I16, 4: I32}
 
 
 @intrinsic(prefer_literal=True)
-def unpack_rows(typingctx, way, arrays, item, at, code_at, numbers):
+def unpack_rows(typingctx, table, way, arrays, item, at, code_at, numbers):
     """Unpack rows of contiguous codes: values to arrays[0][at:], exponent codes to arrays[1], from lane `code_at` on.
 
-    way: ALONE, VALUES (no codes are written), BESIDE (4 or 2 vectors that neighbour each other in a row share the lanes of their codes; count must be a
-    multiple of so many) or BELOW (vectors of as many neighbouring rows). arrays: (float32 values, exponent codes, numbers
+    table: address of `packing`'s. way: ALONE, VALUES (no codes are written), BESIDE (4 or 2 vectors that neighbour each other in a row share the lanes of
+    their codes; count must be a multiple of so many) or BELOW (vectors of as many neighbouring rows). arrays: (float32 values, exponent codes, numbers
     of the Decoding, report); codes are uint8 or uint16, four or two to a lane; report[0] gathers SPECIAL and HAS_NAN.
     item: bytes of a code, 1, 2 or 4. numbers: int64 (source address, count, row_step in bytes, rows, pitch in elements,
     code_pitch in lanes).
     """
-    width, which = arrays.types[1].dtype.bitwidth, way.literal_value
-    arguments = {name: kind.as_pointer() for name, kind in _POINTERS.items()} | dict.fromkeys(_NUMBERS, I64)
+    first = unpack_place(arrays.types[1].dtype.bitwidth, way.literal_value)
 
     def codegen(context, builder, signature, args):
-        kinds = signature.args[1].types
-        found = [builder.extract_value(args[1], i) for i in range(len(kinds))]
+        kinds = signature.args[2].types
+        found = [builder.extract_value(args[2], i) for i in range(len(kinds))]
         data = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
-        data[0] = builder.bitcast(builder.gep(data[0], [args[3]]), I32.as_pointer())
-        data[1] = builder.gep(builder.bitcast(data[1], I32.as_pointer()), [args[4]])
-        values = [builder.extract_value(args[5], i) for i in range(len(_NUMBERS))]
-        bodies = [(size, partial(_unpack_rows, item=kind, width=width, way=which)) for size, kind in ITEMS]
-        ops.choose(builder, args[2], f"tcsim_unpack_{width}_{which}", bodies, arguments, [*data, *values])
+        data[0] = builder.bitcast(builder.gep(data[0], [args[4]]), I32.as_pointer())
+        data[1] = builder.gep(builder.bitcast(data[1], I32.as_pointer()), [args[5]])
+        values = [builder.extract_value(args[6], i) for i in range(len(_NUMBERS))]
+        call_packed(builder, args[0], first, args[3], UNPACK_ARGUMENTS, [*data, *values])
         return context.get_dummy_value()
 
-    return types.void(way, arrays, item, at, code_at, numbers), codegen
+    return types.void(table, way, arrays, item, at, code_at, numbers), codegen

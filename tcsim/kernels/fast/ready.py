@@ -20,7 +20,8 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast import exact as simd_exact
 from tcsim.kernels.fast.drive import fast_driver
 from tcsim.kernels.fast.folded import GROUP
-from tcsim.kernels.fast.pack import decoding
+from tcsim.kernels.fast.pack import BELOW, VALUES, decoding
+from tcsim.kernels.fast.packing import packing_of
 from tcsim.kernels.fast.plan import EXACT, fast_plan
 from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, Exponents, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
@@ -145,13 +146,15 @@ def _job(layout: LaidOut, how: FastPlan) -> FastJob:
     chunk = max(min(_WORK // (high + pitch), -(-k // period) * period) // period * period, period)
     sub = period if how.late else max(64 // block, 1) * block
     unresolved = _UNRESOLVED16 if half else _UNRESOLVED32
+    way = VALUES if how.width == EXACT or how.kind >= TREE or folded else BELOW
+    packing = packing_of((item_a, item_b), 16 if how.words and how.width != EXACT else 8, way)
     numbers = (
         m, n, k, rows, columns, chunk, sub, block, at, ai, ak, item_a, bt, bk, bj, item_b, ct, ci, cj, ot, oi, oj,
         int(half), _SUMS[layout.plan[0]], int(layout.plan[1]), unit.nan, unresolved if unresolved != unit.nan else unresolved ^ 1, how.c_least, how.c_most,
         16 if how.words else 8, int(unit.zero_sign == "ieee"), *scales[0], *scales[1], max(unit.scale_block, 1),
         GROUP if folded else block, how.fields, period, int(how.late), int(how.kind >= TREE),
         int(how.kind in (STAGED, PARITY)), float_pattern(how.flushed), float_pattern(how.calm), *units,
-        0 if unit.scale_format is None else max(unit.scale_format.emin, -LIMIT),
+        0 if unit.scale_format is None else max(unit.scale_format.emin, -LIMIT), packing,
     )  # fmt: skip
     return FastJob(0, 0, 0, 0, 0, *numbers)
 

@@ -79,6 +79,7 @@ class FastJob(NamedTuple):
     unit_a: int  # elements times 2^unit are integers, FOLDED
     unit_b: int
     scale_least: int  # least exponent of a scale
+    packing: int  # address of `packing`'s table
 
     def numbers(self) -> np.ndarray[Any, Any]:
         """The same as an array, which kernels read as a record (`job_of`): an address where calls would pass as many numbers."""

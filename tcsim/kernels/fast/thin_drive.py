@@ -20,6 +20,7 @@ from tcsim.kernels.fast.contiguous import make_contiguous
 from tcsim.kernels.fast.exact import FE_INEXACT, forget_invalid, was_invalid
 from tcsim.kernels.fast.folded import GROUP
 from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, unpack_rows
+from tcsim.kernels.fast.packing import packing_of
 from tcsim.kernels.fast.record import A_OFFSET, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, FastJob, fold_segment, held_rounding, job_of, start, store
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD, Par
@@ -102,8 +103,10 @@ def is_flat(unit: Unit, how: FastPlan, m: int, n: int, size: int) -> bool:
 def pack_rows(job, how, arrays, spare, t, i0, rows, k0, depth, line, ea, mask):
     """Rows of a: values times how.factor, exponents and masks as `thin_row` reads them."""
     origin = job.a + t * job.a_batch + i0 * job.a_row + k0 * job.a_k
-    source, row_step = make_contiguous(spare, job.a_item, origin, job.a_row, rows, job.a_k, depth)
-    unpack_rows(ALONE, arrays, min(job.a_item, 4), np.int64(0), np.int64(0), (source, depth, row_step, rows, line, line))
+    source, row_step = make_contiguous(job.packing, spare, job.a_item, origin, job.a_row, rows, job.a_k, depth)
+    unpack_rows(
+        job.packing, ALONE, arrays, min(job.a_item, 4), np.int64(0), np.int64(0), (source, depth, row_step, rows, line, line)
+    )
     full = np.int64((1 << 31) - 1) if how.shift == 23 else np.int64(0x7FFF7FFF)
     for i in range(rows):
         for at in range(i * line, i * line + depth):
@@ -274,7 +277,10 @@ def flat_job(form: int, job: FastJob, batch: int, threads: int) -> FastJob:
     along = job.b_column == min(job.b_item, 4)  # else a task has few columns: each lies in lines of its own
     columns = max(min(share, -(-job.n // PANEL) * PANEL, _COLUMNS if along else PANEL), PANEL)
     chunk = max(min(_CHUNK, -(-job.k // job.block) * job.block) // job.block, 1) * job.block
-    return job._replace(rows=job.m, columns=columns, chunk=chunk, sub=max(_RUN.get(form, 32) // job.block, 1) * job.block)
+    packing = packing_of((job.a_item,), 16, ALONE)
+    return job._replace(
+        rows=job.m, columns=columns, chunk=chunk, packing=packing, sub=max(_RUN.get(form, 32) // job.block, 1) * job.block
+    )
 
 
 def multiply_flat(
