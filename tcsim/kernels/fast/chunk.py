@@ -64,15 +64,8 @@ def pack_b(job, side, arrays, spare, columns, depth, values_only):
         if count == width and row_step == width * item:  # lines without gaps are one
             count, lines = count * depth, np.int64(1)
         if values_only:
-            unpack_rows(
-                job.packing,
-                VALUES,
-                arrays,
-                item,
-                j * job.chunk,
-                np.int64(0),
-                (source, count, row_step, lines, width, np.int64(0)),
-            )
+            numbers = (source, count, row_step, lines, width, np.int64(0))
+            unpack_rows(job.packing, VALUES, arrays, item, j * job.chunk, np.int64(0), numbers)
         elif wide:
             numbers = (source, count, row_step, lines, width, groups * LANES)
             unpack_rows(job.packing, BESIDE, arrays, item, j * job.chunk, codes, numbers)

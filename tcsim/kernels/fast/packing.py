@@ -6,7 +6,6 @@ All drivers pack alike. With the functions in each of them, they would be two th
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 from numba.core import types
@@ -83,13 +82,12 @@ def _unpacking(size: int, width: int, way: int) -> tuple[int, ...]:
     return addresses(kernel_uncounted(variant(size, width, way)(alone)), way)
 
 
-def packing_of(sizes: Any, width: int, way: int) -> int:
+def packing_of(sizes: tuple[int, ...], width: int, way: int) -> int:
     """Address of the table, once it has what packs codes of these sizes, exponent codes of `width` bits: in a way, or for BELOW in all but VALUES."""
     for size in sizes:
         _TABLE[LINED_UP + (size >> 1)] = _lining_up(size)
         short = min(size, 4)
-        for known, address in zip(
-            (ALONE, BESIDE, BELOW) if way == BELOW else (way,), _unpacking(short, width, way), strict=True
-        ):
+        ways = (ALONE, BESIDE, BELOW) if way == BELOW else (way,)
+        for known, address in zip(ways, _unpacking(short, width, way), strict=True):
             _TABLE[unpack_place(width, known) + (short >> 1)] = address
     return int(_TABLE.ctypes.data)

@@ -36,10 +36,8 @@ MOST_ROWS = 4  # from here on packing is paid for
 LEAST = 1 << 16  # elements of b from which on another kernel is worth its compiling
 # Of a task: accumulators, packed a, and lines of b (32 where nothing is said) that stay in the first cache.
 _COLUMNS, _CHUNK, _RUN = 4096, 4096, {BYTES: 64, FLOATS: 16}
-_COPIED = (
-    128  # columns that are copied first where lines of b meet in the cache: bytes apart, and how many of them there is room for
-)
-_APART, _WAYS = 2048, 8
+# Where the first cache has room for eight lines of b so many bytes apart, columns of more are copied first. With AVX-512 it had twelve.
+_COPIED, _APART, _WAYS = 128, 2048, 8
 _KINDS = (NATIVE, MASKED, AWAY, HALF, INTEGER, ODD)
 _SHIFT = {BRAIN: 7, FLOATS: 23}
 
