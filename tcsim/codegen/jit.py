@@ -55,7 +55,7 @@ def module_folder(module: str) -> Path | None:
     if not module.startswith(tuple(f"tcsim.{folder}." for folder in COMPILED)):
         return None
     folder = cache_folder() / module
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
