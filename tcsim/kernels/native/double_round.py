@@ -70,6 +70,22 @@ def rounding_of(name: str, unit: Unit, kept: int | None = None) -> DoubleRoundin
     )  # fmt: skip
 
 
+SHIFT = 1.5 * 2.0**52  # with it added, an integer below 2^51 stands in the last bits of a float64
+SHIFTED = np.float64(SHIFT).view(np.int64)
+
+
+@inline
+def integer_of_lane(x):
+    """A float64 below 2^51 in magnitude as an integer, rounded as the processor does; lanes have no instruction for this before AVX-512."""
+    return bits_of_float64(x + SHIFT) - SHIFTED
+
+
+@inline
+def lane_of_integer(n):
+    """An integer below 2^51 in magnitude as a float64."""
+    return float64_of_bits(n + SHIFTED) - SHIFT
+
+
 LEAST, MOST = np.int64((1023 - 900) << 52), np.int64((1023 + 900) << 52)
 
 
@@ -104,7 +120,7 @@ def round_double(how, h, low, lowest, word):
     kept = kept - grid if kept > down else kept
     odd = bits_of_float64(kept + guard) & 1
     share = by_sign(pattern, how.positive, how.negative) + (-odd & how.odd)
-    rest = (size - kept) - grid * (np.float64(share) * 0.0625 - np.float64(word) * 2.0**-32) + more
+    rest = (size - kept) - grid * (lane_of_integer(share) * 0.0625 - lane_of_integer(word) * 2.0**-32) + more
     tie = how.tie_even + (-odd & (how.tie_odd - how.tie_even))
     up = (rest > 0.0) | ((rest == 0.0) & ((least > 0.0) | ((least == 0.0) & (tie != 0))))
     found = bits_of_float64(kept + (grid if up else 0.0)) & MAGNITUDE
@@ -187,4 +203,4 @@ def drawn_pattern(s, e, lowest, how, word):
     part = np.floor(scaled)
     part = part - 1.0 if (part == scaled) & (least < 0.0) else part
     edge = (pattern & np.int64((1 << 52) - 1) == 0) & (not error >= 0.0)
-    return (pattern + ((np.int64(part) + word) >> (32 - how.drop))) & ~how.ones, edge
+    return (pattern + ((integer_of_lane(part) + word) >> (32 - how.drop))) & ~how.ones, edge

@@ -20,6 +20,7 @@ from tcsim.kernels.native.double_round import (
     MOST,
     SIGN,
     by_sign,
+    integer_of_lane,
     near_pattern,
     numbers_of,
     round_double,
@@ -187,7 +188,7 @@ def drawn_fused(how, x, y, z, word):
     n, e = sum_and_error(z, product)
     lacks = (n - s) + (e + low)
     pattern = bits_of_float64(s)
-    raised = np.int64(lacks * float64_of_bits((np.int64(32 + 52 + 2 * 1023) << 52) - (pattern & (FIELD | SIGN)))) + word
+    raised = integer_of_lane(lacks * float64_of_bits((np.int64(32 + 52 + 2 * 1023) << 52) - (pattern & (FIELD | SIGN)))) + word
     return settled_pattern(pattern + (raised >> 32), how, ((raised + 1) & np.int64(0xFFFFFFFE)) == 0)
 
 
