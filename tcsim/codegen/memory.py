@@ -124,15 +124,15 @@ def ahead(typingctx: Any, pointer: Any, count: Any) -> Any:
 def record(values: Any) -> np.void:
     """A NamedTuple of integers and further such tuples as a record, which kernels are handed by its address."""
     kind: type = type(values)
-    made: np.void = np.array([values], _record_type(kind))[0]
+    made: np.void = np.array([values], record_type(kind))[0]
     return made
 
 
 @cache
-def _record_type(kind: type) -> np.dtype[np.void]:
+def record_type(kind: type) -> np.dtype[np.void]:
     """Of a class whose fields are said to be integers, or classes of this sort."""
     fields = get_type_hints(kind)
-    return np.dtype([(name, np.int64 if each is int else _record_type(each)) for name, each in fields.items()])
+    return np.dtype([(name, np.int64 if each is int else record_type(each)) for name, each in fields.items()])
 
 
 @inline
@@ -152,7 +152,7 @@ def records_of(kind: type) -> Any:
 
     @intrinsic
     def record_of(typingctx: Any, row: Any) -> Any:
-        made = from_dtype(_record_type(kind))
+        made = from_dtype(record_type(kind))
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             data = context.make_array(signature.args[0])(context, builder, args[0]).data

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 
@@ -17,6 +19,40 @@ from tcsim.codegen import vector_ops as ops
 def emit_address(builder: ir.IRBuilder, name: str, arguments: dict[str, ir.Type], body: Callable[..., None]) -> ir.Value:
     """The address of a void function made here, which nothing moves as long as the kernel that tells it is kept."""
     return builder.ptrtoint(ops.function(builder.module, name, arguments, body), ops.I64)
+
+
+def address_in(function: Any, arguments: tuple[types.Type, ...]) -> Any:
+    """An intrinsic that tells a kernel the address of a compiled function of these types, which returns nothing and becomes part of it."""
+
+    @intrinsic
+    def address(typingctx: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            function.compile(arguments)
+            made = function.overloads[arguments]
+            context.add_linking_libs([made.library])
+            return builder.ptrtoint(context.declare_function(builder.module, made.fndesc), ops.I64)
+
+        return types.int64(), codegen
+
+    return address
+
+
+def caller_of(arguments: tuple[types.Type, ...]) -> Any:
+    """An intrinsic that calls such a function at an address: of the address, and a tuple of what it is given."""
+    given = types.Tuple(arguments)  # type: ignore[attr-defined]
+
+    @intrinsic
+    def call(typingctx: Any, address: Any, values: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+            kind = context.call_conv.get_function_type(types.none, arguments)
+            function = builder.inttoptr(args[0], kind.as_pointer())
+            each = [builder.extract_value(args[1], i) for i in range(len(arguments))]
+            context.call_conv.call_function(builder, function, types.none, arguments, each)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, given), codegen
+
+    return call
 
 
 _KEPT: list[Any] = []  # whose code would be freed with them

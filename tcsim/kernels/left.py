@@ -74,6 +74,8 @@ def cover_all(marked, small, found, elements):
 
 def boxes_of(marked: npt.NDArray[Any]) -> Boxes:
     """Disjoint boxes that hold every mark of (batch, m, n); a quarter of each is marked, or it is small."""
+    if not marked.any():  # as nearly always: nothing is compiled for it
+        return np.empty((0, 5), np.int64)
     marked, room = np.ascontiguousarray(marked, np.bool_), 64
     while True:
         found, elements = np.empty((room, 4), np.int64), np.empty(room, np.int64)

@@ -9,7 +9,7 @@ general kernel: those of rows and columns with NaN or infinities, overflows, ter
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,10 +29,10 @@ from tcsim.kernels.general.tables import sides_of
 from tcsim.kernels.left import boxes_of
 from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native.double_groups import mark_groups
-from tcsim.kernels.native.double_kinds import Groups, LongProducts, OneProduct
+from tcsim.kernels.native.double_kinds import SumKind
 from tcsim.kernels.native.double_plan import double_spec
 from tcsim.kernels.native.double_sides import Sides, decode_plain_side, decode_side, exponents_of, mark_zero_blocks
-from tcsim.kernels.native.double_walks import TO_HALF, run_any_row, run_plain_row, run_quiet_row
+from tcsim.kernels.native.double_walks import TO_HALF, walk_address, walk_row
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import default_threads, run_tasks
 
@@ -79,14 +79,20 @@ def mark_halves(chain, blocks, events):
         events[block] = event
 
 
-@cache
-def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
-    """The kernel of the kind of a name. A plain problem has no scales, no late c, no instructions inside instructions and no sums outside of
-    them: its kernel compiles in two thirds of the time, less where it draws no words.
-    """
-    grouped, long = name == Groups.__name__, name in (OneProduct.__name__, LongProducts.__name__)
+class RowWalk(NamedTuple):
+    """What walks the rows: its address, and whether a product may leave float64's normal numbers."""
 
-    def run_double_tiles(first, last, kind, a, b, c, d, scale_a, scale_b, spec, unit, sums_, order, bounds, tiles, seed, left):
+    address: int
+    far: int
+
+
+@cache
+def double_tiles_of(plain: bool, grouped: bool) -> Any:
+    """The kernel that decodes operands and hands their rows to a walk. A plain problem has no scales, no late c, no instructions inside
+    instructions and no sums outside of them: its kernel compiles in two thirds of the time.
+    """
+
+    def run_double_tiles(first, last, walk, a, b, c, d, scale_a, scale_b, spec, unit, sums_, order, bounds, tiles, seed, left):
         """Tiles first … last - 1 of D = C + A·B; left[t, i, j] is 1 where an output is for others to compute."""
         deep = max(CHUNK, spec.period)
         high, wide = tiles.rows, -(-tiles.columns // LANES) * LANES
@@ -194,11 +200,11 @@ def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
                 elif unit.floored:
                     mark_zero_blocks(sides, ni, width, blocks, starts)
                 low_b, high_b = np.int64(0), np.int64(0)
-                if long and unit.wide:
+                if walk.far:
                     low_b, high_b = exponents_of(sides.eb, positions, nj, wide)
                 for r in range(ni):
                     near = 1
-                    if long and unit.wide:
+                    if walk.far:
                         low, most = exponents_of(ahead(sides.ea, r * deep), np.int64(1), positions, np.int64(0))
                         near = int(low + low_b > -800 and most + high_b < 800)
                     row = rows.DoubleRow(
@@ -206,18 +212,9 @@ def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
                         at(scale, 0), at(sums, 0), at(other_sums, 0), at(words, 0), at(terms, 0), at(numbers, 0), wide, near, int(step == 0),
                     )  # fmt: skip
                     element = (t * tiles.m + i0 + r) * tiles.n + j0
-                    if not plain:
-                        run_any_row(
-                            kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed, element, step,
-                        )  # fmt: skip
-                    elif draws:
-                        run_plain_row(
-                            kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed, element, step,
-                        )  # fmt: skip
-                    else:
-                        run_quiet_row(
-                            kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed, element, step,
-                        )  # fmt: skip
+                    walk_row(walk.address, (
+                        spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed, element, step,
+                    ))  # fmt: skip
                 step += blocks
             for r in range(ni):
                 for j in range(nj):
@@ -238,7 +235,7 @@ def double_tiles_of(name: str, plain: bool, draws: bool) -> Any:
         if grouped:
             release((ga, gb, ha, hb, sa, sb))
 
-    return kernel_uncounted(variant(name, plain, draws)(run_double_tiles))
+    return kernel_uncounted(variant(plain, grouped)(run_double_tiles))
 
 
 def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Unit | None = None) -> Codes:
@@ -255,8 +252,10 @@ def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Uni
     left = np.zeros(out.shape, np.uint8)
     plain = problem.plan.sum is None and outer is None and unit.scale is None and unit.c_enters == "aligned"
     draws = bool(numbers["cut"] == rows.RANDOM or numbers["draws"] or numbers["product_draws"]) or not plain
+    far = bool(numbers["wide"]) and kind in (SumKind.ONE_PRODUCT, SumKind.LONG_PRODUCTS)
     run_tasks(
-        double_tiles_of(type(kind).__name__, plain, draws), batch * -(-m // high) * -(-n // COLUMNS), threads, kind,
+        double_tiles_of(plain, kind is SumKind.GROUPS), batch * -(-m // high) * -(-n // COLUMNS), threads,
+        RowWalk(walk_address(kind, plain, draws), int(far)),
         *sides_of(problem, problem.a.codes, problem.b.codes), matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec, numbers,
         sums_of(problem), order_of(outer or unit), problem.plan.bounds, tiles, np.uint64(problem.seed), left,
     )  # fmt: skip

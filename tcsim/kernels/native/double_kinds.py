@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from enum import Enum
 
 
-class ManyTerms(NamedTuple):
-    """A unit whose products are the terms of an aligned sum, cut or few bits apart. Rows are compiled for each of these types, when it is used."""
+class SumKind(Enum):
+    """What a unit adds. Each kind has a walk of its own, compiled when it is used."""
 
-    blocks: int = 0
-
-
-class OneProduct(NamedTuple):
-    """A unit that adds one product at a time to c, exactly."""
-
-    blocks: int = 0
-
-
-class LongProducts(NamedTuple):
-    """A unit that adds long products exactly."""
-
-    blocks: int = 0
-
-
-class Groups(NamedTuple):
-    """A unit whose terms are exact groups of products."""
-
-    blocks: int = 0
-
-
-class Stages(NamedTuple):
-    """A unit that aligns in two stages."""
-
-    blocks: int = 0
-
-
-class Operations(NamedTuple):
-    """A unit that rounds every operation."""
-
-    blocks: int = 0
-
-
-Kind = ManyTerms | OneProduct | LongProducts | Groups | Stages | Operations
+    TERMS = "products, the terms of an aligned sum, cut or few bits apart"
+    ONE_PRODUCT = "one product at a time to c, exactly"
+    LONG_PRODUCTS = "long products, exactly"
+    GROUPS = "exact groups of products"
+    STAGES = "terms that align in two stages"
+    OPERATIONS = "every operation rounded"

@@ -30,7 +30,7 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native import double_single as single
 from tcsim.kernels.native import double_tree as tree
-from tcsim.kernels.native.double_kinds import Groups, Kind, LongProducts, ManyTerms, OneProduct, Operations, Stages
+from tcsim.kernels.native.double_kinds import SumKind
 from tcsim.kernels.native.double_quick import QUICK
 from tcsim.kernels.native.double_round import DoubleRounding, rounding_of
 
@@ -83,21 +83,21 @@ def _grouped(unit: Unit) -> bool:
 
 
 @lru_cache(maxsize=256)
-def double_kind(unit: Unit) -> Kind | None:
+def double_kind(unit: Unit) -> SumKind | None:
     """Which rows compute a unit; None for none."""
     narrow, exact = _narrow(unit), unit.align_rounding == "exact"
     if unit.arithmetic == "two-stage":
         deep = unit.block_size.bit_length() + max(unit.late_fraction_bits or 0, 0)
-        return Stages() if narrow and unit.block_size <= 128 and deep <= 48 else None
+        return SumKind.STAGES if narrow and unit.block_size <= 128 and deep <= 48 else None
     if unit.arithmetic == "rounded":
-        return Operations() if narrow and unit.block_size <= 64 else None
+        return SumKind.OPERATIONS if narrow and unit.block_size <= 64 else None
     if unit.group_size > 1:
-        return Groups() if narrow and not exact and _grouped(unit) else None
+        return SumKind.GROUPS if narrow and not exact and _grouped(unit) else None
     if unit.block_size > 512 or not (narrow or (exact and unit.scale is None)):
         return None
     if exact and unit.block_size == 1:
-        return OneProduct()
-    return LongProducts() if exact and unit.a_operand.precision + unit.b_operand.precision > _SHORT else ManyTerms()
+        return SumKind.ONE_PRODUCT
+    return SumKind.LONG_PRODUCTS if exact and unit.a_operand.precision + unit.b_operand.precision > _SHORT else SumKind.TERMS
 
 
 def _by_masks(kept: int, out: Format) -> bool:
@@ -113,12 +113,12 @@ def _masked(unit: Unit, rounding: str, bits: int | None = None) -> int:
     return rows.LIFTED if _tame(unit) and 1 < kept <= (20 if drawn else 50) else rows.UNCUT
 
 
-def _way(unit: Unit, kind: Kind) -> int:
+def _way(unit: Unit, kind: SumKind) -> int:
     """Which short way rounds sums."""
     found, whole = mode(unit.rounding), unit.kept_bits == 53
-    if isinstance(kind, LongProducts) and whole and (found.toward, found.rule) == ("nearest", "even"):
+    if kind is SumKind.LONG_PRODUCTS and whole and (found.toward, found.rule) == ("nearest", "even"):
         return single.PROCESSOR
-    if not isinstance(kind, OneProduct):
+    if kind is not SumKind.ONE_PRODUCT:
         return _masked(unit, unit.rounding)
     if found.toward == "random":
         drawn = _masked(unit, "sr") == rows.RANDOM and unit.kept_bits <= single.DRAWN if _narrow(unit) else whole
@@ -148,11 +148,11 @@ def _product_way(unit: Unit) -> int:
     return tree.EXACT if least >= out.emin and a.emax + b.emax + 1 <= out.emax else tree.CHECKED
 
 
-def _quick(unit: Unit, kind: Kind, way: int) -> int:
+def _quick(unit: Unit, kind: SumKind, way: int) -> int:
     """Whether a short way computes nearly all, and of units that round every operation, which."""
     if unit.align_rounding != "exact" or not _narrow(unit) or way not in _QUICK_WAYS or unit.kept_bits > QUICK:
         return 0
-    if not isinstance(kind, Operations):
+    if kind is not SumKind.OPERATIONS:
         return 1
     if unit.block_size not in (2, 4) or _product_way(unit) == rows.UNCUT:
         return 0
@@ -294,29 +294,29 @@ class DoubleSpec(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[Kind, np.void]:
+def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[SumKind, np.void]:
     """The rows of a unit that the gates take, and its numbers; `outer` is the unit whose instructions it runs inside."""
     kind, block = double_kind(unit), unit.block_size
     assert kind is not None
-    two, exact, bits = isinstance(kind, Stages), unit.align_rounding == "exact", block.bit_length()
-    grouped, scale = isinstance(kind, Groups), unit.scale_format
+    two, exact, bits = kind is SumKind.STAGES, unit.align_rounding == "exact", block.bit_length()
+    grouped, scale = kind is SumKind.GROUPS, unit.scale_format
     lost = 2 * scale.precision if grouped and scale is not None and scale.mantissa_bits else 0
     room = 51 - lost - unit.group_size.bit_length() if grouped else 49 - bits if two else 53 - (4 * block + 2).bit_length()
     fraction = 1 << 20 if exact or unit.fraction_bits is None else unit.fraction_bits
-    deep = isinstance(kind, ManyTerms | Stages) and (exact or fraction > room)
+    deep = kind in (SumKind.TERMS, SumKind.STAGES) and (exact or fraction > room)
     way, cut, machine = _way(unit, kind), rows.UNCUT, NEAREST
-    if grouped or (isinstance(kind, ManyTerms) and not deep):
+    if grouped or (kind is SumKind.TERMS and not deep):
         found = processor_mode(unit.align_rounding)
         cut = {"nearest": rows.AWAY, "odd": rows.ODD, "random": rows.RANDOM}.get(mode(unit.align_rounding).toward, rows.MACHINE)
         cut, machine = (cut, TO_ZERO) if found is None else (rows.MACHINE, found)
-    below = isinstance(kind, OneProduct) and way in single.FROM_BELOW
+    below = kind is SumKind.ONE_PRODUCT and way in single.FROM_BELOW
     machine = DOWN if below else TO_ZERO if two or way == single.WORDS else machine
     quick = _quick(unit, kind, way)
     machine = TO_ZERO if way == single.MASKED and mode(unit.rounding).toward == "zero" else machine
     machine = {tree.BELOW: DOWN, tree.DRAWN: TO_ZERO}.get(quick, machine)
     lowest, floor = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin), unit.min_exponent
     floored = grouped and floor is not None
-    floored |= isinstance(kind, ManyTerms) and not exact and floor is not None and floor > min(lowest, unit.out_format.emin)
+    floored |= kind is SumKind.TERMS and not exact and floor is not None and floor > min(lowest, unit.out_format.emin)
     return kind, record(
         DoubleSpec(
             wide=int(not _narrow(unit)),

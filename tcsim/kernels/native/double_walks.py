@@ -5,20 +5,27 @@ Plain problems have none of these, and a walk of their own, as what is not there
 
 from __future__ import annotations
 
-import numpy as np
+from functools import cache
 
-from tcsim.codegen.jit import chosen_by_types, no_refcount, noalias, variant
-from tcsim.codegen.memory import ahead
+import numpy as np
+from numba import from_dtype, types
+
+from tcsim.codegen.jit import kernel_uncounted, no_refcount, noalias, variant
+from tcsim.codegen.memory import ahead, record_type
+from tcsim.codegen.parts import address_in, addresses, caller_of
 from tcsim.codegen.scalar_ops import use_rounding
 from tcsim.codegen.vector_ops import DOWN, NEAREST
 from tcsim.kernels.general.cuts import C_OPERATION
 from tcsim.kernels.general.panel import INSTRUCTION_END, INSTRUCTION_START, SEGMENT_END, SEGMENT_START
+from tcsim.kernels.general.spec import PlanSums, Spec
 from tcsim.kernels.general.walks import add_outside
 from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native import double_terms as terms
 from tcsim.kernels.native.double_exact import block_of_exact_sums
 from tcsim.kernels.native.double_groups import block_of_groups
-from tcsim.kernels.native.double_kinds import Groups, LongProducts, ManyTerms, OneProduct, Operations, Stages
+from tcsim.kernels.native.double_kinds import SumKind
+from tcsim.kernels.native.double_plan import DoubleSpec
+from tcsim.kernels.native.double_sides import Sides
 from tcsim.kernels.native.double_single import block_of_one
 from tcsim.kernels.native.double_stages import block_in_stages
 from tcsim.kernels.native.double_tree import block_of_operations
@@ -97,47 +104,34 @@ def double_rows_of(block_of, draw, plain):
 
 # The blocks of a kind for units that draw no words, for all, and how words are drawn.
 BLOCKS = {
-    ManyTerms: (terms.block_of_terms(False), terms.block_of_terms(True), draw_words_of_blocks),
-    OneProduct: (block_of_one(False), block_of_one(True), draw_words_of_blocks),
-    LongProducts: (block_of_exact_sums, block_of_exact_sums, draw_words_of_blocks),
-    Groups: (block_of_groups, block_of_groups, draw_words_of_blocks),
-    Stages: (block_in_stages(False), block_in_stages(True), draw_words_of_blocks),
-    Operations: (block_of_operations, block_of_operations, draw_words_of_operations),
+    SumKind.TERMS: (terms.block_of_terms(False), terms.block_of_terms(True), draw_words_of_blocks),
+    SumKind.ONE_PRODUCT: (block_of_one(False), block_of_one(True), draw_words_of_blocks),
+    SumKind.LONG_PRODUCTS: (block_of_exact_sums, block_of_exact_sums, draw_words_of_blocks),
+    SumKind.GROUPS: (block_of_groups, block_of_groups, draw_words_of_blocks),
+    SumKind.STAGES: (block_in_stages(False), block_in_stages(True), draw_words_of_blocks),
+    SumKind.OPERATIONS: (block_of_operations, block_of_operations, draw_words_of_operations),
 }
 
 
-# Walks of plain problems without random words, of plain problems, and of all.
-QUIET_WALKS = {kind: double_rows_of(block_of, None, True) for kind, (block_of, _, _) in BLOCKS.items()}
-PLAIN_WALKS = {kind: double_rows_of(block_of, draw, True) for kind, (_, block_of, draw) in BLOCKS.items()}
-WALKS = {kind: double_rows_of(block_of, draw, False) for kind, (_, block_of, draw) in BLOCKS.items()}
+_DOUBLES, _LONGS, _SHORTS = (types.CPointer(kind) for kind in (types.float64, types.int64, types.int32))
+_SIDES = (_DOUBLES, _SHORTS, _LONGS) * 2 + (types.int64,) * 2 + (_DOUBLES,) * 2 + (_SHORTS,) * 4
+_ROW = (_DOUBLES, _DOUBLES, _LONGS, _LONGS, _SHORTS, _SHORTS, _SHORTS, _DOUBLES, _DOUBLES, _DOUBLES, _LONGS, _LONGS, _DOUBLES)
+_BLOCKS = types.Array(types.int64, 1, "C")
+WALK = (
+    *(from_dtype(record_type(kind)) for kind in (Spec, DoubleSpec, PlanSums)),
+    types.NamedTuple(_SIDES, Sides), types.int64, types.int64, types.int64, _BLOCKS, _BLOCKS,
+    types.NamedTuple((*_ROW, *(types.int64,) * 3), rows.DoubleRow), _DOUBLES, types.uint64, types.int64, types.int64,
+)  # fmt: skip
+walk_row = caller_of(WALK)
 
 
-def run_quiet_row(kind, *arguments):
-    """All blocks of a chunk for one row of a plain problem without random words, by the rows that the type of `kind` names."""
+@cache
+def walk_address(kind: SumKind, plain: bool, draws: bool) -> int:
+    """Where the walk of a kind of sums lies, for problems that are plain or any, that draw words or do not."""
+    quiet, drawing, draw = BLOCKS[kind]
+    address = address_in(double_rows_of(drawing if draws else quiet, draw if draws else None, plain), WALK)
 
+    def tell_walk(number):
+        return address()
 
-def run_plain_row(kind, *arguments):
-    """The same of a plain problem."""
-
-
-def run_any_row(kind, *arguments):
-    """The same of any problem."""
-
-
-def _chosen(walks):
-    """The choice of rows."""
-
-    def row_of(kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
-        walk = walks[kind.instance_class]
-
-        def run(kind, spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
-            walk(spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step)
-
-        return run
-
-    return row_of
-
-
-chosen_by_types(run_quiet_row)(_chosen(QUIET_WALKS))
-chosen_by_types(run_plain_row)(_chosen(PLAIN_WALKS))
-chosen_by_types(run_any_row)(_chosen(WALKS))
+    return addresses(kernel_uncounted(variant(kind.name, plain, draws)(tell_walk)), 0)[0]
