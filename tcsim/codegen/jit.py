@@ -14,7 +14,6 @@ from typing import Any
 
 import numba
 from numba.core import config
-from numba.extending import overload
 
 from tcsim.codegen import notice
 from tcsim.codegen.cache import KeyedCache
@@ -148,8 +147,3 @@ def no_refcount(function: Callable[..., Any]) -> Any:
 def noalias(function: Callable[..., Any]) -> Any:
     """A routine that makes, keeps and returns no arrays, and whose arrays never overlap: LLVM makes vector code of its loops."""
     return _inner(function, _nrt=False, pipeline_class=InnerNoAlias)
-
-
-def chosen_by_types(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Numba's `overload` of a function that kernels call, for a choice by the types of its arguments alone, compiled as helpers are."""
-    return overload(function, jit_options={**_INNER, "pipeline_class": Inner, "_nrt": True})  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ all roundings and widths of sums. So a rounding that nobody has asked for yet co
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.jit import kernel_uncounted, variant
 
 
 def emit_address(builder: ir.IRBuilder, name: str, arguments: dict[str, ir.Type], body: Callable[..., None]) -> ir.Value:
@@ -21,24 +23,8 @@ def emit_address(builder: ir.IRBuilder, name: str, arguments: dict[str, ir.Type]
     return builder.ptrtoint(ops.function(builder.module, name, arguments, body), ops.I64)
 
 
-def address_in(function: Any, arguments: tuple[types.Type, ...]) -> Any:
-    """An intrinsic that tells a kernel the address of a compiled function of these types, which returns nothing and becomes part of it."""
-
-    @intrinsic
-    def address(typingctx: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            function.compile(arguments)
-            made = function.overloads[arguments]
-            context.add_linking_libs([made.library])
-            return builder.ptrtoint(context.declare_function(builder.module, made.fndesc), ops.I64)
-
-        return types.int64(), codegen
-
-    return address
-
-
 def caller_of(arguments: tuple[types.Type, ...]) -> Any:
-    """An intrinsic that calls such a function at an address: of the address, and a tuple of what it is given."""
+    """An intrinsic that calls a function of these types at an address (`function_address`): of the address, and a tuple of what it is given."""
     given = types.Tuple(arguments)  # type: ignore[attr-defined]
 
     @intrinsic
@@ -62,6 +48,30 @@ def addresses(part: Any, *which: int) -> tuple[int, ...]:
     """What a compiled kernel tells for each of these numbers: addresses, good for as long as the process lives."""
     _KEPT.append(part)
     return tuple(part(number) for number in which)
+
+
+def _digest(kinds: tuple[types.Type, ...]) -> str:
+    return hashlib.sha256(", ".join(map(str, kinds)).encode()).hexdigest()[:8]
+
+
+def function_address(function: Any, arguments: tuple[types.Type, ...]) -> int:
+    """Where a function that kernels call, which returns nothing, lies when it is compiled for these types."""
+
+    @intrinsic
+    def address(typingctx: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            function.compile(arguments)
+            made = function.overloads[arguments]
+            context.add_linking_libs([made.library])
+            return builder.ptrtoint(context.declare_function(builder.module, made.fndesc), ops.I64)
+
+        return types.int64(), codegen
+
+    def tell(number: Any) -> Any:
+        return address()
+
+    tell.__module__ = function.py_func.__module__  # by which its file is found, and what is being compiled is told
+    return addresses(kernel_uncounted(variant(function.py_func.__qualname__, _digest(arguments))(tell)), 0)[0]
 
 
 def emit_call(builder: ir.IRBuilder, address: ir.Value, arguments: dict[str, ir.Type], values: Sequence[ir.Value]) -> None:

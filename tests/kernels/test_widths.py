@@ -9,7 +9,7 @@ import tcsim
 from tcsim.fp.formats import FORMATS, Format
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.general.run import multiply_general
-from tcsim.kernels.general.spec import AnyWidthGrouped, AnyWidthTwoStage, Grouped, Plain, Single, TwoStageSums, _kind, widths
+from tcsim.kernels.general.spec import Kind, _kind, widths
 from tcsim.problem import Operand, Problem
 from tcsim.reference import multiply_reference
 from tcsim.schedule import Sequential
@@ -66,22 +66,22 @@ def test_two_stages_wider_than_64_bits() -> None:
 @pytest.mark.parametrize(
     ("unit", "kind"),
     [
-        (tcsim.unit("h200", "float16").replace(align_rounding="rd"), Plain),
-        (tcsim.unit("mi100", "float32"), Single),
-        (FP64, Plain),
-        (NVFP4, Grouped),
-        (NVFP4.replace(a="bfloat16"), AnyWidthGrouped),
-        (tcsim.unit("b200", "mxfp8_e5m2").replace(group_size=8), AnyWidthGrouped),
-        (CDNA3, TwoStageSums),
-        (CDNA3.replace(fraction_bits=56, late_fraction_bits=55), TwoStageSums),
-        (CDNA3.replace(fraction_bits=57), AnyWidthTwoStage),
-        (CDNA3.replace(late_fraction_bits=56), AnyWidthTwoStage),
-        (CDNA3.replace(a="float64"), AnyWidthTwoStage),
+        (tcsim.unit("h200", "float16").replace(align_rounding="rd"), Kind.PLAIN),
+        (tcsim.unit("mi100", "float32"), Kind.SINGLE),
+        (FP64, Kind.PLAIN),
+        (NVFP4, Kind.GROUPED),
+        (NVFP4.replace(a="bfloat16"), Kind.ANY_WIDTH_GROUPED),
+        (tcsim.unit("b200", "mxfp8_e5m2").replace(group_size=8), Kind.ANY_WIDTH_GROUPED),
+        (CDNA3, Kind.TWO_STAGES),
+        (CDNA3.replace(fraction_bits=56, late_fraction_bits=55), Kind.TWO_STAGES),
+        (CDNA3.replace(fraction_bits=57), Kind.ANY_WIDTH_STAGES),
+        (CDNA3.replace(late_fraction_bits=56), Kind.ANY_WIDTH_STAGES),
+        (CDNA3.replace(a="float64"), Kind.ANY_WIDTH_STAGES),
     ],
-    ids=lambda x: x.label if isinstance(x, Unit) else x.__name__,
+    ids=lambda x: x.label if isinstance(x, Unit) else x.name,
 )
-def test_each_kernel_states_what_it_holds(unit: Unit, kind: type) -> None:
-    assert isinstance(_kind(unit, widths(unit)), kind)
+def test_each_kernel_states_what_it_holds(unit: Unit, kind: Kind) -> None:
+    assert _kind(unit, widths(unit)) is kind
 
 
 @pytest.mark.parametrize("bits", [20, 30, 31, 40])

@@ -106,7 +106,9 @@ def load() -> Any:
     finally:
         numba.extending.intrinsic, numba.extending.overload = real
     walks = sys.modules["tcsim.kernels.general.walks"]
-    run.run_row = lambda kind, *rest: walks.WALKS[type(kind)](*rest)
+    rows = {place: walks.rows_of(block_of) for place, block_of in enumerate(walks.BLOCKS.values())}
+    run.walk_address = list(walks.BLOCKS).index
+    run.walk_row = lambda address, given: rows[int(address)](*given)
     run.LANES = 1
     return run
 

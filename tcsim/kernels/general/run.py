@@ -50,9 +50,9 @@ from tcsim.kernels.general.panel import (
     plan_chunk,
 )
 from tcsim.kernels.general.row import Row, start_over
-from tcsim.kernels.general.spec import Kind, PlanSums, Spec, order_of, plan_sums, spec_of_layouts
+from tcsim.kernels.general.spec import PlanSums, Spec, order_of, plan_sums, spec_of_layouts
 from tcsim.kernels.general.tables import tables_of
-from tcsim.kernels.general.walks import add_outside, run_row
+from tcsim.kernels.general.walks import add_outside, walk_address, walk_row
 from tcsim.kernels.left import Boxes
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Plan
@@ -80,9 +80,9 @@ _spec_of, _sums_of = records_of(Spec), records_of(PlanSums)
 
 
 @kernel_uncounted
-def run_tiles(first, last, kind, spec_row, sums_row, order, bounds, table_a, table_b, numbers, boxes, places):
+def run_tiles(first, last, walk, spec_row, sums_row, order, bounds, table_a, table_b, numbers, boxes, places):
     """Boxes first … last - 1 of D = C + A·B, no larger than a tile, each with the random words of its element's place in a batch.
-    `numbers` as `_numbers` has them."""
+    `walk` is the address of what runs a row, `numbers` as `_Cut` has them."""
     spec, sums_ = _spec_of(spec_row), _sums_of(sums_row)
     a, b = TableSide(matrices_at(numbers, 0), table_a), TableSide(matrices_at(numbers, 1), table_b)
     c, d, scale_a, scale_b = (
@@ -130,8 +130,8 @@ def run_tiles(first, last, kind, spec_row, sums_row, order, bounds, table_a, tab
             for r in range(ni):
                 place_outputs(places, t, tiles, i0 + r, j0, lanes, elements)
                 row = row_of(values, scratch, random, r, width, spec.block)
-                run_row(kind, spec, sums_, panel, r, nj, lanes, blocks, starts, events, in_a | in_b, row, total[r],
-                        tree, seed, elements, step)  # fmt: skip
+                walk_row(walk, (spec, sums_, panel, r, nj, lanes, blocks, starts, events, in_a | in_b, row, total[r],
+                                tree, seed, elements, step))  # fmt: skip
             step += blocks
         for r in range(ni):
             end_tile(spec, sums_, c, d, t, i0 + r, j0, nj, row_of(values, scratch, random, r, width, spec.block), total[r])
@@ -298,7 +298,7 @@ def _check_sums(unit: Unit, plan: Plan) -> None:
 class Reading(NamedTuple):
     """A unit as the kernel reads it, with the tables of its operands."""
 
-    kind: Kind
+    walk: int  # its address
     spec: npt.NDArray[np.int64]
     order: npt.NDArray[np.int64]
     tables: tuple[Any, Any]
@@ -313,7 +313,9 @@ def reading_of(unit: Unit, a: Operand, b: Operand) -> Reading:
 @lru_cache(maxsize=256)
 def _reading(unit: Unit, a: Format, a_bytes: int, b: Format, b_bytes: int) -> Reading:
     kind, spec = spec_of_layouts(unit, layout(a), layout(b))
-    return Reading(kind, as_row(spec), order_of(unit), tables_of(unit, a, a_bytes, b, b_bytes), dots.in_words(unit))
+    return Reading(
+        walk_address(kind), as_row(spec), order_of(unit), tables_of(unit, a, a_bytes, b, b_bytes), dots.in_words(unit)
+    )
 
 
 @lru_cache(maxsize=64)
@@ -329,6 +331,6 @@ def _run(
     numbers[_D] = out.__array_interface__["data"][0]
     numbers[_SEED] = (seed + 2**63) % 2**64 - 2**63  # as a signed integer
     run_tasks(
-        run_tiles, len(cut.boxes), threads, reading.kind, reading.spec, _row_of_sums(plan.sum, plan.c_first), reading.order,
+        run_tiles, len(cut.boxes), threads, reading.walk, reading.spec, _row_of_sums(plan.sum, plan.c_first), reading.order,
         plan.bounds, *reading.tables, numbers, cut.boxes, places,
     )  # fmt: skip

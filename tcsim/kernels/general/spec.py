@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -81,49 +82,16 @@ class Spec(NamedTuple):
     scale: Layout
 
 
-class Plain(NamedTuple):
-    """A unit whose products are the terms of an aligned sum. Kernels are compiled for each of these types, when it is used."""
+class Kind(Enum):
+    """What a unit adds. Each kind has a walk of its own, compiled when it is used."""
 
-    blocks: int = 0
-
-
-class Single(NamedTuple):
-    """A unit that adds one product at a time to c, exactly, the product and c each within the window."""
-
-    blocks: int = 0
-
-
-class Grouped(NamedTuple):
-    """A unit whose terms are exact groups of products, aligned by their scales."""
-
-    blocks: int = 0
-
-
-class AnyWidthGrouped(NamedTuple):
-    """The same with groups of any width."""
-
-    blocks: int = 0
-
-
-class TwoStageSums(NamedTuple):
-    """A unit that aligns in two stages, its products and sums each within the window."""
-
-    blocks: int = 0
-
-
-class AnyWidthTwoStage(NamedTuple):
-    """The same with products and sums of any width."""
-
-    blocks: int = 0
-
-
-class RoundedSums(NamedTuple):
-    """A unit that rounds every operation."""
-
-    blocks: int = 0
-
-
-Kind = Plain | Single | Grouped | AnyWidthGrouped | TwoStageSums | AnyWidthTwoStage | RoundedSums
+    PLAIN = "products, the terms of an aligned sum"
+    SINGLE = "one product at a time to c, exactly, the product and c each within the window"
+    GROUPED = "exact groups of products, aligned by their scales"
+    ANY_WIDTH_GROUPED = "the same with groups of any width"
+    TWO_STAGES = "terms that align in two stages, products and sums each within the window"
+    ANY_WIDTH_STAGES = "the same with products and sums of any width"
+    ROUNDED = "every operation rounded"
 
 
 class Widths(NamedTuple):
@@ -185,9 +153,9 @@ def spec_of_layouts(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kin
     kind = _kind(unit, need)
     a_precision, b_precision = significands(unit)
     weight = a_precision + b_precision - 2
-    if isinstance(kind, Grouped | AnyWidthGrouped):
+    if kind in (Kind.GROUPED, Kind.ANY_WIDTH_GROUPED):
         weight += 2 * scale.mantissa
-    if isinstance(kind, Grouped):  # a group is an integer at 2^(scales' exponents - weight)
+    if kind is Kind.GROUPED:  # a group is an integer at 2^(scales' exponents - weight)
         weight -= a.emin + b.emin
     draws, product_draws = _draws(unit.rounding), _draws(unit.product_rounding)
     zeros = unit.zeros
@@ -222,7 +190,7 @@ def spec_of_layouts(unit: Unit, a_stored: Layout, b_stored: Layout) -> tuple[Kin
         b_emin=b.emin,
         weight=weight,
         room=_room(need),
-        fixed=int(isinstance(kind, Grouped)),
+        fixed=int(kind is Kind.GROUPED),
         narrow=int(need.product <= WINDOW and unit.kept_bits + 2 + 32 * max(draws, product_draws) <= PAIR),
         scale_block=max(unit.scale_block, 1),
         out=layout(out),
@@ -239,21 +207,21 @@ def _room(need: Widths) -> int:
 def _kind(unit: Unit, need: Widths) -> Kind:
     """The kernel of a unit: the 64-bit ones where they hold its numbers, else those of any width.
 
-    A Plain block that leaves the window does so by itself, column by column.
+    A block of PLAIN that leaves the window does so by itself, column by column.
     """
     room = _room(need)
     if unit.arithmetic == "rounded":
-        return RoundedSums()
+        return Kind.ROUNDED
     if unit.arithmetic == "two-stage":
         fits = (unit.fraction_bits or 0) <= room and (unit.late_fraction_bits or 0) <= room - 1
-        return TwoStageSums() if fits else AnyWidthTwoStage()
+        return Kind.TWO_STAGES if fits else Kind.ANY_WIDTH_STAGES
     if unit.arithmetic != "aligned":
         raise ValueError(f"the general kernel has no blocks of arithmetic={unit.arithmetic!r}")
     if unit.group_size > 1:
-        return Grouped() if max(need.group, need.product) <= WINDOW else AnyWidthGrouped()
+        return Kind.GROUPED if max(need.group, need.product) <= WINDOW else Kind.ANY_WIDTH_GROUPED
     single = unit.block_size == 1 and unit.align_rounding == "exact"
     bits = max(need.product - 2, unit.out_format.mantissa_bits)
-    return Single() if single and bits <= room else Plain()
+    return Kind.SINGLE if single and bits <= room else Kind.PLAIN
 
 
 def spec_of(problem: Problem) -> tuple[Kind, np.void]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from functools import cache
 
-from tcsim.codegen.jit import chosen_by_types, inline, no_refcount, noalias, variant
+import numpy as np
+from numba import from_dtype, types
+
+from tcsim.codegen.jit import inline, no_refcount, noalias, variant
+from tcsim.codegen.memory import record_type
+from tcsim.codegen.parts import caller_of, function_address
 from tcsim.kernels.general.any_width import any_width_groups, any_width_stages, overflowing_products
 from tcsim.kernels.general.blocks import (
     finish_block,
@@ -33,18 +38,11 @@ from tcsim.kernels.general.panel import (
     INSTRUCTION_START,
     SEGMENT_END,
     SEGMENT_START,
+    Panel,
 )
 from tcsim.kernels.general.rounded import in_vectors, rounded_column, rounded_row
-from tcsim.kernels.general.row import WIDE, add_specials, draw_row_words, flush_row, start_over
-from tcsim.kernels.general.spec import (
-    AnyWidthGrouped,
-    AnyWidthTwoStage,
-    Grouped,
-    Plain,
-    RoundedSums,
-    Single,
-    TwoStageSums,
-)
+from tcsim.kernels.general.row import WIDE, Row, add_specials, draw_row_words, flush_row, start_over
+from tcsim.kernels.general.spec import Kind, PlanSums, Spec
 from tcsim.kernels.general.two_stage import two_stage_row
 from tcsim.kernels.general.two_terms import add_late_c, add_product, keep_c
 
@@ -208,28 +206,27 @@ def rows_of(block_of):
     return run_row
 
 
-WALKS = {
-    Plain: rows_of(plain_block),
-    Single: rows_of(single_block),
-    Grouped: rows_of(grouped_block),
-    AnyWidthGrouped: rows_of(any_width_grouped_block),
-    TwoStageSums: rows_of(walk_two_stage),
-    AnyWidthTwoStage: rows_of(any_width_two_stage_block),
-    RoundedSums: rows_of(walk_rounded),
+BLOCKS = {
+    Kind.PLAIN: plain_block,
+    Kind.SINGLE: single_block,
+    Kind.GROUPED: grouped_block,
+    Kind.ANY_WIDTH_GROUPED: any_width_grouped_block,
+    Kind.TWO_STAGES: walk_two_stage,
+    Kind.ANY_WIDTH_STAGES: any_width_two_stage_block,
+    Kind.ROUNDED: walk_rounded,
 }
+_POINTER, _LINE, _TABLE = types.CPointer(types.int64), types.Array(types.int64, 1, "C"), types.Array(types.int64, 2, "C")
+_RANDOM = ("random", "term_word")
+_ROW = (*(types.CPointer(types.uint64) if name in _RANDOM else _POINTER for name in Row._fields[:-1]), types.int64)
+WALK = (
+    *(from_dtype(record_type(kind)) for kind in (Spec, PlanSums)),
+    types.NamedUniTuple(_TABLE, len(Panel._fields), Panel), types.int64, types.int64, types.int64, types.int64, _LINE, _LINE, types.int64,
+    types.NamedTuple(_ROW, Row), types.Array(types.float64, 1, "C"), _TABLE, types.uint64, _LINE, types.int64,
+)  # fmt: skip
+walk_row = caller_of(WALK)
 
 
-def run_row(kind, *arguments):
-    """All blocks of a chunk for one row, by the arithmetic that the type of `kind` names."""
-
-
-@chosen_by_types(run_row)
-def _run_row(
-    kind, spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, elements, step
-):
-    walk = WALKS[kind.instance_class]
-
-    def run(kind, spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, elements, step):
-        walk(spec, sums_, panel, r, columns, width, blocks, starts, events, check, row, total, tree, seed, elements, step)
-
-    return run
+@cache
+def walk_address(kind: Kind) -> int:
+    """Where the walk of a kind of sums lies."""
+    return function_address(rows_of(BLOCKS[kind]), WALK)

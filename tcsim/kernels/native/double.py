@@ -32,7 +32,7 @@ from tcsim.kernels.native.double_groups import mark_groups
 from tcsim.kernels.native.double_kinds import SumKind
 from tcsim.kernels.native.double_plan import double_spec
 from tcsim.kernels.native.double_sides import Sides, decode_plain_side, decode_side, exponents_of, mark_zero_blocks
-from tcsim.kernels.native.double_walks import TO_HALF, walk_address, walk_row
+from tcsim.kernels.native.double_walks import TO_HALF, lanes_address, walk_lanes
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import default_threads, run_tasks
 
@@ -79,7 +79,7 @@ def mark_halves(chain, blocks, events):
         events[block] = event
 
 
-class RowWalk(NamedTuple):
+class LanesWalk(NamedTuple):
     """What walks the rows: its address, and whether a product may leave float64's normal numbers."""
 
     address: int
@@ -212,7 +212,7 @@ def double_tiles_of(plain: bool, grouped: bool) -> Any:
                         at(scale, 0), at(sums, 0), at(other_sums, 0), at(words, 0), at(terms, 0), at(numbers, 0), wide, near, int(step == 0),
                     )  # fmt: skip
                     element = (t * tiles.m + i0 + r) * tiles.n + j0
-                    walk_row(walk.address, (
+                    walk_lanes(walk.address, (
                         spec, unit, sums_, sides, r, width, blocks, starts, events, row, at(total, r * wide), seed, element, step,
                     ))  # fmt: skip
                 step += blocks
@@ -255,7 +255,7 @@ def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Uni
     far = bool(numbers["wide"]) and kind in (SumKind.ONE_PRODUCT, SumKind.LONG_PRODUCTS)
     run_tasks(
         double_tiles_of(plain, kind is SumKind.GROUPS), batch * -(-m // high) * -(-n // COLUMNS), threads,
-        RowWalk(walk_address(kind, plain, draws), int(far)),
+        LanesWalk(lanes_address(kind, plain, draws), int(far)),
         *sides_of(problem, problem.a.codes, problem.b.codes), matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec, numbers,
         sums_of(problem), order_of(outer or unit), problem.plan.bounds, tiles, np.uint64(problem.seed), left,
     )  # fmt: skip

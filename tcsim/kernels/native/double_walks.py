@@ -10,9 +10,9 @@ from functools import cache
 import numpy as np
 from numba import from_dtype, types
 
-from tcsim.codegen.jit import kernel_uncounted, no_refcount, noalias, variant
+from tcsim.codegen.jit import no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead, record_type
-from tcsim.codegen.parts import address_in, addresses, caller_of
+from tcsim.codegen.parts import caller_of, function_address
 from tcsim.codegen.scalar_ops import use_rounding
 from tcsim.codegen.vector_ops import DOWN, NEAREST
 from tcsim.kernels.general.cuts import C_OPERATION
@@ -117,21 +117,16 @@ _DOUBLES, _LONGS, _SHORTS = (types.CPointer(kind) for kind in (types.float64, ty
 _SIDES = (_DOUBLES, _SHORTS, _LONGS) * 2 + (types.int64,) * 2 + (_DOUBLES,) * 2 + (_SHORTS,) * 4
 _ROW = (_DOUBLES, _DOUBLES, _LONGS, _LONGS, _SHORTS, _SHORTS, _SHORTS, _DOUBLES, _DOUBLES, _DOUBLES, _LONGS, _LONGS, _DOUBLES)
 _BLOCKS = types.Array(types.int64, 1, "C")
-WALK = (
+LANES_WALK = (
     *(from_dtype(record_type(kind)) for kind in (Spec, DoubleSpec, PlanSums)),
     types.NamedTuple(_SIDES, Sides), types.int64, types.int64, types.int64, _BLOCKS, _BLOCKS,
     types.NamedTuple((*_ROW, *(types.int64,) * 3), rows.DoubleRow), _DOUBLES, types.uint64, types.int64, types.int64,
 )  # fmt: skip
-walk_row = caller_of(WALK)
+walk_lanes = caller_of(LANES_WALK)
 
 
 @cache
-def walk_address(kind: SumKind, plain: bool, draws: bool) -> int:
+def lanes_address(kind: SumKind, plain: bool, draws: bool) -> int:
     """Where the walk of a kind of sums lies, for problems that are plain or any, that draw words or do not."""
     quiet, drawing, draw = BLOCKS[kind]
-    address = address_in(double_rows_of(drawing if draws else quiet, draw if draws else None, plain), WALK)
-
-    def tell_walk(number):
-        return address()
-
-    return addresses(kernel_uncounted(variant(kind.name, plain, draws)(tell_walk)), 0)[0]
+    return function_address(double_rows_of(drawing if draws else quiet, draw if draws else None, plain), LANES_WALK)
