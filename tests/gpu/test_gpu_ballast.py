@@ -197,7 +197,7 @@ def at_an_edge(draw: what_ifs.Draw, unit: Unit, m: int, n: int, k: int) -> Probl
 
 @needs_compiler
 @pytest.mark.parametrize("seed", [20261122, 22, SEEDS["fresh"]], ids=["tells a bound too low", "tells a sign unseen", "fresh"])
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(1)
 def test_sums_that_cross_a_power_of_two(seed: int) -> None:
     for index in range(8):
         draw = what_ifs.Draw((seed, 3, index))

@@ -54,7 +54,7 @@ def at_the_bound(draw: what_ifs.Draw, unit: Unit, kind: str) -> Problem:
 
 @pytest.mark.skipif(host.compiler() is None, reason="no C++ compiler here (g++ or clang++)")
 @pytest.mark.parametrize("kind", BOUNDS)
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(2)
 def test_stages_whose_bounds_are_nearly_met(kind: str) -> None:
     draw = what_ifs.Draw((SEEDS["fresh"], 4, BOUNDS.index(kind)))
     for unit, shape in ((A100, ballast.ALIKE), (V100, ballast.SPREAD), (BF16, ballast.ALIKE), (V100, ballast.ALIKE)):

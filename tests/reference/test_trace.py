@@ -136,7 +136,7 @@ def rounded(x: Fraction, unit: Unit, mode: str, precision: int, flush: bool = Tr
 
 
 @pytest.mark.parametrize("unit", [*distinct(), *whatifs()], ids=label)
-@pytest.mark.drawn(120)
+@pytest.mark.drawn(60)
 def test_the_result_is_the_references(unit: Unit) -> None:
     rng = np.random.default_rng([len(unit.source), unit.block_size])
     for _ in range(12):

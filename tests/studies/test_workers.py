@@ -72,6 +72,7 @@ def times_run(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("how", [(), ("-",), ("-m", "own_script")])
+@pytest.mark.drawn(1)
 def test_a_known_study_needs_no_guard(how: tuple[str, ...], tmp_path: Path) -> None:
     text = TOP + 'print(tcsim.study.run("terms", out="out", jobs=2, size=16, seeds=2, figures=False))'
     done = script(tmp_path, text, *how)
@@ -86,6 +87,7 @@ def test_a_known_study_needs_no_guard(how: tuple[str, ...], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", [TOP + GRID + RUN, TOP + GRID + guarded(RUN), TOP + guarded(GRID + RUN)])
+@pytest.mark.drawn(1)
 def test_a_grid_in_the_script(text: str, tmp_path: Path) -> None:
     done = script(tmp_path, text)
     assert (done.returncode, done.stderr) == (0, "")
@@ -94,6 +96,7 @@ def test_a_grid_in_the_script(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [(), ("-",), ("-m", "own_script")])
+@pytest.mark.drawn(1)
 def test_a_study_of_the_script_without_a_guard_runs_in_one_process_and_says_so(how: tuple[str, ...], tmp_path: Path) -> None:
     done = script(tmp_path, TOP + OWN + RUN, *how)
     assert done.returncode == 0, done.stderr
@@ -105,6 +108,7 @@ def test_a_study_of_the_script_without_a_guard_runs_in_one_process_and_says_so(h
 
 
 @pytest.mark.parametrize("how", [(), ("-m", "own_script")])
+@pytest.mark.drawn(1)
 def test_a_study_of_the_script_under_a_guard_uses_processes(how: tuple[str, ...], tmp_path: Path) -> None:
     # The cell that goes first is the last; then a process waits for another, or it has done all before the others are there.
     meet = 'open(f"here-{os.getpid()}", "w").close()\n    while cell["x"] < 7 and len(list(Path().glob("here-*"))) < 2: time.sleep(0.05)'

@@ -13,7 +13,9 @@ from tcsim.studies.framework.outcome import Outcome
 from tcsim.studies.framework.run import run_study
 from tcsim.studies.framework.store import Store, cell_key, source_hash
 
-_LONG = ("slice-choice", "ozaki-slices", "ozaki-accuracy", "float32-emulation", "narrow-range")
+_LONG = (
+    "slice-choice", "ozaki-slices", "ozaki-accuracy", "float32-emulation", "narrow-range", "fabsum", "methods", "terms", "fp8-accumulators",
+)  # fmt: skip
 _FOLDER = tempfile.TemporaryDirectory(prefix="tcsim-quick-")
 
 
