@@ -9,12 +9,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tcsim.codegen.jit import inline, kernel, noalias
+from tcsim.codegen.jit import inline, noalias
 from tcsim.codegen.memory import TableSide, matrices
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
-from tcsim.kernels.general.numbers import FINITE, ZERO_E, bit_length, decode_number, layout
+from tcsim.kernels.general.numbers import FINITE, NAN, PLUS_INF, ZERO_E, bit_length, decode_number, layout
 from tcsim.kernels.general.spec import significands
 from tcsim.problem import Codes, Problem
 
@@ -29,14 +30,6 @@ def number_of(code, stored, emin, precision, flush):
     x = np.int64(0) if small else x
     negative = np.int64(0) if small else negative
     return x, e if x != 0 else np.int64(ZERO_E), special + 4 * negative
-
-
-@kernel
-def fill_table(stored, emin, precision, flush, entries):
-    """Entries of all codes."""
-    for code in range(entries.size):
-        sig, e, mark = number_of(np.int64(code), stored, emin, precision, flush)
-        entries[code] = sig << _SIGNIFICAND | (e & ((1 << _EXPONENT) - 1)) << _MARK | mark
 
 
 @noalias
@@ -56,10 +49,32 @@ def read_entries(entries, count, emin, fixed, sig, e, mark):
 
 
 @lru_cache(maxsize=16)
-def _table(stored: Format, codes: int, emin: int, precision: int, flush: int) -> Any:
-    entries = np.empty(codes, np.int64)
-    fill_table(layout(stored), emin, precision, flush, entries)
+def _table(stored: Format, codes: int, emin: int, precision: int, flush: int) -> npt.NDArray[np.int64]:
+    """Entries of all codes: `number_of`, of 65,536 codes in the time in which a kernel for it would be loaded."""
+    code, has = np.arange(codes), layout(stored)
+    magnitude = code & ~has.sign
+    fields = magnitude >> has.padding
+    field = fields >> has.mantissa
+    normal = (field > 0) | (has.zero == 0)
+    significand = fields & ((1 << has.mantissa) - 1) | normal.astype(np.int64) << has.mantissa
+    lsb = field + 1 - normal - has.bias - has.mantissa
+    e = np.maximum(_bit_lengths(significand) - 1 + lsb, emin)
+    up = lsb - (e - (precision - 1))
+    sig = significand << np.clip(up, 0, 63) >> np.clip(-up, 0, 63)
+    minus = code & has.sign != 0
+    no_number = (code == has.nan_code) | (magnitude > has.max_code)
+    other = np.where(magnitude == has.inf_code, PLUS_INF + minus, NAN)
+    flushed = (flush != 0) & (_bit_lengths(sig) < precision) & ~no_number
+    sig = np.where(no_number | flushed, 0, np.where(minus, -sig, sig))
+    mark = np.where(no_number, other, FINITE) + 4 * (minus & ~flushed)
+    e = np.where(sig == 0, ZERO_E, e)
+    entries: npt.NDArray[np.int64] = sig << _SIGNIFICAND | (e & ((1 << _EXPONENT) - 1)) << _MARK | mark
     return entries
+
+
+def _bit_lengths(x: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Bits of integers from 0 to 2^53."""
+    return np.frexp(x.astype(np.float64))[1].astype(np.int64)
 
 
 _NONE = np.empty(0, np.int64)

@@ -17,7 +17,15 @@ from tcsim.codegen.jit import kernel_uncounted, routine, variant
 from tcsim.codegen.memory import ahead, at, load_code, matrices, store_code
 from tcsim.codegen.scratch import release, room, room_table, zeros
 from tcsim.hardware.unit import Unit
-from tcsim.kernels.general.numbers import FINITE, ZERO_E, decode_number, encode_number, round_float64, to_float64
+from tcsim.kernels.general.numbers import (
+    FINITE,
+    ZERO_E,
+    bits_of_float64,
+    decode_number,
+    encode_number,
+    round_float64,
+    to_float64,
+)
 from tcsim.kernels.general.panel import (
     INSTRUCTION_END,
     INSTRUCTION_START,
@@ -31,6 +39,7 @@ from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native.double_groups import mark_groups
 from tcsim.kernels.native.double_kinds import SumKind
 from tcsim.kernels.native.double_plan import double_spec
+from tcsim.kernels.native.double_round import MAGNITUDE
 from tcsim.kernels.native.double_sides import Sides, decode_plain_side, decode_side, exponents_of, mark_zero_blocks
 from tcsim.kernels.native.double_walks import TO_HALF, lanes_address, walk_lanes
 from tcsim.problem import Codes, Problem
@@ -41,10 +50,16 @@ ROWS, COLUMNS, CHUNK, LANES = 128, 128, 128, 16
 
 @routine
 def end_plain_output(spec, d, t, i, j, value):
-    """Write the code of a chain's value."""
-    x = round_float64(value, spec.out.mantissa + 1, spec.out)
-    minus = x[2] if x[0] != 0 or spec.ieee_zero else np.int64(0)
-    store_code(d, t, i, j, encode_number(x[0], x[1], minus, x[3], spec.out, spec.nan))
+    """Write the code of a chain's value, a number that the output holds: nothing is rounded."""
+    bits, out = bits_of_float64(value), spec.out
+    size = bits & MAGNITUDE
+    place = max((size >> 52) - 1023, out.emin)
+    significand = (size & ((np.int64(1) << 52) - 1) | (np.int64(1) << 52)) >> min(
+        place - (size >> 52) + 1023 + 52 - out.mantissa, np.int64(63)
+    )
+    significand = significand if size != 0 else np.int64(0)
+    minus = np.int64(1) if bits < 0 and (size != 0 or spec.ieee_zero) else np.int64(0)
+    store_code(d, t, i, j, encode_number(significand, place, minus, np.int64(FINITE), out, spec.nan))
 
 
 @routine

@@ -30,25 +30,12 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels.native import double_rows as rows
 from tcsim.kernels.native import double_single as single
 from tcsim.kernels.native import double_tree as tree
-from tcsim.kernels.native.double_kinds import SumKind
+from tcsim.kernels.native.double_kinds import SumKind, double_kind, narrow_products, room_of_terms
 from tcsim.kernels.native.double_quick import QUICK
 from tcsim.kernels.native.double_round import DoubleRounding, rounding_of
 
 _QUICK_WAYS = (rows.MACHINE, rows.RANDOM)
-_REACH = 400  # exponents of operands and scales: products and sums then stay far inside float64's
 _NORMAL = -100  # the least exponent of outputs whose subnormal numbers are rare enough to be left to others
-_SHORT = 30  # bits of products up to which exact sums of ordinary data hardly leave float64
-
-
-def _held(fmt: Format) -> bool:
-    return fmt.zero and fmt.emin - fmt.mantissa_bits >= -_REACH and fmt.emax <= _REACH
-
-
-@lru_cache(maxsize=256)
-def _narrow(unit: Unit) -> bool:
-    """Whether products are exact in float64, far from its smallest and largest numbers."""
-    a, b, scale = unit.a_operand, unit.b_operand, unit.scale_format
-    return _held(a) and _held(b) and a.precision + b.precision <= 53 and (scale is None or scale.emax - scale.emin <= _REACH)
 
 
 @lru_cache(maxsize=256)
@@ -62,42 +49,6 @@ def _tame_terms(unit: Unit) -> bool:
 def _tame(unit: Unit) -> bool:
     """Whether no result can either."""
     return _tame_terms(unit) and (out := unit.out_format).emin - out.mantissa_bits >= -900 and out.emax + 1 <= 900
-
-
-def _group_bits(unit: Unit) -> tuple[int, int]:
-    """(bits of a group's sum, how far it may reach above its scales' exponents), as wide as the formats are."""
-    a, b, scale = unit.a_format, unit.b_format, unit.scale_format
-    assert scale is not None
-    least = a.emin - a.mantissa_bits + b.emin - b.mantissa_bits
-    reach = a.emax + b.emax + 2 + unit.group_size.bit_length()
-    return reach - least, reach + (2 if scale.mantissa_bits else 0)
-
-
-def _grouped(unit: Unit) -> bool:
-    """Whether cut groups fit two float64, and a group in its span times its scales one."""
-    assert unit.scale_format is not None
-    most, terms = unit.fraction_bits or 0, unit.block_size // unit.group_size
-    small = unit.a_operand.emin <= unit.a_format.emin and unit.b_operand.emin <= unit.b_format.emin
-    fits = 0 <= most <= 45 and terms <= 64 and most + _group_bits(unit)[1] + terms.bit_length() <= 80
-    return fits and small and unit.group_size <= 62 and unit.block_size <= 512 and unit.scale_format.precision <= 8
-
-
-@lru_cache(maxsize=256)
-def double_kind(unit: Unit) -> SumKind | None:
-    """Which rows compute a unit; None for none."""
-    narrow, exact = _narrow(unit), unit.align_rounding == "exact"
-    if unit.arithmetic == "two-stage":
-        deep = unit.block_size.bit_length() + max(unit.late_fraction_bits or 0, 0)
-        return SumKind.STAGES if narrow and unit.block_size <= 128 and deep <= 48 else None
-    if unit.arithmetic == "rounded":
-        return SumKind.OPERATIONS if narrow and unit.block_size <= 64 else None
-    if unit.group_size > 1:
-        return SumKind.GROUPS if narrow and not exact and _grouped(unit) else None
-    if unit.block_size > 512 or not (narrow or (exact and unit.scale is None)):
-        return None
-    if exact and unit.block_size == 1:
-        return SumKind.ONE_PRODUCT
-    return SumKind.LONG_PRODUCTS if exact and unit.a_operand.precision + unit.b_operand.precision > _SHORT else SumKind.TERMS
 
 
 def _by_masks(kept: int, out: Format) -> bool:
@@ -121,10 +72,10 @@ def _way(unit: Unit, kind: SumKind) -> int:
     if kind is not SumKind.ONE_PRODUCT:
         return _masked(unit, unit.rounding)
     if found.toward == "random":
-        drawn = _masked(unit, "sr") == rows.RANDOM and unit.kept_bits <= single.DRAWN if _narrow(unit) else whole
+        drawn = _masked(unit, "sr") == rows.RANDOM and unit.kept_bits <= single.DRAWN if narrow_products(unit) else whole
         return single.WORDS if drawn else single.ROUNDED
     if whole and found.toward == "nearest":
-        return {"even": single.PROCESSOR, "away": single.ROUNDED if _narrow(unit) else single.TIES_AWAY}.get(
+        return {"even": single.PROCESSOR, "away": single.ROUNDED if narrow_products(unit) else single.TIES_AWAY}.get(
             found.rule, single.ROUNDED
         )
     if whole:
@@ -150,7 +101,7 @@ def _product_way(unit: Unit) -> int:
 
 def _quick(unit: Unit, kind: SumKind, way: int) -> int:
     """Whether a short way computes nearly all, and of units that round every operation, which."""
-    if unit.align_rounding != "exact" or not _narrow(unit) or way not in _QUICK_WAYS or unit.kept_bits > QUICK:
+    if unit.align_rounding != "exact" or not narrow_products(unit) or way not in _QUICK_WAYS or unit.kept_bits > QUICK:
         return 0
     if kind is not SumKind.OPERATIONS:
         return 1
@@ -296,16 +247,16 @@ class DoubleSpec(NamedTuple):
 @lru_cache(maxsize=256)
 def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[SumKind, np.void]:
     """The rows of a unit that the gates take, and its numbers; `outer` is the unit whose instructions it runs inside."""
-    kind, block = double_kind(unit), unit.block_size
+    kind, bits = double_kind(unit), unit.block_size.bit_length()
     assert kind is not None
-    two, exact, bits = kind is SumKind.STAGES, unit.align_rounding == "exact", block.bit_length()
+    two, exact = kind is SumKind.STAGES, unit.align_rounding == "exact"
     grouped, scale = kind is SumKind.GROUPS, unit.scale_format
     lost = 2 * scale.precision if grouped and scale is not None and scale.mantissa_bits else 0
-    room = 51 - lost - unit.group_size.bit_length() if grouped else 49 - bits if two else 53 - (4 * block + 2).bit_length()
+    room = 51 - lost - unit.group_size.bit_length() if grouped else 49 - bits if two else room_of_terms(unit)
     fraction = 1 << 20 if exact or unit.fraction_bits is None else unit.fraction_bits
-    deep = kind in (SumKind.TERMS, SumKind.STAGES) and (exact or fraction > room)
+    deep = kind is SumKind.EXACT_TERMS or (two and (exact or fraction > room))
     way, cut, machine = _way(unit, kind), rows.UNCUT, NEAREST
-    if grouped or (kind is SumKind.TERMS and not deep):
+    if grouped or kind in (SumKind.TERMS, SumKind.TOLD_TERMS):
         found = processor_mode(unit.align_rounding)
         cut = {"nearest": rows.AWAY, "odd": rows.ODD, "random": rows.RANDOM}.get(mode(unit.align_rounding).toward, rows.MACHINE)
         cut, machine = (cut, TO_ZERO) if found is None else (rows.MACHINE, found)
@@ -316,10 +267,15 @@ def double_spec(unit: Unit, outer: Unit | None = None) -> tuple[SumKind, np.void
     machine = {tree.BELOW: DOWN, tree.DRAWN: TO_ZERO}.get(quick, machine)
     lowest, floor = unit.a_operand.emin + unit.b_operand.emin + (0 if scale is None else 2 * scale.emin), unit.min_exponent
     floored = grouped and floor is not None
-    floored |= kind is SumKind.TERMS and not exact and floor is not None and floor > min(lowest, unit.out_format.emin)
+    floored |= (
+        kind in (SumKind.TERMS, SumKind.TOLD_TERMS, SumKind.EXACT_TERMS)
+        and not exact
+        and floor is not None
+        and floor > min(lowest, unit.out_format.emin)
+    )
     return kind, record(
         DoubleSpec(
-            wide=int(not _narrow(unit)),
+            wide=int(not narrow_products(unit)),
             cut=cut,
             machine=machine,
             draws=int(mode(unit.rounding).toward == "random"),

@@ -8,6 +8,7 @@ from tcsim.codegen.jit import inline, no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import ANY_ZERO
+from tcsim.kernels.native.double_kinds import SumKind
 from tcsim.kernels.native.double_quick import sum_quickly
 from tcsim.kernels.native.double_rows import (
     AWAY,
@@ -15,6 +16,7 @@ from tcsim.kernels.native.double_rows import (
     MACHINE,
     ODD,
     RANDOM,
+    UNCUT,
     cut_by_machine,
     cut_by_word,
     cut_lane,
@@ -28,8 +30,8 @@ from tcsim.kernels.native.double_rows import (
     scales_of,
     start_by_words,
     start_exponents,
-    start_total,
 )
+from tcsim.kernels.native.double_tree import copy_line
 
 
 @noalias
@@ -105,32 +107,47 @@ def add_by_words(a, b, done, steps, pitch, width, words, word_pitch, scale, tota
             total[j] += cut_by_word(x * b[first + j], scale[j], words[drawn + j])
 
 
-@noalias
-def add_cut_terms(a, b, done, steps, pitch, width, kind, scale, total):
-    """Add the cut products of places done … steps - 1."""
-    wide_vectors()
-    for p in range(done, steps):
-        x, first = a[p], p * pitch
-        if kind == MACHINE:
-            for j in range(width):
-                total[j] += cut_by_machine(x * b[first + j], scale[j])
-        elif kind == AWAY:
-            for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], AWAY)
-        elif kind == ODD:
-            for j in range(width):
-                total[j] += cut_lane(x * b[first + j], scale[j], ODD)
-        else:
-            for j in range(width):
-                total[j] = fused_multiply_add(x, b[first + j], total[j])
-
-
 @inline
 def cut_of(kind, t, s, word):
     """A term cut in one of the ways, a constant."""
     if kind == MACHINE:
         return cut_by_machine(t, s)
     return cut_by_word(t, s, word) if kind == RANDOM else cut_lane(t, s, kind)
+
+
+def start_of(kind):
+    """c as the first term of the sum, cut in one way."""
+
+    @noalias
+    @variant(kind)
+    def start(c, width, scale, total):
+        wide_vectors()
+        for j in range(width):
+            total[j] = cut_of(kind, c[j], scale[j], np.int64(0))
+
+    return start
+
+
+def add_terms_of(kind):
+    """Add the products of places done … steps - 1, each cut in one way, or not."""
+
+    @noalias
+    @variant(kind)
+    def add_terms(a, b, done, steps, pitch, width, scale, total):
+        wide_vectors()
+        for p in range(done, steps):
+            x, first = a[p], p * pitch
+            for j in range(width):
+                if kind == UNCUT:
+                    total[j] = fused_multiply_add(x, b[first + j], total[j])
+                else:
+                    total[j] += cut_of(kind, x * b[first + j], scale[j], np.int64(0))
+
+    return add_terms
+
+
+start_by_machine, start_away, start_odd = (start_of(kind) for kind in (MACHINE, AWAY, ODD))
+add_by_machine, add_away, add_odd, add_uncut = (add_terms_of(kind) for kind in (MACHINE, AWAY, ODD, UNCUT))
 
 
 def sum_four_of(kind):
@@ -167,19 +184,19 @@ sum_four_by_machine, sum_four_away, sum_four_odd, sum_four_by_words = (
 )
 
 
-def four_terms(draws):
+def four_terms(draws, told):
     """row.total = the sum of a block of four products, of units that may draw words or of others."""
 
     @no_refcount
-    @variant(draws)
+    @variant(draws, told)
     def four_terms(spec, unit, a, ea, b, eb, zero_row, zeros, word, width, row, pitch):
         words, lines = ahead(row.term_words, word * row.width), 4 * row.width
         places = (unit.fraction, np.int64(spec.out.emin), unit.floor, unit.floored, zero_row, zeros)
         given = (a, ea, b, eb, pitch, width, words, lines, row.c, row.total)
-        if draws and unit.cut == RANDOM:
-            sum_four_by_words(*places, *given)
-        elif unit.cut == MACHINE:
+        if not told:
             sum_four_by_machine(*places, *given)
+        elif draws and unit.cut == RANDOM:
+            sum_four_by_words(*places, *given)
         elif unit.cut == AWAY:
             sum_four_away(*places, *given)
         else:
@@ -189,14 +206,30 @@ def four_terms(draws):
 
 
 @no_refcount
-def cut_terms_alone(unit, a, b, steps, width, sides, row):
-    """The sum of c and the products, cut without random words."""
-    start_total(row.c, width, unit.cut, row.scale, row.total)
-    done = np.int64(0)
-    if unit.cut == MACHINE:
-        done = steps & ~np.int64(3)
-        add_fours(a, b, done, np.int64(1), sides.wide, width, row.scale, row.total)
-    add_cut_terms(a, b, done, steps, sides.wide, width, unit.cut, row.scale, row.total)
+def sum_by_machine(unit, a, b, steps, width, sides, row):
+    """The sum of c and the products, cut by the processor."""
+    done = steps & ~np.int64(3)
+    start_by_machine(row.c, width, row.scale, row.total)
+    add_fours(a, b, done, np.int64(1), sides.wide, width, row.scale, row.total)
+    add_by_machine(a, b, done, steps, sides.wide, width, row.scale, row.total)
+
+
+@no_refcount
+def sum_as_told(unit, a, b, steps, width, sides, row):
+    """The same cut away from zero at half, or to odd."""
+    if unit.cut == AWAY:
+        start_away(row.c, width, row.scale, row.total)
+        add_away(a, b, np.int64(0), steps, sides.wide, width, row.scale, row.total)
+    else:
+        start_odd(row.c, width, row.scale, row.total)
+        add_odd(a, b, np.int64(0), steps, sides.wide, width, row.scale, row.total)
+
+
+@no_refcount
+def sum_exactly(unit, a, b, steps, width, sides, row):
+    """The same uncut."""
+    copy_line(row.c, width, row.total)
+    add_uncut(a, b, np.int64(0), steps, sides.wide, width, row.scale, row.total)
 
 
 @no_refcount
@@ -209,43 +242,50 @@ def cut_terms_by_words(a, b, steps, word, width, sides, row):
     add_by_words(a, b, done, steps, sides.wide, width, words, pitch, row.scale, row.total)
 
 
-def sum_of_terms(draws):
+SUMS = {SumKind.TERMS: sum_by_machine, SumKind.TOLD_TERMS: sum_as_told, SumKind.EXACT_TERMS: sum_exactly}
+
+
+def sum_of_terms(draws, kind):
     """row.total = the sum of a block of any size, of units that may draw words or of others."""
+    by_words, deep, add_terms = draws and kind is SumKind.TOLD_TERMS, kind is SumKind.EXACT_TERMS, SUMS[kind]
 
     @no_refcount
-    @variant(draws)
+    @variant(draws, kind.name)
     def sum_of_terms(spec, unit, a, ea, b, eb, zero_row, zeros, steps, word, width, sides, row):
         one = np.int64(1)
         start_exponents(row.c, width, spec.out.emin, spec.out.mantissa, unit.deep, row.top, row.least)
         largest_exponents32(ea, eb, steps, one, sides.wide, width, row.top)
-        if unit.deep:
+        if deep:
             least_places32(ea, eb, steps, one, sides.wide, width, np.int32(spec.weight), row.least)
         if spec.ieee_zero:
             mark_negative_zeros(row.c, width, row.top, row.bad)
         if unit.floored:
             raise_floor(row.c, zero_row, zeros, width, np.int32(unit.floor), row.top)
         scales_of(width, unit.fraction, unit.tame, unit.deep, unit.room, row.top, row.least, row.scale, row.bad)
-        if draws and unit.cut == RANDOM:
+        if by_words and unit.cut == RANDOM:
             cut_terms_by_words(a, b, steps, word, width, sides, row)
         else:
-            cut_terms_alone(unit, a, b, steps, width, sides, row)
+            add_terms(unit, a, b, steps, width, sides, row)
 
     return sum_of_terms
 
 
-def block_of_terms(draws):
+def block_of_terms(draws, kind):
     """One block of an aligned sum, of units that may draw words or of others."""
-    sum_four, sum_any = four_terms(draws), sum_of_terms(draws)
+    deep = kind is SumKind.EXACT_TERMS
+    sum_four, sum_any = four_terms(draws, kind is SumKind.TOLD_TERMS), sum_of_terms(draws, kind)
 
     @no_refcount
-    @variant(draws)
+    @variant(draws, kind.name)
     def block_of_terms(spec, unit, sides, r, block, p0, steps, word, width, row):
-        if unit.quick and sum_quickly(unit, sides, r, p0, steps, ahead(row.words, word * row.width), width, row):
+        if deep and unit.quick and sum_quickly(unit, sides, r, p0, steps, ahead(row.words, word * row.width), width, row):
             return
         a, ea = ahead(sides.a, r * sides.deep + p0), ahead(sides.ea, r * sides.deep + p0)
         b, eb = ahead(sides.b, p0 * sides.wide), ahead(sides.eb, p0 * sides.wide)
         zero_row, zeros = sides.za[r * sides.deep + block], ahead(sides.zb, block * sides.wide)
-        if steps == 4 and unit.tame and not unit.deep and not spec.ieee_zero:
+        if deep:
+            sum_any(spec, unit, a, ea, b, eb, zero_row, zeros, steps, word, width, sides, row)
+        elif steps == 4 and unit.tame and not spec.ieee_zero:
             sum_four(spec, unit, a, ea, b, eb, zero_row, zeros, word, width, row, sides.wide)
         else:
             sum_any(spec, unit, a, ea, b, eb, zero_row, zeros, steps, word, width, sides, row)

@@ -104,7 +104,9 @@ def double_rows_of(block_of, draw, plain):
 
 # The blocks of a kind for units that draw no words, for all, and how words are drawn.
 BLOCKS = {
-    SumKind.TERMS: (terms.block_of_terms(False), terms.block_of_terms(True), draw_words_of_blocks),
+    **{
+        kind: (terms.block_of_terms(False, kind), terms.block_of_terms(True, kind), draw_words_of_blocks) for kind in terms.SUMS
+    },
     SumKind.ONE_PRODUCT: (block_of_one(False), block_of_one(True), draw_words_of_blocks),
     SumKind.LONG_PRODUCTS: (block_of_exact_sums, block_of_exact_sums, draw_words_of_blocks),
     SumKind.GROUPS: (block_of_groups, block_of_groups, draw_words_of_blocks),
