@@ -71,7 +71,7 @@ def certified_on_host(
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_the_devices_certificate_is_the_definition(fold_kernels: ctypes.CDLL, seed: int) -> None:
     found = 0
-    for i in range(300):
+    for i in range(150):
         draw = what_ifs.Draw((seed, 3, i))
         problem = scaled_problem(draw, folded_unit(draw))
         values_a, a, values_b, b = both_sides(problem)

@@ -75,7 +75,7 @@ def test_every_instruction_assembles(target: str) -> None:
         "tcgen05.mxf4nvf4.m128n16k64.e2m1.e2m1.f32.ue4m3x16",
     ],
 )
-@pytest.mark.drawn(5)
+@pytest.mark.drawn(3)
 def test_gemm_of_an_instruction_compiles(name: str) -> None:
     row = named(name)
     build(matrix_source(row), row.target)
@@ -93,6 +93,7 @@ def test_emulator_compiles(target: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", ["pack", "general", "chains"])
+@pytest.mark.drawn(2)
 def test_other_emulator_kernels_compile(kernel: str) -> None:
     unit = tcsim.unit("h200", "float64" if kernel == "chains" else "float16")
     text = {
@@ -104,6 +105,7 @@ def test_other_emulator_kernels_compile(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("fmt", ["nvfp4", "mxfp4"])
+@pytest.mark.drawn(1)
 def test_the_kernels_of_groups_compile(fmt: str) -> None:
     unit = tcsim.unit("b200", fmt)
     build(grouped.grouped_source(unit), "sm_80")
@@ -115,13 +117,13 @@ def test_the_kernels_of_groups_compile(fmt: str) -> None:
     ("block", "total", "fmt", "rounding"),
     [(64, "float64", "float16", "rn"), (48, "float32", "bfloat16", "rn"), (256, "float32", "float16", "rn"), (64, "float32", "bfloat16", "rz")],
 )  # fmt: skip
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(2)
 def test_fabsum_compiles(block: int, total: str, fmt: str, rounding: str, along_n: bool, tmp_path: Path) -> None:
     build_in_flight(fabsum_source(block, total, fmt, rounding, along_n), tmp_path)
 
 
 @pytest.mark.parametrize(("fmt", "along_n"), [*((fmt, False) for fmt in CHAINED), ("float16", True), ("bfloat16", True)])
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(2)
 def test_a_units_own_chain_compiles(fmt: str, along_n: bool, tmp_path: Path) -> None:
     build_in_flight(wgmma_chain_source(fmt, fmt, along_n=along_n), tmp_path)
 

@@ -80,7 +80,7 @@ def run(backend: str, problem: Problem) -> np.ndarray:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=label)
-@pytest.mark.drawn(100)
+@pytest.mark.drawn(70)
 def test_cpu_equals_reference(unit: Unit) -> None:
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
     @given(problem=problems(unit))

@@ -23,7 +23,7 @@ from tcsim.probing.vectors import batch_of, consistent, read_vectors
 
 
 @pytest.mark.parametrize("unit", distinct(), ids=label)
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(8)
 def test_every_unit_of_the_table_is_found_blind(unit: Unit) -> None:
     """From its answers alone: a record that gives the same bits, the unit's row among those that do."""
     found = recovered(unit, f=simulator(unit), table=False)

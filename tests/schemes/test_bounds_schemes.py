@@ -87,7 +87,7 @@ def on(gpu, fmt):
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("seed", seeds(21).values(), ids=["fixed", "fresh"])
-@pytest.mark.drawn(130)
+@pytest.mark.drawn(90)
 def test_no_input_exceeds_the_bound_of_a_scheme(scheme, gpu, seed):
     unit = on(gpu, SCHEMES[scheme].fmt)
     if unit is None:

@@ -77,18 +77,19 @@ STUDY = Study("sums", "Sums", "nothing", lambda p: [{"x": x} for x in range(4)],
 """
 
 
-def test_an_edited_study_is_computed_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [["-m", "tcsim.cli", "study", "run", "own_sums.py", "--jobs", "1"], ["own_script.py"]])
+@pytest.mark.drawn(1)
+def test_an_edited_study_is_computed_again(how: list[str], tmp_path: Path) -> None:
     """From a file or by a script: results of the code before would stand under the new one's name."""
     for text, computed, verdict in ((OWN, 4, "holds"), (OWN, 0, "holds"), (OWN.replace("+ 1", "- 1"), 4, "does not hold")):
         (tmp_path / "own_sums.py").write_text(text)
-        for how in (["-m", "tcsim.cli", "study", "run", "own_sums.py", "--jobs", "1"], ["own_script.py"]):
-            script = text + "\nimport tcsim\nprint(repr(tcsim.study.run(STUDY, out='script', jobs=1)))"
-            (tmp_path / "own_script.py").write_text(script)
-            done = subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, timeout=900)
-            assert done.returncode == 0, done.stderr
-            assert verdict in done.stdout
-            if how[0] == "-m":
-                assert f"{computed} cells computed, {4 - computed} reused" in done.stdout
+        script = text + "\nimport tcsim\nprint(repr(tcsim.study.run(STUDY, out='script', jobs=1)))"
+        (tmp_path / "own_script.py").write_text(script)
+        done = subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, done.stderr
+        assert verdict in done.stdout
+        if how[0] == "-m":
+            assert f"{computed} cells computed, {4 - computed} reused" in done.stdout
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

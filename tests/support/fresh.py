@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 SEED = secrets.randbits(32)  # `conftest.py` puts the seed that was asked for in its place, before any test is collected
 
 
-NOTEBOOKS = 3  # run where all are collected
+NOTEBOOKS = 2  # run where all are collected
 
 
 def left_out(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -13,16 +13,19 @@ from tcsim.studies.framework.outcome import Outcome
 from tcsim.studies.framework.run import run_study
 from tcsim.studies.framework.store import Store, cell_key, source_hash
 
-_LONG = (
-    "slice-choice", "ozaki-slices", "ozaki-accuracy", "float32-emulation", "narrow-range", "fabsum", "methods", "terms", "fp8-accumulators",
-)  # fmt: skip
+_THREE = ("slice-choice", "ozaki-slices", "ozaki-accuracy", "float32-emulation", "narrow-range", "methods", "fp8-accumulators")
+_LESS: dict[str, dict[str, Any]] = {
+    **{name: {"seeds": 3} for name in _THREE},
+    "rounding-growth": {"k_max": 2**14, "seeds": 1},
+    "fabsum": {"seeds": 3, "k_max": 2**12},
+}
 _FOLDER = tempfile.TemporaryDirectory(prefix="tcsim-quick-")
 
 
 @cache
 def quick(name: str) -> Outcome:
-    """The quick run of a study, its figures drawn; rounding-growth as far as its drift is told, of the long ones three draws."""
-    more: dict[str, Any] = {"k_max": 2**14, "seeds": 1} if name == "rounding-growth" else {"seeds": 3} if name in _LONG else {}
+    """The quick run of a study, its figures drawn; rounding-growth as far as its drift is told, of the long ones fewer draws."""
+    more: dict[str, Any] = _LESS.get(name, {})
     return run_study(tcsim.study.study(name), out=folder(name), quick=True, jobs=1, progress=False, **more)
 
 
