@@ -19,7 +19,7 @@ import tcsim
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
-@pytest.mark.drawn(7)
+@pytest.mark.drawn(4)
 def test_a_page_runs_and_prints_what_it_says(page: Path) -> None:
     """The four users' ways through: why-two-gpus-differ and fp8-accumulation (an analyst), model-on-a-v100 (an ML engineer),
     check-my-rtl (a hardware engineer), add-a-gpu (a contributor)."""

@@ -205,6 +205,7 @@ WHAT_IFS = {
 
 
 @pytest.mark.parametrize("key", [f.name for f in fields(Unit) if f.compare])
+@pytest.mark.drawn(16)
 def test_no_instruction_runs_a_what_if(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "table_gpu", lambda: "h200")
     monkeypatch.setattr(device, "capability", lambda: 90)

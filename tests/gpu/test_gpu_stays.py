@@ -38,7 +38,7 @@ def test_the_way_on_a_gpu_takes_what_matmul_takes() -> None:
 
 
 @pytest.mark.parametrize("name", STAYS)
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(8)
 def test_products_that_stay(name: str) -> None:
     arguments, options = STAYS[name]
     expected = outcome(tcsim.matmul, *arguments, **options)

@@ -61,14 +61,14 @@ def problem_of(case: Case, part: slice = ALL) -> Problem:
 @pytest.mark.parametrize("file", files() or ["none"])
 @pytest.mark.parametrize("backend", ["reference", "cpu", "general"])
 def test_vectors_are_reproduced(file: str, backend: str, fresh_seed: int) -> None:
-    """Every vector by the kernels; by the definition, whose integers are slow, every third one of each case, which by the draw."""
-    part = slice(fresh_seed % 3, None, 3) if backend == "reference" else ALL
+    """Every vector by the kernels; by the definition, whose integers are slow, every fourth one of each case, which by the draw."""
+    part = slice(fresh_seed % 4, None, 4) if backend == "reference" else ALL
     rows = 0
     for case in cases(file):
         got = run(backend, problem_of(case, part))
         assert first_difference(got, case.d[part]) == "", f"{case.name} on {case.unit.label}"
         rows += got.size
-    assert rows >= (1000 if backend == "reference" else 3000)
+    assert rows >= (750 if backend == "reference" else 3000)
 
 
 def run(backend: str, problem: Problem) -> np.ndarray:
@@ -96,7 +96,7 @@ LARGE = [u for u in UNITS if u.rounding == "sr" or u.evidence != "?"]
 
 
 @pytest.mark.parametrize("unit", LARGE, ids=label)
-@pytest.mark.drawn(40)
+@pytest.mark.drawn(24)
 def test_large_tiles_and_threads(unit: Unit, fresh_seed: int) -> None:
     """Shapes that fill tiles, chunks and threads: one thread, two threads and the general kernel agree; half of the kinds of numbers."""
     rng = np.random.default_rng([fresh_seed, LARGE.index(unit)])

@@ -44,7 +44,7 @@ def draw(rng: Rng, unit: Unit) -> Problem:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=label)
-@pytest.mark.drawn(60)
+@pytest.mark.drawn(40)
 def test_dots(unit: Unit, fresh_seed: int) -> None:
     for seed in (7, fresh_seed):
         for number in range(4):

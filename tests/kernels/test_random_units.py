@@ -20,13 +20,13 @@ PATHS = {"general", "fast", "double", "fused", "paired", "library", "integers", 
 
 
 def test_fixed_units() -> None:
-    tally = compared(20250718, 0, 750)
+    tally = compared(20250718, 0, 500)
     assert not tally.found, "\n".join(tally.found)
     assert set(tally.paths) >= PATHS
 
 
 def test_fresh_units(fresh_seed: int) -> None:
-    tally = compared(fresh_seed, 0, 400)
+    tally = compared(fresh_seed, 0, 250)
     assert not tally.found, "\n".join([f"{tally}", *tally.found])
 
 

@@ -99,7 +99,7 @@ def check(seed: int, number: int, unit: Unit) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=label)
-@pytest.mark.drawn(9)
+@pytest.mark.drawn(6)
 def test_shapes_and_layouts(unit: Unit, fresh_seed: int) -> None:
     for number in range(10):
         check(12, number, unit)

@@ -108,7 +108,7 @@ def test_what_the_fast_path_holds() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unit", UNITS, ids=label)
-@pytest.mark.drawn(300)
+@pytest.mark.drawn(200)
 def test_equals_the_general_kernel(unit: Unit, kind: str) -> None:
     """Ragged shapes with wide and narrow panels, each orientation, several chunks of blocks and a short last one."""
     for i, shape in enumerate(((1, 6, 83, 2 * unit.block_size + 67), (2, 21, 3, 40), (1, 1, 70, 33))):

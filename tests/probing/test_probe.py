@@ -23,7 +23,7 @@ from tcsim.probing.vectors import batch_of, consistent, read_vectors
 
 
 @pytest.mark.parametrize("unit", distinct(), ids=label)
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(6)
 def test_every_unit_of_the_table_is_found_blind(unit: Unit) -> None:
     """From its answers alone: a record that gives the same bits, the unit's row among those that do."""
     found = recovered(unit, f=simulator(unit), table=False)
@@ -251,7 +251,7 @@ def test_what_was_lost_again_is_not_named_wrongly(which: tuple[int, int]) -> Non
 
 
 @pytest.mark.parametrize("which", REGRESSIONS, ids=str)
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(3)
 def test_what_ifs_missed_once_are_found(which: tuple[int, int]) -> None:
     found = recover_one(*which)
     assert found["verdict"] == "equal", found

@@ -64,6 +64,7 @@ def agrees(u, k, seed):
 
 
 @pytest.mark.parametrize("align", ALIGN)
+@pytest.mark.drawn(4)
 def test_the_closed_form_is_the_simulated_mean(align):
     """Every rounding of terms with every final one, L = 8 and one extra bit: κ from 0.56 to -0.56 and 0."""
     for final in FINAL:

@@ -37,6 +37,7 @@ def settled(study: Study, params: Any, cells: list[Cell], found: list[Result | N
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", EVERY)
+@pytest.mark.drawn(9)
 def test_a_lost_cell_takes_its_verdicts_and_no_other(name: str) -> None:
     """A few cells alone, then random subsets, drawn afresh: what needs a lost cell cannot be told, and the rest does not change."""
     outcome = quick(name)
@@ -90,7 +91,7 @@ def _nan_like(value: Any) -> Any:
 # With half of its cells a study takes medians of nothing, and a legend may outgrow its panels.
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:constrained_layout not applied")
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(4)
 def test_the_table_and_the_figures_stand_with_cells_lost(name: str) -> None:
     outcome = quick(name)
     cells, whole = results(name)
