@@ -13,18 +13,18 @@ from tcsim.studies.framework.outcome import Outcome
 from tcsim.studies.framework.run import run_study
 from tcsim.studies.framework.store import Store, cell_key, source_hash
 
-_THREE = ("slice-choice", "ozaki-slices", "ozaki-accuracy", "float32-emulation", "narrow-range", "methods", "fp8-accumulators")
+_TWO = ("slice-choice", "ozaki-slices", "ozaki-accuracy", "float32-emulation", "narrow-range", "methods", "fp8-accumulators")
 _LESS: dict[str, dict[str, Any]] = {
-    **{name: {"seeds": 3} for name in _THREE},
+    **{name: {"seeds": 2} for name in _TWO},
     "rounding-growth": {"k_max": 2**14, "seeds": 1},
-    "fabsum": {"seeds": 3, "k_max": 2**12},
+    "fabsum": {"seeds": 2, "k_max": 2**12},
 }
 _FOLDER = tempfile.TemporaryDirectory(prefix="tcsim-quick-")
 
 
 @cache
 def quick(name: str) -> Outcome:
-    """The quick run of a study, its figures drawn; rounding-growth as far as its drift is told, of the long ones fewer draws."""
+    """The quick run of a study, its figures drawn; rounding-growth as far as its drift is told, of most others two draws."""
     more: dict[str, Any] = _LESS.get(name, {})
     return run_study(tcsim.study.study(name), out=folder(name), quick=True, jobs=1, progress=False, **more)
 
