@@ -13,6 +13,8 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import re
+import shutil
 import sys
 import tempfile
 import time
@@ -27,6 +29,16 @@ if sys.platform != "win32":  # there every process compiles for itself
     import fcntl
 
 _PATIENCE = 120.0  # seconds; then whoever waits compiles too: the one that holds the lock was stopped on the way
+
+
+_KEPT = 90.0  # days for which the kernels of another version lie unused
+
+
+def forget_unused(base: Path) -> None:
+    """Remove the folders of kernels, named by a hash of 16 digits, that no process has used for so long: each start of one touches its own."""
+    for folder in base.iterdir():
+        if re.fullmatch("[0-9a-f]{16}", folder.name) and time.time() - folder.stat().st_mtime > _KEPT * 86400:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class KeyedFiles:

@@ -16,7 +16,7 @@ import numba
 from numba.core import config
 
 from tcsim.codegen import notice
-from tcsim.codegen.cache import KeyedCache
+from tcsim.codegen.cache import KeyedCache, forget_unused
 from tcsim.codegen.inner import Inner, InnerNoAlias, Whole
 
 notice.install()
@@ -39,7 +39,9 @@ def cache_folder() -> Path:
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tcsim"
     folder = base / _source_hash()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            forget_unused(base)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -62,6 +63,21 @@ def test_one_compiles_and_the_others_wait(tmp_path: Path) -> None:
         waiting = pool.submit(second.load, "int64")
         assert first.load("int8") is None  # its compile of the other failed
         assert waiting.result(timeout=900) is None
+
+
+def test_kernels_of_a_version_that_is_gone_are_removed(tmp_path: Path) -> None:
+    """With the first kernels of a new version, those that nobody has used for three months; nothing else that lies there."""
+    base = tmp_path / "tcsim"
+    ages = {"0123456789abcdef": 91, "123456789abcdef0": 89, "notes": 400, "0123456789abcdef0": 400}
+    for name, days in ages.items():
+        (base / name / "tcsim.fp").mkdir(parents=True)
+        os.utime(base / name, (time.time() - 86400 * days,) * 2)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    code = "from tcsim.codegen import jit; print(jit.cache_folder().name)"
+    mine = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True, timeout=900
+    )
+    assert {path.name for path in base.iterdir()} == {mine.stdout.strip(), *ages} - {"0123456789abcdef"}
 
 
 _SIZES = """
