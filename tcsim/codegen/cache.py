@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,9 @@ _KEPT = 90.0  # days for which the kernels of another version lie unused
 def forget_unused(base: Path) -> None:
     """Remove the folders of kernels, named by a hash of 16 digits, that no process has used for so long: each start of one touches its own."""
     for folder in base.iterdir():
-        if re.fullmatch("[0-9a-f]{16}", folder.name) and time.time() - folder.stat().st_mtime > _KEPT * 86400:
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # another process may be removing it
+            if re.fullmatch("[0-9a-f]{16}", folder.name) and time.time() - folder.stat().st_mtime > _KEPT * 86400:
+                shutil.rmtree(folder)
 
 
 class KeyedFiles:

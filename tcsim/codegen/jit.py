@@ -42,6 +42,7 @@ def cache_folder() -> Path:
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
             forget_unused(base)
+        os.utime(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError:

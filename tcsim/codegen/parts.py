@@ -24,7 +24,10 @@ def emit_address(builder: ir.IRBuilder, name: str, arguments: dict[str, ir.Type]
 
 
 def caller_of(arguments: tuple[types.Type, ...]) -> Any:
-    """An intrinsic that calls a function of these types at an address (`function_address`): of the address, and a tuple of what it is given."""
+    """An intrinsic that calls a function of these types at an address (`function_address`): of the address, and a tuple of what it is given.
+
+    Nobody looks whether it raised: such functions do not.
+    """
     given = types.Tuple(arguments)  # type: ignore[attr-defined]
 
     @intrinsic
