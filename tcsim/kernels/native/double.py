@@ -53,10 +53,9 @@ def end_plain_output(spec, d, t, i, j, value):
     """Write the code of a chain's value, a number that the output holds: nothing is rounded."""
     bits, out = bits_of_float64(value), spec.out
     size = bits & MAGNITUDE
-    place = max((size >> 52) - 1023, out.emin)
-    significand = (size & ((np.int64(1) << 52) - 1) | (np.int64(1) << 52)) >> min(
-        place - (size >> 52) + 1023 + 52 - out.mantissa, np.int64(63)
-    )
+    e = (size >> 52) - 1023
+    place = max(e, out.emin)
+    significand = (size & ((np.int64(1) << 52) - 1) | (np.int64(1) << 52)) >> min(52 - out.mantissa + place - e, np.int64(63))
     significand = significand if size != 0 else np.int64(0)
     minus = np.int64(1) if bits < 0 and (size != 0 or spec.ieee_zero) else np.int64(0)
     store_code(d, t, i, j, encode_number(significand, place, minus, np.int64(FINITE), out, spec.nan))
