@@ -45,6 +45,19 @@ def collector_at_rest() -> Iterator[None]:
         work()
 
 
+@contextmanager
+def imports() -> Iterator[None]:
+    """No collection inside, nor right after it of what was made inside: it lives as long as the process.
+
+    It is put with the oldest objects, by freezing all objects and thawing them at once; where somebody else froze some, it stays young.
+    """
+    with collector_at_rest():
+        yield
+        if gc.get_freeze_count() == 0:
+            gc.freeze()
+            gc.unfreeze()
+
+
 def _scipy_is_there() -> None:
     """What Numba asks for, by name only."""
     if find_spec("scipy") is None:
@@ -70,7 +83,7 @@ def _register_without_scipy() -> None:
 
 def import_numba() -> None:
     """Import Numba, and have the collector rest whenever it compiles a function or loads one."""
-    with collector_at_rest():
+    with imports():
         event = import_module("numba.core.event")
         _register_without_scipy()
 

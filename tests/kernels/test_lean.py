@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import threading
 from collections import Counter
@@ -160,6 +161,35 @@ def test_threads_that_make_and_compile_kernels_at_once(monkeypatch: pytest.Monke
     assert folder == config.CACHE_DIR
     assert gc.isenabled()
     assert not start._RESTING
+
+
+_IMPORTS = """
+import gc
+import sys
+from tcsim.codegen.start import imports
+
+class Node:
+    pass
+
+frozen = sys.argv[1] == "frozen"
+if frozen:
+    gc.freeze()
+count = gc.get_freeze_count()
+with imports():
+    assert not gc.isenabled()
+    made = Node()
+    young = any(x is made for x in gc.get_objects(generation=0))
+print(young, any(x is made for x in gc.get_objects(generation=2)), gc.isenabled(), gc.get_freeze_count() == count)
+"""
+
+
+@pytest.mark.parametrize("others", ["frozen", "none"])
+def test_what_is_imported_is_not_collected_at_once(others: str) -> None:
+    """It is old from the start; nothing stays frozen that was not, and nothing thaws that somebody else froze."""
+    told = subprocess.run(
+        [sys.executable, "-c", _IMPORTS, others], check=True, capture_output=True, text=True, timeout=900
+    ).stdout.split()
+    assert told == ["True", str(others == "none"), "True", "True"]
 
 
 @pytest.mark.parametrize("version", ["0.61.2", "0.69.0dev0+12.gabc", "1.0.0"])
