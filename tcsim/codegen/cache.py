@@ -20,11 +20,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from llvmlite import binding
+from numba.core import config
 from numba.core.caching import FunctionCache
+from numba.core.runtime import _nrt_python, rtsys
 from numba.core.serialize import dumps
+
+from tcsim.codegen.lean import was_read
 
 if sys.platform != "win32":  # there every process compiles for itself
     import fcntl
@@ -108,6 +114,19 @@ class KeyedFiles:
         self._end_turn()
 
 
+@cache
+def _helpers_are_known() -> bool:
+    """Whether kept machine code finds the helpers of Numba's runtime, which are told here; of a Numba that was read alone."""
+    if not was_read() or config.NRT_STATS:
+        return False
+    for name, address in _nrt_python.c_helpers.items():
+        binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+    return True
+
+
+_COMPILED_ANEW = (b"NRT_incref", b"NRT_decref", b"NRT_MemInfo_data_fast")  # what each process compiles of Numba's runtime
+
+
 class KeyedCache(FunctionCache):  # type: ignore[misc]
     """Numba's cache of one function, in such files, under keys that every process makes alike.
 
@@ -119,6 +138,26 @@ class KeyedCache(FunctionCache):  # type: ignore[misc]
         """folder: where its files lie; if None where Numba would have them, a folder for each path that the source has."""
         super().__init__(function)
         self._cache_file = KeyedFiles(folder or self._cache_path, self._impl.filename_base)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled function of these types, if it is kept.
+
+        Numba would first gather all that it knows to compile with, which takes a process a quarter of a second and which
+        machine code does not need; and compile a part of its runtime, which few kernels do.
+        """
+        if not _helpers_are_known():
+            return super().load_overload(sig, target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        data = self._cache_file.load(self._index_key(sig, target_context.codegen()))
+        if data is None:
+            return None
+        _, _, (machine_code, _) = data[0]
+        if any(name in machine_code for name in _COMPILED_ANEW):
+            rtsys.initialize(target_context)
+        return self._impl.rebuild(target_context, data)
 
     def _index_key(self, signature: Any, codegen: Any) -> tuple[object, ...]:
         function = self._py_func

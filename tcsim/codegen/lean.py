@@ -169,7 +169,8 @@ def _swaps(overloads: type[Any]) -> tuple[tuple[Any, str, Any], ...]:
 _DEPTH = [0]
 
 
-def _was_read() -> bool:
+def was_read() -> bool:
+    """Whether what is replaced here, and relied on elsewhere, is what was read in this version of Numba."""
     return FIRST_READ <= tuple(int(part) for part in numba.__version__.split(".")[:2]) <= LAST_READ
 
 
@@ -177,7 +178,7 @@ def _was_read() -> bool:
 def lean(overloads: type[Any]) -> Iterator[None]:
     """Inside, Numba works so; entered once more there, nothing changes."""
     _DEPTH[0] += 1
-    swaps = _swaps(overloads) if _DEPTH[0] == 1 and _was_read() else ()
+    swaps = _swaps(overloads) if _DEPTH[0] == 1 and was_read() else ()
     before = [(owner, name, vars(owner).get(name)) for owner, name, _ in swaps]
     try:
         for owner, name, new in swaps:

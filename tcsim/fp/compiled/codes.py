@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, kernel
+from tcsim.codegen.jit import inline, kernel, kernel_uncounted
 from tcsim.codegen.unsigned import both, differ, either, less, more, pick, same, shl, shr, sub
 from tcsim.fp.compiled.rounding import BLOCK, CHUNK, magnitude_shift
 
@@ -46,7 +46,7 @@ def _code(pattern, p, r):
     return shl(either(code, shl(negative, r.sign_place)), r.padding)
 
 
-@kernel
+@kernel_uncounted
 def pack_codes(first, last, x, out, p, r):
     """The code of every pattern of chunks [first, last), all of them values of the format."""
     start = first * CHUNK
@@ -70,7 +70,7 @@ def _bad(pattern, p, infinite, nan, zero):
     return pick(special, not held, lost)
 
 
-@kernel
+@kernel_uncounted
 def first_bad(x, p, infinite, nan, zero):
     """The place of the first pattern that the format lacks, -1 if it has them all."""
     for i in range(x.size):
@@ -130,7 +130,7 @@ def any_bad_doubles(base, offsets, stride, count, p, infinite, nan, zero):
     return False
 
 
-@kernel
+@kernel_uncounted
 def any_bad_rows(base, offsets, stride, count, p, infinite, nan, zero):
     """Whether the format lacks a pattern of rows of `count`, `stride` apart, that begin at `offsets` of the flat array `base`."""
     for row in range(offsets.size):

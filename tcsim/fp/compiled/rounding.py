@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tcsim.codegen.jit import inline, kernel
+from tcsim.codegen.jit import inline, kernel_uncounted
 from tcsim.codegen.unsigned import add, both, differ, either, less, less_signed, more, pick, same, shl, shr, sub
 
 CHUNK = 1 << 15  # elements of one task
@@ -135,7 +135,7 @@ def _to_nearest(a, s, p):
     return keep_from(add(a, add(shr(mask, p.one), tie)), s, p)
 
 
-@kernel
+@kernel_uncounted
 def nearest(first, last, x, out, p):
     """rne, rna, rnz: chunks [first, last) of the patterns x into out (which may be x)."""
     end = min(last * CHUNK, x.size)
@@ -159,7 +159,7 @@ def nearest(first, last, x, out, p):
                 target[i] = finish_pattern(target[i], _to_nearest(a, s, p), not less(a, p.least_from_pos), p)
 
 
-@kernel
+@kernel_uncounted
 def directed(first, last, x, out, p):
     """rz, ru, rd; the short way is for rz alone."""
     end = min(last * CHUNK, x.size)
@@ -182,7 +182,7 @@ def directed(first, last, x, out, p):
                 target[i] = finish_pattern(target[i], keep_from(add(a, away), s, p), up, p)
 
 
-@kernel
+@kernel_uncounted
 def odd(first, last, x, out, p):
     """ro: an inexact value goes to the neighbour whose code is odd."""
     end = min(last * CHUNK, x.size)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, kernel
+from tcsim.codegen.jit import inline, kernel, kernel_uncounted
 from tcsim.codegen.unsigned import add, both, differ, either, less, like, more, pick, same, shl, shr, sub
 from tcsim.fp.compiled.philox import ten_rounds
 from tcsim.fp.compiled.rounding import (
@@ -109,7 +109,7 @@ def stochastic(first, last, x, out, p, seed, coin):
         _stochastic_block(x[start:stop], out[start:stop], random, high, coin, p)
 
 
-@kernel
+@kernel_uncounted
 def stochastic_given(first, last, x, out, p, random, coin):
     """The same with the caller's bits, at the high end of the storage format's width."""
     none = sub(p.one, p.one)
@@ -154,7 +154,7 @@ def _reduced(pattern, random, n, to_odd, p):
     return finish_pattern(pattern, rounded, up, p)
 
 
-@kernel
+@kernel_uncounted
 def stochastic_reduced(first, last, x, out, p, random, n, to_odd):
     """sr-nearest, or with to_odd = 1 sr-nearest-odd: float64 patterns, n <= 32 bits at the high end of uint64."""
     end = min(last * CHUNK, x.size)

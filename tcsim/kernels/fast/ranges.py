@@ -10,7 +10,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
-from tcsim.codegen.jit import kernel
+from tcsim.codegen.jit import kernel_uncounted
 from tcsim.codegen.vector_ops import I16, I32, I64, LANES, Emitted, Variable
 from tcsim.kernels.fast.record import Exponents
 from tcsim.problem import Operand, Problem
@@ -58,7 +58,7 @@ def vector_extremes(typingctx, codes, to, mask):
     return types.void(codes, to, mask), codegen
 
 
-@kernel
+@kernel_uncounted
 def extremes(codes, to, mask):
     """`vector_extremes` of at least as many contiguous codes as `to` is half as long."""
     vector_extremes(codes, to, mask)

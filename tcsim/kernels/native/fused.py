@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.codegen.jit import inline, kernel, noalias, routine
+from tcsim.codegen.jit import inline, kernel, kernel_uncounted, noalias, routine
 from tcsim.codegen.memory import ahead, at, load_entries
 from tcsim.codegen.scalar_ops import wide_vectors
 from tcsim.codegen.scratch import zeros
@@ -198,7 +198,7 @@ def run_shares(first, last, shares, a, b, upper, pitch, ks, starts, lanes, c, ow
                     s += count
 
 
-@kernel
+@kernel_uncounted
 def read_all(address, count, values):
     """`read_upper` for Python."""
     read_upper(address, count, at(values, 0))
