@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None):  # a BLAS of two threads beside another worker waits, spinning: 50 times as long
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ.setdefault(name, "1")
+        os.environ.setdefault("TCSIM_COMPILE_BESIDE", "0")  # no core is idle there
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -139,6 +139,10 @@ class KeyedCache(FunctionCache):  # type: ignore[misc]
         super().__init__(function)
         self._cache_file = KeyedFiles(folder or self._cache_path, self._impl.filename_base)
 
+    def is_kept(self, sig: Any, target_context: Any) -> bool:
+        """Whether there is a file of a function of these types."""
+        return self._cache_file.path(self._index_key(sig, target_context.codegen())).is_file()
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled function of these types, if it is kept.
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import isqrt
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.codegen.beside import compiled_beside
 from tcsim.codegen.vector_ops import LANES
 from tcsim.fp.formats import Format
 from tcsim.hardware.unit import Unit
@@ -25,7 +26,7 @@ from tcsim.kernels.fast.packing import packing_of
 from tcsim.kernels.fast.plan import EXACT, fast_plan
 from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, Exponents, FastPlan
 from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
-from tcsim.kernels.fast.round import PARITY, STAGED, TREE, TREE_FLUSHING, Par
+from tcsim.kernels.fast.round import PARITY, RANDOM, STAGED, TREE, TREE_FLUSHING, Par
 from tcsim.kernels.fast.scales import LIMIT, scale_table
 from tcsim.kernels.fast.strips import strips_of
 from tcsim.kernels.fast.tile import FOLDED, PANEL
@@ -121,8 +122,13 @@ def layout_of(problem: Problem, how: FastPlan, within: Exponents | None, threads
     )  # fmt: skip
 
 
+def half_of(unit: Unit) -> int:
+    """1 for results of two bytes."""
+    return int(np.dtype(unit.out_format.storage).itemsize == 2)
+
+
 def _job(layout: LaidOut, how: FastPlan) -> FastJob:
-    """The job of a layout, its addresses 0."""
+    """The job of a layout, its addresses 0, that of what packs its codes too."""
     unit, turned, (batch, m, n, k) = layout.unit, transposed(layout.shape), layout.shape
     threads = fed(effort(layout.shape, False), layout.threads)
     (at, ai, ak), (bt, bk, bj), (ct, ci, cj), (sat, sai, sak), (sbt, sbk, sbj) = layout.steps
@@ -135,26 +141,20 @@ def _job(layout: LaidOut, how: FastPlan) -> FastJob:
         item_a, item_b, (at, ai, ak), (bt, bk, bj) = item_b, item_a, (bt, bj, bk), (at, ak, ai)
         scales.reverse()
         units.reverse()
-    block, folded, half = (
-        how.width if how.kind >= TREE else unit.block_size,
-        how.scaling == FOLDED,
-        np.dtype(unit.out_format.storage).itemsize == 2,
-    )
+    block, folded, half = how.width if how.kind >= TREE else unit.block_size, how.scaling == FOLDED, half_of(unit)
     rows, columns = tasks_of(batch, m, n, threads, 512 if folded else 256)
     high, pitch = -(-rows // 4) * 4, -(-columns // LANES) * LANES
     period = unit.instruction_k if how.late else block
     chunk = max(min(_WORK // (high + pitch), -(-k // period) * period) // period * period, period)
     sub = period if how.late else max(64 // block, 1) * block
     unresolved = _UNRESOLVED16 if half else _UNRESOLVED32
-    way = VALUES if how.width == EXACT or how.kind >= TREE or folded else BELOW
-    packing = packing_of((item_a, item_b), 16 if how.words and how.width != EXACT else 8, way)
     numbers = (
         m, n, k, rows, columns, chunk, sub, block, at, ai, ak, item_a, bt, bk, bj, item_b, ct, ci, cj, ot, oi, oj,
-        int(half), _SUMS[layout.plan[0]], int(layout.plan[1]), unit.nan, unresolved if unresolved != unit.nan else unresolved ^ 1, how.c_least, how.c_most,
+        half, _SUMS[layout.plan[0]], int(layout.plan[1]), unit.nan, unresolved if unresolved != unit.nan else unresolved ^ 1, how.c_least, how.c_most,
         16 if how.words else 8, int(unit.zero_sign == "ieee"), *scales[0], *scales[1], max(unit.scale_block, 1),
         GROUP if folded else block, how.fields, period, int(how.late), int(how.kind >= TREE),
         int(how.kind in (STAGED, PARITY)), float_pattern(how.flushed), float_pattern(how.calm), *units,
-        0 if unit.scale_format is None else max(unit.scale_format.emin, -LIMIT), packing,
+        0 if unit.scale_format is None else max(unit.scale_format.emin, -LIMIT), 0,
     )  # fmt: skip
     return FastJob(0, 0, 0, 0, 0, *numbers)
 
@@ -174,16 +174,23 @@ class Ready:
     """A call of the compiled driver for every problem of a layout: all but addresses, seed and results."""
 
     layout: LaidOut
+    how: FastPlan
     job: FastJob
-    numbers: Array  # the job, as kernels read it
-    par: Array
     seed_at: int
-    work: Callable[..., None]
-    walks: tuple[Any, ...]
     operands: tuple[Any, ...]
     tasks: int
     threads: int
     runs: int
+
+    @cached_property
+    def compiled(self) -> tuple[Callable[..., None], tuple[int, ...], Array]:
+        """The driver, the addresses that it calls, and the job as kernels read it: found when a problem is not flat."""
+        layout, how, line = self.layout, self.how, np.zeros(0, np.int64)
+        driver, made_of = _driver_of(layout, how)
+        given = (line, how.par, *self.operands, np.zeros(0, layout.unit.out_format.storage), line)
+        with compiled_beside(driver, made_of, (0, 0, 0, 0, *given), how.kind == RANDOM):
+            packing, walks = _packing_of(layout, how), _walks_of(layout, how)
+        return driver(*made_of), walks, self.job._replace(packing=packing).numbers()
 
     def of_operands(self, a: int, b: int) -> tuple[int, ...]:
         """The addresses of a and b, alone, as the job has them."""
@@ -196,17 +203,41 @@ class Ready:
         return (b, a, c, scale_b, scale_a) if transposed(self.layout.shape) else (a, b, c, scale_a, scale_b)
 
     def seeded(self, seed: int) -> Array:
-        par = self.par.copy()
+        par = self.how.par.copy()
         par[self.seed_at] = (seed + 2**63) % 2**64 - 2**63  # as a signed integer
         return par
 
     def write(self, addresses: tuple[int, ...], seed: int, out: Codes) -> Array:
         """Write the codes of a result that lie together; how many of each task are left as `unresolved`."""
-        numbers, left = self.numbers.copy(), np.zeros(self.tasks, dtype=np.int64)
+        work, walks, numbers = self.compiled
+        numbers, left = numbers.copy(), np.zeros(self.tasks, dtype=np.int64)
         numbers[: len(addresses)] = addresses
-        given = (*self.walks, numbers, self.seeded(seed), *self.operands, out, left)
-        run_tasks(self.work, self.tasks, self.threads, *given, runs=self.runs)
+        given = (*walks, numbers, self.seeded(seed), *self.operands, out, left)
+        run_tasks(work, self.tasks, self.threads, *given, runs=self.runs)
         return left
+
+
+def _driver_of(layout: LaidOut, how: FastPlan) -> tuple[Callable[..., Any], tuple[int, ...]]:
+    """What makes a layout's driver, and of what."""
+    sums = int(layout.plan[0] is not None)
+    if how.width == EXACT:
+        return simd_exact.exact_driver, (sums,)
+    ieee, half = int(how.kind >= TREE), half_of(layout.unit)
+    return fast_driver, (ieee, int(how.words), half, how.scaling, sums, int(layout.dots))
+
+
+def _walks_of(layout: LaidOut, how: FastPlan) -> tuple[int, ...]:
+    """Addresses of what a layout's driver calls."""
+    if how.width == EXACT:
+        return simd_exact.exact_tiles_of(how.kind, int(how.words))
+    return strips_of(how.kind, how.width, int(how.words), half_of(layout.unit), how.scaling)
+
+
+def _packing_of(layout: LaidOut, how: FastPlan) -> int:
+    """The address of what packs a layout's codes."""
+    values = how.width == EXACT or how.kind >= TREE or how.scaling == FOLDED
+    sizes = tuple(np.dtype(f.storage).itemsize for f in layout.stored)
+    return packing_of(sizes, 16 if how.words and how.width != EXACT else 8, VALUES if values else BELOW)
 
 
 @lru_cache(maxsize=512)
@@ -215,21 +246,15 @@ def ready(layout: LaidOut) -> Ready:
     plan = fast_plan(layout.unit, layout.within)
     assert plan is not None
     how = plan._replace(scaling=layout.scaling)
-    job, (a, b) = _job(layout, how), sides(layout.unit, layout.stored, layout.shape)
+    a, b = sides(layout.unit, layout.stored, layout.shape)
     scale = layout.unit.scale_format
     (offset_a, offset_b) = (B_OFFSET, A_OFFSET) if transposed(layout.shape) else (A_OFFSET, B_OFFSET)
     bounds, size = np.frombuffer(layout.bounds, np.int64).copy(), effort(layout.shape, False)
     operands: tuple[Any, ...] = (codes_read(*a, offset_a, how.words), codes_read(*b, offset_b, how.words), bounds)
-    sums = int(job.sum != NO_SUM)
-    if how.width == EXACT:
-        walks, work = simd_exact.exact_tiles_of(how.kind, int(how.words)), simd_exact.exact_driver(sums)
-    else:
-        walks = strips_of(how.kind, how.width, int(how.words), job.half, how.scaling)
-        work = fast_driver(int(how.kind >= TREE), int(how.words), job.half, how.scaling, sums, int(layout.dots))
+    if how.width != EXACT:
         operands += (np.zeros(0, np.int64) if scale is None else scale_table(scale),)
-    seed_at = simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED
+    job = _job(layout, how)
     tasks = layout.shape[0] * -(-job.m // job.rows) * -(-job.n // job.columns)
+    seed_at = simd_exact.ExactPar.SEED if how.width == EXACT else Par.SEED
     threads = fed(size, layout.threads)
-    return Ready(
-        layout, job, job.numbers(), how.par, seed_at, work, walks, operands, tasks, threads, runs_of(size, threads)
-    )  # fmt: skip
+    return Ready(layout, how, job, seed_at, operands, tasks, threads, runs_of(size, threads))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.codegen.beside import compiled_beside
 from tcsim.codegen.jit import inline, inline_ir, kernel_uncounted, routine
 from tcsim.codegen.memory import (
     Matrices,
@@ -313,9 +314,10 @@ def reading_of(unit: Unit, a: Operand, b: Operand) -> Reading:
 @lru_cache(maxsize=256)
 def _reading(unit: Unit, a: Format, a_bytes: int, b: Format, b_bytes: int) -> Reading:
     kind, spec = spec_of_layouts(unit, layout(a), layout(b))
-    return Reading(
-        walk_address(kind), as_row(spec), order_of(unit), tables_of(unit, a, a_bytes, b, b_bytes), dots.in_words(unit)
-    )
+    line, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+    with compiled_beside(run_tiles, None, (0, 0, 0, *[line] * 7, table, line)):
+        walk = walk_address(kind)
+    return Reading(walk, as_row(spec), order_of(unit), tables_of(unit, a, a_bytes, b, b_bytes), dots.in_words(unit))
 
 
 @lru_cache(maxsize=64)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tcsim.codegen.beside import compiled_beside
 from tcsim.codegen.jit import kernel_uncounted, routine, variant
 from tcsim.codegen.memory import ahead, at, load_code, matrices, store_code
 from tcsim.codegen.scratch import release, room, room_table, zeros
@@ -267,12 +268,15 @@ def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Uni
     plain = problem.plan.sum is None and outer is None and unit.scale is None and unit.c_enters == "aligned"
     draws = bool(numbers["cut"] == rows.RANDOM or numbers["draws"] or numbers["product_draws"]) or not plain
     far = bool(numbers["wide"]) and kind in (SumKind.ONE_PRODUCT, SumKind.LONG_PRODUCTS)
-    run_tasks(
-        double_tiles_of(plain, kind is SumKind.GROUPS), batch * -(-m // high) * -(-n // COLUMNS), threads,
-        LanesWalk(lanes_address(kind, plain, draws), int(far)),
+    driver = plain, kind is SumKind.GROUPS
+    walk = LanesWalk(0, int(far))
+    given = (
         *sides_of(problem, problem.a.codes, problem.b.codes), matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec, numbers,
         sums_of(problem), order_of(outer or unit), problem.plan.bounds, tiles, np.uint64(problem.seed), left,
     )  # fmt: skip
+    with compiled_beside(double_tiles_of, driver, (0, 0, walk, *given), draws or kind is not SumKind.ONE_PRODUCT):
+        walk = walk._replace(address=lanes_address(kind, plain, draws))
+    run_tasks(double_tiles_of(*driver), batch * -(-m // high) * -(-n // COLUMNS), threads, walk, *given)
     return left
 
 

@@ -1,0 +1,90 @@
+"""Kernels that another process compiles while this one compiles what they call."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tcsim.codegen import beside
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="there every process compiles for itself")
+
+_ASKED = """
+import os, sys, time
+from numba.core import event
+os.environ["TCSIM_TEST_PROCESS"] = str(os.getpid())
+os.sched_getaffinity = lambda process: {0, 1}
+from support.side_by_side import times, twice
+from tcsim.codegen import beside
+from tcsim.codegen.beside import compiled_beside
+
+what, number = sys.argv[1], int(sys.argv[2])
+started, start = [], beside._start
+def told(asked):
+    started.append(start(asked))
+    return started[-1]
+beside._start = told
+if what == "one-core":
+    os.sched_getaffinity = lambda process: {0}
+if what == "no-python":
+    sys.executable = "/nowhere/python"
+made, made_of = (twice, None) if number == 2 else (times, (number,))
+kernel = twice if number == 2 else times(number)
+with event.install_recorder("numba:compile") as compiled:
+    try:
+        with compiled_beside(made, made_of, (1.5,), long=what != "short"):
+            if what == "interrupted":
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        pass
+    running = [other.poll() is None for other in started if other]
+    assert kernel(1.5) == number * 1.5
+print(len(started), sum(running), len(compiled.buffer) // 2)
+"""
+
+
+def _ask(tmp_path: Path, what: str, number: int, **environment: str) -> tuple[int, ...]:
+    """Processes started, those that still run behind the block, kernels compiled by the one that asked."""
+    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    given = {
+        **os.environ,
+        "XDG_CACHE_HOME": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(paths),
+        beside.VARIABLE: "1",
+        **environment,
+    }
+    told = subprocess.run(
+        [sys.executable, "-c", _ASKED, what, str(number)], env=given, check=True, capture_output=True, text=True, timeout=900
+    )
+    assert told.stderr == ""
+    return tuple(map(int, told.stdout.split()))
+
+
+@pytest.mark.parametrize("number", [2, 3], ids=["a kernel", "what makes one"])
+def test_another_process_compiles_it(number: int, tmp_path: Path) -> None:
+    """The one that asked loads it; the next one finds it kept and starts nobody."""
+    assert _ask(tmp_path, "asked", number) == (1, 0, 0)
+    assert _ask(tmp_path, "asked", number) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("what", "number", "told"),
+    [
+        ("asked", -3, (1, 0, 1)),  # the other process fails
+        ("no-python", 3, (1, 0, 1)),  # and cannot be started
+        ("interrupted", 3, (1, 0, 1)),  # and is stopped
+        ("one-core", 3, (0, 0, 1)),
+        ("short", 3, (0, 0, 1)),
+    ],
+    ids=["it fails", "no Python", "Ctrl-C", "one core", "a short wait"],
+)
+def test_who_is_left_alone_compiles_it(what: str, number: int, told: tuple[int, ...], tmp_path: Path) -> None:
+    assert _ask(tmp_path, what, number) == told
+
+
+def test_a_variable_forbids_it(tmp_path: Path) -> None:
+    assert _ask(tmp_path, "asked", 3, **{beside.VARIABLE: "0"}) == (0, 0, 1)
