@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +98,13 @@ def shown(shape: tuple[int, ...]) -> str:
 @pytest.mark.parametrize("shape", [*SMALL, *FLAT], ids=shown)
 def test_small_and_flat_products(benchmark: Any, shape: tuple[int, int, int, int], table: Add) -> None:
     problem = problem_of(FP16["a100"], shape)
-    seconds = least(lambda: cpu.multiply_cpu(problem, 1))
+    seconds, chosen = least(lambda: cpu.multiply_cpu(problem, 1)), least(lambda: cpu.multiply_cpu(problem))
     benchmark.pedantic(lambda: cpu.multiply_cpu(problem, 1), rounds=1)
     macs = float(np.prod(shape)) / 1e9
     speed, ratio = macs / seconds, matmul_seconds(shape, 1) / seconds
-    header = f"{'GMAC/s':>8} {'/ sgemm':>8}  batch x m x n x k"
-    table("small and flat products, a100 float16, one thread", header, speed, f"{speed:8.2f} {ratio:8.3f}  {shown(shape)}")
+    header = f"{'GMAC/s':>8} {'/ sgemm':>8} {'chosen':>8}  batch x m x n x k; chosen: on as many threads as the library takes"
+    line = f"{speed:8.2f} {ratio:8.3f} {macs / chosen:8.2f}  {shown(shape)}"
+    table("small and flat products, a100 float16, one thread", header, speed, line)
 
 
 @pytest.mark.parametrize("name", GEMV)
@@ -131,6 +133,32 @@ def test_threads(benchmark: Any, gpu: str, shape: tuple[int, int, int, int], tab
         line = f"{threads:8} {speed:8.1f} {ratio:8.3f} {one / seconds / threads:8.2f}"
         table(f"threads, {gpu} float16, {shown(shape)}", header, threads, line)
     benchmark.pedantic(lambda: cpu.multiply_cpu(problem), rounds=1)
+
+
+@pytest.mark.parametrize("gpu", FP16)
+def test_cores_beside_one_another(benchmark: Any, gpu: str, table: Add) -> None:
+    """What the machine leaves of ideal where nothing is shared: each thread has products of its own, packs for itself and waits for nobody."""
+    shape, times = LARGE[0], 12
+    problems = [problem_of(FP16[gpu], shape) for _ in range(COUNTS[-1])]
+
+    def work(problem: Problem) -> None:
+        for _ in range(times):
+            cpu.multiply_cpu(problem, 1)
+
+    one = 0.0
+    for threads in COUNTS:
+        with ThreadPoolExecutor(threads) as pool:
+            seconds = least(lambda pool=pool, threads=threads: list(pool.map(work, problems[:threads])), 4)
+        one = one or seconds
+        speed = threads * times * float(np.prod(shape)) / 1e9 / seconds
+        header = f"{'threads':>8} {'GMAC/s':>8} {'of ideal':>8}"
+        table(
+            f"separate products, {gpu} float16, {shown(shape)}",
+            header,
+            threads,
+            f"{threads:8} {speed:8.1f} {one / seconds:8.2f}",
+        )
+    benchmark.pedantic(lambda: work(problems[0]), rounds=1)
 
 
 @pytest.mark.parametrize("name", ["nvfp4", "mxfp8_e4m3"])
@@ -168,6 +196,7 @@ def test_first_call(benchmark: Any, name: str, table: Add, tmp_path: Path) -> No
         "print(time.perf_counter() - t)"
     )
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package's sources are compiled once
 
     def call() -> float:
         return float(subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout)
