@@ -54,7 +54,7 @@ def matmul_on_gpu(
     given = _Given(like, unit, codes, round, input_seeds(seed))
     simply = type(plan_of) is Sequential and not codes and all(x is None for x in (c, scale_a, scale_b))
     with like.stream():
-        made = _at_once(like, a, b, unit) if simply else None
+        made = _at_once(like, a, b, unit, round is None) if simply else None
         if made is not None:
             return made
         try:
@@ -74,17 +74,27 @@ def matmul_on_gpu(
         return like.from_gpu(made)
 
 
-def _at_once(like: Foreign, a: Any, b: Any, unit: Unit) -> Any:
-    """The product of matrices of the unit's own formats, where what computes all that lie so is known; None elsewhere."""
+def _at_once(like: Foreign, a: Any, b: Any, unit: Unit, exactly: bool) -> Any:
+    """The product of matrices of the unit's own formats, where what computes all that lie so is known; None elsewhere.
+
+    exactly: whether values that the formats have not are errors, so that float32 for tf32 hardly ever holds one.
+    """
     x, y = like.lines(a), like.lines(b)
-    if x is None or y is None or (x[0][0], y[0][0]) != (unit.a_format.name, unit.b_format.name):
+    if x is None or y is None:
+        return None
+    names, own = (x[0][0], y[0][0]), (unit.a_format.name, unit.b_format.name)
+    longer = exactly and (names, own) == (("float32", "float32"), ("tfloat32", "tfloat32"))
+    if names != own and not longer:
         return None
     module = loaded("tcsim_gpu.at_once")
-    chain = module.chain_for(unit, True, module.Laid(*x[0]), module.Laid(*y[0]), (x[1], y[1]))
-    if chain is None:
+    laid, addresses = (module.Laid(*x[0]), module.Laid(*y[0])), (x[1], y[1])
+    chain = module.chain_for(unit, True, *laid, addresses)
+    if chain is None or (longer and not all(map(module.lies_together, laid))):
         return None
-    out, address = like.room((x[0][1][0], y[0][1][1]))
-    chain.run(x[1], y[1], address)
+    out, address = like.room((laid[0].shape[0], laid[1].shape[1]))
+    if longer:
+        return out if module.run_if_held(chain, laid, addresses, address) else None
+    chain.run(*addresses, address)
     return out
 
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from tcsim.fp.formats import FORMATS
 from tcsim.hardware.unit import Unit
 from tcsim_gpu import chain, device, native, proofs
+from tcsim_gpu.conversion import looked_beneath
+
+_BELOW = (1 << FORMATS["tfloat32"].padding) - 1  # bits of a float32 that a tf32 has not
 
 
 class Laid(NamedTuple):
@@ -29,6 +33,23 @@ def chain_for(unit: Unit, one_chain: bool, a: Laid, b: Laid, addresses: tuple[in
     if any(address % 16 for address in addresses):
         return None
     return _chain(unit, one_chain, a, b, int(device.cupy().cuda.Device().id))
+
+
+def lies_together(laid: Laid) -> bool:
+    """Whether a matrix of float32 is all that its memory holds, one way or the other."""
+    (rows, columns), steps = laid.shape, laid.steps
+    return steps in ((4 * columns, 4), (4, 4 * rows))
+
+
+def run_if_held(made: chain.Chain, laid: tuple[Laid, Laid], addresses: tuple[int, int], out: int) -> bool:
+    """Run a chain of tf32 on matrices of float32 that lie together; False where one holds a number that tf32 has not, `out` is of no use then.
+
+    Their low bits are looked at first; whether there are any is waited for, the product is not.
+    """
+    counts = tuple(x.shape[0] * x.shape[1] for x in laid)
+    with looked_beneath(addresses, (counts[0], counts[1]), _BELOW) as found:
+        made.run(*addresses, out)
+    return not found[0]
 
 
 @lru_cache(maxsize=1024)

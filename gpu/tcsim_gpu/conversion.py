@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from math import ceil
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tcsim.fp.formats import Format
 from tcsim.problem import Operand
@@ -12,7 +17,7 @@ from tcsim_gpu.launch import GPU, PresentGpu, argument_struct, on_device
 from tcsim_gpu.source import format_struct, kernel_text
 
 Conversion = argument_struct("Conversion", "source to lost s0 s1 s2 n1 n2 count")
-Beneath = argument_struct("Beneath", "words found count", "mask")
+Beneath = argument_struct("Beneath", "words others found count others_count", "mask")
 THREADS, MOST_BLOCKS = 256, 1 << 16
 
 
@@ -42,14 +47,36 @@ class LowBits:
             return False
         self.found = self.machine.xp.zeros(1, "uint32") if self.found is None else self.found
         job = Beneath().set(words=codes, found=self.found, count=codes.size, mask=(1 << fmt.padding) - 1)
-        text = kernel_text("numbers.cuh", "beneath.cuh")
-        self.machine.launch(text, "beneath", (_blocks(codes.size, 16),), THREADS, job)
+        _look(job, self.machine, 1)
         self.mark = self.machine.mark()
         return True
 
     def any(self) -> bool:
         """Whether any of the arrays has such a bit; what was queued after they were looked at is not waited for."""
         return self.found is not None and bool(int(self.machine.numbers_after(self.mark, self.found)[0]))
+
+
+def _look(job: Any, machine: PresentGpu, arrays: int) -> None:
+    blocks = _blocks(max(job.count, job.others_count), 16)
+    machine.launch(kernel_text("numbers.cuh", "beneath.cuh"), "beneath", (blocks, arrays), THREADS, job)
+
+
+@contextmanager
+def looked_beneath(addresses: tuple[int, int], counts: tuple[int, int], mask: int) -> Iterator[npt.NDArray[np.uint32]]:
+    """Look at two arrays of 32-bit words on the present GPU while what is inside is queued: a word that is not 0 behind it where one of
+    theirs has a bit of the mask. What is queued inside is not waited for."""
+    room = GPU.xp.cuda.alloc_pinned_memory(4)  # which the GPU writes to as well
+    found = np.frombuffer(room, np.uint32, 1)
+    found[0] = 0
+    job = Beneath().set(
+        words=addresses[0], others=addresses[1], found=room.ptr, count=counts[0], others_count=counts[1], mask=mask
+    )
+    _look(job, GPU, 2)
+    mark = GPU.mark()
+    try:
+        yield found
+    finally:
+        mark.synchronize()
 
 
 def codes_if_held(codes: Any, stored: Format, fmt: Format, machine: PresentGpu = GPU) -> Any:

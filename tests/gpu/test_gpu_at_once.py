@@ -89,6 +89,38 @@ def test_of_float32_whose_low_bits_tf32_lacks(seed: int) -> None:
         )
 
 
+def product_of(library: str, a: Any, b: Any, turned: bool, **options: str) -> Any:
+    """The codes of a product of B200's tf32 unit, of float32 matrices moved to the GPU, b turned there."""
+    cp = device.cupy()
+    x, y = cp.asarray(a), cp.ascontiguousarray(cp.asarray(b).T).T if turned else cp.asarray(b)
+    if library == "CuPy":
+        return tcsim.matmul(x, y, unit="b200:tfloat32", **options).get().view(np.uint32)
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    return tcsim.matmul(*map(torch.from_dlpack, (x, y)), unit="b200:tfloat32", **options).cpu().numpy().view(np.uint32)
+
+
+@pytest.mark.parametrize("library", ["CuPy", "PyTorch"])
+def test_float32_that_tf32_holds_goes_there(library: str, monkeypatch: pytest.MonkeyPatch, fresh_seed: int) -> None:
+    """The host's bits, however the matrices lie; a low bit anywhere is an error that names its place, and with a rounding none."""
+    rng, ran, run = np.random.default_rng(fresh_seed), [], at_once.run_if_held
+    monkeypatch.setattr(at_once, "run_if_held", lambda *args: ran.append(run(*args)) or ran[-1])
+    for i in range(12):
+        m, k, n = (4 * int(x) for x in rng.integers(1, 60, 3))
+        sides = {"a": rng.standard_normal((m, k)), "b": rng.standard_normal((k, n))}
+        sides = {s: (x.astype(np.float32).view(np.uint32) & 0xFFFFE000).view(np.float32) for s, x in sides.items()}
+        expected = tcsim.matmul(*sides.values(), unit="b200:tfloat32").view(np.uint32)
+        np.testing.assert_array_equal(product_of(library, *sides.values(), bool(i % 2)), expected)
+        assert ran.pop() is True
+        spoilt = str(rng.choice(["a", "b"]))
+        row, column = (int(rng.integers(size)) for size in sides[spoilt].shape)
+        sides[spoilt].view(np.uint32)[row, column] |= 1 << int(rng.integers(13))
+        with pytest.raises(ValueError, match=rf"{spoilt}\[{row}, {column}\] = "):
+            product_of(library, *sides.values(), bool(i % 2))
+        assert ran.pop() is False
+        np.testing.assert_array_equal(product_of(library, *sides.values(), bool(i % 2), rounding="rz"), expected)
+        assert not ran
+
+
 def test_calls_go_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call of `matmul`, of CuPy's and PyTorch's, is one launch of a chain, with the bits of the host."""
     cp, rng, seen = device.cupy(), np.random.default_rng(5), []
