@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.kernels import halves, narrow, payload
-from tcsim.kernels.choice import ARITHMETIC, FAST, Kernel, Kernels, chosen, compute_codes
-from tcsim.kernels.choice import GENERAL as EXACT_ARITHMETIC
-from tcsim.kernels.fast import run as fast
-from tcsim.kernels.fast.special import TO_HALF
-from tcsim.kernels.left import Boxes
-from tcsim.kernels.native import fused, integers, paired
+from tcsim.codegen.start import imports
 from tcsim.problem import Codes, Problem
+
+with imports():
+    from tcsim.kernels import halves, narrow, payload
+    from tcsim.kernels.choice import ARITHMETIC, FAST, Kernel, Kernels, chosen, compute_codes
+    from tcsim.kernels.choice import GENERAL as EXACT_ARITHMETIC
+    from tcsim.kernels.fast import run as fast
+    from tcsim.kernels.fast.special import TO_HALF
+    from tcsim.kernels.left import Boxes
+    from tcsim.kernels.native import fused, integers, paired
 
 
 def around(arithmetic: Kernels, before: Kernels = ()) -> Kernels:

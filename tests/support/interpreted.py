@@ -12,6 +12,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numba.extending
@@ -108,6 +109,7 @@ def load() -> Any:
     walks = sys.modules["tcsim.kernels.general.walks"]
     rows = {place: walks.rows_of(block_of) for place, block_of in enumerate(walks.BLOCKS.values())}
     run.walk_address = list(walks.BLOCKS).index
+    run.compiled_beside = lambda *_: nullcontext()
     run.walk_row = lambda address, given: rows[int(address)](*given)
     run.LANES = 1
     return run

@@ -30,18 +30,20 @@ from tcsim.kernels.fast.chunk import (
     spare_bytes,
 )
 from tcsim.kernels.fast.flush import flush
+from tcsim.kernels.fast.job import job_of
 from tcsim.kernels.fast.late import add_late
-from tcsim.kernels.fast.results import fold_segment, held_rounding, job_of, start, store
+from tcsim.kernels.fast.results import held_rounding, start, store
 from tcsim.kernels.fast.round import Par
 from tcsim.kernels.fast.scales import add_scales, pack_scales
 from tcsim.kernels.fast.strips import call_strip
+from tcsim.kernels.fast.sums import FOLD, sum_up
 from tcsim.kernels.fast.tile import FOLDED, PAIRED, PANEL, SHIFTED, VECTORS
 
 
 @cache
-def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int, dots: int) -> Any:
+def fast_driver(ieee: int, words: int, half: int, scaling: int, dots: int) -> Any:
     """The compiled driver of all strips (`strips`) that do the machine's own operations or not, have a size of codes and of results and a use
-    of scales, and whether the schedule sums.
+    of scales.
 
     dots: of one row, every column of b having a row of a of its own, `a_row` further. Both are packed alike and multiplied, and strips
     walk a row of ones over the products.
@@ -50,8 +52,8 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int, dots:
     values_only, scaled = scaling == FOLDED or ieee, scaling in (SHIFTED, FOLDED)
     clear = int(scaling != PAIRED)
 
-    def work(first, last, strip_wide, strip_narrow, given, par, numbers_a, numbers_b, bounds, table, out, left):
-        """Tasks first … last, by strips at two addresses; left[task] counts outputs written as `unresolved`."""
+    def work(first, last, strip_wide, strip_narrow, sums, given, par, numbers_a, numbers_b, bounds, table, out, left):
+        """Tasks first … last, by strips at two addresses and sums at a third, or none; left[task] counts outputs written as `unresolved`."""
         job = job_of(given)
         down, right = -(-job.m // job.rows), -(-job.n // job.columns)
         high = -(-min(job.rows, job.m) // VECTORS) * VECTORS
@@ -75,6 +77,7 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int, dots:
         c, bad = zeros(high * pitch, np.float32), zeros(high * pitch, np.uint8)
         total = zeros(high * pitch if sums else 0, np.float64)
         row_marks, column_marks = zeros(high, np.int64), zeros(pitch, np.int64)
+        kept = c, total, bad, row_marks, column_marks
         slots, entries = job.chunk // job.block * job.fields, job.chunk // job.scale_width if scaled else np.int64(0)
         sa, sb = zeros(high * slots, np.int32), zeros(pitch * slots, np.int32)
         found = (zeros((pitch if dots else high) * entries, np.int32), zeros(pitch * entries, np.int32))
@@ -86,7 +89,8 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int, dots:
         t, i0, j0 = first // (down * right), first // right % down * job.rows, first % right * job.columns
         for task in range(first, last):
             rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
-            start(half, sums, job, t, i0, rows, j0, columns, pitch, c, bad, total)
+            where = task, t, i0, rows, j0, columns, pitch
+            start(half, sums, job, given, where, kept, out, left)
             if ieee and job.least > 0:
                 flush(c, 0, (np.int64(1), np.int64(0), high * pitch, np.int64(1 << 23)))
             if job.late:
@@ -162,10 +166,10 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int, dots:
                         if job.late:
                             copy_all(c, late)
                             clear_all(late)
-                        fold_segment(job, rows * pitch, c, total)
+                        sum_up(sums, FOLD, given, where, kept, out, left)
             if job.late and not sums:
                 copy_all(c, late)
-            store(half, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
+            store(half, sums, job, given, where, kept, out, left)
             j0 += job.columns
             if j0 >= job.n:
                 j0, i0 = np.int64(0), i0 + job.rows
@@ -177,4 +181,4 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, sums: int, dots:
             release(other[:2])
         release((*a[:2], report, *b[:2], edge, *scratch, c, bad, total, row_marks, column_marks, sa, sb, *found, late))
 
-    return kernel_uncounted(variant(ieee, words, half, scaling, sums, dots)(work))
+    return kernel_uncounted(variant(ieee, words, half, scaling, dots)(work))

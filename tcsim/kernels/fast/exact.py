@@ -33,9 +33,11 @@ from tcsim.fp.modes import masks
 from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast.chunk import chunk_end, mark_specials, spare_bytes
 from tcsim.kernels.fast.contiguous import make_contiguous
+from tcsim.kernels.fast.job import job_of
 from tcsim.kernels.fast.pack import VALUES, unpack_rows
 from tcsim.kernels.fast.random import VectorDraws
-from tcsim.kernels.fast.results import fold_segment, job_of, start, store
+from tcsim.kernels.fast.results import start, store
+from tcsim.kernels.fast.sums import FOLD, sum_up
 from tcsim.kernels.fast.tile import elements
 
 FE_INEXACT = {"x86_64": 0x20, "AMD64": 0x20, "aarch64": 0x10, "arm64": 0x10}.get(platform.machine(), 0)
@@ -274,61 +276,58 @@ def keep(c, bad, to, at, pitch, good):
             bad[at + r * pitch : at + r * pitch + LANES] = 1
 
 
-@cache
-def exact_driver(sums: int) -> Any:
-    """The compiled driver of exact tiles: the walk of `drive`, tiles at two addresses."""
-
-    def work(first, last, quick, careful, given, par, numbers_a, numbers_b, bounds, out, left):
-        """Tasks first … last; left[task] counts outputs written as `unresolved`."""
-        job = job_of(given)
-        down, right = -(-job.m // job.rows), -(-job.n // job.columns)
-        high = -(-min(job.rows, job.m) // ROWS) * ROWS
-        pitch = -(-min(job.columns, job.n) // LANES) * LANES
-        report, flaw, to = zeros(1, np.int64), zeros(1, np.int64), zeros(ROWS * LANES, np.float32)
-        single = (zeros(LANES * (job.chunk + LANES), np.float32), zeros(4 * (job.chunk + LANES), np.uint8))
-        spare = spare_bytes(job)
-        a, b = zeros(high * job.chunk, np.float64), zeros(pitch * job.chunk, np.float64)
-        c, bad = zeros(high * pitch, np.float32), zeros(high * pitch, np.uint8)
-        total = zeros(high * pitch if sums else 0, np.float64)
-        row_marks, column_marks = zeros(high, np.int64), zeros(pitch, np.int64)
-        forget_inexact()
-        for task in range(first, last):
-            t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
-            rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
-            start(0, sums, job, t, i0, rows, j0, columns, pitch, c, bad, total)
-            clear_all(row_marks)
-            clear_all(column_marks)
-            clear_all(a)
-            element = t * job.out_batch + i0 * job.out_row + j0 * job.out_column
-            segment, k0, k, k1, step = 0, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-            while k < job.k:
-                if k == k1:
-                    k0, k1 = k, chunk_end(job, bounds, segment, k)
-                    pack_exact_a(job, t, i0, rows, k0, k1 - k0, (*single, numbers_a, report), spare, a, row_marks)
-                    pack_exact_b(job, t, j0, columns, k0, k1 - k0, (*single, numbers_b, report), spare, b, column_marks)
+@kernel_uncounted
+def run_exact(first, last, quick, careful, sums, given, par, numbers_a, numbers_b, bounds, out, left):
+    """Tasks first … last of exact tiles: the walk of `drive`, tiles at two addresses, sums at a third, or none; left[task] counts outputs written as `unresolved`."""
+    job = job_of(given)
+    down, right = -(-job.m // job.rows), -(-job.n // job.columns)
+    high = -(-min(job.rows, job.m) // ROWS) * ROWS
+    pitch = -(-min(job.columns, job.n) // LANES) * LANES
+    report, flaw, to = zeros(1, np.int64), zeros(1, np.int64), zeros(ROWS * LANES, np.float32)
+    single = (zeros(LANES * (job.chunk + LANES), np.float32), zeros(4 * (job.chunk + LANES), np.uint8))
+    spare = spare_bytes(job)
+    a, b = zeros(high * job.chunk, np.float64), zeros(pitch * job.chunk, np.float64)
+    c, bad = zeros(high * pitch, np.float32), zeros(high * pitch, np.uint8)
+    total = zeros(high * pitch if sums else 0, np.float64)
+    row_marks, column_marks = zeros(high, np.int64), zeros(pitch, np.int64)
+    kept = c, total, bad, row_marks, column_marks
+    forget_inexact()
+    for task in range(first, last):
+        t, i0, j0 = task // (down * right), task // right % down * job.rows, task % right * job.columns
+        rows, columns = min(job.rows, job.m - i0), min(job.columns, job.n - j0)
+        where = task, t, i0, rows, j0, columns, pitch
+        start(0, sums, job, given, where, kept, out, left)
+        clear_all(row_marks)
+        clear_all(column_marks)
+        clear_all(a)
+        element = t * job.out_batch + i0 * job.out_row + j0 * job.out_column
+        segment, k0, k, k1, step = 0, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        while k < job.k:
+            if k == k1:
+                k0, k1 = k, chunk_end(job, bounds, segment, k)
+                pack_exact_a(job, t, i0, rows, k0, k1 - k0, (*single, numbers_a, report), spare, a, row_marks)
+                pack_exact_b(job, t, j0, columns, k0, k1 - k0, (*single, numbers_b, report), spare, b, column_marks)
+                forget_inexact()
+            stop = min(bounds[segment + 1], k1)
+            for j in range(0, columns, LANES):
+                for p in range(k - k0, stop - k0, job.sub):
+                    now = step + (p + k0 - k) // job.block
+                    for i in range(0, rows, ROWS):
+                        numbers = (i * job.chunk + p, j * job.chunk + p * LANES, np.int64(j), job.chunk, pitch, np.int64(i),
+                                   min(job.sub, stop - k0 - p), element + j * job.out_column, job.out_row, job.out_column,
+                                   now)  # fmt: skip
+                        call_tile(quick, (a, b, c, to, flaw, par), numbers)
+                        if was_inexact():
+                            call_tile(careful, (a, b, c, to, flaw, par), numbers)
+                            forget_inexact()
+                        keep(c, bad, to, j + i * pitch, pitch, flaw[0] == 0)
+            step += -(-(stop - k) // job.block)
+            k = stop
+            if stop == bounds[segment + 1]:
+                segment += 1
+                if sums:
+                    sum_up(sums, FOLD, given, where, kept, out, left)
                     forget_inexact()
-                stop = min(bounds[segment + 1], k1)
-                for j in range(0, columns, LANES):
-                    for p in range(k - k0, stop - k0, job.sub):
-                        now = step + (p + k0 - k) // job.block
-                        for i in range(0, rows, ROWS):
-                            numbers = (i * job.chunk + p, j * job.chunk + p * LANES, np.int64(j), job.chunk, pitch, np.int64(i),
-                                       min(job.sub, stop - k0 - p), element + j * job.out_column, job.out_row, job.out_column,
-                                       now)  # fmt: skip
-                            call_tile(quick, (a, b, c, to, flaw, par), numbers)
-                            if was_inexact():
-                                call_tile(careful, (a, b, c, to, flaw, par), numbers)
-                                forget_inexact()
-                            keep(c, bad, to, j + i * pitch, pitch, flaw[0] == 0)
-                step += -(-(stop - k) // job.block)
-                k = stop
-                if stop == bounds[segment + 1]:
-                    segment += 1
-                    if sums:
-                        fold_segment(job, rows * pitch, c, total)
-                        forget_inexact()
-            store(0, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
-            forget_inexact()
-        release((report, flaw, to, *single, spare, a, b, c, bad, total, row_marks, column_marks))
-
-    return kernel_uncounted(variant(sums)(work))
+        store(0, sums, job, given, where, kept, out, left)
+        forget_inexact()
+    release((report, flaw, to, *single, spare, a, b, c, bad, total, row_marks, column_marks))

@@ -21,14 +21,15 @@ from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast import exact as simd_exact
 from tcsim.kernels.fast.drive import fast_driver
 from tcsim.kernels.fast.folded import GROUP
+from tcsim.kernels.fast.job import NO_SUM, SUM16, SUM32, SUM64, FastJob
 from tcsim.kernels.fast.pack import BELOW, VALUES, decoding
 from tcsim.kernels.fast.packing import packing_of
 from tcsim.kernels.fast.plan import EXACT, fast_plan
 from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, Exponents, FastPlan
-from tcsim.kernels.fast.results import NO_SUM, SUM16, SUM32, SUM64, FastJob
 from tcsim.kernels.fast.round import PARITY, RANDOM, STAGED, TREE, TREE_FLUSHING, Par
 from tcsim.kernels.fast.scales import LIMIT, scale_table
 from tcsim.kernels.fast.strips import strips_of
+from tcsim.kernels.fast.sums import sums_address
 from tcsim.kernels.fast.tile import FOLDED, PANEL
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import run_tasks
@@ -186,11 +187,11 @@ class Ready:
     def compiled(self) -> tuple[Callable[..., None], tuple[int, ...], Array]:
         """The driver, the addresses that it calls, and the job as kernels read it: found when a problem is not flat."""
         layout, how, line = self.layout, self.how, np.zeros(0, np.int64)
-        driver, made_of = _driver_of(layout, how)
+        made, made_of = _driver_of(layout, how)
         given = (line, how.par, *self.operands, np.zeros(0, layout.unit.out_format.storage), line)
-        with compiled_beside(driver, made_of, (0, 0, 0, 0, *given), how.kind == RANDOM):
+        with compiled_beside(made, made_of, (0, 0, 0, 0, 0, *given), how.kind == RANDOM):
             packing, walks = _packing_of(layout, how), _walks_of(layout, how)
-        return driver(*made_of), walks, self.job._replace(packing=packing).numbers()
+        return made if made_of is None else made(*made_of), walks, self.job._replace(packing=packing).numbers()
 
     def of_operands(self, a: int, b: int) -> tuple[int, ...]:
         """The addresses of a and b, alone, as the job has them."""
@@ -217,20 +218,20 @@ class Ready:
         return left
 
 
-def _driver_of(layout: LaidOut, how: FastPlan) -> tuple[Callable[..., Any], tuple[int, ...]]:
-    """What makes a layout's driver, and of what."""
-    sums = int(layout.plan[0] is not None)
+def _driver_of(layout: LaidOut, how: FastPlan) -> tuple[Any, tuple[int, ...] | None]:
+    """A layout's driver, or what makes it and of what."""
     if how.width == EXACT:
-        return simd_exact.exact_driver, (sums,)
+        return simd_exact.run_exact, None
     ieee, half = int(how.kind >= TREE), half_of(layout.unit)
-    return fast_driver, (ieee, int(how.words), half, how.scaling, sums, int(layout.dots))
+    return fast_driver, (ieee, int(how.words), half, how.scaling, int(layout.dots))
 
 
 def _walks_of(layout: LaidOut, how: FastPlan) -> tuple[int, ...]:
-    """Addresses of what a layout's driver calls."""
+    """Addresses of what a layout's driver calls: walks, and sums, 0 where the schedule has none."""
+    sums = 0 if layout.plan[0] is None else sums_address()
     if how.width == EXACT:
-        return simd_exact.exact_tiles_of(how.kind, int(how.words))
-    return strips_of(how.kind, how.width, int(how.words), half_of(layout.unit), how.scaling)
+        return *simd_exact.exact_tiles_of(how.kind, int(how.words)), sums
+    return *strips_of(how.kind, how.width, int(how.words), half_of(layout.unit), how.scaling), sums
 
 
 def _packing_of(layout: LaidOut, how: FastPlan) -> int:

@@ -13,12 +13,12 @@ import numpy as np
 
 from tcsim.gates import asked_of, first
 from tcsim.kernels.fast.infinities import decide
+from tcsim.kernels.fast.job import FastJob
 from tcsim.kernels.fast.order import in_order
 from tcsim.kernels.fast.plan import EXACT, GATES, fast_plan
 from tcsim.kernels.fast.ranges import least_c, operand_exponents
 from tcsim.kernels.fast.ready import Ready, codes_read, effort, fed, layout_of, ready, runs_of, sides
 from tcsim.kernels.fast.record import A_OFFSET, Exponents, FastPlan
-from tcsim.kernels.fast.results import FastJob
 from tcsim.kernels.fast.special import TO_HALF
 from tcsim.kernels.fast.thin import BYTES
 from tcsim.kernels.fast.thin_drive import flat_job, is_flat, multiply_flat, thin_form

@@ -19,12 +19,14 @@ from tcsim.kernels.fast.chunk import chunk_end
 from tcsim.kernels.fast.contiguous import make_contiguous
 from tcsim.kernels.fast.exact import FE_INEXACT, forget_invalid, was_invalid
 from tcsim.kernels.fast.folded import GROUP
+from tcsim.kernels.fast.job import NO_SUM, FastJob, job_of
 from tcsim.kernels.fast.pack import ALONE, WORD_ZERO, unpack_rows
 from tcsim.kernels.fast.packing import packing_of
 from tcsim.kernels.fast.record import A_OFFSET, FastPlan
-from tcsim.kernels.fast.results import NO_SUM, FastJob, fold_segment, held_rounding, job_of, start, store
+from tcsim.kernels.fast.results import held_rounding, start, store
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD, Par
 from tcsim.kernels.fast.scales import FAR, shifts
+from tcsim.kernels.fast.sums import FOLD, sum_up, sums_address
 from tcsim.kernels.fast.thin import BRAIN, BYTES, FLOATS, HALVES, copy_lines, widen_codes8
 from tcsim.kernels.fast.thin_scaled import exact_in_float64
 from tcsim.kernels.fast.thin_walk import call_row, thin_row_of
@@ -166,12 +168,12 @@ def gather_panel(job, target, source, count, depth, to, size):
 
 
 @cache
-def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
-    """The compiled driver of rows (`thin_row_of`) for a form of b's codes, a size of results, whether the schedule sums, and a use of scales."""
+def thin_driver(form: int, half: int, scaling: int) -> Any:
+    """The compiled driver of rows (`thin_row_of`) for a form of b's codes, a size of results, and a use of scales."""
     size, item = {BYTES: 1, FLOATS: 4}.get(form, 2), 4 if form == FLOATS else 2
     bytes_, side, scaled, meets = form == BYTES, square(size), scaling != NO_SCALES, not has_rounded_conversions()
 
-    def work(first, last, walk, given, how, par, numbers_a, bounds, table, out, left, special):
+    def work(first, last, walk, sums, given, how, par, numbers_a, bounds, table, out, left, special):
         """Tasks first … last; special[task] is set where an operand is infinite or NaN, and nothing is written then."""
         job = job_of(given)
         right, pitch = -(-job.n // job.columns), -(-min(job.columns, job.n) // PANEL) * PANEL
@@ -186,6 +188,7 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
         sa, sb = zeros(job.m * entries, np.int32), zeros(pitch * -(-job.sub // job.scale_width) if scaled else 0, np.int32)
         groups = room(PANEL * -(-job.block // GROUP) if scaling == FOLDED else 0, np.float32)
         row_marks, column_marks = zeros(job.m, np.int64), zeros(pitch, np.int64)
+        kept = c, total, bad, row_marks, column_marks
         i0, rows = np.int64(0), np.int64(job.m)
         place, first_place = address_of(panel), address_of(narrow if bytes_ else panel)
         packed_t, packed_k, special_row = np.int64(-1), np.int64(-1), np.int64(0)
@@ -195,7 +198,8 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
         for task in range(first, last):
             t, j0 = task // right, task % right * job.columns
             columns = min(job.columns, job.n - j0)
-            start(half, sums, job, t, i0, rows, j0, columns, pitch, c, bad, total)
+            where = task, t, i0, rows, j0, columns, pitch
+            start(half, sums, job, given, where, kept, out, left)
             segment, k0, k, k1 = 0, np.int64(0), np.int64(0), np.int64(0)
             report[0] = 0
             forget_invalid()
@@ -258,15 +262,15 @@ def thin_driver(form: int, half: int, sums: int, scaling: int) -> Any:
                     segment += 1
                     if sums:
                         report[0] |= was_invalid()
-                        fold_segment(job, rows * pitch, c, total)
+                        sum_up(sums, FOLD, given, where, kept, out, left)
                         forget_invalid()
             special[task] = report[0] | was_invalid()
             if special[task] == 0:
-                store(half, sums, job, task, t, i0, rows, j0, columns, pitch, c, total, bad, row_marks, column_marks, out, left)
+                store(half, sums, job, given, where, kept, out, left)
         use_rounding(np.int64(NEAREST))
         release((*a[:2], report, ea, mask, spare, narrow, panel, c, bad, total, sa, sb, groups, row_marks, column_marks))
 
-    return kernel_uncounted(variant(form, half, sums, scaling)(work))
+    return kernel_uncounted(variant(form, half, scaling)(work))
 
 
 def flat_job(form: int, job: FastJob, batch: int, threads: int) -> FastJob:
@@ -301,8 +305,9 @@ def multiply_flat(
     left, special = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
     walk, work = (
         thin_row_of(form, how.kind, how.width, int(how.words), job.half, how.scaling),
-        thin_driver(form, job.half, int(job.sum != NO_SUM), how.scaling),
+        thin_driver(form, job.half, how.scaling),
     )
-    given = (walk, job.numbers(), thin, par, row, bounds, table, out.reshape(-1), left, special)
+    sums = 0 if job.sum == NO_SUM else sums_address()
+    given = (walk, sums, job.numbers(), thin, par, row, bounds, table, out.reshape(-1), left, special)
     run_tasks(work, tasks, shared[0], *given, runs=shared[1])
     return None if special.any() else left
