@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
+THREADS = int(os.environ.get("TCSIM_BENCH_THREADS", "1"))
 Row = tuple[float, str]
 TABLES = pytest.StashKey[dict[tuple[str, str], list[Row]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[TABLES] = {}
+
+
+@pytest.fixture(autouse=True)
+def as_many_threads_of_blas() -> Iterator[None]:
+    """numpy's matmul on THREADS: others that wait for its next call take the processor's time, which rows are timed by."""
+    with threadpool_limits(THREADS):
+        assert {pool["num_threads"] for pool in threadpool_info()} == {THREADS}
+        yield
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """How fast the kernels run, each beside numpy's float32 matmul of the same shape on as many threads.
 
-    OPENBLAS_NUM_THREADS=1 TCSIM_BENCH_THREADS=1 pytest tests/bench --benchmark-only --benchmark-json=bench.json
+    TCSIM_BENCH_THREADS=1 pytest tests/bench --benchmark-only --benchmark-json=bench.json
     python tests/bench/report.py bench.json
 
 Every record carries its multiply-adds; the report divides. The general kernel runs what-ifs of 256^3.
@@ -8,10 +8,9 @@ Every record carries its multiply-adds; the report divides. The general kernel r
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
+from bench.conftest import THREADS
 
 import tcsim
 from tcsim.hardware.unit import Unit
@@ -20,7 +19,6 @@ from tcsim.kernels.general import run as general
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Sequential, SplitK
 
-THREADS = int(os.environ.get("TCSIM_BENCH_THREADS", "1"))
 CUBE, TALL, DEEP = (1, 512, 512, 512), (1, 256, 256, 1024), (1, 16, 16, 1 << 20)
 RAGGED = [(1, 1, 4096, 1024), (1, 4096, 1, 1024), (1, 300, 200, 777), (1, 65, 65, 1000), (2000, 16, 16, 16), (200, 64, 64, 64)]
 FP16 = {gpu: tcsim.unit(gpu, "float16") for gpu in ("v100", "a100", "h200")}
@@ -116,7 +114,7 @@ def test_general(benchmark, name: str) -> None:  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("shape", sorted({s for _, s in CASES.values()} | {(1, 1024, 1024, 1024), (1, 256, 256, 256)}), ids=str)
 def test_sgemm(benchmark, shape: tuple[int, int, int, int]) -> None:  # type: ignore[no-untyped-def]
-    """numpy's float32 matmul: set OPENBLAS_NUM_THREADS to TCSIM_BENCH_THREADS."""
+    """numpy's float32 matmul."""
     batch, m, n, k = shape
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((batch, m, k), np.float32), rng.standard_normal((batch, k, n), np.float32)

@@ -1,6 +1,6 @@
 """Every distinct unit of the table, and what-ifs of one field, beside numpy's float32 matmul in the same run, slowest first.
 
-    OPENBLAS_NUM_THREADS=1 pytest tests/bench/test_units.py --benchmark-only
+    pytest tests/bench/test_units.py --benchmark-only
 
 One thread. Times are of the processor, not of the clock on the wall, so that a busy machine tells the same; the matmul is timed
 between the runs of each unit, as often: three in a row, so that either has its operands in the cache.

@@ -1,4 +1,4 @@
-"""Every what-if of one field of every distinct unit, slowest first: OPENBLAS_NUM_THREADS=1 python tests/bench/whatif_speed.py
+"""Every what-if of one field of every distinct unit, slowest first: python tests/bench/whatif_speed.py
 
 One thread, processor time. Units of one class (kernel, kind of sum, change, widths of the formats, counts) cost the same: one of each is
 timed, on a small product, and below 2 GMAC/s on 128x128x1024 again, the least of three runs. ``--below 1`` prints what is slower alone,

@@ -174,12 +174,11 @@ class Node:
 frozen = sys.argv[1] == "frozen"
 if frozen:
     gc.freeze()
-count = gc.get_freeze_count()
 with imports():
     assert not gc.isenabled()
     made = Node()
     young = any(x is made for x in gc.get_objects(generation=0))
-print(young, any(x is made for x in gc.get_objects(generation=2)), gc.isenabled(), gc.get_freeze_count() == count)
+print(young, any(x is made for x in gc.get_objects(generation=2)), gc.isenabled(), gc.get_freeze_count() > 10_000)
 """
 
 
@@ -189,7 +188,7 @@ def test_what_is_imported_is_not_collected_at_once(others: str) -> None:
     told = subprocess.run(
         [sys.executable, "-c", _IMPORTS, others], check=True, capture_output=True, text=True, timeout=900
     ).stdout.split()
-    assert told == ["True", str(others == "none"), "True", "True"]
+    assert told == ["True", str(others == "none"), "True", str(others == "frozen")]
 
 
 @pytest.mark.parametrize("version", ["0.61.2", "0.69.0dev0+12.gabc", "1.0.0"])
