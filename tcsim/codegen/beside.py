@@ -1,7 +1,7 @@
-"""Kernels of two parts compile side by side, on two cores: a driver in a process of its own, what it calls in this one.
+"""Kernels of two parts compile side by side, on two cores: a driver in one process, what it calls in another.
 
 Numba compiles one function at a time in a process. What the other process compiles lies where this one looks for it
-(`cache`), so that nothing depends on it: where it cannot start, or fails, this process compiles the driver as well, as if it had not been.
+(`cache`), so that nothing depends on it: where it cannot start, or fails, this process compiles both, as if it had not been.
 """
 
 from __future__ import annotations
@@ -30,9 +30,24 @@ def compiled_beside(made: Any, made_of: tuple[Any, ...] | None, arguments: Itera
     made: the kernel, or what makes it of `made_of`. long: whether what is inside takes more than the second in which a process starts.
     """
     kernel = made if made_of is None else made(*made_of)
-    other = (
-        None if kernel.signatures or not long or not _may_start() else _compiler_of(kernel, _named(made), made_of, arguments)
-    )
+    types = None
+    if long and not kernel.signatures and _may_start():
+        types = tuple(map(numba.typeof, arguments))
+    with _beside(made, made_of, types, types is not None and not kernel._cache.is_kept(types, kernel.targetctx)):
+        yield
+
+
+@contextmanager
+def called_beside(function: Any, arguments: tuple[Any, ...], needed: bool) -> Iterator[None]:
+    """While what is inside runs, a function is called elsewhere for what it compiles, if that is `needed`."""
+    with _beside(function, arguments, None, needed and _may_start()):
+        yield
+
+
+@contextmanager
+def _beside(made: Any, made_of: tuple[Any, ...] | None, types: tuple[Any, ...] | None, needed: bool) -> Iterator[None]:
+    function = getattr(made, "py_func", made)
+    other = _start((function.__module__, function.__qualname__, made_of, types)) if needed else None
     try:
         yield
         if other is not None:
@@ -44,25 +59,13 @@ def compiled_beside(made: Any, made_of: tuple[Any, ...] | None, arguments: Itera
             other.wait()
 
 
-def _named(made: Any) -> tuple[str, str]:
-    """Where another process finds it."""
-    function = getattr(made, "py_func", made)
-    return function.__module__, function.__qualname__
-
-
-def _compiler_of(kernel: Any, named: tuple[str, str], made_of: Any, arguments: Iterable[Any]) -> subprocess.Popen[bytes] | None:
-    """A process that compiles a kernel which is not kept yet."""
-    types = tuple(map(numba.typeof, arguments))
-    return None if kernel._cache.is_kept(types, kernel.targetctx) else _start((*named, made_of, types))
-
-
 def _may_start() -> bool:
     """Whether this is the user's process, whose Python can be started again, with a core to spare and files that lock."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    python = os.path.basename(sys.executable or "")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return (
         cores > 1
-        and python.startswith("python")
+        and sys.platform != "win32"
+        and os.path.basename(sys.executable or "").startswith("python")
         and os.environ.get(VARIABLE) != "0"
         and multiprocessing.parent_process() is None
     )
@@ -74,7 +77,7 @@ def _start(what: tuple[Any, ...]) -> subprocess.Popen[bytes] | None:
     environment = {**os.environ, VARIABLE: "0"}
     try:
         other = subprocess.Popen(
-            [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=environment
+            [sys.executable, "-P", "-c", _START], stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=environment
         )
     except OSError:
         return None
@@ -87,6 +90,9 @@ def _start(what: tuple[Any, ...]) -> subprocess.Popen[bytes] | None:
 def answer() -> None:
     """Of the other process: compile what was asked for, keep it, and end."""
     module, name, made_of, types = pickle.load(sys.stdin.buffer)
-    made = getattr(import_module(module), name)
-    (made if made_of is None else made(*made_of)).compile(types)
+    found = getattr(import_module(module), name)
+    if made_of is not None:
+        found = found(*made_of)
+    if types is not None:
+        found.compile(types)
     os._exit(0)

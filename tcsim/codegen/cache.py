@@ -155,7 +155,7 @@ class KeyedCache(FunctionCache):  # type: ignore[misc]
             return self._load_overload(sig, target_context)
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
-        data = self._cache_file.load(self._index_key(sig, target_context.codegen()))
+        data = self._cache_file.load(self._index_key(sig, target_context.codegen())) if self._enabled else None
         if data is None:
             return None
         _, _, (machine_code, _) = data[0]

@@ -57,8 +57,8 @@ def _digest(kinds: tuple[types.Type, ...]) -> str:
     return hashlib.sha256(", ".join(map(str, kinds)).encode()).hexdigest()[:8]
 
 
-def function_address(function: Any, arguments: tuple[types.Type, ...]) -> int:
-    """Where a function that kernels call, which returns nothing, lies when it is compiled for these types."""
+def _teller(function: Any, arguments: tuple[types.Type, ...]) -> Any:
+    """The kernel that tells where a function lies which is compiled with it."""
 
     @intrinsic
     def address(typingctx: Any) -> Any:
@@ -74,7 +74,18 @@ def function_address(function: Any, arguments: tuple[types.Type, ...]) -> int:
         return address()
 
     tell.__module__ = function.py_func.__module__  # by which its file is found, and what is being compiled is told
-    return addresses(kernel_uncounted(variant(function.py_func.__qualname__, _digest(arguments))(tell)), 0)[0]
+    return kernel_uncounted(variant(function.py_func.__qualname__, _digest(arguments))(tell))
+
+
+def function_address(function: Any, arguments: tuple[types.Type, ...]) -> int:
+    """Where a function that kernels call, which returns nothing, lies when it is compiled for these types."""
+    return addresses(_teller(function, arguments), 0)[0]
+
+
+def is_kept(function: Any, arguments: tuple[types.Type, ...]) -> bool:
+    """Whether `function_address` has nothing to compile."""
+    teller = _teller(function, arguments)
+    return bool(teller._cache.is_kept((types.int64,), teller.targetctx))
 
 
 def emit_call(builder: ir.IRBuilder, address: ir.Value, arguments: dict[str, ir.Type], values: Sequence[ir.Value]) -> None:

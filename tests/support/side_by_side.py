@@ -22,3 +22,8 @@ def times(number: int) -> Any:
 @kernel_uncounted
 def twice(x):  # type: ignore[no-untyped-def]
     return 2 * x
+
+
+def call(number: int) -> None:
+    """What compiles the kernel of a number."""
+    (twice if number == 2 else times(number))(1.5)

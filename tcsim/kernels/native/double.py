@@ -11,9 +11,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 
-from tcsim.codegen.beside import compiled_beside
+from tcsim.codegen.beside import called_beside, compiled_beside
 from tcsim.codegen.jit import kernel_uncounted, routine, variant
 from tcsim.codegen.memory import ahead, at, load_code, matrices, store_code
 from tcsim.codegen.scratch import release, room, room_table, zeros
@@ -42,7 +43,7 @@ from tcsim.kernels.native.double_kinds import SumKind
 from tcsim.kernels.native.double_plan import double_spec
 from tcsim.kernels.native.double_round import MAGNITUDE
 from tcsim.kernels.native.double_sides import Sides, decode_plain_side, decode_side, exponents_of, mark_zero_blocks
-from tcsim.kernels.native.double_walks import TO_HALF, lanes_address, walk_lanes
+from tcsim.kernels.native.double_walks import TO_HALF, lanes_address, lanes_are_kept, walk_lanes
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import default_threads, run_tasks
 
@@ -253,6 +254,20 @@ def double_tiles_of(plain: bool, grouped: bool) -> Any:
     return kernel_uncounted(variant(plain, grouped)(run_double_tiles))
 
 
+def _walk_at(walk: tuple[SumKind, bool, bool], made_of: tuple[bool, bool], arguments: tuple[Any, ...]) -> int:
+    """Where a walk lies; it and its driver, which is given such arguments, are compiled side by side, the longer of them here."""
+    driver = double_tiles_of(*made_of)
+    if driver.signatures:
+        return lanes_address(*walk)
+    if walk[0] in (SumKind.TOLD_TERMS, SumKind.OPERATIONS):
+        with compiled_beside(double_tiles_of, made_of, arguments):
+            return lanes_address(*walk)
+    types = tuple(map(numba.typeof, arguments))
+    with called_beside(lanes_address, walk, not driver._cache.is_kept(types, driver.targetctx) and not lanes_are_kept(*walk)):
+        driver.compile(types)
+    return lanes_address(*walk)
+
+
 def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Unit | None = None) -> Codes:
     """Write D's codes into `out`, (batch, m, n); 1 where an output is for others to compute. `outer` as in `double_spec`."""
     batch, m, n, _ = problem.shape
@@ -274,8 +289,7 @@ def write_in_lanes(problem: Problem, out: Codes, threads: int | None, outer: Uni
         *sides_of(problem, problem.a.codes, problem.b.codes), matrices(problem.c), matrices(out), matrices(problem.scale_a), matrices(problem.scale_b), spec, numbers,
         sums_of(problem), order_of(outer or unit), problem.plan.bounds, tiles, np.uint64(problem.seed), left,
     )  # fmt: skip
-    with compiled_beside(double_tiles_of, driver, (0, 0, walk, *given), draws or kind is not SumKind.ONE_PRODUCT):
-        walk = walk._replace(address=lanes_address(kind, plain, draws))
+    walk = walk._replace(address=_walk_at((kind, plain, draws), driver, (0, 0, walk, *given)))
     run_tasks(double_tiles_of(*driver), batch * -(-m // high) * -(-n // COLUMNS), threads, walk, *given)
     return left
 

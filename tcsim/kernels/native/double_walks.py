@@ -6,13 +6,14 @@ Plain problems have none of these, and a walk of their own, as what is not there
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numba import from_dtype, types
 
 from tcsim.codegen.jit import no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead, record_type
-from tcsim.codegen.parts import caller_of, function_address
+from tcsim.codegen.parts import caller_of, function_address, is_kept
 from tcsim.codegen.scalar_ops import use_rounding
 from tcsim.codegen.vector_ops import DOWN, NEAREST
 from tcsim.kernels.general.cuts import C_OPERATION
@@ -127,8 +128,18 @@ LANES_WALK = (
 walk_lanes = caller_of(LANES_WALK)
 
 
+def _walk_of(kind: SumKind, plain: bool, draws: bool) -> Any:
+    """The walk of a kind of sums, for problems that are plain or any, that draw words or do not."""
+    quiet, drawing, draw = BLOCKS[kind]
+    return double_rows_of(drawing if draws else quiet, draw if draws else None, plain)
+
+
 @cache
 def lanes_address(kind: SumKind, plain: bool, draws: bool) -> int:
-    """Where the walk of a kind of sums lies, for problems that are plain or any, that draw words or do not."""
-    quiet, drawing, draw = BLOCKS[kind]
-    return function_address(double_rows_of(drawing if draws else quiet, draw if draws else None, plain), LANES_WALK)
+    """Where a walk lies."""
+    return function_address(_walk_of(kind, plain, draws), LANES_WALK)
+
+
+def lanes_are_kept(kind: SumKind, plain: bool, draws: bool) -> bool:
+    """Whether a walk was compiled before."""
+    return is_kept(_walk_of(kind, plain, draws), LANES_WALK)
