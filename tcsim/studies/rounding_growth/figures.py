@@ -190,7 +190,7 @@ def table_21(data: xr.Dataset) -> Any:
 
 def drift_figure(data: xr.Dataset) -> Any:
     """The error for each unit of k against its closed form, and what every rounding leaves of it."""
-    figure, axes = subplots(1, 2, width=4.0, height=3.6)
+    figure, axes = subplots(1, 2, width=4.0, height=4.4)
     left, right = axes[0]
     for i, u in enumerate(data.unit.values):
         for rounding, line in (("hardware", "-"), ("final RN", "--")):
