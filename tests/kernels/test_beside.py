@@ -5,16 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numba
+import numpy as np
 import pytest
+from support.random_problems import draw_problem
 
+import tcsim
 from tcsim.codegen import beside
+from tcsim.kernels import dispatch
+from tcsim.kernels.fast import ready
+from tcsim.kernels.general import run
+from tcsim.kernels.native import double
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="there every process compiles for itself")
+elsewhere = pytest.mark.skipif(sys.platform == "win32", reason="there every process compiles for itself")
 
 _ASKED = """
-import os, sys, time
+import os, sys
 from numba.core import event
 os.environ["TCSIM_TEST_PROCESS"] = str(os.getpid())
 os.sched_getaffinity = lambda process: {0, 1}
@@ -66,6 +77,7 @@ def _ask(tmp_path: Path, what: str, number: int, **environment: str) -> tuple[in
     return tuple(map(int, told.stdout.split()))
 
 
+@elsewhere
 @pytest.mark.parametrize("number", [2, 3], ids=["a kernel", "what makes one"])
 @pytest.mark.parametrize("what", ["asked", "called"])
 def test_another_process_compiles_it(what: str, number: int, tmp_path: Path) -> None:
@@ -74,6 +86,7 @@ def test_another_process_compiles_it(what: str, number: int, tmp_path: Path) -> 
     assert _ask(tmp_path, what, number) == (0, 0, 0)
 
 
+@elsewhere
 @pytest.mark.parametrize(
     ("what", "number", "told"),
     [
@@ -91,3 +104,37 @@ def test_who_is_left_alone_compiles_it(what: str, number: int, told: tuple[int, 
 
 def test_a_variable_forbids_it(tmp_path: Path) -> None:
     assert _ask(tmp_path, "asked", 3, **{beside.VARIABLE: "0"}) == (0, 0, 1)
+
+
+H200, A100 = (tcsim.unit(gpu, "float16") for gpu in ("h200", "a100"))
+UNITS = {
+    "by random words": H200.replace(rounding="sr"),
+    "to float16": tcsim.unit("v100", "float16", out="float16"),
+    "with scales": tcsim.unit("b200", "nvfp4"),
+    "exact": A100.replace(align_rounding="exact", rounding="rne"),
+    "told terms": A100.replace(align_rounding="sr"),
+    "operations": tcsim.unit("mi250", "float16").replace(rounding="sr"),
+    "general": H200.replace(block_size=2048),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_what_is_asked_for_is_what_is_called(name: str, monkeypatch: pytest.MonkeyPatch, fresh_seed: int) -> None:
+    """The other process would compile a driver for the very types that it is called with then: for others it would be of no use, and nobody told."""
+    asked: list[tuple[Any, tuple[Any, ...]]] = []
+
+    @contextmanager
+    def told(made: Any, made_of: Any, arguments: Any, long: bool = True) -> Iterator[None]:
+        asked.append((made if made_of is None else made(*made_of), tuple(map(numba.typeof, arguments))))
+        yield
+
+    for module in (ready, run, double):
+        monkeypatch.setattr(module, "compiled_beside", told)
+    for made in (ready.ready, run._reading, double.double_tiles_of):  # of a kernel that was called before nobody asks
+        made.cache_clear()
+    rng = np.random.default_rng(fresh_seed)
+    for _ in range(30):
+        if len(asked) < 3:
+            dispatch.multiply_cpu(draw_problem(rng, UNITS[name]), 1)
+    assert asked
+    assert [types for kernel, types in asked if types not in kernel.overloads] == []
