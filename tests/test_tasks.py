@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
+from tcsim import tasks
 from tcsim.tasks import run_tasks, team_of_pytorch
 
 Whose = Callable[[], AbstractContextManager[None]]
@@ -23,12 +24,12 @@ def whose(request: pytest.FixtureRequest) -> Whose:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 16])
-@pytest.mark.parametrize("tasks", [1, 2, 7, 100, 1001])
-def test_every_task_is_done_once(tasks: int, threads: int, whose: Whose) -> None:
+@pytest.mark.parametrize("count", [1, 2, 7, 100, 1001])
+def test_every_task_is_done_once(count: int, threads: int, whose: Whose) -> None:
     done: list[int] = []
     with whose():
-        run_tasks(lambda first, last: done.extend(range(first, last)), tasks, threads)
-    assert sorted(done) == list(range(tasks))
+        run_tasks(lambda first, last: done.extend(range(first, last)), count, threads)
+    assert sorted(done) == list(range(count))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -88,3 +89,33 @@ def test_callers_at_once_and_within_each_other_end(whose: Whose) -> None:
         caller.join(600)
     assert not any(caller.is_alive() for caller in callers)
     assert len(done) == 4 * 20 * 20
+
+
+def all_wait() -> bool:
+    """Whether every worker waits, also those who came late to the call before."""
+    for _ in range(60_000):
+        if len(tasks._IDLE) == len(tasks._WORKERS):
+            return True
+        time.sleep(0.001)
+    return False
+
+
+def test_as_many_threads_as_asked_for_take_part_again_and_again() -> None:
+    """None is lost where an error, or one that finds nothing left to do, came between, and none is made without need."""
+
+    def fail(first: int, last: int) -> None:
+        raise ValueError(f"task {first}")
+
+    def meet(first: int, last: int) -> None:
+        together.wait(600)
+
+    before = len(tasks._WORKERS)
+    for count in (2, 5, 3, 9):
+        for _ in range(50):
+            run_tasks(lambda first, last: None, count, count)
+        with pytest.raises(ValueError, match="task"):
+            run_tasks(fail, count, count)
+        assert all_wait()
+        together = threading.Barrier(count)
+        run_tasks(meet, count, count)
+    assert len(tasks._WORKERS) <= max(before, 8)

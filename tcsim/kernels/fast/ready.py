@@ -37,9 +37,10 @@ from tcsim.tasks import run_tasks
 Array: TypeAlias = npt.NDArray[Any]
 Shape: TypeAlias = tuple[int, int, int, int]  # batch, m, n, k
 _WORK = 1 << 16  # operands packed at a time by a task: a quarter of a megabyte, which caches keep beside all else
-_START = 1 << 20  # multiply-adds that take as long as handing a run of tasks to another thread: 40 to 80 microseconds
+_START = 1 << 18  # multiply-adds that take as long as handing a run of tasks to another thread: 15 microseconds
 _RUN = 1 << 23  # those of a run that is handed over without loss
-_PACKED, _FLAT = 8, 3  # multiply-adds that take as long as packing an operand, and as one of a flat product
+# Multiply-adds that take as long as packing an operand, and as one of a flat product: 3 alone, 2 where threads share what memory gives.
+_PACKED, _FLAT = 8, 2
 _SHARE = 1 << 16  # outputs of a thread from which on it takes two tasks, so that a slow one does not hold up all
 _UNRESOLVED32, _UNRESOLVED16 = 0x7FBADBAD, 0x7DAD
 _SUMS = {None: NO_SUM, "float16": SUM16, "float32": SUM32, "float64": SUM64}
