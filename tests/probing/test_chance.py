@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -50,22 +49,6 @@ def test_another_probability_is_refused() -> None:
     found = chance_of(_box(tcsim.unit("h200", "float16"), coin))
     assert found is not None
     assert not found.proportional
-
-
-def test_a_probe_says_what_it_could_not_compare() -> None:
-    unit = tcsim.unit("v100", "float16").replace(
-        rounding="sr"
-    )  # its terms are cut where its results end: only carries are random
-    known = tcsim.probe(simulator(unit, seed=7), "float16", "float32", seed=7)
-    assert known.unit is not None
-    assert known.unit.rounding == "sr"
-    assert known.chance is None
-    unknown = tcsim.probe(simulator(unit, seed=7), "float16", "float32", seed=8)
-    assert unknown.unit is None
-    assert unknown.chance is not None
-    assert unknown.chance.proportional
-    assert "words of its own" in str(unknown)
-    assert json.loads(unknown.json())["chance"]["proportional"]
 
 
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])

@@ -78,23 +78,6 @@ def test_evidence_names_the_output_that_excludes_a_value() -> None:
     assert "<table>" in found.html()
 
 
-def test_what_is_no_unit_is_refused_with_a_small_counterexample() -> None:
-    right = simulator(tcsim.unit("v100", "float16"))
-
-    def wrong(a: Any, b: Any, c: Any) -> Any:
-        d = np.array(right(a, b, c)).view(np.uint32)
-        odd = (np.count_nonzero(a, axis=2)[:, :, None] % 5 == 4) & (c & 1 == 1)
-        return np.where(odd, d ^ np.uint32(1), d)
-
-    found = tcsim.probe(wrong, "float16", "float32")
-    assert found.unit is None
-    assert "no model of this family" in str(found)
-    assert found.counterexample is not None
-    assert found.counterexample["seen"] != found.counterexample["predicted"]
-    assert len(found.counterexample["k"]) <= 9
-    assert found.nearest.block_size == 4
-
-
 def test_the_same_seed_asks_the_same() -> None:
     unit = tcsim.unit("a100", "bfloat16")
     asked: list[list[bytes]] = [[], []]

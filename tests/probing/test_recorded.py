@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from tcsim_gpu.table import GpuInstruction
@@ -30,18 +29,6 @@ def test_what_was_kept_is_enough_to_find_the_unit_again(tmp_path: Path) -> None:
         assert found.unit is not None, str(found)
         assert explains(expected[name], box.batches, 0)
     assert {line["verdict"] for line in json.loads((tmp_path / "r.json").read_text())} == {"as in the table"}
-
-
-def test_answers_changed_in_a_bit_are_no_unit(tmp_path: Path) -> None:
-    target = many.probe_targets("v100", "cpu")[0]
-    one = many.probed(target, many.Options(confirm=20_000))
-    for batch in one.batches:
-        if batch.name == "sums" and batch.d is not None:
-            batch.d[..., 0] ^= np.uint32(1)
-    recorded.save_recording(tmp_path / "w.npz", {"wrong": (target.formats, 1, one.batches)})
-    found = recorded.recover(recorded.load_recording(tmp_path / "w.npz")["wrong"], table=True)
-    assert found.unit is None
-    assert found.counterexample is not None
 
 
 def test_a_question_that_was_not_recorded_is_an_error() -> None:

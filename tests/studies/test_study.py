@@ -157,7 +157,7 @@ LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_while_workers_start(tmp_path: Path) -> None:
     """In a script too: what is finished is kept, the last line says how to go on, and no worker adds a traceback."""
-    text = LISTEN + "import tcsim\ntcsim.study.run('terms', out='out', jobs=8, size=16, seeds=40, figures=False)"
+    text = LISTEN + "import tcsim\ntcsim.study.run('terms', out='out', jobs=4, size=16, seeds=40, figures=False)"
     process = subprocess.Popen(
         [sys.executable, "-c", text],
         cwd=tmp_path,

@@ -13,9 +13,13 @@ from tcsim.studies.framework.outcome import Outcome
 from tcsim.studies.framework.run import run_study
 from tcsim.studies.framework.store import Store, cell_key, source_hash
 
-_TWO = ("slice-choice", "ozaki-slices", "ozaki-accuracy", "float32-emulation", "narrow-range", "methods", "fp8-accumulators")
+_ONE, _TWO = (
+    ("what-if", "slice-choice"),
+    ("ozaki-integers", "ozaki-slices", "ozaki-accuracy", "float32-emulation", "narrow-range"),
+)
 _LESS: dict[str, dict[str, Any]] = {
-    **{name: {"seeds": 2} for name in _TWO},
+    **{name: {"seeds": 1} for name in _ONE},
+    **{name: {"seeds": 2} for name in (*_TWO, "methods", "fp8-accumulators")},
     "rounding-growth": {"k_max": 2**14, "seeds": 1},
     "fabsum": {"seeds": 2, "k_max": 2**12},
 }
@@ -24,7 +28,7 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="tcsim-quick-")
 
 @cache
 def quick(name: str) -> Outcome:
-    """The quick run of a study, its figures drawn; rounding-growth as far as its drift is told, of most others two draws."""
+    """The quick run of a study, its figures drawn; rounding-growth as far as its drift is told, of most others one draw or two."""
     more: dict[str, Any] = _LESS.get(name, {})
     return run_study(tcsim.study.study(name), out=folder(name), quick=True, jobs=1, progress=False, **more)
 
