@@ -19,6 +19,7 @@ from tcsim.kernels.fast.plan import EXACT, fast_plan
 from tcsim.kernels.fast.record import Exponents
 from tcsim.kernels.fast.round import PARITY, STAGED, STICKY, TREE, TREE_FLUSHING, Par
 from tcsim.kernels.fast.scales import LIMIT
+from tcsim.kernels.fast.special import one_sum_plan
 from tcsim.kernels.fast.tile import FOLDED, PLAIN, SHIFTED, WIDE
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Sequential
@@ -76,6 +77,7 @@ def broken(unit: Unit, within: Exponents | None = None) -> list[str]:
         return faults + ([] if all(checks) else ["a two-stage sum leaves its integers"])
     aside = how.late or how.scaling == SHIFTED  # c enters elsewhere, or blocks without a nonzero product are told apart
     if how.scaling == SHIFTED:
+        faults += _one_sum(unit, product)
         ends = e.a_most + e.b_most + 127 + 2 * LIMIT, lowest + 127 - 2 * LIMIT
         shifts = (ends[0] <= 255, ends[1] > 0, number[Par.LOW] >= f + 2, number[Par.NONE] == single)
         faults += [] if all(shifts) else ["a scale moves an exponent out of its field"]
@@ -130,6 +132,29 @@ def _folded(unit: Unit, number: dict[Par, int], c_least: int) -> list[str]:
         "the floor cuts a group": _floor(unit) - f <= 127 - 2 * LIMIT - 40,
         "a proof holds where c is cut": f >= 23 or number[Par.MOST] < 0,
         "a proof passes 24 bits": number[Par.MOST] >> 23 <= 127 + 2 * 24,  # squared
+    }
+    return [what for what, holds in checks.items() if not holds]
+
+
+def _one_sum(unit: Unit, product: int) -> list[str]:
+    """Blocks with scales as one sum: no product cuts another, eight fit 32 bits, and nothing leaves float32's normal numbers."""
+    how = one_sum_plan(unit)
+    if how is None:
+        return []
+    a, b, f = unit.a_operand, unit.b_operand, unit.fraction_bits
+    assert f is not None
+    last, largest = a.emin - a.mantissa_bits + b.emin - b.mantissa_bits, a.emax + b.emax
+    checks = {
+        "a product cuts another": largest - last <= f,
+        "a block has several scales": unit.scale_block % unit.block_size == 0,
+        "eight products pass 32 bits": 8 * product <= INT32,
+        "a scaled product is subnormal": last - 2 * LIMIT >= -126,
+        "a sum overflows": largest + 2 + unit.block_size.bit_length() + 2 * (LIMIT + 1) < 127,
+        "an emax fits nowhere": how.par[Par.LOW] >= f + 2 and how.par[Par.HIGH] + unit.block_size.bit_length() + 2 <= 252,
+        "a proof passes 24 bits": how.par[Par.MOST] >> 23 <= 127 + 2 * 24,
+        "the floor cuts a c": (how.c_least >> 23) - 23 >= _floor(unit) - f,
+        "the floor cuts a product": _floor(unit) - f <= last - 2 * LIMIT + 127,
+        "a proof holds where c is cut": f >= 23,
     }
     return [what for what, holds in checks.items() if not holds]
 

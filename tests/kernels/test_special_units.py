@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.random_problems import by_general, draw_problem
-from support.special_units import LATE, NVFP4, UNITS, at_the_edge, larger_problem
+from support.special_units import LATE, NVFP4, UNITS, at_the_edge, larger_problem, one_sums_edge
 
 import tcsim
 from tcsim import reference
@@ -19,8 +19,12 @@ from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.choice import chosen
 from tcsim.kernels.fast import ready
 from tcsim.kernels.fast import run as simd
+from tcsim.kernels.fast.job import FastJob
 from tcsim.kernels.fast.plan import fast_plan
-from tcsim.kernels.fast.tile import WIDE
+from tcsim.kernels.fast.record import FastPlan
+from tcsim.kernels.fast.round import Par
+from tcsim.kernels.fast.special import one_sum_plan
+from tcsim.kernels.fast.tile import BY_PRODUCT, WIDE
 from tcsim.problem import Operand, Problem
 from tcsim.schedule import Blocked, Sequential
 
@@ -85,10 +89,70 @@ def test_at_the_edge_of_the_proof(name: str, fresh_seed: int) -> None:
         assert np.array_equal(cpu.multiply_cpu(problem, 1), by_general(problem)), f"{name}: seed {fresh_seed}, problem {number}"
 
 
+ONE_SUM = ["mxfp6 x fp4", "mxfp8 x fp4", "fp4 x mxfp8 L=16", "mxfp6 rne", "mxfp4 k32"]
+
+
+@pytest.fixture
+def scales_far_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks are one sum where numbers prove it however far scales lie apart, where another way is faster."""
+    monkeypatch.setattr(simd, "scales_apart", lambda unit: 1000)
+
+
+@pytest.mark.parametrize("name", ONE_SUM)
+@pytest.mark.usefixtures("scales_far_apart")
+def test_at_the_edge_of_one_sum(name: str, fresh_seed: int) -> None:
+    for number in range(60):
+        problem = one_sums_edge(np.random.default_rng([fresh_seed, number]), UNITS[name])
+        got, expected = cpu.multiply_cpu(problem, 1), by_general(problem)
+        assert np.array_equal(got, expected), f"{name}: seed {fresh_seed}, problem {number}"
+
+
+@pytest.mark.parametrize("name", ONE_SUM)
+@pytest.mark.usefixtures("scales_far_apart")
+def test_large_problems_of_one_sums(name: str, fresh_seed: int) -> None:
+    """With infinities, NaN and zeros among operands and scales, and c anywhere."""
+    taken = 0
+    for number in range(12):
+        problem = larger_problem(np.random.default_rng([fresh_seed, number]), UNITS[name])
+        taken += simd._unit_plan(problem).width == BY_PRODUCT
+        got, expected = cpu.multiply_cpu(problem, 2), by_general(problem)
+        assert np.array_equal(got, expected), f"{name}: seed {fresh_seed}, problem {number}, shape {problem.shape}"
+    assert taken
+
+
+@pytest.mark.parametrize(("name", "norm", "top"), [("mxfp8 x fp4", 8, 0), ("mxfp6 rne", 0, 1), ("mxfp4 k32", 0, 1)])
+@pytest.mark.usefixtures("scales_far_apart")
+def test_wrong_proofs_of_one_sums_are_found(name: str, norm: int, top: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The edge is reached: with a norm that may be 2^(norm / 2) larger, or elements that seem smaller, a block as one sum is wrong somewhere."""
+    unit = UNITS[name].replace(name="as no other test asks for it")
+    how, job_of = one_sum_plan(unit), ready._job
+    assert how is not None
+    how.par[Par.MOST] += norm << 23
+
+    def wrong(layout: ready.LaidOut, how: FastPlan) -> FastJob:
+        job = job_of(layout, how)
+        return job._replace(top_a=job.top_a - top)
+
+    monkeypatch.setattr(ready, "_job", wrong)
+    problems = [one_sums_edge(np.random.default_rng([5, number]), unit) for number in range(200)]
+    assert any(not np.array_equal(cpu.multiply_cpu(p, 1), by_general(p)) for p in problems)
+
+
+def test_scales_far_apart_are_shifted() -> None:
+    unit = UNITS["mxfp4 k32"]
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 16, (1, 16, 64)).astype(np.uint8)
+    near, far = (np.full((1, 16, 2), 127, np.uint8) for _ in range(2))
+    far[0, 3, 1] = 90
+    for scale, together in ((near, True), (far, False)):
+        operands = Operand(codes, unit.a_format), Operand(codes.swapaxes(1, 2), unit.b_format)
+        problem = Problem(unit, Sequential().plan(64), *operands, None, scale, near.swapaxes(1, 2))
+        assert (simd._unit_plan(problem).width == BY_PRODUCT) == together
+        assert np.array_equal(cpu.multiply_cpu(problem, 1), by_general(problem))
+
+
 def test_wrong_proofs_are_found() -> None:
     """The edge is reached: with a norm that may be a little larger, the block as one sum is wrong somewhere."""
-    from tcsim.kernels.fast.round import Par
-
     how = fast_plan(NVFP4, None)
     assert how is not None
     right = how.par[Par.MOST]

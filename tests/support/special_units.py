@@ -12,6 +12,7 @@ from tcsim.fp.formats import Format
 from tcsim.fp.storage import FLOAT64
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
+from tcsim.kernels.fast.special import one_sum_plan
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Blocked, Sequential
 
@@ -26,6 +27,10 @@ UNITS = {
     "mxfp8": tcsim.unit("b200", "mxfp8_e4m3"),
     "mxfp8 L=16": tcsim.unit("b200", "mxfp8_e5m2").replace(block_size=16),
     "mxfp6 x fp4": tcsim.unit("b200", "mxfp6_e3m2 x mxfp4_e2m1_k32"),
+    "mxfp8 x fp4": tcsim.unit("b200", "mxfp8_e4m3 x mxfp4_e2m1_k32"),
+    "fp4 x mxfp8 L=16": tcsim.unit("b200", "mxfp4_e2m1_k32 x mxfp8_e4m3").replace(block_size=16),
+    "mxfp6 rne": tcsim.unit("b200", "mxfp6_e3m2").replace(rounding="rne", fraction_bits=23),
+    "mxfp4 k32": tcsim.unit("b200", "mxfp4_e2m1_k32").replace(fraction_bits=26),
     "fp8 mma": LATE,
     "fp8 mma to fp16": tcsim.unit("h200", "float8_e5m2", out="float16", instruction="mma"),
     "k order": tcsim.unit("a100", "float16").replace(k_order=(7, 6, 5, 4, 3, 2, 1, 0)),
@@ -133,6 +138,52 @@ def at_the_edge(rng: Rng, unit: Unit) -> Problem:
                    c.view(np.uint32), some_scales(1, 1, count), some_scales(1, count, n))  # fmt: skip
 
 
+def one_sums_edge(rng: Rng, unit: Unit) -> Problem:
+    """Some blocks of products that align one by one, of the largest and the least elements of their formats, and c around the numbers at which
+    the proof of `folded_products` stops to hold, before the first block or after others."""
+    m, n = pick(rng, ((8, 8), (9, 16), (12, 70)))
+    k, f = unit.block_size * int(rng.integers(1, 5)) - pick(rng, (0, 0, 3)), unit.fraction_bits
+    assert f is not None
+    assert unit.scale_format is not None
+    spread, top = int(rng.integers(0, 12)), int(rng.integers(-30, 31))
+    cancel = rng.random() < 0.3  # to nothing, of the largest powers of two: what is left is what they did not cut of c
+
+    def elements(fmt: Format, *shape: int) -> Codes:
+        one, most = 1 << fmt.mantissa_bits, fmt.max_code
+        power = most // one * one
+        several = (
+            (most,),
+            (1,),
+            (power,),
+            (most, 1),
+            (power, 1),
+            (most, power, 0),
+            (one, one - 1, most),
+            (0, 1),
+            tuple(range(most + 1)),
+        )
+        some = (power,) if cancel else pick(rng, several)
+        found = rng.choice(some, shape, p=None if len(some) != 2 else (0.97, 0.03)).astype(fmt.storage)
+        return found | (rng.choice(pick(rng, ((0,), (0, 1))), shape) * fmt.sign_bit).astype(fmt.storage)
+
+    def some_scales(*shape: int) -> Codes:
+        return (127 + top - rng.integers(0, spread + 1, shape)).astype(np.uint8)
+
+    high = unit.a_operand.emax + unit.b_operand.emax
+    last = sum(fmt.emin - fmt.mantissa_bits for fmt in (unit.a_operand, unit.b_operand))
+    cut = high - f + 23
+    e = 2 * top + (cut if cancel else pick(rng, (0, high, cut, high - f, last + f, last + f - spread, last + f + 6)))
+    bits = 2.0 ** pick(rng, (0, 23, rng.integers(0, 24)))
+    c = rng.choice([1.0, -1.0, 0.0], (1, m, n)) * (1 + rng.integers(0, bits, (1, m, n)) / bits)
+    c = np.ldexp(c, e + rng.integers(-2, 3, (1, m, n))).astype(np.float32).view(np.uint32)
+    count, a, b = -(-k // unit.scale_block), elements(unit.a_format, 1, m, k), elements(unit.b_format, 1, k, n)
+    if cancel:
+        a[:, :, 1::2], b[:, 1::2] = a[:, :, : k // 2 * 2 : 2], b[:, : k // 2 * 2 : 2] ^ unit.b_format.sign_bit
+    operands = Operand(a, unit.a_format), Operand(b, unit.b_format)
+    given = c if cancel else pick(rng, (None, c))
+    return Problem(unit, Sequential().plan(k), *operands, given, some_scales(1, m, count), some_scales(1, count, n))
+
+
 def check(seed: int, number: int, tally: Tally) -> None:
     """Draw problem `number` of a seed for one of these units, or one near it: small ones against the reference, others the general kernel."""
     rng = np.random.default_rng([seed, number])
@@ -140,8 +191,10 @@ def check(seed: int, number: int, tally: Tally) -> None:
     if share < 0.5:
         compare(draw_problem(rng, near(rng, unit) if share < 0.2 else unit, SUMS), who, tally)
         return
-    grouped = unit.group_size > 1 and share < 0.75
-    problem = at_the_edge(rng, unit) if grouped else larger_problem(rng, near(rng, unit) if share < 0.6 else unit)
+    edge = at_the_edge if unit.group_size > 1 else one_sums_edge if one_sum_plan(unit) is not None else None
+    problem = (
+        edge(rng, unit) if edge is not None and share < 0.75 else larger_problem(rng, near(rng, unit) if share < 0.6 else unit)
+    )
     got, expected = cpu.multiply_cpu(problem, 1), by_general(problem)
     assert expected is not None
     tally.units, tally.outputs = tally.units + 1, tally.outputs + expected.size

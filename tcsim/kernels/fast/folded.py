@@ -24,6 +24,7 @@ Group by group
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -36,6 +37,7 @@ from tcsim.kernels.fast.round import FIELD, PAR_COUNT, Par
 ROWS = 4  # of a tile, against all columns of a panel
 LOW, HIGH, NORM, PANELS, GROUPS = range(5)  # places of a block's numbers: `GROUPS` and on are its groups'
 GROUP = LANES  # products of a group
+OFFSET = 64  # of a biased scale exponent
 
 
 class Folded:
@@ -69,7 +71,7 @@ class Folded:
         unproved = failed.get()
         with b.if_else(unproved.v, likely=False) as (slow, fast):
             with slow, ops.loop(b, i + rows, 1, i) as row:
-                one_by_one = ops.function(b.module, f"tcsim_groups_{self.width}", self._arguments(), self._group_by_group)
+                one_by_one = ops.function(b.module, f"tcsim_groups_{self.width}", self._arguments(), self.row_of_block)
                 b.call(one_by_one, self._passed(row, k, stop, slot))
             with fast:
                 for first in range(0, self.vectors, self.abreast):
@@ -150,13 +152,9 @@ class Folded:
         moved = [self.b.gep(self.arg[name], [place.v]) for name, place in at.items()]
         return [*moved, self.arg["par"], (stop - k).v]
 
-    def _group_by_group(self, b: ir.IRBuilder, **arg: Any) -> None:
-        par = [ops.emit_load(b, arg["par"], p) for p in range(PAR_COUNT)]
-        depth = Emitted(b, arg["depth"])
-
-        def number(which: Par) -> Emitted:
-            return par[which].cast(I32, "trunc").spread(LANES)
-
+    def row_of_block(self, b: ir.IRBuilder, **arg: Any) -> None:
+        """Group by group."""
+        number, depth = spread_numbers(b, arg["par"]), Emitted(b, arg["depth"])
         for col in range(0, self.width, LANES):
             c = ops.emit_load(b, arg["c"], col, LANES)
             emax = Variable(b, c.bits_as(I32) & FIELD)
@@ -180,13 +178,25 @@ class Folded:
 
                 ops.each(b, k, (k + GROUP).call("smin", depth), add)
                 total.set(total.get() + (group.get() * s).cast(I64, "fptosi"))
-            unscale = (emax.get() - number(Par.UNSCALE)).bits_as(F32)
-            ops.emit_store(b, total.get().cast(F32, "sitofp") * unscale, arg["c"], col)
-            low, high = number(Par.LOW) << 23, number(Par.HIGH) << 23
-            bad = b.or_((emax.get() - 1).compare("u<", low - 1).v, emax.get().compare("u>", high).v)
-            bad = b.and_(bad, emax.get().compare("!=", 0).v)
-            marks = ops.emit_load(b, arg["bad"], col, LANES)
-            ops.emit_store(b, marks | Emitted(b, bad).cast(I8, "zext"), arg["bad"], col)
+            store_rounded(b, arg, col, total.get().cast(F32, "sitofp"), emax.get(), number)
+
+
+def spread_numbers(b: ir.IRBuilder, par: Any) -> Callable[[Par], Emitted]:
+    """A unit's numbers, in every lane."""
+    loaded = [ops.emit_load(b, par, p).cast(I32, "trunc") for p in range(PAR_COUNT)]
+    return lambda which: loaded[which].spread(LANES)
+
+
+def store_rounded(
+    b: ir.IRBuilder, arg: dict[str, Any], col: int, total: Emitted, emax: Emitted, number: Callable[[Par], Emitted]
+) -> None:
+    """c = the rounded sums in units of 2^(emax - F); a mark where emax is beyond float32's reach."""
+    ops.emit_store(b, total * (emax - number(Par.UNSCALE)).bits_as(F32), arg["c"], col)
+    low, high = number(Par.LOW) << 23, number(Par.HIGH) << 23
+    bad = b.or_((emax - 1).compare("u<", low - 1).v, emax.compare("u>", high).v)
+    bad = b.and_(bad, emax.compare("!=", 0).v)
+    marks = ops.emit_load(b, arg["bad"], col, LANES)
+    ops.emit_store(b, marks | Emitted(b, bad).cast(I8, "zext"), arg["bad"], col)
 
 
 def last_place(pattern: Emitted) -> Emitted:
@@ -196,9 +206,9 @@ def last_place(pattern: Emitted) -> Emitted:
     return lowest - (150 << 23) + (pattern & FIELD)
 
 
-def folded_strip(b: ir.IRBuilder, panel: int, arg: dict[str, Any], v: dict[str, Emitted]) -> None:
+def folded_strip(made: Folded) -> None:
     """All rows of a strip against one panel: c and bad are updated in place."""
-    made = Folded(b, panel, arg, v)
+    b, v = made.b, made.v
     whole = v["height"] & -ROWS
     with ops.loop(b, whole, ROWS) as i:
         made.tile(i, ROWS)

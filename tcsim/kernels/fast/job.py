@@ -66,8 +66,13 @@ class FastJob(NamedTuple):
     staged: int  # a c of -0 is left to others
     least: int  # operands with a smaller pattern are flushed
     calm: int  # where none has a smaller one, nothing else is
-    unit_a: int  # elements times 2^unit are integers, FOLDED
+    own: int  # FOLDED: products align one by one
+    unit_a: int  # FOLDED: elements times 2^unit are integers
     unit_b: int
+    top_a: int  # where products align one by one, the largest exponent of elements and that of the least normal one, else 0
+    top_b: int
+    base_a: int
+    base_b: int
     scale_least: int  # least exponent of a scale
     packing: int  # address of `packing`'s table
 

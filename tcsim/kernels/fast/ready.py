@@ -28,9 +28,10 @@ from tcsim.kernels.fast.plan import EXACT, fast_plan
 from tcsim.kernels.fast.record import A_OFFSET, B_OFFSET, Exponents, FastPlan
 from tcsim.kernels.fast.round import PARITY, RANDOM, STAGED, TREE, TREE_FLUSHING, Par
 from tcsim.kernels.fast.scales import LIMIT, scale_table
+from tcsim.kernels.fast.special import one_sum_plan
 from tcsim.kernels.fast.strips import strips_of
 from tcsim.kernels.fast.sums import sums_address
-from tcsim.kernels.fast.tile import FOLDED, PANEL
+from tcsim.kernels.fast.tile import BY_PRODUCT, FOLDED, PANEL
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import run_tasks
 
@@ -137,12 +138,12 @@ def _job(layout: LaidOut, how: FastPlan) -> FastJob:
     item_a, item_b = (np.dtype(f.storage).itemsize for f in layout.stored)
     scales = [(sat, sai, sak), (sbt, sbj, sbk)]
     ot, oi, oj = m * n, n, 1
-    units = [f.mantissa_bits - f.emin for f in (unit.a_operand, unit.b_operand)]
+    own, operands = how.width == BY_PRODUCT, [unit.a_operand, unit.b_operand]
     if turned:
         m, n, ci, cj, oi, oj = n, m, cj, ci, oj, oi
         item_a, item_b, (at, ai, ak), (bt, bk, bj) = item_b, item_a, (bt, bj, bk), (at, ak, ai)
         scales.reverse()
-        units.reverse()
+        operands.reverse()
     block, folded, half = how.width if how.kind >= TREE else unit.block_size, how.scaling == FOLDED, half_of(unit)
     rows, columns = tasks_of(batch, m, n, threads, 512 if folded else 256)
     high, pitch = -(-rows // 4) * 4, -(-columns // LANES) * LANES
@@ -155,7 +156,8 @@ def _job(layout: LaidOut, how: FastPlan) -> FastJob:
         half, _SUMS[layout.plan[0]], int(layout.plan[1]), unit.nan, unresolved if unresolved != unit.nan else unresolved ^ 1, how.c_least, how.c_most,
         16 if how.words else 8, int(unit.zero_sign == "ieee"), *scales[0], *scales[1], max(unit.scale_block, 1),
         GROUP if folded else block, how.fields, period, int(how.late), int(how.kind >= TREE),
-        int(how.kind in (STAGED, PARITY)), float_pattern(how.flushed), float_pattern(how.calm), *units,
+        int(how.kind in (STAGED, PARITY)), float_pattern(how.flushed), float_pattern(how.calm), int(own), *(f.mantissa_bits - f.emin for f in operands),
+        *(f.emax if own else 0 for f in operands), *(f.emin if own else 0 for f in operands),
         0 if unit.scale_format is None else max(unit.scale_format.emin, -LIMIT), 0,
     )  # fmt: skip
     return FastJob(0, 0, 0, 0, 0, *numbers)
@@ -246,6 +248,8 @@ def _packing_of(layout: LaidOut, how: FastPlan) -> int:
 def ready(layout: LaidOut) -> Ready:
     """What computes the problems of a layout."""
     plan = fast_plan(layout.unit, layout.within)
+    if plan is not None and layout.scaling == FOLDED != plan.scaling:
+        plan = one_sum_plan(layout.unit)
     assert plan is not None
     how = plan._replace(scaling=layout.scaling)
     a, b = sides(layout.unit, layout.stored, layout.shape)

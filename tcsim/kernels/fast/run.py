@@ -19,15 +19,16 @@ from tcsim.kernels.fast.plan import EXACT, GATES, fast_plan
 from tcsim.kernels.fast.ranges import least_c, operand_exponents
 from tcsim.kernels.fast.ready import Ready, codes_read, effort, fed, layout_of, ready, runs_of, sides
 from tcsim.kernels.fast.record import A_OFFSET, Exponents, FastPlan
-from tcsim.kernels.fast.special import TO_HALF
+from tcsim.kernels.fast.special import TO_HALF, one_sum_plan, scales_apart
 from tcsim.kernels.fast.thin import BYTES
 from tcsim.kernels.fast.thin_drive import flat_job, is_flat, multiply_flat, thin_form
-from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, WIDE
+from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, SHIFTED, WIDE
 from tcsim.kernels.left import Part, boxes_of
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import default_threads
 
 LOOK = 1 << 20  # multiply-adds below which wide codes take no longer than to see that narrow ones do
+_MANY = 8  # rows and columns from which on multiplying scales into operands takes less than they save
 _LARGE = 1 << 13  # multiply-adds below which the general kernel takes no longer than to look for infinities
 
 
@@ -83,10 +84,27 @@ def _looks(how: FastPlan, problem: Problem) -> bool:
     return _flat_form(how, problem) is None
 
 
-def _plan_of(problem: Problem) -> tuple[FastPlan, Exponents | None]:
-    """The plan of a problem's unit; where that takes wide codes, of narrow ones, and for which exponents, if operands and c allow."""
+def _one_sum(how: FastPlan, problem: Problem) -> FastPlan | None:
+    """The plan of whole blocks as one sum, where a unit has one and a problem rows and columns enough to pay for its packing."""
+    if how.scaling != SHIFTED or min(problem.shape[1:3]) < _MANY or _flat_form(how, problem) is not None:
+        return None
+    return one_sum_plan(problem.unit)
+
+
+def _unit_plan(problem: Problem) -> FastPlan:
+    """The plan of a problem's unit: of whole blocks as one sum where its scales are so much alike that most blocks' numbers will prove it."""
     how = fast_plan(problem.unit)
     assert how is not None
+    whole = _one_sum(how, problem)
+    if whole is None or problem.scale_a is None or problem.scale_b is None or not problem.scale_a.size:
+        return how
+    apart = sum(int(x.max()) - int(x.min()) for x in (problem.scale_a, problem.scale_b))
+    return whole if apart <= scales_apart(problem.unit) else how
+
+
+def _plan_of(problem: Problem) -> tuple[FastPlan, Exponents | None]:
+    """The plan of a problem; where its unit's takes wide codes, of narrow ones, and for which exponents, if operands and c allow."""
+    how = _unit_plan(problem)
     if not _looks(how, problem):
         return how, None
     within = operand_exponents(problem)
@@ -103,7 +121,8 @@ def ready_for(problem: Problem, threads: int | None) -> Ready | None:
     """What computes every problem laid out as this one, whatever its numbers; None where these decide, or an order of k."""
     how = fast_plan(problem.unit)
     assert how is not None
-    if problem.unit.k_order is not None or _looks(how, problem) or _flat_form(how, problem) is not None:
+    numbers = _looks(how, problem) or _one_sum(how, problem) is not None
+    if problem.unit.k_order is not None or numbers or _flat_form(how, problem) is not None:
         return None
     return ready(layout_of(problem, how, None, threads or default_threads()))
 

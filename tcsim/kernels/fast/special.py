@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import floor
 
 import numpy as np
@@ -29,9 +30,10 @@ from tcsim.kernels.fast.record import (
     whole_instructions,
 )
 from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, HALVES, NATIVE, PAR_COUNT, PARITY, STAGED, TREE, TREE_FLUSHING, Par
-from tcsim.kernels.fast.tile import FOLDED, PLAIN
+from tcsim.kernels.fast.tile import BY_PRODUCT, FOLDED, PLAIN
 
 _CALM = 64  # a floor of exponents from which on no c that is left of a sum underflows when it is scaled
+_SHORT = 20  # bits that products reach, up to which numbers mostly prove that a block's sum is exact
 _TREE_LEAST = -100  # with all products multiples of 2^this, no sum with a normal float32 is subnormal
 
 
@@ -140,6 +142,41 @@ def _folded_plan(unit: Unit) -> FastPlan | None:
     least = -1 if unit.min_exponent is None else unit.min_exponent + 127
     uncut = max(least - f + 23, 1) << 23  # a smaller c may lose bits at the floor, scaled products are far above it
     return FastPlan(NATIVE, PLAIN, False, par, uncut, 0x7F7FFFFF, FOLDED, GROUPS + unit.block_size // GROUP)
+
+
+def _reach(unit: Unit) -> int:
+    """Bits from the largest number of one format times the other's to the last place of their products."""
+    return sum(x.emax - x.emin + x.mantissa_bits for x in (unit.a_operand, unit.b_operand))
+
+
+def scales_apart(unit: Unit) -> int:
+    """Up to how many powers of two between scales, a's and b's together, blocks as one sum are the faster way, as measured."""
+    return max(24 - _reach(unit), 8)
+
+
+@lru_cache(maxsize=256)
+def one_sum_plan(unit: Unit) -> FastPlan | None:
+    """Blocks with scales whose products align one by one as one exact sum (`folded_products`), of formats so short that numbers mostly prove it."""
+    a, b, scale, f = unit.a_operand, unit.b_operand, unit.scale_format, unit.fraction_bits
+    held = (
+        (unit.arithmetic, unit.align_rounding, unit.c_enters, unit.k_order) == ("aligned", "rz", "aligned", None)
+        and unit.rounding in ("rz", "rne")
+        and (unit.out_format, unit.kept_bits) == (FORMATS["float32"], 24)
+        and unit.group_size == 1
+        and unit.block_size % GROUP == 0
+        and unit.scale_block % unit.block_size == 0
+    )
+    if not held or f is None or scale is None or not 23 <= f <= 26 or _reach(unit) > _SHORT or unit.block_size > 32:
+        return None
+    if min(a.emin, b.emin) < -14 or max(a.emax, b.emax) > 8:
+        return None
+    if unit.min_exponent is not None and unit.min_exponent + 127 > f + 2:
+        return None
+    numbers = {Par.LOW: f + 2, Par.HIGH: 244 - unit.block_size.bit_length(), Par.MOST: (127 + 48) << 23}
+    least = -1 if unit.min_exponent is None else unit.min_exponent + 127
+    uncut = max(least - f + 23, 1) << 23
+    fields = GROUPS + unit.block_size // GROUP
+    return FastPlan(NATIVE, BY_PRODUCT, False, par_of(unit, f, numbers, 0), uncut, 0x7F7FFFFF, FOLDED, fields)
 
 
 def _common(out: str) -> dict[str, Test]:

@@ -34,19 +34,20 @@ from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.directed import vectors_held
 from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Abreast, Emitted, Variable, singly
 from tcsim.kernels.fast import staged
-from tcsim.kernels.fast.folded import folded_strip
+from tcsim.kernels.fast.folded import Folded, folded_strip
+from tcsim.kernels.fast.folded_products import FoldedProducts
 from tcsim.kernels.fast.ieee import ieee_strip
 from tcsim.kernels.fast.random import VectorDraws
 from tcsim.kernels.fast.round import FIELD, PARITY, RANDOM, STAGED, TREE, Par, Rounding
 
 PLAIN, CARRY, WIDE = range(3)
+BY_PRODUCT = 4  # a width of its own: FOLDED where products align one by one (`folded_products`)
 NO_SCALES, SHIFTED, FOLDED = range(3)  # see `scales`
 PAIRED = 3  # no scales, k in the order PAIRS: a strip is one instruction, from a c of zero
 PAIRS = tuple(k for half in range(2) for k in range(32) if k // 2 % 2 == half)  # two blocks of 16
 PANEL = 64  # columns of a wide panel: one row of it is a tile
 VECTORS = 4  # of a tile; rows of one that is 16 columns wide
 ROWS = 2  # of a wide tile: while one row rounds its blocks, the other multiplies
-
 
 STRIP_POINTERS = {"a": F32, "ea": I32, "bm": F32, "eb": I32, "c": F32, "bad": I8, "sa": I32, "sb": I32, "par": I64}
 STRIP_NUMBERS = ("lda", "ldc", "height", "depth", "element", "row_step", "column_step", "step", "lsa", "fields")
@@ -265,7 +266,7 @@ def emit_strip(b: ir.IRBuilder, kind: int, width: int, words: bool, half: bool, 
     """All rows of a packed strip against one panel of columns: c is read, walked through `depth` products, written."""
     v = {name: Emitted(b, arg[name]) for name in STRIP_NUMBERS}
     if scaling == FOLDED:
-        folded_strip(b, panel, arg, v)
+        folded_strip((FoldedProducts if width == BY_PRODUCT else Folded)(b, panel, arg, v))
         return
     if kind >= TREE:
         ieee_strip(b, kind, width, panel, arg, v)
