@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.random_problems import by_general, draw_problem
-from support.special_units import LATE, NVFP4, UNITS, at_the_edge, larger_problem, one_sums_edge
+from support.random_units import near
+from support.special_units import LATE, NVFP4, ONE_SUM, UNITS, at_the_edge, larger_problem, one_sums_edge
 
 import tcsim
 from tcsim import reference
@@ -89,9 +90,6 @@ def test_at_the_edge_of_the_proof(name: str, fresh_seed: int) -> None:
         assert np.array_equal(cpu.multiply_cpu(problem, 1), by_general(problem)), f"{name}: seed {fresh_seed}, problem {number}"
 
 
-ONE_SUM = ["mxfp6 x fp4", "mxfp8 x fp4", "fp4 x mxfp8 L=16", "mxfp6 rne", "mxfp4 k32"]
-
-
 @pytest.fixture
 def scales_far_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks are one sum where numbers prove it however far scales lie apart, where another way is faster."""
@@ -114,9 +112,25 @@ def test_large_problems_of_one_sums(name: str, fresh_seed: int) -> None:
     taken = 0
     for number in range(12):
         problem = larger_problem(np.random.default_rng([fresh_seed, number]), UNITS[name])
-        taken += simd._unit_plan(problem).width == BY_PRODUCT
+        taken += simd._unit_plan(simd._with_scales(problem)).width == BY_PRODUCT
         got, expected = cpu.multiply_cpu(problem, 2), by_general(problem)
         assert np.array_equal(got, expected), f"{name}: seed {fresh_seed}, problem {number}, shape {problem.shape}"
+    assert taken
+
+
+def test_units_near_those_of_one_sums(fresh_seed: int) -> None:
+    """Whatever else their records say: with scales of 1 they are units too, and compute what they do without."""
+    taken = 0
+    for number in range(60):
+        rng = np.random.default_rng([fresh_seed, number])
+        unit = near(rng, UNITS[rng.choice(ONE_SUM)])
+        if unit.scale is not None and rng.random() < 0.5:
+            unit = unit.replace(scale=None, scale_block=0) if unit.group_size == 1 else unit
+        alike = simd._scaled_alike(unit)
+        taken += alike is not None
+        problem = larger_problem(rng, unit)
+        got, expected = cpu.multiply_cpu(problem, 1), by_general(problem)
+        assert np.array_equal(got, expected), f"{unit}: seed {fresh_seed}, problem {number}, shape {problem.shape}"
     assert taken
 
 

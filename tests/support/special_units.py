@@ -12,7 +12,6 @@ from tcsim.fp.formats import Format
 from tcsim.fp.storage import FLOAT64
 from tcsim.hardware.unit import Unit
 from tcsim.kernels import dispatch as cpu
-from tcsim.kernels.fast.special import one_sum_plan
 from tcsim.problem import Codes, Operand, Problem
 from tcsim.schedule import Blocked, Sequential
 
@@ -30,6 +29,8 @@ UNITS = {
     "mxfp8 x fp4": tcsim.unit("b200", "mxfp8_e4m3 x mxfp4_e2m1_k32"),
     "fp4 x mxfp8 L=16": tcsim.unit("b200", "mxfp4_e2m1_k32 x mxfp8_e4m3").replace(block_size=16),
     "mxfp6 rne": tcsim.unit("b200", "mxfp6_e3m2").replace(rounding="rne", fraction_bits=23),
+    "fp6": tcsim.unit("b200", "float6_e2m3fn x float6_e3m2fn"),
+    "fp8 x fp4": tcsim.unit("b200", "float8_e4m3fn x float4_e2m1fn").replace(rounding="rne"),
     "mxfp4 k32": tcsim.unit("b200", "mxfp4_e2m1_k32").replace(fraction_bits=26),
     "fp8 mma": LATE,
     "fp8 mma to fp16": tcsim.unit("h200", "float8_e5m2", out="float16", instruction="mma"),
@@ -45,6 +46,9 @@ UNITS = {
     "m8n8k4": tcsim.unit("h200", "float16", instruction="mma.m8n8k4", out="float32"),
     "m8n8k4 to fp16": tcsim.unit("h200", "float16", instruction="mma.m8n8k4", out="float16"),
 }
+
+ONE_SUM = ("mxfp6 x fp4", "mxfp8 x fp4", "fp4 x mxfp8 L=16", "mxfp6 rne", "mxfp4 k32", "fp6", "fp8 x fp4")
+ONE_SUMS = [UNITS[name] for name in ONE_SUM]
 
 
 def values(rng: Rng, fmt: Format, shape: tuple[int, ...]) -> Codes:
@@ -144,8 +148,7 @@ def one_sums_edge(rng: Rng, unit: Unit) -> Problem:
     m, n = pick(rng, ((8, 8), (9, 16), (12, 70)))
     k, f = unit.block_size * int(rng.integers(1, 5)) - pick(rng, (0, 0, 3)), unit.fraction_bits
     assert f is not None
-    assert unit.scale_format is not None
-    spread, top = int(rng.integers(0, 12)), int(rng.integers(-30, 31))
+    spread, top = (int(rng.integers(0, 12)), int(rng.integers(-30, 31))) if unit.scale else (0, 0)
     cancel = rng.random() < 0.3  # to nothing, of the largest powers of two: what is left is what they did not cut of c
 
     def elements(fmt: Format, *shape: int) -> Codes:
@@ -176,12 +179,13 @@ def one_sums_edge(rng: Rng, unit: Unit) -> Problem:
     bits = 2.0 ** pick(rng, (0, 23, rng.integers(0, 24)))
     c = rng.choice([1.0, -1.0, 0.0], (1, m, n)) * (1 + rng.integers(0, bits, (1, m, n)) / bits)
     c = np.ldexp(c, e + rng.integers(-2, 3, (1, m, n))).astype(np.float32).view(np.uint32)
-    count, a, b = -(-k // unit.scale_block), elements(unit.a_format, 1, m, k), elements(unit.b_format, 1, k, n)
+    count, a, b = -(-k // (unit.scale_block or 1)), elements(unit.a_format, 1, m, k), elements(unit.b_format, 1, k, n)
     if cancel:
         a[:, :, 1::2], b[:, 1::2] = a[:, :, : k // 2 * 2 : 2], b[:, : k // 2 * 2 : 2] ^ unit.b_format.sign_bit
     operands = Operand(a, unit.a_format), Operand(b, unit.b_format)
     given = c if cancel else pick(rng, (None, c))
-    return Problem(unit, Sequential().plan(k), *operands, given, some_scales(1, m, count), some_scales(1, count, n))
+    two = (some_scales(1, m, count), some_scales(1, count, n)) if unit.scale else (None, None)
+    return Problem(unit, Sequential().plan(k), *operands, given, *two)
 
 
 def check(seed: int, number: int, tally: Tally) -> None:
@@ -191,7 +195,7 @@ def check(seed: int, number: int, tally: Tally) -> None:
     if share < 0.5:
         compare(draw_problem(rng, near(rng, unit) if share < 0.2 else unit, SUMS), who, tally)
         return
-    edge = at_the_edge if unit.group_size > 1 else one_sums_edge if one_sum_plan(unit) is not None else None
+    edge = at_the_edge if unit.group_size > 1 else one_sums_edge if unit in ONE_SUMS else None
     problem = (
         edge(rng, unit) if edge is not None and share < 0.75 else larger_problem(rng, near(rng, unit) if share < 0.6 else unit)
     )

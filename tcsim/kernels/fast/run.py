@@ -6,12 +6,15 @@ walk along k in `fast.drive`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from tcsim.gates import asked_of, first
+from tcsim.hardware.unit import Unit
 from tcsim.kernels.fast.infinities import decide
 from tcsim.kernels.fast.job import FastJob
 from tcsim.kernels.fast.order import in_order
@@ -19,7 +22,7 @@ from tcsim.kernels.fast.plan import EXACT, GATES, fast_plan
 from tcsim.kernels.fast.ranges import least_c, operand_exponents
 from tcsim.kernels.fast.ready import Ready, codes_read, effort, fed, layout_of, ready, runs_of, sides
 from tcsim.kernels.fast.record import A_OFFSET, Exponents, FastPlan
-from tcsim.kernels.fast.special import TO_HALF, one_sum_plan, scales_apart
+from tcsim.kernels.fast.special import TO_HALF, may_be_one_sum, one_sum_plan, scales_apart
 from tcsim.kernels.fast.thin import BYTES
 from tcsim.kernels.fast.thin_drive import flat_job, is_flat, multiply_flat, thin_form
 from tcsim.kernels.fast.tile import FOLDED, PAIRED, PAIRS, SHIFTED, WIDE
@@ -102,6 +105,30 @@ def _unit_plan(problem: Problem) -> FastPlan:
     return whole if apart <= scales_apart(problem.unit) else how
 
 
+@lru_cache(maxsize=256)
+def _scaled_alike(unit: Unit) -> Unit | None:
+    """The unit with a scale for every block, where these may then be one sum: with scales of 1 it computes the same."""
+    if unit.scale is not None or not may_be_one_sum(unit):
+        return None
+    alike = unit.replace(scale="float8_e8m0fnu", scale_block=unit.block_size)
+    how = fast_plan(alike)
+    return None if how is None or how.scaling != SHIFTED or one_sum_plan(alike) is None else alike
+
+
+def _with_scales(problem: Problem) -> Problem:
+    """The same problem with scales of 1, where whole blocks may be one sum."""
+    alike = _scaled_alike(problem.unit)
+    if alike is None or np.any(problem.plan.bounds[:-1] % alike.block_size):
+        return problem
+    how = fast_plan(alike)
+    assert how is not None
+    batch, m, n, k = problem.shape
+    one, count = np.array(127, np.uint8), -(-k // alike.block_size)
+    scales = np.broadcast_to(one, (batch, m, count)), np.broadcast_to(one, (batch, count, n))
+    scaled = replace(problem, unit=alike, scale_a=scales[0], scale_b=scales[1])
+    return problem if _one_sum(how, scaled) is None else scaled
+
+
 def _plan_of(problem: Problem) -> tuple[FastPlan, Exponents | None]:
     """The plan of a problem; where its unit's takes wide codes, of narrow ones, and for which exponents, if operands and c allow."""
     how = _unit_plan(problem)
@@ -121,7 +148,7 @@ def ready_for(problem: Problem, threads: int | None) -> Ready | None:
     """What computes every problem laid out as this one, whatever its numbers; None where these decide, or an order of k."""
     how = fast_plan(problem.unit)
     assert how is not None
-    numbers = _looks(how, problem) or _one_sum(how, problem) is not None
+    numbers = _looks(how, problem) or _one_sum(how, problem) is not None or _scaled_alike(problem.unit) is not None
     if problem.unit.k_order is not None or numbers or _flat_form(how, problem) is not None:
         return None
     return ready(layout_of(problem, how, None, threads or default_threads()))
@@ -129,8 +156,9 @@ def ready_for(problem: Problem, threads: int | None) -> Ready | None:
 
 def multiply_fast(problem: Problem, out: Codes, threads: int | None, part: Part) -> None:
     """Write the codes of a supported problem into `out`, C-contiguous (batch, m, n); `part` writes what the fast arithmetic does not hold."""
+    whole, problem = problem, _with_scales(problem)
     how, within = _plan_of(problem)
-    whole, (how, problem) = problem, taken_in_order(how, problem)
+    how, problem = taken_in_order(how, problem)
     found = ready(layout_of(problem, how, within, threads or default_threads()))
     flat = _multiply_flat(how, problem, found, out)
     job, left = flat or (found.job, found.write(found.at(problem), problem.seed, out.reshape(-1)))

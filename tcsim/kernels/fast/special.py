@@ -154,19 +154,26 @@ def scales_apart(unit: Unit) -> int:
     return max(24 - _reach(unit), 8)
 
 
-@lru_cache(maxsize=256)
-def one_sum_plan(unit: Unit) -> FastPlan | None:
-    """Blocks with scales whose products align one by one as one exact sum (`folded_products`), of formats so short that numbers mostly prove it."""
-    a, b, scale, f = unit.a_operand, unit.b_operand, unit.scale_format, unit.fraction_bits
-    held = (
+def may_be_one_sum(unit: Unit) -> bool:
+    """Whether blocks of products that align one by one may be one exact sum (`folded_products`), if they have a scale each of a and of b."""
+    f = unit.fraction_bits
+    return (
         (unit.arithmetic, unit.align_rounding, unit.c_enters, unit.k_order) == ("aligned", "rz", "aligned", None)
         and unit.rounding in ("rz", "rne")
         and (unit.out_format, unit.kept_bits) == (FORMATS["float32"], 24)
-        and unit.group_size == 1
-        and unit.block_size % GROUP == 0
-        and unit.scale_block % unit.block_size == 0
+        and unit.group_size == unit.chain == unit.chains == 1
+        and unit.block_size in (GROUP, 2 * GROUP)
+        and f is not None
+        and 23 <= f <= 26
+        and _reach(unit) <= _SHORT
     )
-    if not held or f is None or scale is None or not 23 <= f <= 26 or _reach(unit) > _SHORT or unit.block_size > 32:
+
+
+@lru_cache(maxsize=256)
+def one_sum_plan(unit: Unit) -> FastPlan | None:
+    """Blocks with scales as one exact sum, of formats so short that numbers mostly prove it."""
+    a, b, f = unit.a_operand, unit.b_operand, unit.fraction_bits
+    if f is None or unit.scale is None or not may_be_one_sum(unit) or unit.scale_block % unit.block_size:
         return None
     if min(a.emin, b.emin) < -14 or max(a.emax, b.emax) > 8:
         return None
