@@ -15,7 +15,7 @@ from tcsim.studies.framework.store import Store, cell_key, source_hash
 
 _ONE, _TWO = (
     ("what-if", "slice-choice"),
-    ("ozaki-integers", "ozaki-slices", "ozaki-accuracy", "float32-emulation", "narrow-range"),
+    ("ozaki-slices", "ozaki-accuracy", "float32-emulation", "narrow-range"),
 )
 _LESS: dict[str, dict[str, Any]] = {
     **{name: {"seeds": 1} for name in _ONE},
