@@ -130,7 +130,7 @@ _WORKERS: list[None] = []  # as many as there are
 
 
 def _idle(count: int) -> list[_Worker]:
-    """Workers that wait, at most `count`; so many there are at least, but others may have asked for them."""
+    """Workers that wait, at most `count`; so many there are at least, but others may have asked for them, or the system has no more threads."""
     found: list[_Worker] = []
     while len(found) < count:
         try:
@@ -138,8 +138,11 @@ def _idle(count: int) -> list[_Worker]:
         except IndexError:
             if len(_WORKERS) >= count:
                 break
+            try:
+                found.append(_Worker())
+            except RuntimeError:  # no thread can be started: at a limit, or as the interpreter ends
+                break
             _WORKERS.append(None)
-            found.append(_Worker())
     return found
 
 

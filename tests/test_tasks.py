@@ -119,3 +119,19 @@ def test_as_many_threads_as_asked_for_take_part_again_and_again() -> None:
         together = threading.Barrier(count)
         run_tasks(meet, count, count)
     assert len(tasks._WORKERS) <= max(before, 8)
+
+
+def test_who_gets_no_thread_does_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a limit of threads, or as the interpreter ends, a product takes longer."""
+    done: list[int] = []
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    assert all_wait()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    count = len(tasks._WORKERS) + 3
+    run_tasks(lambda first, last: done.extend(range(first, last)), 100, count)
+    assert sorted(done) == list(range(100))
+    assert len(tasks._WORKERS) == count - 3
+    assert all_wait()
