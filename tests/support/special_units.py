@@ -195,10 +195,12 @@ def check(seed: int, number: int, tally: Tally) -> None:
     if share < 0.5:
         compare(draw_problem(rng, near(rng, unit) if share < 0.2 else unit, SUMS), who, tally)
         return
-    edge = at_the_edge if unit.group_size > 1 else one_sums_edge if unit in ONE_SUMS else None
-    problem = (
-        edge(rng, unit) if edge is not None and share < 0.75 else larger_problem(rng, near(rng, unit) if share < 0.6 else unit)
-    )
+    if unit.group_size > 1 and share < 0.75:
+        problem = at_the_edge(rng, unit)
+    elif unit in ONE_SUMS and share < 0.75:
+        problem = one_sums_edge(rng, unit)
+    else:
+        problem = larger_problem(rng, near(rng, unit) if share < 0.6 else unit)
     got, expected = cpu.multiply_cpu(problem, 1), by_general(problem)
     assert expected is not None
     tally.units, tally.outputs = tally.units + 1, tally.outputs + expected.size

@@ -31,7 +31,7 @@ from tcsim.kernels.fast.scales import LIMIT, scale_table
 from tcsim.kernels.fast.special import one_sum_plan
 from tcsim.kernels.fast.strips import strips_of
 from tcsim.kernels.fast.sums import sums_address
-from tcsim.kernels.fast.tile import BY_PRODUCT, FOLDED, PANEL
+from tcsim.kernels.fast.tile import BY_PRODUCT, FOLDED, PANEL, SHIFTED
 from tcsim.problem import Codes, Problem
 from tcsim.tasks import run_tasks
 
@@ -248,9 +248,10 @@ def _packing_of(layout: LaidOut, how: FastPlan) -> int:
 def ready(layout: LaidOut) -> Ready:
     """What computes the problems of a layout."""
     plan = fast_plan(layout.unit, layout.within)
-    if plan is not None and layout.scaling == FOLDED != plan.scaling:
-        plan = one_sum_plan(layout.unit)
     assert plan is not None
+    if layout.scaling == FOLDED and plan.scaling == SHIFTED:
+        plan = one_sum_plan(layout.unit)
+        assert plan is not None
     how = plan._replace(scaling=layout.scaling)
     a, b = sides(layout.unit, layout.stored, layout.shape)
     scale = layout.unit.scale_format
