@@ -47,6 +47,7 @@ def broken(unit: Unit, within: Exponents | None = None) -> list[str]:
     lowest, single = e.a_least + e.b_least, max(e.a_most + 63, e.b_most + 64)
     largest, least = 4 * 2.0 ** (e.a_most + e.b_most), 2.0 ** (lowest - a.mantissa_bits - b.mantissa_bits)
     faults = [] if all(0 < 254 - fmt.bias < 255 for fmt in (a, b)) else ["a code is rescaled by a number float32 lacks"]
+    faults += ["a plan that is kept can be written"] if how.par.flags.writeable else []
     if how.width == EXACT:
         assert how.par[simd_exact.ExactPar.BLOCK] == size
         if not how.words:

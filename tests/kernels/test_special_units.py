@@ -6,6 +6,8 @@ that proofs succeed), adversarial, or drawn at the edge of what a proof asks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from support.random_problems import by_general, draw_problem
@@ -134,22 +136,38 @@ def test_units_near_those_of_one_sums(fresh_seed: int) -> None:
     assert taken
 
 
+def only_here(monkeypatch: pytest.MonkeyPatch, how: FastPlan) -> None:
+    """For one test the fast path has this plan alone; what it keeps of layouts is neither used nor added to."""
+    monkeypatch.setattr(simd, "ready", ready.ready.__wrapped__)
+    monkeypatch.setattr(ready, "one_sum_plan" if how.width == BY_PRODUCT else "fast_plan", lambda *_: how)
+
+
+def with_norm(how: FastPlan, more: int) -> FastPlan:
+    """The plan, whose proof lets a norm be 2^(more / 2) larger."""
+    par = how.par.copy()
+    par[Par.MOST] += more << 23
+    return how._replace(par=par)
+
+
+def some_differ(problems: Iterable[Problem]) -> bool:
+    return any(not np.array_equal(cpu.multiply_cpu(p, 1), by_general(p)) for p in problems)
+
+
 @pytest.mark.parametrize(("name", "norm", "top"), [("mxfp8 x fp4", 8, 0), ("mxfp6 rne", 0, 1), ("mxfp4 k32", 0, 1)])
 @pytest.mark.usefixtures("scales_far_apart")
 def test_wrong_proofs_of_one_sums_are_found(name: str, norm: int, top: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The edge is reached: with a norm that may be 2^(norm / 2) larger, or elements that seem smaller, a block as one sum is wrong somewhere."""
-    unit = UNITS[name].replace(name="as no other test asks for it")
-    how, job_of = one_sum_plan(unit), ready._job
+    """The edge is reached: with a norm that may be larger, or elements that seem smaller, a block as one sum is wrong somewhere."""
+    unit, job_of = UNITS[name], ready._job
+    how = one_sum_plan(unit)
     assert how is not None
-    how.par[Par.MOST] += norm << 23
 
     def wrong(layout: ready.LaidOut, how: FastPlan) -> FastJob:
         job = job_of(layout, how)
         return job._replace(top_a=job.top_a - top)
 
     monkeypatch.setattr(ready, "_job", wrong)
-    problems = [one_sums_edge(np.random.default_rng([5, number]), unit) for number in range(200)]
-    assert any(not np.array_equal(cpu.multiply_cpu(p, 1), by_general(p)) for p in problems)
+    only_here(monkeypatch, with_norm(how, norm))
+    assert some_differ(one_sums_edge(np.random.default_rng([5, number]), unit) for number in range(200))
 
 
 def test_scales_far_apart_are_shifted() -> None:
@@ -165,17 +183,12 @@ def test_scales_far_apart_are_shifted() -> None:
         assert np.array_equal(cpu.multiply_cpu(problem, 1), by_general(problem))
 
 
-def test_wrong_proofs_are_found() -> None:
+def test_wrong_proofs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The edge is reached: with a norm that may be a little larger, the block as one sum is wrong somewhere."""
-    how = fast_plan(NVFP4, None)
+    how = fast_plan(NVFP4)
     assert how is not None
-    right = how.par[Par.MOST]
-    try:
-        how.par[Par.MOST] += 10 << 23
-        problems = [at_the_edge(np.random.default_rng([5, number]), NVFP4) for number in range(400)]
-        assert any(not np.array_equal(cpu.multiply_cpu(p, 1), by_general(p)) for p in problems)
-    finally:
-        how.par[Par.MOST] = right
+    only_here(monkeypatch, with_norm(how, 10))
+    assert some_differ(at_the_edge(np.random.default_rng([5, number]), NVFP4) for number in range(400))
 
 
 def test_what_it_leaves() -> None:
@@ -223,8 +236,6 @@ def small_products(rng: np.random.Generator, unit: Unit, deepest: int) -> Proble
 
 def test_nothing_subnormal(fresh_seed: int) -> None:
     """Where operands are as small as `calm` allows, flushing may be left out; where they are smaller it may not."""
-    from tcsim.kernels.fast.plan import fast_plan
-
     unit = UNITS["mi250 bf16"]
     how = fast_plan(unit)
     assert how is not None
@@ -238,12 +249,8 @@ def test_nothing_subnormal(fresh_seed: int) -> None:
 
 def test_something_subnormal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The problems of the test above do reach subnormal results: taken for calm, some are wrong."""
-    from tcsim.kernels.fast.plan import fast_plan
-
     unit = UNITS["mi250 bf16"]
     how = fast_plan(unit)
     assert how is not None
-    monkeypatch.setattr(ready, "fast_plan", lambda *_: how._replace(calm=2.0**-126))
-    monkeypatch.setattr(simd, "ready", ready.ready.__wrapped__)
-    problems = [small_products(np.random.default_rng([5, number]), unit, -63) for number in range(100)]
-    assert any(not np.array_equal(cpu.multiply_cpu(p, 1), by_general(p)) for p in problems)
+    only_here(monkeypatch, how._replace(calm=2.0**-126))
+    assert some_differ(small_products(np.random.default_rng([5, number]), unit, -63) for number in range(100))

@@ -52,6 +52,7 @@ from tcsim.kernels.fast.record import (
     par_of,
     scale_held,
     stored_held,
+    unchanging,
     unit_reach,
     whole_instructions,
 )
@@ -163,11 +164,12 @@ EXACT_SUMS = Gate(
 @lru_cache(maxsize=256)
 def fast_plan(unit: Unit, within: Exponents | None = None) -> FastPlan | None:
     """How the fast path runs a unit, or None where none of its gates takes it; `within` bounds the exponents of its operands."""
+    reach = within or unit_reach(unit)
     if EXACT_SUMS.takes(unit):
-        return _exact_plan(unit)
+        return unchanging(_exact_plan(unit))
     if unit.fraction_bits is not None and GATE.takes(unit):
-        return _plan(unit, unit.fraction_bits, within or unit_reach(unit))
-    return special_plan(unit, within or unit_reach(unit))
+        return unchanging(_plan(unit, unit.fraction_bits, reach))
+    return unchanging(special_plan(unit, reach))
 
 
 def _exact_plan(unit: Unit) -> FastPlan:

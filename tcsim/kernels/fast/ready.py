@@ -191,7 +191,7 @@ class Ready:
         """The driver, the addresses that it calls, and the job as kernels read it: found when a problem is not flat."""
         layout, how, line = self.layout, self.how, np.zeros(0, np.int64)
         made, made_of = _driver_of(layout, how)
-        given = (line, how.par, *self.operands, np.zeros(0, layout.unit.out_format.storage), line)
+        given = (line, self.seeded(0), *self.operands, np.zeros(0, layout.unit.out_format.storage), line)
         with compiled_beside(made, made_of, (0, 0, 0, 0, 0, *given), how.kind == RANDOM):
             packing, walks = _packing_of(layout, how), _walks_of(layout, how)
         return made if made_of is None else made(*made_of), walks, self.job._replace(packing=packing).numbers()

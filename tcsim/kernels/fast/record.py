@@ -35,6 +35,13 @@ class FastPlan(NamedTuple):
     calm: float = 0.0  # where none is below this, nothing is subnormal
 
 
+def unchanging(plan: FastPlan | None) -> FastPlan | None:
+    """The same plan, whose numbers refuse to be written: a plan that is kept is everybody's."""
+    if plan is not None:
+        plan.par.flags.writeable = False
+    return plan
+
+
 class Exponents(NamedTuple):
     """The exponents that nonzero operands have, least and largest of a and of b."""
 

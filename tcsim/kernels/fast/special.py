@@ -26,6 +26,7 @@ from tcsim.kernels.fast.record import (
     par_of,
     scale_held,
     stored_held,
+    unchanging,
     unit_reach,
     whole_instructions,
 )
@@ -183,7 +184,7 @@ def one_sum_plan(unit: Unit) -> FastPlan | None:
     least = -1 if unit.min_exponent is None else unit.min_exponent + 127
     uncut = max(least - f + 23, 1) << 23
     fields = GROUPS + unit.block_size // GROUP
-    return FastPlan(NATIVE, BY_PRODUCT, False, par_of(unit, f, numbers, 0), uncut, 0x7F7FFFFF, FOLDED, fields)
+    return unchanging(FastPlan(NATIVE, BY_PRODUCT, False, par_of(unit, f, numbers, 0), uncut, 0x7F7FFFFF, FOLDED, fields))
 
 
 def _common(out: str) -> dict[str, Test]:
