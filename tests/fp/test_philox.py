@@ -7,7 +7,7 @@ from tcsim.codegen.jit import kernel
 from tcsim.codegen.memory import at
 from tcsim.fp import philox
 from tcsim.fp.compiled.philox import random_word, words
-from tcsim.kernels.native.double_words import draw_lane_words
+from tcsim.kernels.native.double_words import draw_lane_words, draw_words_of_groups
 
 # Known-answer vectors of Random123 1.14 (kat_vectors, philox4x32 10 rounds): counter, key, output.
 KNOWN = [
@@ -69,6 +69,11 @@ def _fill_lines(found, seed, element, group, first, last, width, pitch, mark):
     draw_lane_words(seed, element, group, first, last, width, pitch, mark, at(found, 0))
 
 
+@kernel
+def _fill_groups(found, seed, element, group, groups, width, pitch, mark):
+    draw_words_of_groups(seed, element, group, groups, width, pitch, mark, at(found, 0))
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_lines_of_operations(seed):
     """Sixteen outputs and more abreast, some of them on either side of 2^32: every word of every operation, and no other place."""
@@ -83,4 +88,10 @@ def test_lines_of_operations(seed):
         for i in range(first, last)
     ]
     assert np.array_equal(found[:, :, :width], np.array(counters) | mark)
+    several = np.full((3, 4, pitch), -1)
+    _fill_groups(several.reshape(-1), np.uint64(key), element, group, 3, width, pitch, mark)
+    for i, lines in enumerate(several):
+        alone = np.full((1, 4, pitch), -1)
+        _fill_lines(alone.reshape(-1), np.uint64(key), element, group + i, 0, 1, width, pitch, mark)
+        assert np.array_equal(lines, alone[0])
     assert np.all(found[:, :, width:] == -1)

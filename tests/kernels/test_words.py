@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.random_problems import by_general
 
 import tcsim
 from tcsim.codegen.jit import kernel
@@ -16,14 +17,18 @@ from tcsim.codegen.memory import at
 from tcsim.codegen.scalar_ops import use_rounding
 from tcsim.codegen.vector_ops import NEAREST, TO_ZERO
 from tcsim.hardware.unit import Unit
+from tcsim.kernels import dispatch as cpu
 from tcsim.kernels.native import double_single as single
+from tcsim.kernels.native.double_drawn import add_drawn
 from tcsim.kernels.native.double_plan import double_spec
+from tcsim.problem import Operand, Problem
 from tcsim.reference.values import shift_right
+from tcsim.schedule import Blocked, Sequential
 
 FP32, FP64 = (
     tcsim.unit(*which).replace(rounding="sr", nan_from="code") for which in (("mi100", "float32"), ("h200", "float64"))
 )
-LANES = 64
+LANES = 80
 
 
 @kernel
@@ -35,9 +40,12 @@ def add_narrow(how, x, b, words, c):
 
 @kernel
 def add_wide(how, x, b, words, c):
+    x, bad, words = np.full(1, x), np.zeros(b.size, np.int64), words + single.UNSHIFTED
     use_rounding(np.int64(TO_ZERO))
-    single.add_wide_by_words(how, x, at(b, 0), b.size, at(words, 0), at(c, 0))
+    add_drawn(at(x, 0), at(b, 0), at(words, 0), at(c, 0), at(bad, 0), (1, b.size, b.size, b.size))
     use_rounding(np.int64(NEAREST))
+    for j in range(c.size):
+        c[j] = np.inf if bad[j] else c[j]
 
 
 def cut(x: Fraction, precision: int) -> tuple[int, int, int]:
@@ -81,5 +89,29 @@ def test_words_that_decide(unit: Unit, add: object, precision: int, most: float,
             n, bits, last = cut(exact, precision)
             size = Fraction(shift_right(n, bits, "sr", int(words[j]))) * Fraction(2) ** (last + bits) if exact else Fraction(0)
             assert Fraction(float(got[j])) == (size if exact > 0 else -size), (x, b[j], c[j], words[j])
-    assert left < most * rounds * LANES
+    assert 0 < left < most * rounds * LANES
     assert left_far <= 1  # of some 256, each by a chance of 2^-21
+
+
+def of_any_size(rng: np.random.Generator) -> Problem:
+    """A chain of float64 numbers from the smallest to the largest, at the bounds of what `double_drawn` takes, of sums that cancel, c far from them or none."""
+    m, n, k = int(rng.integers(1, 6)), int(rng.choice([1, 16, 17, 40, 130])), int(rng.integers(1, 150))
+    far = int(rng.choice([0, 0, 390, 400, 401, 500, 535]))
+    x, y = (
+        np.ldexp(1 + rng.random(shape), rng.integers(-2, 3, shape) + int(rng.choice([-1, 1])) * far)
+        * rng.choice([-1, 1, 1, 0], shape)
+        for shape in ((1, m, k), (1, k, n))
+    )
+    if rng.random() < 0.4 and k > 1:
+        x[:, :, 1::2], y[:, 1::2] = -x[:, :, : k // 2 * 2 : 2], y[:, : k // 2 * 2 : 2] * (1 + 2.0**-52 * rng.integers(0, 3))
+    c = np.ldexp(1 + rng.random((1, m, n)), int(rng.choice([-1000, -901, -900, -899, -50, 0, 899, 900, 901, 1023])))
+    kind = FP64.a_format
+    plan = (Sequential() if rng.random() < 0.7 else Blocked(int(rng.integers(1, 30)), sum="float64")).plan(k)
+    operands = Operand(x.view(kind.storage), kind), Operand(y.view(kind.storage), kind)
+    return Problem(FP64, plan, *operands, c.view(kind.storage) if rng.random() < 0.7 else None, seed=int(rng.integers(1 << 60)))
+
+
+def test_chains_of_any_size(fresh_seed: int) -> None:
+    for number in range(60):
+        problem = of_any_size(np.random.default_rng([fresh_seed, number]))
+        assert np.array_equal(cpu.multiply_cpu(problem, 1), by_general(problem)), f"seed {fresh_seed}, problem {number}"

@@ -128,7 +128,7 @@ def double_tiles_of(plain: bool, grouped: bool) -> Any:
         fb, eb, zb = zeros(deep * wide, np.float64), zeros(deep * wide, np.int32), zeros(deep * wide, np.int64)
         values, bad, total = zeros(high * wide, np.float64), zeros(high * wide, np.int64), zeros(high * wide, np.float64)
         late, scale, sums = zeros(wide, np.float64), zeros(wide, np.float64), zeros(wide, np.float64)
-        words = zeros(4 * wide, np.int64)
+        words = zeros(4 * rows.WORD_GROUPS * wide, np.int64)
         top, least, other, marks = zeros(wide, np.int32), zeros(wide, np.int32), zeros(wide, np.int32), zeros(wide, np.int64)
         random = unit.cut == rows.RANDOM or unit.draws or unit.product_draws
         numbers = room(wide * (2 * min(spec.block, 64) + 16), np.float64)

@@ -31,6 +31,7 @@ from tcsim.kernels.native.double_round import (
 # How terms are cut: by the processor's rounding, or by it toward zero and what is told in `add_cut_terms`.
 MACHINE, AWAY, ODD, RANDOM, UNCUT, LIFTED = range(6)
 FAR = np.int32(1 << 24)
+WORD_GROUPS = 4  # of four blocks, whose words a row has room for
 NUMBER = np.int64((52 + 1023) << 52)  # with 32 bits below, the pattern of 2^52 + them
 
 
@@ -47,7 +48,7 @@ class DoubleRow(NamedTuple):
     scale: Any  # float64: s of the column's block
     total: Any  # float64
     other_total: Any  # float64
-    words: Any  # int64 [4·width]: the random words of four blocks' results
+    words: Any  # int64 [4·WORD_GROUPS·width]: the random words of four blocks' results, or of more
     term_words: Any  # int64 [(1 + block)·4·width]: of their terms, c's first; or of the operations of a tree
     tree: Any  # float64: the numbers of a tree, or other sums
     width: int

@@ -13,14 +13,14 @@ from tcsim.codegen.jit import inline, inline_ir, no_refcount, noalias, variant
 from tcsim.codegen.memory import ahead
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import bits_of_float64, float64_of_bits
+from tcsim.kernels.native.double_drawn import add_drawn
 from tcsim.kernels.native.double_round import (
-    FIELD,
     LEAST,
     MAGNITUDE,
     MOST,
+    SHIFTED,
     SIGN,
     by_sign,
-    integer_of_lane,
     near_pattern,
     numbers_of,
     round_double,
@@ -37,6 +37,8 @@ from tcsim.kernels.native.double_tree import copy_line
 # processor's own sum, truncated as the mode is, or to nearest where terms are too short for it to be or hide a tie.
 PROCESSOR, NEIGHBOUR, ODD_MASKED, ODD_LIFTED, WORDS, TIES_AWAY, ROUNDED, MASKED = range(10, 18)
 DRAWN = 32  # kept bits up to which what a truncated sum of float64 lacks hardly ever decides what a word makes of it
+UNSHIFTED = -SHIFTED  # what words have above their own bits for `double_drawn`
+SMALLEST, LARGEST = np.int64((1023 - 800) << 52), np.int64((1023 + 800) << 52)  # and its products
 FROM_BELOW = (NEIGHBOUR, ODD_MASKED, ODD_LIFTED)  # with the processor rounding down
 
 
@@ -168,37 +170,21 @@ def add_product_by_words(how, x, b, width, words, c):
 
 @noalias
 def mark_far_products(x, b, width, bad):
-    """Marks products of which a part could leave float64's normal numbers."""
+    """Marks products that are not 0 and not between 2^-800 and 2^800."""
     wide_vectors()
     for j in range(width):
-        bad[j] |= np.int64(far_product(x, b[j], x * b[j]))
+        p = bits_of_float64(x * b[j]) & MAGNITUDE
+        bad[j] |= np.int64((p >= LARGEST) | ((p < SMALLEST) & ((p != 0) | ((x != 0.0) & (b[j] != 0.0)))))
 
 
-@inline
-def drawn_fused(how, x, y, z, word):
-    """x·y + z of float64 numbers rounded stochastically to all 53 bits, the processor truncating.
-
-    s is the truncated sum, n that of z and p, the truncated product, and (n - s) + (e + low) what s lacks: all are exact but for the two
-    last sums and the last step of e, which round what is at most an ulp of s (n - s is exact as n and s are neighbours, or share their
-    places where z and p cancel, and then e is 0). Its 32 bits meet the word; where they and the word end in all ones or zeros, once in
-    2^31 times, the last of them may be wrong, and others compute.
-    """
-    s, product = fused_multiply_add(x, y, z), x * y
-    low = fused_multiply_add(x, y, -product)
-    n, e = sum_and_error(z, product)
-    lacks = (n - s) + (e + low)
-    pattern = bits_of_float64(s)
-    raised = integer_of_lane(lacks * float64_of_bits((np.int64(32 + 52 + 2 * 1023) << 52) - (pattern & (FIELD | SIGN)))) + word
-    return settled_pattern(pattern + (raised >> 32), how, ((raised + 1) & np.int64(0xFFFFFFFE)) == 0)
-
-
-@noalias
-def add_wide_by_words(how, x, b, width, words, c):
-    """c + x·b of float64 numbers by random words."""
-    wide_vectors()
-    how = numbers_of(how)
-    for j in range(width):
-        c[j] = drawn_fused(how, x, b[j], c[j], words[j])
+@no_refcount
+def add_wide_by_words(unit, sides, r, p0, blocks, word, width, row):
+    """Blocks of one product each, of float64 numbers, by the words that `word` is the number of and those behind it."""
+    x, b = ahead(sides.a, r * sides.deep + p0), ahead(sides.b, p0 * sides.wide)
+    if not row.near:
+        for i in range(blocks):
+            mark_far_products(x[i], ahead(b, i * sides.wide), width, row.bad)
+    add_drawn(x, b, ahead(row.words, word * row.width), row.c, row.bad, (blocks, sides.wide, row.width, width))
 
 
 @noalias
@@ -291,9 +277,7 @@ def block_of_one(draws):
                 add_with_ties_away(how, x, b, width, row.c)
         elif draws:
             if unit.way == WORDS and unit.wide:
-                if not row.near:
-                    mark_far_products(x, b, width, row.bad)
-                add_wide_by_words(how, x, b, width, words, row.c)
+                add_wide_by_words(unit, sides, r, p0, np.int64(1), word, width, row)
             elif unit.way == WORDS:
                 add_product_by_words(how, x, b, width, words, row.c)
             elif unit.wide:

@@ -26,11 +26,12 @@ from tcsim.kernels.native.double_exact import block_of_exact_sums
 from tcsim.kernels.native.double_groups import block_of_groups
 from tcsim.kernels.native.double_kinds import SumKind
 from tcsim.kernels.native.double_plan import DoubleSpec
+from tcsim.kernels.native.double_rows import WORD_GROUPS
 from tcsim.kernels.native.double_sides import Sides
-from tcsim.kernels.native.double_single import block_of_one
+from tcsim.kernels.native.double_single import UNSHIFTED, WORDS, add_wide_by_words, block_of_one
 from tcsim.kernels.native.double_stages import block_in_stages
 from tcsim.kernels.native.double_tree import block_of_operations
-from tcsim.kernels.native.double_words import draw_lane_words
+from tcsim.kernels.native.double_words import draw_lane_words, draw_words_of_groups
 
 TO_HALF = 2 * SEGMENT_END  # an event: results become float16
 
@@ -42,7 +43,22 @@ def draw_words_of_blocks(spec, unit, blocks, starts, block, seed, element, group
         last = np.int64(C_OPERATION + 1 - (-spec.block // spec.group))
         draw_lane_words(seed, element, group, np.int64(C_OPERATION), last, width, row.width, rows.NUMBER, row.term_words)
     if unit.draws:
-        draw_lane_words(seed, element, group, np.int64(0), np.int64(1), width, row.width, np.int64(0), row.words)
+        mark = UNSHIFTED if unit.way == WORDS and unit.wide else np.int64(0)
+        draw_lane_words(seed, element, group, np.int64(0), np.int64(1), width, row.width, mark, row.words)
+
+
+@no_refcount
+def blocks_by_words(unit, sides, r, width, blocks, row, seed, element, step):
+    """All blocks of a chunk, of a product each, whose sums are rounded by words, as many at a time as there is room for words."""
+    block = np.int64(0)
+    while block < blocks:
+        word = (step + block) % (4 * WORD_GROUPS)
+        if word == 0 or block == 0:
+            group = (step + block - word) >> 2
+            draw_words_of_groups(seed, element, group, np.int64(WORD_GROUPS), width, row.width, UNSHIFTED, row.words)
+        many = min(4 * WORD_GROUPS - word, blocks - block)
+        add_wide_by_words(unit, sides, r, block, many, word, width, row)
+        block += many
 
 
 @no_refcount
@@ -57,19 +73,25 @@ def draw_words_of_operations(spec, unit, blocks, starts, block, seed, element, g
         draw_lane_words(seed, element, group, first, last, width, row.width, np.int64(0), place)
 
 
-def double_rows_of(block_of, draw, plain):
-    """The walk of a row through the blocks of a chunk, each by `block_of`; `plain` as in `double_tiles_of`; `draw` is None where none is."""
+def double_rows_of(block_of, draw, plain, ones):
+    """The walk of a row through the blocks of a chunk, each by `block_of`; `plain` as in `double_tiles_of`; `draw` is None where none is.
+
+    ones: whether blocks are one product.
+    """
     draws = draw is not None
 
     @noalias
-    @variant(block_of.py_func.__name__, "plain" if plain else "any", draws)
+    @variant(block_of.py_func.__name__, "plain" if plain else "any", draws, ones)
     def run_double_row(spec, unit, sums_, sides, r, width, blocks, starts, events, row, total, seed, element, step):
         """All blocks of a chunk for one row."""
         moved = unit.machine != NEAREST
         if moved:
             use_rounding(unit.machine)
         near_c = unit.late_way != rows.UNCUT and unit.kept.kept <= 24  # in any rounding of the processor's
-        for block in range(blocks):
+        by_words = plain and draws and ones and unit.way == WORDS and unit.wide
+        if by_words:
+            blocks_by_words(unit, sides, r, width, blocks, row, seed, element, step)
+        for block in range(np.int64(0) if by_words else blocks):
             event, p0 = events[block], starts[block]
             word = (step + block) & 3
             if not plain:
@@ -131,7 +153,7 @@ walk_lanes = caller_of(LANES_WALK)
 def _walk_of(kind: SumKind, plain: bool, draws: bool) -> Any:
     """The walk of a kind of sums, for problems that are plain or any, that draw words or do not."""
     quiet, drawing, draw = BLOCKS[kind]
-    return double_rows_of(drawing if draws else quiet, draw if draws else None, plain)
+    return double_rows_of(drawing if draws else quiet, draw if draws else None, plain, kind is SumKind.ONE_PRODUCT)
 
 
 @cache
