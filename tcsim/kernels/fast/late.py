@@ -9,9 +9,10 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.directed import has_feature
 from tcsim.codegen.vector_ops import F32, I8, I32, I64, LANES, Emitted
 from tcsim.kernels.fast.pack import SPECIAL
-from tcsim.kernels.fast.round import HALF_END, nearest_half
+from tcsim.kernels.fast.round import HALF_END, nearest_half, through_half
 
 
 def _add(b: ir.IRBuilder, half: bool, clear: bool, **arg: Any) -> None:
@@ -21,7 +22,7 @@ def _add(b: ir.IRBuilder, half: bool, clear: bool, **arg: Any) -> None:
         at = i * n["pitch"] + j
         total = ops.emit_load(b, arg["late"], at, LANES) + ops.emit_load(b, arg["c"], at, LANES)
         if half:  # rounded twice without harm; infinities, and accumulators that stand for them, are left to others
-            total = nearest_half(total, (127 - 14) << 23)
+            total = through_half(total) if has_feature("f16c") else nearest_half(total, (127 - 14) << 23)
             infinite = (total.bits_as(I32) & 0x7FFFFFFF).compare(">=", HALF_END)
             with b.if_then(infinite.any().v, likely=False):
                 marks = infinite.cast(I8, "zext") * SPECIAL

@@ -31,6 +31,7 @@ SPECIAL, HAS_NAN = 1, 2  # bits of what packing reports
 ALONE, BESIDE, BELOW, VALUES = range(4)
 _SIZES = 5  # places of a table for codes of 1, 2, 4 and 8 bytes, each at half of their number
 LINED_UP, PLACES = 8 * _SIZES, 9 * _SIZES  # the place of `contiguous`'s functions, and how many there are in all
+_HALF_INFINITY = 0x7C00
 WORD_ZERO = -8192  # the code of a zero where codes are 16 bits wide
 
 
@@ -49,7 +50,9 @@ class Decoding(NamedTuple):
     offset: int  # exponent field to code
     zero: int  # code of a zero
     field: int  # bits of a code, as a mask
-    half: int  # codes are float16's
+    half: int  # codes are float16's, or bytes that are float16's but for a shift and a power of two
+    up: int  # that shift
+    scale: int  # and that power, as a float32
 
 
 def unpack_place(width: int, way: int) -> int:
@@ -76,9 +79,10 @@ def decoding(stored: Format, fmt: Format, offset: int, words: bool) -> np.ndarra
     rebias = (127 - bias) << 23
     magnitude = (1 << (width - 1 if stored.signed else width)) - 1
     nan = sign if stored.nan == "negative-zero" else -1
+    short = width <= 8 and mantissa <= 10 and largest << 10 - mantissa < _HALF_INFINITY and abs(15 - bias) < 64
     return np.array(
         Decoding(magnitude, sign, 32 - width, 23 - mantissa, rebias, largest, largest if infinity is None else infinity, nan,
-                 fmt.emin + 127, offset - 127, WORD_ZERO if words else 0, 0xFFFF if words else 0xFF, int(stored == format_named("float16"))),
+                 fmt.emin + 127, offset - 127, WORD_ZERO if words else 0, 0xFFFF if words else 0xFF, int(short or stored == format_named("float16")), 10 - mantissa if short else 0, (127 + 15 - bias) << 23 if short else 0),
         dtype=np.int64,
     )  # fmt: skip
 
@@ -108,6 +112,11 @@ class _Unpack:
         exponent = pattern.compare("==", 0).where(n.zero, (pattern >> 23).call("smax", n.least) + n.offset)
         return pattern | ((codes & n.sign) << n.sign_shift), exponent
 
+    def coded(self, pattern: Emitted) -> Emitted:
+        """The exponent codes of values."""
+        doubled = pattern << 1
+        return doubled.compare("==", 0).where(self.n.zero, (doubled >> 24).call("smax", self.n.least) + self.n.offset)
+
     def table(self) -> tuple[Emitted, Emitted]:
         """Whether codes have 4 bits at most and none of them is special, and then the values of all 16."""
         n = self.n
@@ -130,17 +139,37 @@ class _UnpackHalf(_Unpack):
     """The same for float16, which the processor converts; `top` has magnitudes of float32, times 2."""
 
     def unpack(self, codes: Emitted) -> tuple[Emitted, Emitted]:
-        n = self.n
         pattern = codes.bits_as(ir.HalfType()).cast(F32, "fpext").bits_as(I32)
-        doubled = pattern << 1
-        self.top.set(self.top.get().call("umax", doubled))
-        exponent = (doubled >> 24).call("smax", n.least) + n.offset
-        return pattern, doubled.compare("==", 0).where(n.zero, exponent)
+        self.top.set(self.top.get().call("umax", pattern << 1))
+        return pattern, self.coded(pattern)
 
     def report(self) -> Emitted:
         top = self.top.get()
         special, nan = (top.compare(how, 0xFF << 24).any().cast(I64, "zext") for how in ("u>=", "u>"))
         return (special * SPECIAL) | (nan * HAS_NAN)
+
+
+class _UnpackBytes(_Unpack):
+    """The same for bytes that are float16 but for a shift and a power of two; all but values and exponents is looked at in 16 bits."""
+
+    def __init__(self, b: ir.IRBuilder, numbers: Any) -> None:
+        super().__init__(b, numbers)
+        self.short: Any = Decoding(*(x.cast(I16, "trunc") for x in self.n))
+        vector = ir.VectorType(I16, LANES)
+        self.top, self.odd = Variable(b, ops.constant(b, vector, 0)), Variable(b, ops.constant(b, vector, -1))
+
+    def unpack(self, codes: Emitted) -> tuple[Emitted, Emitted]:
+        n, codes = self.short, codes.cast(I16, "zext")
+        magnitude = codes & n.magnitude
+        self.top.set(self.top.get().call("umax", magnitude))
+        self.odd.set(self.odd.get().call("umin", codes ^ n.nan))
+        half = (magnitude << n.up) | ((codes & n.sign) << (n.sign_shift - 16))
+        pattern = (half.bits_as(ir.HalfType()).cast(F32, "fpext") * self.n.scale.bits_as(F32)).bits_as(I32)
+        return pattern, self.coded(pattern)
+
+    def report(self) -> Emitted:
+        self.top, self.odd = (Variable(self.b, x.get().cast(I32, "zext")) for x in (self.top, self.odd))
+        return super().report()
 
 
 def _side_by_side(codes: list[Emitted], field: Emitted) -> Emitted:
@@ -157,19 +186,22 @@ def _in_every_field(code: Emitted, width: int) -> Emitted:
     return narrow.lanes([i // fields * fields for i in range(LANES * fields)]).bits_as(I32, LANES)
 
 
+_HALVES = {I8: _UnpackBytes, I16: _UnpackHalf}
+
+
 def emit_unpack(b: ir.IRBuilder, item: ir.Type, width: int, way: int, **arg: Any) -> None:
     """Rows of `count` contiguous codes, rows `row_step` bytes apart; codes of ALONE, BESIDE or BELOW vectors together."""
     v = {name: Emitted(b, arg[name]) for name in _NUMBERS}
-    if item == I16 and has_feature("f16c"):
-        half = ops.emit_load(b, arg["numbers"], Decoding._fields.index("half"))
-        with b.if_then(half.compare("!=", 0).v):
-            _decode_rows(b, _UnpackHalf(b, arg["numbers"]), item, width, way, arg, v)
-            b.ret_void()
     decoder = _Unpack(b, arg["numbers"])
     if way == VALUES and item == I8:
         few, table = decoder.table()
         with b.if_then(few.v):
             _look_up_rows(b, table, v, arg["values"])
+            b.ret_void()
+    if item in _HALVES and has_feature("f16c"):
+        half = ops.emit_load(b, arg["numbers"], Decoding._fields.index("half"))
+        with b.if_then(half.compare("!=", 0).v):
+            _decode_rows(b, _HALVES[item](b, arg["numbers"]), item, width, way, arg, v)
             b.ret_void()
     _decode_rows(b, decoder, item, width, way, arg, v)
 

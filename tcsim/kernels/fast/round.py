@@ -13,7 +13,7 @@ INTEGER
     What is left: integers are added below the last kept place and cut.
 
 The scaling is by a power of two and exact. An infinite float16 accumulator is a number so large that no finite product
-reaches its last place.
+reaches its last place; where one more block is all that it enters, infinity, of which that makes infinity again, of either sign.
 """
 
 from __future__ import annotations
@@ -68,11 +68,16 @@ def nearest_half(x: Emitted, least: Emitted | int) -> Emitted:
     return (x + magic) - magic
 
 
-class Rounding:
-    """Emits the rounding of a vector of sums; holds the unit's numbers."""
+def through_half(x: Emitted) -> Emitted:
+    """The nearest float16, ties to even, by the processor's own conversions."""
+    return x.cast(ir.HalfType(), "fptrunc").cast(F32, "fpext")
 
-    def __init__(self, b: ir.IRBuilder, par: Any, kind: int, half: bool) -> None:
-        self.b, self.kind, self.half = b, kind, half
+
+class Rounding:
+    """Emits the rounding of a vector of sums; holds the unit's numbers. goes_on: whether results enter more than another block."""
+
+    def __init__(self, b: ir.IRBuilder, par: Any, kind: int, half: bool, goes_on: bool = True) -> None:
+        self.b, self.kind, self.half, self.goes_on = b, kind, half, goes_on
         self.par = [ops.emit_load(b, par, p) for p in range(PAR_COUNT)]
 
     def number(self, which: Par, bits: int = 32) -> Emitted:
@@ -136,8 +141,10 @@ class Rounding:
 
     def _through_half(self, value: Emitted) -> Emitted:
         """The nearest float16, ties to even, by the processor's own conversions; infinities become accumulators."""
-        pattern = value.cast(ir.HalfType(), "fptrunc").cast(F32, "fpext").bits_as(I32)
-        result: Emitted = pattern.call("umin", STICKY - (1 << 31)).call("smin", STICKY).bits_as(F32)
+        rounded = through_half(value)
+        if not self.goes_on:
+            return rounded
+        result: Emitted = rounded.bits_as(I32).call("umin", STICKY - (1 << 31)).call("smin", STICKY).bits_as(F32)
         return result
 
     def _cut(self, magnitude: Emitted, emax: Emitted, random: Emitted | None) -> Emitted:

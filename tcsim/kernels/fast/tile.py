@@ -81,7 +81,7 @@ class Tile:
         # vectors summed together: their sums and scales fill half of the registers
         self.abreast = min(VECTORS, vectors_held() // 4)
         self.rows, self.vectors = (ROWS, VECTORS) if self.wide else (VECTORS, 1)
-        self.rounding = Rounding(b, par, kind, half)
+        self.rounding = Rounding(b, par, kind, half, goes_on=scaling != PAIRED)
         self.par, self.number, self.rounded = self.rounding.par, self.rounding.number, self.rounding.rounded
 
     # 1. exponents
@@ -133,7 +133,7 @@ class Tile:
         pattern = c.bits_as(I32)
         field = pattern & FIELD
         if self.half:  # a subnormal c has the exponent of the smallest normal number
-            field = (pattern << 1).compare("!=", 0).where(field.call("smax", self.number(Par.C_LEAST)), 0)
+            field = (pattern & 0x7FFFFFFF).compare("!=", 0).where(field.call("smax", self.number(Par.C_LEAST)), 0)
         return top.call("smax", field)
 
     # 2., 3. the sum
