@@ -40,6 +40,7 @@ TAKEN: dict[Gate, Unit] = {
     fast.EXACT_SUMS: FP16.replace(align_rounding="exact", rounding="rne"),
     special.TWO_STAGE: MI300,
     special.ROUNDED: MI250,
+    special.HALF_ROUNDED: MI250.replace(out="float16", nan_code=None),
     special.CHAINS: CHAIN,
     special.TO_HALF: M8N8K4,
     special.GROUPED: NVFP4,

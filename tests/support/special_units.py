@@ -43,6 +43,9 @@ UNITS = {
     "mi250 fp16 ru": tcsim.unit("mi250", "float16").replace(rounding="ru"),
     "mi250 fp16 rd": tcsim.unit("mi250", "float16").replace(rounding="rd", zero_sign="positive", nan_code=None),
     "mi250 bf16": tcsim.unit("mi250", "bfloat16"),
+    "mi250 fp16 to half": tcsim.unit("mi250", "float16").replace(out="float16", nan_code=None),
+    "mi250 bf16 to half": tcsim.unit("mi250", "bfloat16").replace(out="float16", nan_code=None),
+    "mi250 bf16 to half kept": tcsim.unit("mi250", "bfloat16").replace(out="float16", nan_code=None, subnormals="keep"),
     "m8n8k4": tcsim.unit("h200", "float16", instruction="mma.m8n8k4", out="float32"),
     "m8n8k4 to fp16": tcsim.unit("h200", "float16", instruction="mma.m8n8k4", out="float16"),
 }

@@ -30,6 +30,7 @@ from tcsim.kernels.fast.chunk import (
     spare_bytes,
 )
 from tcsim.kernels.fast.flush import flush
+from tcsim.kernels.fast.ieee import LEAST_HALF
 from tcsim.kernels.fast.job import job_of
 from tcsim.kernels.fast.late import add_late
 from tcsim.kernels.fast.results import held_rounding, start, store
@@ -92,7 +93,7 @@ def fast_driver(ieee: int, words: int, half: int, scaling: int, dots: int) -> An
             where = task, t, i0, rows, j0, columns, pitch
             start(half, sums, job, given, where, kept, out, left)
             if ieee and job.least > 0:
-                flush(c, 0, (np.int64(1), np.int64(0), high * pitch, np.int64(1 << 23)))
+                flush(c, 0, (np.int64(1), np.int64(0), high * pitch, np.int64(LEAST_HALF if half else 1 << 23)))
             if job.late:
                 copy_all(late, c)
                 clear_all(c)

@@ -6,6 +6,8 @@ TREE
     left out (fields = 1) in a chunk whose operands are all 0 or at least `calm`: their products are multiples of 2^-100, exact;
     sums of those are as well, so 0 or 2^-100 and more; and a normal c plus such a sum is a multiple of 2^-124 if |c| >= 2^-101,
     else it is c or at least 2^-101: nothing is subnormal.
+HALF_TREE
+    The same to nearest in float16: float32 holds products and has more than twice as many bits, so what it adds rounds on as the sum does.
 CHAIN
     Hopper's mma.m8n8k4: fused multiply-adds from a zero, then c. HALVES: two chains of two in an instruction, whose result is
     rounded to float16.
@@ -20,24 +22,38 @@ from typing import Any
 from llvmlite import ir
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.directed import has_feature
 from tcsim.codegen.vector_ops import F32, I32, LANES, Emitted, Variable
-from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, FIELD, HALVES, TREE, TREE_FLUSHING
+from tcsim.kernels.fast.round import (
+    CHAIN,
+    CHAIN_NEGATIVE,
+    FIELD,
+    HALF_TREE,
+    HALF_TREE_FLUSHING,
+    HALVES,
+    TREE,
+    TREE_FLUSHING,
+    through_half,
+)
 
 ROWS = 4
 _SIGN, _LEAST, _INFINITY = -(1 << 31), 1 << 23, 0x7F800000
+LEAST_HALF = (127 - 14) << 23
 
 
-def flushed_sum(x: Emitted) -> Emitted:
-    """Subnormal numbers as zeros of their sign."""
+def flushed_sum(x: Emitted, least: int = _LEAST) -> Emitted:
+    """Numbers below the least normal one as zeros of their sign."""
     pattern = x.bits_as(I32)
-    return (pattern & 0x7FFFFFFF).compare("u<", _LEAST).where(pattern & _SIGN, pattern).bits_as(F32)
+    return (pattern & 0x7FFFFFFF).compare("u<", least).where(pattern & _SIGN, pattern).bits_as(F32)
 
 
 def to_half(x: Emitted) -> Emitted:
-    """x rounded to float16, ties to even, infinite from 65520 on: 1.5·2^23 of its last places are added and taken off."""
+    """x rounded to float16, ties to even, infinite from 65520 on: by the processor, or 1.5·2^23 of its last places are added and taken off."""
+    if has_feature("f16c"):
+        return through_half(x)
     pattern = x.bits_as(I32)
     small = (pattern & 0x7FFFFFFF).compare("u<", (127 + 17) << 23)
-    field = (pattern & FIELD).call("smax", (127 - 14) << 23)
+    field = (pattern & FIELD).call("smax", LEAST_HALF)
     magic = (field + ((13 << 23) | (1 << 22))).bits_as(F32)
     rounded = ((x + magic) - magic).bits_as(I32)
     rounded = small.where(rounded, pattern)
@@ -62,11 +78,18 @@ class _Block:
             return to_half(c)
         if self.kind in (CHAIN, CHAIN_NEGATIVE):
             return c + self._chain(left, right, zero)
-        flush = flushed_sum if self.kind == TREE_FLUSHING else lambda x: x
-        level = [flush(x * y) for x, y in zip(left, right, strict=True)]
+        level = [self._result(x * y) for x, y in zip(left, right, strict=True)]
         while len(level) > 1:
-            level = [flush(x + y) for x, y in zip(level[::2], level[1::2], strict=True)]
-        return flush(c + level[0])
+            level = [self._result(x + y) for x, y in zip(level[::2], level[1::2], strict=True)]
+        return self._result(c + level[0])
+
+    def _result(self, x: Emitted) -> Emitted:
+        """What the unit makes of float32's result."""
+        if self.kind in (HALF_TREE, HALF_TREE_FLUSHING):
+            x = to_half(x)
+        if self.kind in (TREE_FLUSHING, HALF_TREE_FLUSHING):
+            return flushed_sum(x, _LEAST if self.kind == TREE_FLUSHING else LEAST_HALF)
+        return x
 
     def _chain(self, left: list[Emitted], right: list[Emitted], total: Emitted) -> Emitted:
         for x, y in zip(left, right, strict=True):

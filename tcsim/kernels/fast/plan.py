@@ -57,7 +57,7 @@ from tcsim.kernels.fast.record import (
     whole_instructions,
 )
 from tcsim.kernels.fast.round import AWAY, HALF, INTEGER, MASKED, NATIVE, ODD, RANDOM, Par
-from tcsim.kernels.fast.special import CHAINS, GROUPED, ROUNDED, TWO_STAGE, special_plan
+from tcsim.kernels.fast.special import CHAINS, GROUPED, HALF_ROUNDED, ROUNDED, TWO_STAGE, special_plan
 from tcsim.kernels.fast.tile import CARRY, NO_SCALES, PLAIN, SHIFTED, WIDE
 
 EXACT = 3  # a width of its own: sums in float64
@@ -246,4 +246,4 @@ def _kind(unit: Unit) -> int | None:
     return MASKED if short else NATIVE
 
 
-GATES = (EXACT_SUMS, GATE, TWO_STAGE, ROUNDED, CHAINS, GROUPED)  # and TO_HALF, whose rest is walked by `narrow`
+GATES = (EXACT_SUMS, GATE, TWO_STAGE, ROUNDED, HALF_ROUNDED, CHAINS, GROUPED)  # and TO_HALF, whose rest is walked by `narrow`

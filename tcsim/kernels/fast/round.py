@@ -28,7 +28,7 @@ from tcsim.codegen.directed import has_feature, has_rounded_conversions, odd_flo
 from tcsim.codegen.vector_ops import F32, I32, I64, LANES, Emitted
 
 NATIVE, MASKED, AWAY, HALF, INTEGER, RANDOM, ODD, STAGED, PARITY = range(9)  # the last two: `staged`
-TREE, TREE_FLUSHING, CHAIN, CHAIN_NEGATIVE, HALVES = range(9, 14)  # `ieee`
+TREE, TREE_FLUSHING, CHAIN, CHAIN_NEGATIVE, HALVES, HALF_TREE, HALF_TREE_FLUSHING = range(9, 16)  # `ieee`
 
 
 class Par(IntEnum):

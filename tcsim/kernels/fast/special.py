@@ -30,7 +30,20 @@ from tcsim.kernels.fast.record import (
     unit_reach,
     whole_instructions,
 )
-from tcsim.kernels.fast.round import CHAIN, CHAIN_NEGATIVE, HALVES, NATIVE, PAR_COUNT, PARITY, STAGED, TREE, TREE_FLUSHING, Par
+from tcsim.kernels.fast.round import (
+    CHAIN,
+    CHAIN_NEGATIVE,
+    HALF_TREE,
+    HALF_TREE_FLUSHING,
+    HALVES,
+    NATIVE,
+    PAR_COUNT,
+    PARITY,
+    STAGED,
+    TREE,
+    TREE_FLUSHING,
+    Par,
+)
 from tcsim.kernels.fast.tile import BY_PRODUCT, FOLDED, PLAIN
 
 _CALM = 64  # a floor of exponents from which on no c that is left of a sum underflows when it is scaled
@@ -78,12 +91,12 @@ def _directed(unit: Unit) -> bool:
 def _ieee_plan(unit: Unit) -> FastPlan | None:
     """Units whose operations are float32's own (`ieee`)."""
     a, b, kept = unit.a_operand, unit.b_operand, unit.subnormals == "keep"
-    halves = unit.sum_format is not None
+    halves, short = unit.sum_format is not None, unit.arithmetic == "rounded" and unit.out_format == FORMATS["float16"]
     held = (
         (unit.align_rounding, unit.k_order) == ("exact", None)
-        and (unit.rounding == "rne" or _directed(unit))
+        and (unit.rounding == "rne" or (_directed(unit) and not short))
         and unit.kept_bits == unit.out_format.precision
-        and unit.out_format == FORMATS["float16" if halves else "float32"]
+        and unit.out_format == FORMATS["float16" if halves or short else "float32"]
     )
     if not held:
         return None
@@ -92,6 +105,9 @@ def _ieee_plan(unit: Unit) -> FastPlan | None:
     if unit.arithmetic == "rounded":
         if unit.product_rounding != "rne" or unit.block_size not in (2, 4, 8) or (not kept and a.emin != b.emin):
             return None
+        if short:
+            kind, flushed = (HALF_TREE, 0.0) if kept else (HALF_TREE_FLUSHING, 2.0**a.emin)
+            return FastPlan(kind, unit.block_size, False, par, 0, none, flushed=flushed)
         never = kept or a.emin - a.mantissa_bits + b.emin - b.mantissa_bits >= _TREE_LEAST
         calm = 2.0 ** -((-_TREE_LEAST - a.mantissa_bits - b.mantissa_bits) // 2)
         return FastPlan(TREE if never else TREE_FLUSHING, unit.block_size, False, par, 0 if kept else 1 << 23, none,
@@ -226,19 +242,23 @@ TWO_STAGE = Gate(
     },
     {**schedules(None, "float32", "float64"), **operands(lambda asked, stored: stored_held(stored))},
 )
+_TREE = {
+    **_UNSCALED,
+    **_NO_STAGES,
+    **only(arithmetic="rounded", align_rounding="exact", fraction_bits=None, min_exponent=None),
+    **only(c_enters="aligned", chain=1, chains=1, sum_format=None),
+    **one_of("subnormals", "keep", "flush"),
+    **one_of("zero_sign", "positive", "ieee"),
+    "block_size": lambda unit: unit.block_size in (2, 4, 8) and _ieee_plan(unit) is not None,
+}
 ROUNDED = Gate(
     "the fast path's trees",
-    {
-        **_common("float32"),
-        **_UNSCALED,
-        **_NO_STAGES,
-        **only(arithmetic="rounded", align_rounding="exact", fraction_bits=None, min_exponent=None),
-        **one_of("rounding", "rne", "rz", "ru", "rd"),
-        **only(c_enters="aligned", chain=1, chains=1, sum_format=None),
-        **one_of("subnormals", "keep", "flush"),
-        **one_of("zero_sign", "positive", "ieee"),
-        "block_size": lambda unit: unit.block_size in (2, 4, 8) and _ieee_plan(unit) is not None,
-    },
+    {**_common("float32"), **_TREE, **one_of("rounding", "rne", "rz", "ru", "rd")},
+    {**_rest(None, "float32", "float64"), "plan.sum": _unflushed_sum},
+)
+HALF_ROUNDED = Gate(
+    "the fast path's trees in float16",
+    {**_common("float16"), **_TREE, **only(rounding="rne")},
     {**_rest(None, "float32", "float64"), "plan.sum": _unflushed_sum},
 )
 _CHAINED = {
@@ -288,4 +308,4 @@ def special_plan(unit: Unit, reach: Exponents) -> FastPlan | None:
         return _staged_plan(unit, reach)
     if GROUPED.takes(unit):
         return _folded_plan(unit)
-    return _ieee_plan(unit) if any(gate.takes(unit) for gate in (ROUNDED, CHAINS, TO_HALF)) else None
+    return _ieee_plan(unit) if any(gate.takes(unit) for gate in (ROUNDED, HALF_ROUNDED, CHAINS, TO_HALF)) else None
