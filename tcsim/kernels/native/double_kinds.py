@@ -10,7 +10,7 @@ from tcsim.fp.modes import processor_mode
 from tcsim.hardware.unit import Unit
 
 _REACH = 400  # exponents of operands and scales: products and sums then stay far inside float64's
-_SHORT = 30  # bits of products up to which exact sums of ordinary data hardly leave float64
+_SHORT, _FEW = 30, 32  # bits of products, and of results, up to which exact sums of ordinary data hardly leave float64
 
 
 class SumKind(Enum):
@@ -70,7 +70,7 @@ def double_kind(unit: Unit) -> SumKind | None:
         return None
     if exact and unit.block_size == 1:
         return SumKind.ONE_PRODUCT
-    if exact and unit.a_operand.precision + unit.b_operand.precision > _SHORT:
+    if exact and (unit.a_operand.precision + unit.b_operand.precision > _SHORT or unit.kept_bits > _FEW):
         return SumKind.LONG_PRODUCTS
     if exact or unit.fraction_bits is None or unit.fraction_bits > room_of_terms(unit):
         return SumKind.EXACT_TERMS

@@ -101,11 +101,15 @@ def _product_way(unit: Unit) -> int:
 
 def _quick(unit: Unit, kind: SumKind, way: int) -> int:
     """Whether a short way computes nearly all, and of units that round every operation, which."""
-    if unit.align_rounding != "exact" or not narrow_products(unit) or way not in _QUICK_WAYS or unit.kept_bits > QUICK:
+    operations = kind is SumKind.OPERATIONS and unit.block_size in (2, 4) and _product_way(unit) != rows.UNCUT
+    if operations and unit.kept_bits == 53 and unit.rounding == "rne":
+        return tree.NEAR
+    if unit.align_rounding != "exact" or not narrow_products(unit) or unit.kept_bits > QUICK:
         return 0
+    lifted = way == rows.LIFTED and mode(unit.rounding).toward != "random"
     if kind is not SumKind.OPERATIONS:
-        return 1
-    if unit.block_size not in (2, 4) or _product_way(unit) == rows.UNCUT:
+        return int(way in _QUICK_WAYS or lifted)
+    if way not in _QUICK_WAYS or not operations:
         return 0
     if way == rows.RANDOM:
         return tree.DRAWN

@@ -34,19 +34,25 @@ def doubt_of(total, size):
 
 
 @inline
-def both_ends(how, total, size):
-    """(the result of the sum, whether there may be another)."""
-    doubt = doubt_of(total, size)
-    first, last = rounded_pattern(total - doubt, 0.0, how), rounded_pattern(total + doubt, 0.0, how)
-    return settled_pattern(first, how, False), first ^ last
+def told(how, first, last, start):
+    """A rounded pattern as a number, not 0 where the other end's differs or it is no normal number, as c was."""
+    found = settled_pattern(first, how, False)
+    return found, (first ^ last) | (np.int64(1) if (found == np.inf) & (start != np.inf) else np.int64(0))
 
 
 @inline
-def both_by_word(how, total, size, word):
+def both_ends(how, total, size, start):
+    """(the result of the sum of c and products, whether there may be another)."""
+    doubt = doubt_of(total, size)
+    return told(how, rounded_pattern(total - doubt, 0.0, how), rounded_pattern(total + doubt, 0.0, how), start)
+
+
+@inline
+def both_by_word(how, total, size, word, start):
     """The same of a random word."""
     doubt, more = doubt_of(total, size), word >> (32 - how.drop)
     first, last = bits_of_float64(total - doubt) + more, bits_of_float64(total + doubt) + more
-    return settled_pattern(first & ~how.ones, how, False), (first ^ last) & ~how.ones
+    return told(how, first & ~how.ones, last & ~how.ones, start)
 
 
 @noalias
@@ -56,12 +62,12 @@ def round_both_ends(how, way, width, total, size, words, before, c):
     how, other = numbers_of(how), np.int64(0)
     if way == RANDOM:
         for j in range(width):
-            found, differ = both_by_word(how, total[j], size[j], words[j])
+            found, differ = both_by_word(how, total[j], size[j], words[j], c[j])
             before[j], c[j] = c[j], found
             other |= differ
     else:
         for j in range(width):
-            found, differ = both_ends(how, total[j], size[j])
+            found, differ = both_ends(how, total[j], size[j], c[j])
             before[j], c[j] = c[j], found
             other |= differ
     return other
@@ -76,7 +82,7 @@ def add_two_quickly(how, a, b, pitch, width, before, c):
         start = c[j]
         total, size = add_measured(x0, b[j], start, 0.0)
         total, size = add_measured(x1, b[j + pitch], total, size)
-        found, differ = both_ends(how, total, size)
+        found, differ = both_ends(how, total, size, start)
         before[j], c[j] = start, found
         other |= differ
     return other
@@ -93,7 +99,7 @@ def add_four_quickly(how, a, b, pitch, width, before, c):
         total, size = add_measured(x1, b[j + pitch], total, size)
         total, size = add_measured(x2, b[j + 2 * pitch], total, size)
         total, size = add_measured(x3, b[j + 3 * pitch], total, size)
-        found, differ = both_ends(how, total, size)
+        found, differ = both_ends(how, total, size, start)
         before[j], c[j] = start, found
         other |= differ
     return other
