@@ -84,7 +84,8 @@ def _way(unit: Unit, kind: SumKind) -> int:
         return single.ROUNDED
     if _by_masks(unit.kept_bits, unit.out_format):
         short = unit.a_operand.precision + unit.b_operand.precision <= unit.kept_bits == unit.out_format.precision <= 24
-        if found.toward == "zero" or (found.toward == "nearest" and short):
+        alone = unit.c_enters == "after" and unit.chain == 1 and narrow_products(unit)  # a product that nothing is added to
+        if found.toward == "zero" or (found.toward == "nearest" and (short or alone)):
             return single.MASKED
     return single.ODD_MASKED if _by_masks(unit.kept_bits, unit.out_format) else single.ODD_LIFTED
 

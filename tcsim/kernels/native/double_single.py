@@ -93,8 +93,8 @@ def add_by_odd_masked(how, x, b, width, c):
 
 @noalias
 def add_by_masks(how, x, b, width, c):
-    """To a normal number of at most 50 bits, which the processor's own sum tells: one truncated, or to nearest of terms of no more bits than
-    results, 24 at most.
+    """To a normal number of at most 50 bits, which the processor's own sum tells: one truncated, or to nearest of one product that float64 holds,
+    or of terms of no more bits than results, 24 at most.
 
     Such a sum is inexact in float64 only where one term is below 2^-27 of the other, which is a result itself, far from every tie.
     """

@@ -62,6 +62,30 @@ class PairedSides(NamedTuple):
     pitch: Any  # int64
 
 
+@inline
+def with_grid(zero, edge, c, place, inverse, total):
+    """c and the products that are on its grid already."""
+    lost = (abs(c) < place) & (place > edge)
+    return rounded_to_float((total + (0.0 if lost else np.floor(c * inverse))) * place, zero)
+
+
+@noalias
+def run_pairs(zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, last, width, c):
+    """c[i, j] = c[i, j] and products first … last - 1, a floored pair at a time; rows of a are `depth` apart."""
+    wide_vectors()
+    for p in range(first, last, 2):
+        for i in range(rows):
+            q, line = i * depth + p, i * width
+            x0, x1, e0, e1 = a[q], a[q + 1], power_a[q] * down, power_a[q + 1] * down
+            for j in range(width):
+                j0, j1 = p * pitch + j, p * pitch + pitch + j
+                one = max(e0 * power_b[j0], e1 * power_b[j1])
+                place = place_of(c[line + j], one, least, late)
+                inverse = inverse_power(place)
+                total = pair_on_grid(x0 * b[j0], x1 * b[j1], one, inverse)
+                c[line + j] = with_grid(zero, edge, c[line + j], place, inverse, total)
+
+
 @noalias
 def run_fours(zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, last, width, c):
     """c[i, j] = c[i, j] and products first … last - 1, four by four: two pairs, floored; rows of a are `depth` apart."""
@@ -79,9 +103,7 @@ def run_fours(zero, down, late, least, edge, a, power_a, rows, depth, b, power_b
                 inverse = inverse_power(place)
                 total = pair_on_grid(x0 * b[j0], x1 * b[j1], one, inverse)
                 total += pair_on_grid(x2 * b[j2], x3 * b[j3], other, inverse)
-                lost = (abs(c[line + j]) < place) & (place > edge)
-                total += 0.0 if lost else np.floor(c[line + j] * inverse)
-                c[line + j] = rounded_to_float(total * place, zero)
+                c[line + j] = with_grid(zero, edge, c[line + j], place, inverse, total)
 
 
 @inline
@@ -189,6 +211,9 @@ def run_paired_blocks(rules, sides, rows, depth, starts, t, stop, lines, width):
     last = after_alike(starts, t, stop)
     if cut == COMPLEMENT and size == 2:
         run_twos(zero, down, late, least, a, power_a, rows, depth, b, power_b, pitch, first, starts[last], width, lines)
+        return last
+    if cut == PAIRS and size == 2:
+        run_pairs(zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, starts[last], width, lines)
         return last
     if cut == PAIRS and size == 4:
         run_fours(zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, starts[last], width, lines)
