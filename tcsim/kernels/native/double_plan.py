@@ -83,7 +83,9 @@ def _way(unit: Unit, kind: SumKind) -> int:
     if not 1 < unit.kept_bits <= 50:
         return single.ROUNDED
     if _by_masks(unit.kept_bits, unit.out_format):
-        short = unit.a_operand.precision + unit.b_operand.precision <= unit.kept_bits == unit.out_format.precision <= 24
+        sides = (unit.a_format, unit.a_operand), (unit.b_format, unit.b_operand)
+        bits = sum(min(given.precision, used.precision) for given, used in sides)
+        short = bits <= unit.kept_bits == unit.out_format.precision <= 24
         alone = unit.c_enters == "after" and unit.chain == 1 and narrow_products(unit)  # a product that nothing is added to
         if found.toward == "zero" or (found.toward == "nearest" and (short or alone)):
             return single.MASKED

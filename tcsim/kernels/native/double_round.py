@@ -21,6 +21,9 @@ MAGNITUDE = np.int64((1 << 63) - 1)
 FIELD = np.int64(0x7FF << 52)
 
 
+DRAWN_SHARE = 16  # of what a random word decides: all of it, in sixteenths
+
+
 class DoubleRounding(NamedTuple):
     """How h + low rounds: in what share of grid it goes up, in sixteenths to be integers: of positive and of negative numbers.
 
@@ -53,19 +56,19 @@ def rounding_of(name: str, unit: Unit, kept: int | None = None) -> DoubleRoundin
     """The rounding of a mode to a unit's output, or to more or fewer `kept` bits."""
     out, bits = unit.out_format, unit.kept_bits if kept is None else kept
     how, never = masks(name), 32
-    share = 16 if mode(name).toward == "random" else 8 if how.near else never
+    share = DRAWN_SHARE if mode(name).toward == "random" else 8 if how.near else never
     positive, negative = (0 if how.up else share), (0 if how.down else share)
     if how.odd:
         positive = negative = 0
     drop = 53 - bits
     ones = (1 << drop) - 1
     near = ((ones >> 1) + how.away if how.near else 0) if drop else 0
-    tie_even = int(bool(how.away) or share == 16)
-    tie_odd = int(bool(how.even) or bool(how.away) or share == 16)
+    tie_even = int(bool(how.away) or share == DRAWN_SHARE)
+    tie_odd = int(bool(how.even) or bool(how.away) or share == DRAWN_SHARE)
     return DoubleRounding(
         positive, negative, never if how.odd else 0, tie_even, tie_odd, bits, 0 if bits == 53 else -1, max(out.emin, -900),
         (min(out.emax + 1, 900) + 1023) << 52, (out.emin + 1023) << 52 if unit.zeros.flush_results else 0,
-        ((max(out.emin, -900) + 1023) << 52) + (share == 16), drop, ones, near + (ones & how.up), near + (ones & how.down), how.even & (ones > 0), ones * how.odd,
+        ((max(out.emin, -900) + 1023) << 52) + (share == DRAWN_SHARE), drop, ones, near + (ones & how.up), near + (ones & how.down), how.even & (ones > 0), ones * how.odd,
         max(drop - 32, 0), (max(out.emin, -900) + 1023) << 52,
     )  # fmt: skip
 

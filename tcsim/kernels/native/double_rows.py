@@ -15,6 +15,7 @@ from tcsim.codegen.jit import inline, no_refcount, noalias
 from tcsim.codegen.scalar_ops import fused_multiply_add, wide_vectors
 from tcsim.kernels.general.numbers import ANY_ZERO, ZERO_E, bits_of_float64, float64_of_bits
 from tcsim.kernels.native.double_round import (
+    DRAWN_SHARE,
     FIELD,
     MAGNITUDE,
     SIGN,
@@ -194,10 +195,15 @@ def round_normal(how, total, width, words, c):
     """c = the sums rounded as normal numbers by masks; not 0 where some is none, or becomes infinite."""
     wide_vectors()
     how, lost = numbers_of(how), np.int64(0)
-    for j in range(width):
-        found = settled_pattern(rounded_pattern(without_sign_of_zero(total[j]), 0.0, how, words[j]), how, False)
-        lost |= np.int64(1) if (found == np.inf) & (abs(total[j]) < np.inf) else np.int64(0)
-        c[j] = found
+    if how.plus == how.minus and how.odd_ones == 0 and how.positive != DRAWN_SHARE:
+        for j in range(width):
+            c[j] = settled_pattern(near_pattern(without_sign_of_zero(total[j]), how), how, False)
+            lost |= np.int64(1) if (c[j] == np.inf) & (abs(total[j]) < np.inf) else np.int64(0)
+    else:
+        for j in range(width):
+            found = rounded_pattern(without_sign_of_zero(total[j]), 0.0, how, words[j])
+            c[j] = settled_pattern(found, how, False)
+            lost |= np.int64(1) if (c[j] == np.inf) & (abs(total[j]) < np.inf) else np.int64(0)
     return lost
 
 

@@ -39,6 +39,7 @@ PROCESSOR, NEIGHBOUR, ODD_MASKED, ODD_LIFTED, WORDS, TIES_AWAY, ROUNDED, MASKED 
 DRAWN = 32  # kept bits up to which what a truncated sum of float64 lacks hardly ever decides what a word makes of it
 UNSHIFTED = -SHIFTED  # what words have above their own bits for `double_drawn`
 SMALLEST, LARGEST = np.int64((1023 - 800) << 52), np.int64((1023 + 800) << 52)  # and its products
+TO_ODD, BY_SIGN, BY_ANY = range(3)  # masks of rounding to odd, of no mode that looks at the last bit kept, of any
 FROM_BELOW = (NEIGHBOUR, ODD_MASKED, ODD_LIFTED)  # with the processor rounding down
 
 
@@ -82,13 +83,35 @@ def add_by_neighbour(how, odd, x, b, width, c):
             c[j] = settled_pattern(bits_of_float64(away if upward else toward_zero), how, False)
 
 
+@inline
+def odd_masked(how, rule, x, y, z):
+    """The pattern of x·y + z rounded to at most 50 bits, with the processor rounding down; `rule` is a constant."""
+    v = odd_sum(x, y, z)
+    pattern = bits_of_float64(v)
+    if rule == TO_ODD:
+        return (pattern | ((pattern & how.ones) + how.ones)) & ~how.ones
+    if rule == BY_SIGN:
+        return (pattern + by_sign(pattern, how.plus, how.minus)) & ~how.ones
+    return rounded_pattern(v, 0.0, how)
+
+
+@inline
+def lines_by_odd_masked(how, rule, x, b, width, c):
+    for j in range(width):
+        c[j] = settled_pattern(odd_masked(how, rule, x, b[j], c[j]), how, False)
+
+
 @noalias
 def add_by_odd_masked(how, x, b, width, c):
     """To a normal number of at most 50 bits."""
     wide_vectors()
     how = numbers_of(how)
-    for j in range(width):
-        c[j] = settled_pattern(rounded_pattern(odd_sum(x, b[j], c[j]), 0.0, how), how, False)
+    if how.odd_ones != 0:
+        lines_by_odd_masked(how, TO_ODD, x, b, width, c)
+    elif how.even == 0:
+        lines_by_odd_masked(how, BY_SIGN, x, b, width, c)
+    else:
+        lines_by_odd_masked(how, BY_ANY, x, b, width, c)
 
 
 @noalias
@@ -187,17 +210,27 @@ def add_wide_by_words(unit, sides, r, p0, blocks, word, width, row):
     add_drawn(x, b, ahead(row.words, word * row.width), row.c, row.bad, (blocks, sides.wide, row.width, width))
 
 
+@inline
+def lines_unless_subnormal(how, rule, x, b, width, before, c):
+    lost = np.int64(0)
+    for j in range(width):
+        start = c[j]
+        found = settled_pattern(odd_masked(how, rule, x, b[j], start), how, False)
+        before[j], c[j] = start, found
+        lost |= np.int64(1) if (found == np.inf) & (start != np.inf) else np.int64(0)
+    return lost
+
+
 @noalias
 def add_unless_subnormal(how, x, b, width, before, c):
     """c = the sums as of normal numbers of at most 50 bits, and what it was goes to `before`; not 0 where some sum is none."""
     wide_vectors()
-    how, lost = numbers_of(how), np.int64(0)
-    for j in range(width):
-        start = c[j]
-        found = settled_pattern(rounded_pattern(odd_sum(x, b[j], start), 0.0, how), how, False)
-        before[j], c[j] = start, found
-        lost |= np.int64(1) if (found == np.inf) & (start != np.inf) else np.int64(0)
-    return lost
+    how = numbers_of(how)
+    if how.odd_ones != 0:
+        return lines_unless_subnormal(how, TO_ODD, x, b, width, before, c)
+    if how.even == 0:
+        return lines_unless_subnormal(how, BY_SIGN, x, b, width, before, c)
+    return lines_unless_subnormal(how, BY_ANY, x, b, width, before, c)
 
 
 @inline
