@@ -34,7 +34,10 @@ def capture(
         if name not in DISTRIBUTIONS:
             raise unknown("distribution", name, DISTRIBUTIONS)
     arrays: dict[str, Any] = {}
-    names = []
+    names: list[str] = []
+    runs = [row.name for row, _ in instruction_units(gpu) if instructions.runs_on(row, device.capability())]
+    if not any(not match or any(t in name for t in match) for name in runs):
+        raise unknown("instruction", ", ".join(match), runs)
     for i, (row, unit) in enumerate(instruction_units(gpu)):
         if not instructions.runs_on(row, device.capability()) or (match and not any(t in row.name for t in match)):
             continue

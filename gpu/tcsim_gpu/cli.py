@@ -8,10 +8,43 @@ from typing import Any
 
 import click
 
+from tcsim.errors import unknown
 from tcsim.hardware.names import gpu_named
 from tcsim_gpu import compile as compiler
 from tcsim_gpu import device
 from tcsim_gpu.table import CAPABILITY
+
+# What is named wrongly is said first, also where the machine lacks what the verb needs.
+
+
+def _distributions(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Those given, or all."""
+    from tcsim_gpu.draw import DISTRIBUTIONS
+
+    for name in given:
+        if name not in DISTRIBUTIONS:
+            raise unknown("distribution", name, DISTRIBUTIONS)
+    return given or tuple(DISTRIBUTIONS)
+
+
+def _check_instructions(match: tuple[str, ...]) -> None:
+    """Refuse a text that no GPU's instruction has in its name, nor in its unit's."""
+    from tcsim_gpu import unit_of_instruction
+
+    found = [
+        (row.name, unit.label) for gpu in unit_of_instruction.gpus() for row, unit in unit_of_instruction.instruction_units(gpu)
+    ]
+    for text in match:
+        if not any(text in name or text in label for name, label in found):
+            raise unknown("instruction", text, sorted({name for name, _ in found}))
+
+
+def _count_of_gpus(context: click.Context, parameter: click.Parameter, value: str) -> int | None:
+    if value == "all":
+        return None
+    if not value.isdecimal() or int(value) < 1:
+        raise click.BadParameter(f"{value!r}: a number from 1 on, or 'all'")
+    return int(value)
 
 
 @click.command()
@@ -19,7 +52,7 @@ from tcsim_gpu.table import CAPABILITY
 @click.option("--outputs", type=float, default=1e6, show_default=True, help="outputs of each instruction, at least")
 @click.option("--gpu", help="compare with this GPU's units; default: those of the GPU present")
 @click.option("--as-is", is_flag=True, help="allow --gpu to name another GPU than the one present")
-@click.option("--gpus", default="1", show_default=True, help="how many GPUs share the work, or 'all'")
+@click.option("--gpus", default="1", show_default=True, callback=_count_of_gpus, help="how many GPUs share the work, or 'all'")
 @click.option("--distribution", "distributions", multiple=True, help="only this distribution (repeatable)")
 @click.option("--sparse", is_flag=True, help="the sparse instructions (mma.sp), on one GPU")
 @click.option("--what-ifs", type=int, help="no instructions: this many random units, cuda against cpu and the definition")
@@ -35,7 +68,7 @@ def validate(
     outputs: float,
     gpu: str | None,
     as_is: bool,
-    gpus: str,
+    gpus: int | None,
     distributions: tuple[str, ...],
     sparse: bool,
     what_ifs: int | None,
@@ -57,10 +90,10 @@ def validate(
       tcsim validate --what-ifs 100000 --minutes 9
     """
     from tcsim_gpu import validate_cpu
-    from tcsim_gpu.draw import DISTRIBUTIONS
     from tcsim_gpu.instructions import WrongGPU
     from tcsim_gpu.validate import validate as run
 
+    names = _distributions(distributions)
     cpu = gpu is not None and gpu_named(gpu).cpu
     if cpu or (
         gpu is None and not sparse and what_ifs is None and not device.gpu_available() and validate_cpu.processor_units()
@@ -68,10 +101,12 @@ def validate(
         if not cpu:
             click.echo("no GPU here: comparing the matrix instructions of this machine's processor", err=True)
         found = validate_cpu.validate_processor(
-            match=match, outputs=outputs, distributions=distributions or tuple(DISTRIBUTIONS), seed=seed, progress=_progress
+            match=match, outputs=outputs, distributions=names, seed=seed, progress=_progress
         )
         _said(found, json_path, html_path)
         return
+    if not sparse:
+        _check_instructions(match)
     device.cupy()
     if what_ifs is not None:
         _soak(what_ifs, minutes, compiled, seed, json_path)
@@ -80,7 +115,6 @@ def validate(
         raise WrongGPU(
             f"the GPU here is {device.name()}, not {gpu}: --as-is runs its instructions against {gpu}'s units all the same"
         )
-    names = distributions or tuple(DISTRIBUTIONS)
     if sparse:
         from tcsim_gpu.sparse import validate_sparse as run_sparse
 
@@ -88,8 +122,7 @@ def validate(
             gpu or device.table_gpu(), match=match, outputs=outputs, distributions=names, seed=seed, progress=_progress
         )
     else:
-        devices = None if gpus == "all" else int(gpus)
-        found = run(gpu, match=match, outputs=outputs, distributions=names, seed=seed, devices=devices, progress=_progress)
+        found = run(gpu, match=match, outputs=outputs, distributions=names, seed=seed, devices=gpus, progress=_progress)
     _said(found, json_path, html_path)
 
 
@@ -137,15 +170,16 @@ def capture(path: str, match: tuple[str, ...], distributions: tuple[str, ...], s
     """Write golden vectors of the GPU present, or of this machine's processor, to PATH (.npz)."""
     from tcsim_gpu import validate_cpu
     from tcsim_gpu.capture import capture as run
-    from tcsim_gpu.draw import DISTRIBUTIONS
 
+    names = _distributions(distributions)
     if cpu:
-        meta = validate_cpu.capture_processor(path, seed=seed, match=match, distributions=distributions or tuple(DISTRIBUTIONS))
+        meta = validate_cpu.capture_processor(path, seed=seed, match=match, distributions=names)
         click.echo(
             f"{path}: {len(meta['instructions'])} instructions of {meta['cpu']}, {Path(path).stat().st_size / 1e6:.1f} MB"
         )
         return
-    meta = run(path, seed=seed, match=match, distributions=distributions or tuple(DISTRIBUTIONS))
+    _check_instructions(match)
+    meta = run(path, seed=seed, match=match, distributions=names)
     click.echo(f"{path}: {len(meta['instructions'])} instructions of {meta['gpu']}, {Path(path).stat().st_size / 1e6:.1f} MB")
 
 
@@ -162,17 +196,21 @@ def capture(path: str, match: tuple[str, ...], distributions: tuple[str, ...], s
 def plan(gpu: str | None, fmt: str | None, on: str | None, instruction: str | None, size: int, data: str, seed: int) -> None:
     """How backend="cuda" computes a unit: natively, padded, by exact blocks, by ballast, or by the emulator.
 
-    With GPU and FORMAT the unit's step and, on the GPU present, the share of a random product that each step took; without, one
-    line for every unit of the table.
+    With GPU and FORMAT the unit's step and, on the GPU present, the share of a random product that each step took; without FORMAT, one
+    line for every unit of the GPU, or of the table.
     """
     import tcsim
-    from tcsim.hardware import UNITS
     from tcsim.schedule import Sequential
     from tcsim_gpu import proof_report, proofs
+    from tcsim_gpu.draw import DISTRIBUTIONS
 
-    present = on or device.present()
+    on = None if on is None else gpu_named(on).name
+    if data not in (kinds := (*proof_report.VALUES, *DISTRIBUTIONS)):
+        raise unknown("kind of data", data, kinds)
     if gpu is None or fmt is None:
-        for u in UNITS:
+        named = tcsim.units(gpu)
+        present = on or device.present()
+        for u in named:
             step = proofs.step_for(u, Sequential().plan(u.instruction_k), present)
             click.echo(f"{step.name:14}{u.label}")
         return

@@ -38,6 +38,37 @@ def test_verbs_say_what_is_missing(verb: str, tmp_path) -> None:  # type: ignore
     assert isinstance(result.exception, device.NoGPU)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("plan b200 nvfp5", "nearest: 'nvfp4'"),
+        ("plan b2000", "nearest: 'b200'"),
+        ("plan --on h2000", "nearest: 'h200'"),
+        ("plan b200 nvfp4 --data nrmal", "nearest: 'normal'"),
+        ("validate --gpu h2000", "nearest: 'h200'"),
+        ("validate --gpu h200 wgmmma", "unknown instruction 'wgmmma'"),
+        ("validate --gpu h200 --distribution cancl", "nearest: 'cancel'"),
+        ("validate --gpu h200 --gpus many", "'many': a number from 1 on, or 'all'"),
+        ("validate --gpu h200 --gpus 0", "'0': a number from 1 on, or 'all'"),
+        ("capture x.npz wgmmma", "unknown instruction 'wgmmma'"),
+        ("capture x.npz --distribution cancl", "nearest: 'cancel'"),
+    ],
+)
+def test_wrong_names_are_said_before_what_is_missing(words: str, said: str) -> None:
+    verb, *arguments = words.split()
+    result = CliRunner().invoke(cli.COMMANDS[verb], arguments)
+    assert result.exit_code != 0
+    assert said in f"{result.output} {result.exception}"
+
+
+def test_a_plan_of_one_gpus_units() -> None:
+    result = CliRunner().invoke(cli.COMMANDS["plan"], ["V100", "--on", "H200"])
+    assert [line.split(maxsplit=1) for line in result.output.splitlines()] == [
+        ["ballast", "v100 float16 -> float32 (mma)"],
+        ["emulator", "v100 float16 -> float16 (mma)"],
+    ]
+
+
 def test_doctor_speaks_of_gpu_and_compiler() -> None:
     lines = "\n".join(cli.gpu_lines())
     assert "CuPy" in lines
