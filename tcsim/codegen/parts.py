@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
@@ -96,7 +96,10 @@ def emit_call(builder: ir.IRBuilder, address: ir.Value, arguments: dict[str, ir.
 
 def emit_given(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[ir.Value]) -> tuple[list[Any], list[Any]]:
     """What a call (address, arrays, numbers) is given: where each array's data are, and the numbers."""
-    kinds = signature.args[1].types
-    found = [builder.extract_value(args[1], i) for i in range(len(kinds))]
-    pointers = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
-    return pointers, [builder.extract_value(args[2], i) for i in range(len(signature.args[2]))]
+    return data_of(context, builder, signature.args[1], args[1]), cgutils.unpack_tuple(builder, args[2])
+
+
+def data_of(context: Any, builder: ir.IRBuilder, kinds: Any, arrays: ir.Value) -> list[Any]:
+    """Where the data of each array of a tuple are."""
+    found = cgutils.unpack_tuple(builder, arrays)
+    return [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds.types, found, strict=True)]

@@ -18,6 +18,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.parts import data_of
 from tcsim.codegen.vector_ops import F32, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.kernels.fast.folded import GROUP, GROUPS, HIGH, LOW, NORM, OFFSET, PANELS, last_place
 from tcsim.kernels.fast.tile import PANEL
@@ -176,9 +177,7 @@ def fold(typingctx, rows, width, arrays, starts, numbers):
 
     def codegen(context, builder, signature, args):
         emitted = ops.function(builder.module, f"tcsim_fold_{int(is_rows)}_{int(wide)}", arguments, body)
-        kinds = signature.args[2].types
-        found = [builder.extract_value(args[2], i) for i in range(len(kinds))]
-        data = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
+        data = data_of(context, builder, signature.args[2], args[2])
         moved = [builder.gep(p, [builder.extract_value(args[3], i)]) for i, p in enumerate(data)]
         builder.call(emitted, [*moved, *(builder.extract_value(args[4], i) for i in range(len(_NUMBERS)))])
         return context.get_dummy_value()

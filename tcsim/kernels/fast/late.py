@@ -10,6 +10,7 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.directed import has_feature
+from tcsim.codegen.parts import data_of
 from tcsim.codegen.vector_ops import F32, I8, I32, I64, LANES, Emitted
 from tcsim.kernels.fast.pack import SPECIAL
 from tcsim.kernels.fast.round import HALF_END, nearest_half, through_half
@@ -50,9 +51,7 @@ def add_late(typingctx, half, clear, arrays, first, numbers):
 
     def codegen(context, builder, signature, args):
         emitted = ops.function(builder.module, f"tcsim_late_{int(to_half_)}_{int(clear_)}", arguments, body)
-        kinds = signature.args[2].types
-        found = [builder.extract_value(args[2], i) for i in range(len(kinds))]
-        data = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
+        data = data_of(context, builder, signature.args[2], args[2])
         moved = [builder.gep(p, [args[3]]) for p in data]
         builder.call(emitted, [*moved, *(builder.extract_value(args[4], i) for i in range(len(_NUMBERS)))])
         return context.get_dummy_value()

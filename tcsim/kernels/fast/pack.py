@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
 from tcsim.codegen.directed import has_feature, looked_up
-from tcsim.codegen.parts import emit_call
+from tcsim.codegen.parts import data_of, emit_call
 from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.fp.formats import Format, format_named
 
@@ -297,9 +297,7 @@ def unpack_rows(typingctx, table, way, arrays, item, at, code_at, numbers):
     first = unpack_place(arrays.types[1].dtype.bitwidth, way.literal_value)
 
     def codegen(context, builder, signature, args):
-        kinds = signature.args[2].types
-        found = [builder.extract_value(args[2], i) for i in range(len(kinds))]
-        data = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
+        data = data_of(context, builder, signature.args[2], args[2])
         data[0] = builder.bitcast(builder.gep(data[0], [args[4]]), I32.as_pointer())
         data[1] = builder.gep(builder.bitcast(data[1], I32.as_pointer()), [args[5]])
         values = [builder.extract_value(args[6], i) for i in range(len(_NUMBERS))]

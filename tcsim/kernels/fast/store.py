@@ -9,6 +9,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from tcsim.codegen import vector_ops as ops
+from tcsim.codegen.parts import data_of
 from tcsim.codegen.vector_ops import F32, I8, I16, I32, I64, LANES, Emitted, Variable
 from tcsim.kernels.fast.pack import HAS_NAN, SPECIAL
 from tcsim.kernels.fast.round import STICKY
@@ -163,9 +164,7 @@ def _calling(name: str, body: Any, half: bool, pointers: dict[str, ir.Type], num
 
     def codegen(context, builder, signature, args):
         emitted = ops.function(builder.module, f"tcsim_{name}_{int(half)}", arguments, filled)
-        kinds = signature.args[1].types
-        found = [builder.extract_value(args[1], i) for i in range(len(kinds))]
-        data = [context.make_array(kind)(context, builder, x).data for kind, x in zip(kinds, found, strict=True)]
+        data = data_of(context, builder, signature.args[1], args[1])
         data = [builder.bitcast(x, kind) for x, kind in zip(data, arguments.values(), strict=False)]
         values = [builder.extract_value(args[2], i) for i in range(len(numbers))]
         values = [builder.zext(x, I64) if x.type.width < 64 else x for x in values]
