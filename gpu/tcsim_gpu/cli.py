@@ -94,6 +94,7 @@ def validate(
     from tcsim_gpu.validate import validate as run
 
     names = _distributions(distributions)
+    gpu = None if gpu is None else gpu_named(gpu).name
     cpu = gpu is not None and gpu_named(gpu).cpu
     if cpu or (
         gpu is None and not sparse and what_ifs is None and not device.gpu_available() and validate_cpu.processor_units()

@@ -7,7 +7,8 @@ TREE
     sums of those are as well, so 0 or 2^-100 and more; and a normal c plus such a sum is a multiple of 2^-124 if |c| >= 2^-101,
     else it is c or at least 2^-101: nothing is subnormal.
 HALF_TREE
-    The same to nearest in float16: float32 holds products and has more than twice as many bits, so what it adds rounds on as the sum does.
+    The same to nearest in float16: float32 has more than twice as many bits, so what it makes of a product or a sum rounds on as the exact
+    one does; a product beyond its range is infinite or a zero in float16 too.
 CHAIN
     Hopper's mma.m8n8k4: fused multiply-adds from a zero, then c. HALVES: two chains of two in an instruction, whose result is
     rounded to float16.

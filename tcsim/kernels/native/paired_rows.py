@@ -70,23 +70,6 @@ def with_grid(zero, edge, c, place, inverse, total):
 
 
 @noalias
-def run_pairs(zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, last, width, c):
-    """c[i, j] = c[i, j] and products first … last - 1, a floored pair at a time; rows of a are `depth` apart."""
-    wide_vectors()
-    for p in range(first, last, 2):
-        for i in range(rows):
-            q, line = i * depth + p, i * width
-            x0, x1, e0, e1 = a[q], a[q + 1], power_a[q] * down, power_a[q + 1] * down
-            for j in range(width):
-                j0, j1 = p * pitch + j, p * pitch + pitch + j
-                one = max(e0 * power_b[j0], e1 * power_b[j1])
-                place = place_of(c[line + j], one, least, late)
-                inverse = inverse_power(place)
-                total = pair_on_grid(x0 * b[j0], x1 * b[j1], one, inverse)
-                c[line + j] = with_grid(zero, edge, c[line + j], place, inverse, total)
-
-
-@noalias
 def run_fours(zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, last, width, c):
     """c[i, j] = c[i, j] and products first … last - 1, four by four: two pairs, floored; rows of a are `depth` apart."""
     wide_vectors()
@@ -118,10 +101,20 @@ def begin_sum(cut, late, least, edge, c, top):
     return float64_of_bits(bits_of_float64(place) ^ sign), float64_of_bits(bits_of_float64(inverse) ^ sign), total
 
 
-@noalias
-def run_twos(zero, down, late, least, a, power_a, rows, depth, b, power_b, pitch, first, last, width, c):
-    """c[i, j] = c[i, j] and products first … last - 1, two by two, in one's complement; rows of a are `depth` apart."""
-    wide_vectors()
+@inline
+def with_two(cut, zero, late, least, edge, c, left, right, top):
+    """c and two products, which align at `top`; the cut, in one's complement or of pairs, is a constant."""
+    if cut == COMPLEMENT:
+        place, inverse, total = begin_sum(COMPLEMENT, late, least, 0.0, c, top)
+        total += complemented(left * inverse) + complemented(right * inverse)
+        return rounded_to_float(total * place, zero)
+    place = place_of(c, top, least, late)
+    inverse = inverse_power(place)
+    return with_grid(zero, edge, c, place, inverse, pair_on_grid(left, right, top, inverse))
+
+
+@inline
+def lines_of_twos(cut, zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, last, width, c):
     for p in range(first, last, 2):
         for i in range(rows):
             q, line = i * depth + p, i * width
@@ -129,9 +122,19 @@ def run_twos(zero, down, late, least, a, power_a, rows, depth, b, power_b, pitch
             for j in range(width):
                 one, other = p * pitch + j, p * pitch + pitch + j
                 top = max(power_x * power_b[one], power_y * power_b[other])
-                place, inverse, total = begin_sum(COMPLEMENT, late, least, 0.0, c[line + j], top)
-                total += complemented(x * b[one] * inverse) + complemented(y * b[other] * inverse)
-                c[line + j] = rounded_to_float(total * place, zero)
+                c[line + j] = with_two(cut, zero, late, least, edge, c[line + j], x * b[one], y * b[other], top)
+
+
+@noalias
+def run_twos(cut, zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, last, width, c):
+    """c[i, j] = c[i, j] and products first … last - 1, two by two, in one's complement or as floored pairs; rows of a are `depth` apart."""
+    wide_vectors()
+    if cut == COMPLEMENT:
+        lines_of_twos(
+            COMPLEMENT, zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, last, width, c
+        )
+    else:
+        lines_of_twos(PAIRS, zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, last, width, c)
 
 
 @inline
@@ -209,11 +212,10 @@ def run_paired_blocks(rules, sides, rows, depth, starts, t, stop, lines, width):
     a, power_a, b, power_b, pitch = sides
     first, size = starts[t], starts[t + 1] - starts[t]
     last = after_alike(starts, t, stop)
-    if cut == COMPLEMENT and size == 2:
-        run_twos(zero, down, late, least, a, power_a, rows, depth, b, power_b, pitch, first, starts[last], width, lines)
-        return last
-    if cut == PAIRS and size == 2:
-        run_pairs(zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, starts[last], width, lines)
+    if cut != FLOOR and size == 2:
+        run_twos(
+            cut, zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, starts[last], width, lines
+        )
         return last
     if cut == PAIRS and size == 4:
         run_fours(zero, down, late, least, edge, a, power_a, rows, depth, b, power_b, pitch, first, starts[last], width, lines)
