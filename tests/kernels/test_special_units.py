@@ -64,6 +64,25 @@ def test_sums_of_64_bits(name: str, fresh_seed: int) -> None:
         assert np.array_equal(got, expected), f"{unit}: seed {fresh_seed}, problem {number}, shape {problem.shape}"
 
 
+@pytest.mark.parametrize("late", [None, 1.0, np.inf])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_an_infinite_first_block(sign: float, late: float | None) -> None:
+    """Of an instruction's two blocks the first is infinite in float16; the second would take it back among finite numbers."""
+    unit = UNITS["fp8 mma to fp16"]
+    assert unit.k_order is not None
+    x, y = np.zeros((1, 20, 64)), np.ones((1, 64, 40))
+    x[:, :, unit.k_order[0]] = sign * 49152.0
+    x[:, :10, unit.k_order[1]] = sign * 49152.0  # rows of one such number stay finite
+    x[:, :, unit.k_order[16:18]] = -sign * 49152.0
+    a, b = (tcsim.encode(v, unit.a_format) for v in (x, y))
+    c = None if late is None else tcsim.encode(np.full((1, 20, 40), late), "float16")
+    problem = Problem(unit, Sequential().plan(64), Operand(a, unit.a_format), Operand(b, unit.b_format), c)
+    got = cpu.multiply_cpu(problem, 1)
+    assert cpu.path(problem) == "fast"
+    assert np.array_equal(got, reference.multiply_reference(problem))
+    assert (np.isinf(got.view(np.float16)) == (np.arange(20) < 10)[:, None]).all() or late == np.inf
+
+
 @pytest.mark.parametrize("fraction", [8, 12, 22, 23, 25])
 def test_short_instructions_in_an_order(fraction: int, fresh_seed: int) -> None:
     """A block that a short instruction lacks cuts nothing: what came before has more bits than the fraction, or as many."""
